@@ -1,0 +1,53 @@
+"""One class per failure. Every message is one line that says what is wrong and how to cure it."""
+
+
+class TfbenchError(Exception):
+    """Base of everything that tfbench raises on purpose; its text is meant for the user."""
+
+
+class UsageError(TfbenchError):
+    """An option, a specification or a policy field has a value that cannot be used."""
+
+
+class DeclarationError(TfbenchError):
+    """A benchmark module declares something impossible: an axis twice, a case twice, an unknown level."""
+
+
+class BenchmarkError(TfbenchError):
+    """A benchmark broke: it raised, never called ``bench``, or gave no usable time.
+
+    ``output`` is the tail of what its process printed, ``entrant`` which one of a race it was.
+    """
+
+    def __init__(self, message: str, output: str = "", entrant: int | None = None) -> None:
+        super().__init__(message)
+        self.output = output
+        self.entrant = entrant
+
+
+class BenchmarkSkipped(TfbenchError):
+    """A benchmark cannot run here and says why (a missing device, an unsupported layout)."""
+
+
+class WorkerDied(BenchmarkError):
+    """A measuring process ended before it answered, by a signal or an exit of its own."""
+
+
+class WorkerHung(BenchmarkError):
+    """A measuring process did not answer within the policy's limit and was killed."""
+
+
+class SideError(TfbenchError):
+    """A side could not be made: its interpreter, environment or source tree is not usable."""
+
+
+class ProtocolError(TfbenchError):
+    """A message between the wings is not one that the protocol knows."""
+
+
+class BaselineError(TfbenchError):
+    """A saved baseline is unknown, unreadable or not ours."""
+
+
+class ReportError(TfbenchError):
+    """A report file is unreadable or not of the schema that this version reads."""

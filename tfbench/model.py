@@ -1,0 +1,273 @@
+"""The frozen types that travel between the rooms: Case -> Sample -> Comparison -> Verdict -> Report.
+
+Times are seconds, ratios are contender / baseline, effects are natural logarithms of ratios.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+JSON = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A workload in one variant; one pytest item. ``name`` is its node id.
+
+    ``group`` names the cases that race each other: the same function with the same
+    parameters other than the variant. ``variant`` is sorted by axis.
+    """
+
+    name: str
+    workload: str
+    group: str
+    variant: tuple[tuple[str, str], ...] = ()
+    reference: bool = True
+    """Whether every axis is at its first level."""
+    env: tuple[tuple[str, str], ...] = ()
+    """Environment variables that the variant needs from the start of its process."""
+    cpus: str = ""
+    """``""`` for one pinned core, ``"all"`` for every processor the run may use."""
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """Axis -> level, as written in reports."""
+        return dict(self.variant)
+
+    @property
+    def label(self) -> str:
+        """The variant as one short text; the empty variant is ``-``."""
+        return ",".join(f"{axis}={level}" for axis, level in self.variant) or "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the rounds of a launch are run, chosen by the pilot and kept for the whole race."""
+
+    rounds: int
+    iterations: tuple[int, ...]
+    """Timed iterations of a block, for each entrant."""
+    primes: tuple[int, ...]
+    """Untimed iterations before each block, for each entrant; at least one."""
+    extra: tuple[float, ...]
+    """Injected extra work for each entrant, as a fraction of the block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one entrant gave in one launch."""
+
+    seconds: tuple[float, ...]
+    """Time of one iteration for each round, in time order, primed and uncounted work left out."""
+    iterations: int
+    facts: JSON = field(default_factory=dict)
+    """What came free: ``first_call`` in seconds, ``flops``, ``bytes``, ``items`` of one step …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One fresh process for each entrant, racing: the unit of replication."""
+
+    pair: int
+    """Which pair of zygotes the processes were forked from; launches of a pair share its bias."""
+    runs: tuple[Run | None, ...]
+    """In the order of the race's entrants; ``None`` for one that took no part."""
+    wall_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One launch's evidence about a pair of entrants: the median log-ratio of its rounds."""
+
+    value: float
+    pair: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of times, contender / baseline, with its confidence interval."""
+
+    center: float
+    low: float
+    high: float
+    confidence: float
+
+    def as_json(self) -> JSON:
+        """The ``ratio`` object of the report; an unbounded end is ``null``, as JSON has no infinity."""
+
+        def finite(value: float) -> float | None:
+            return value if math.isfinite(value) else None
+
+        return {
+            "center": finite(self.center),
+            "low": finite(self.low),
+            "high": finite(self.high),
+            "confidence": self.confidence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the launches so far say about contender / baseline."""
+
+    ratio: Ratio
+    launches: int
+    pairs: int
+    rounds: int
+
+
+class Outcome(str, enum.Enum):
+    """The eight verdicts."""
+
+    UNCHANGED = "unchanged"
+    IMPROVED = "improved"
+    REGRESSED = "regressed"
+    INCONCLUSIVE = "inconclusive"
+    INCOMPARABLE = "incomparable"
+    NEW = "new"
+    MISSING = "missing"
+    ERROR = "error"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why: a code for programs and a sentence for people."""
+
+    code: str
+    message: str
+
+    def as_json(self) -> JSON:
+        return {"code": self.code, "message": self.message}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One row of the report."""
+
+    case: Case
+    outcome: Outcome
+    reason: Reason
+    metric: str = "time"
+    ratio: Ratio | None = None
+    launches: int = 0
+    rounds: int = 0
+    wall_seconds: float = 0.0
+
+    def as_json(self) -> JSON:
+        """The row as ``tfbench-report/1`` has it."""
+        return {
+            "case": self.case.name,
+            "workload": self.case.workload,
+            "variant": self.case.levels,
+            "metric": self.metric,
+            "outcome": self.outcome.value,
+            "reason": self.reason.as_json(),
+            "ratio": None if self.ratio is None else self.ratio.as_json(),
+            "launches": self.launches,
+            "rounds": self.rounds,
+            "wall_seconds": round(self.wall_seconds, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """All launches of one case on one side, raw, in time order."""
+
+    case: Case
+    runs: tuple[Run, ...]
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """Every round of every launch, in time order."""
+        return tuple(second for run in self.runs for second in run.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a side was made of, so that it can be made again."""
+
+    python: str
+    """Version of the interpreter, as ``3.11.7``."""
+    executable: str
+    packages: Mapping[str, str]
+    """Distribution -> version, of those that can change a time."""
+    commit: str
+    """Commit of the tree that holds the benchmarks, ``""`` outside version control."""
+    dirty: bool
+    """Whether that tree had changes that the commit does not hold."""
+    settings: Mapping[str, str]
+    """Environment variables that change what TensorFlow does, as they were set."""
+    cpus: tuple[int, ...]
+    threads: int
+    machine: Mapping[str, str]
+    """What the machine is: processor, its flags' digest, cores, devices."""
+
+    def as_json(self) -> JSON:
+        return {
+            "python": self.python,
+            "executable": self.executable,
+            "packages": dict(self.packages),
+            "commit": self.commit,
+            "dirty": self.dirty,
+            "settings": dict(self.settings),
+            "cpus": list(self.cpus),
+            "threads": self.threads,
+            "machine": dict(self.machine),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a variant did against the reference variant of its workload, in one run."""
+
+    case: Case
+    reference: str
+    """Name of the reference case; the case's own name if it is the reference."""
+    median_seconds: float
+    ratio: Ratio | None
+    """Variant / reference; ``None`` for the reference itself."""
+    outcome: Outcome | None
+    launches: int
+    rounds: int
+    facts: JSON = field(default_factory=dict)
+
+    def as_json(self) -> JSON:
+        return {
+            "case": self.case.name,
+            "reference": self.reference,
+            "median_seconds": self.median_seconds,
+            "ratio": None if self.ratio is None else self.ratio.as_json(),
+            "outcome": None if self.outcome is None else self.outcome.value,
+            "launches": self.launches,
+            "rounds": self.rounds,
+            "facts": self.facts,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A case that cannot run here, and why."""
+
+    case: Case
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a run found out."""
+
+    policy: JSON
+    sides: Mapping[str, JSON]
+    verdicts: tuple[Verdict, ...] = ()
+    standings: tuple[Standing, ...] = ()
+    skips: tuple[Skip, ...] = ()
+    wall_seconds: float = 0.0
+    seed: int = 0
+    interrupted: bool = False

@@ -1,0 +1,122 @@
+"""The pytest plugin: pytest's hooks asking `session`. Wiring only; light to import."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tfbench.axes import Variant
+from tfbench.errors import TfbenchError, UsageError
+from tfbench.policy import PRESETS
+
+if TYPE_CHECKING:
+    from tfbench.runner import Runner
+
+RUNNER = pytest.StashKey["Runner"]()
+"""What runs the benchmarks; there under ``--benchmark`` only."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tfbench", "performance regression suite for TensorFlow")
+    try:
+        group.addoption("--benchmark", action="store_true", help="run the benchmarks instead of the tests")
+    except ValueError as error:
+        raise pytest.UsageError(f"tfbench: another plugin has an option --benchmark by now ({error})") from error
+    add = group.addoption
+    add("--policy", default="standard", metavar="|".join(PRESETS), help="how sure, at what cost")
+    add("--against", default="", metavar="SPEC", help="race a live side: self, env:NAME=VALUE, python:PATH, git:REV, joined by +")
+    add("--save-baseline", default="", metavar="NAME", help="save what is measured under this name, unless the run fails")
+    add("--baseline", default="", metavar="NAME", help="gate against a saved baseline")
+    add("--replay", default="all", metavar="all|never", help="which cases of a saved baseline are raced again live")
+    add("--inject-slowdown", default="0", metavar="F", help="the contender really does the fraction F of extra iterations")
+    add("--device", default="all", metavar="cpu|gpu|all", help="which devices to measure on")
+    add("--require-gpu", action="store_true", help="no GPU is an error and not a skip")
+    add("--cpus", default="", metavar="LIST", help="processors for the workers, as 0,2-3 (default: one, the last)")
+    add("--strict-gate", action="store_true", help="inconclusive, incomparable and missing fail too")
+    add("--report-json", default="", metavar="PATH", help="write the report as JSON")
+    parser.addini("tfbench_paths", "where the benchmarks are", type="args", default=["benchmarks"])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "tfbench(cpus): cpus='all' lets a benchmark use every processor")
+    if not config.getoption("benchmark"):
+        return
+    from tfbench.runner import Runner
+
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        paths = [path for path in config.getini("tfbench_paths") if Path(config.rootpath, path).exists()]
+        if paths:
+            config.args = [str(Path(config.rootpath, path)) for path in paths]
+    try:
+        config.stash[RUNNER] = Runner(config)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if runner := config.stash.get(RUNNER, None):
+        runner.close()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    if RUNNER not in session.config.stash:
+        return (yield)
+    from tfbench.standin import instead_of_tensorflow
+
+    with instead_of_tensorflow():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    runner = config.stash.get(RUNNER, None)
+    if runner is None:
+        for item in items:
+            if isinstance(item, pytest.Function) and "bench" in item.fixturenames:
+                item.add_marker(pytest.mark.skip(reason="a benchmark: run it with pytest --benchmark"))
+        return (yield)
+    runner.seen(items)
+    result = yield
+    try:
+        runner.selected(items)
+    except TfbenchError as error:
+        raise pytest.UsageError(str(error)) from None
+    return result  # type: ignore[no-any-return]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    runner = pyfuncitem.config.stash.get(RUNNER, None)
+    if runner is None or pyfuncitem.nodeid not in runner.cases:
+        return None
+    runner.run(pyfuncitem)
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
+    if runner := session.config.stash.get(RUNNER, None):
+        session.exitstatus = runner.finish(session, exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if runner := config.stash.get(RUNNER, None):
+        runner.summarise(terminalreporter)
+
+
+@pytest.fixture
+def bench() -> Any:
+    """``bench(step, *arguments, flops=, bytes=, items=)`` measures a step; runs under ``pytest --benchmark``."""
+    raise UsageError("bench works in the signature of a benchmark only: def test_mine(bench): bench(step, x)")
+
+
+@pytest.fixture
+def variant() -> Variant:
+    """The variant of a benchmark that is ``across`` some axes; empty without any."""
+    return Variant()

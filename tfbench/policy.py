@@ -1,0 +1,115 @@
+"""Every threshold and budget, one immutable value, each with its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from tfbench.errors import UsageError
+from tfbench.model import JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How sure, at what cost. Fractions are of one, times are seconds."""
+
+    name: str = "standard"
+
+    # What is decided
+    minimum_effect: float = 0.01
+    """A slowdown is `regressed` when the whole interval lies above 1 + this: smaller ones nobody acts on."""
+    tolerance: float = 0.02
+    """`unchanged` claims that the whole interval lies within 1 ± this; twice the minimum effect,
+    so that there is room for an interval between the two."""
+    alpha: float = 0.01
+    """Chance that a run accuses any unchanged case, shared over its cases: one red run in a hundred."""
+    looks: tuple[int, ...] = (6, 9, 13, 18, 25, 40)
+    """Launches at which the evidence is looked at. Six is the least that a trimmed mean can use;
+    steps grow by 1.4, since a look at little new evidence spends alpha for nothing."""
+    confirm: bool = True
+    """A first `regressed` is raced again in fresh launches that share no data with the first."""
+
+    # Zygotes
+    zygotes: int = 4
+    """Processes of each side that launches are forked from: two start at a time on two cores in 7 s."""
+    zygote_deviation: float = 0.005
+    """Deviation between pairs of zygotes of the same program, as a log-ratio: median of six workloads."""
+    zygote_deviation_dof: float = 8.0
+    """How much that figure is trusted, in degrees of freedom: what eight pairs give."""
+
+    # A launch
+    block_seconds: float = 3e-4
+    """Length of a timed block: the faster the turns, the more of a noise burst cancels."""
+    prime_seconds: float = 4e-4
+    """Untimed work before each block, which starts with cold caches; at least one iteration."""
+    launch_seconds: float = 0.3
+    """Time budget for the rounds of one launch: 300 rounds of 0.3 ms and their priming."""
+    rounds_max: int = 300
+    """More rounds than this no longer lower the deviation of a launch."""
+    rounds_min: int = 7
+    """A median of fewer rounds is too coarse, however long an iteration takes."""
+    warmup_seconds: float = 0.05
+    """Time that a fresh process runs the step before it is asked whether it is steady."""
+    warmup_limit_seconds: float = 0.5
+    """A step that is not steady after this is raced as it is."""
+    warmup_steady: float = 0.02
+    """Steady: the floors of two successive stretches differ by less than this."""
+
+    # Patience
+    start_seconds: float = 120.0
+    """A zygote that has not collected by now is broken: an uncompiled TensorFlow imports in 10 s."""
+    setup_seconds: float = 120.0
+    """A launch that has not called `bench` by now is hung: XLA compiles a large model in a minute."""
+    answer_seconds: float = 60.0
+    """A worker that does not answer within this beyond what it was asked to run is hung."""
+    case_seconds: float = 60.0
+    """No race of one group goes on beyond this for each pair of entrants, looks left or not."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.minimum_effect < self.tolerance < 1:
+            raise UsageError("policy: 0 < minimum_effect < tolerance < 1 must hold")
+        if not 0 < self.alpha < 0.5:
+            raise UsageError("policy: alpha must lie between 0 and 0.5")
+        if not self.looks or list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 3:
+            raise UsageError("policy: looks must be increasing numbers of launches, the first at least 3")
+        if self.zygotes < 1:
+            raise UsageError("policy: zygotes must be at least 1")
+
+    def as_json(self) -> JSON:
+        """Every field, as the report keeps it."""
+        return dataclasses.asdict(self)
+
+
+PRESETS = {
+    "quick": Policy(
+        name="quick",
+        minimum_effect=0.03,
+        tolerance=0.06,
+        looks=(4, 6, 9),
+        zygotes=2,
+        launch_seconds=0.15,
+        rounds_max=150,
+        case_seconds=20.0,
+    ),
+    "standard": Policy(),
+    "strict": Policy(
+        name="strict",
+        minimum_effect=0.005,
+        tolerance=0.01,
+        looks=(9, 13, 18, 25, 36, 50),
+        zygotes=8,
+        case_seconds=180.0,
+    ),
+}
+
+
+def preset(name: str) -> Policy:
+    """The preset of this name.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise UsageError(f"no policy named {name!r}; there are {', '.join(PRESETS)}") from None

@@ -1,0 +1,1 @@
+"""The controller's wing: launching workers, turns, and when to stop."""

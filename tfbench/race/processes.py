@@ -1,0 +1,273 @@
+"""Launches in real processes: pools of zygotes, pinned children, turns handed over through pipes."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, WorkerDied, WorkerHung
+from tfbench.model import JSON, Case, Plan
+from tfbench.policy import Policy
+from tfbench.protocol import Channel, Closed, ProtocolError, TimedOut, token_pipe
+from tfbench.protocol import pair as channel_pair
+from tfbench.race.launcher import Entrant, OpenLaunch, Prepared
+from tfbench.race.plan import followers
+from tfbench.race.zygote import Suite, Zygote, tail
+from tfbench.sides.side import Side
+from tfbench.worker.block import TOKEN
+
+Environment = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Processors:
+    """Where workers run: ``one`` pinned core, or ``every`` one for a workload that asks."""
+
+    one: tuple[int, ...]
+    every: tuple[int, ...]
+
+    def of(self, case: Case) -> tuple[int, ...]:
+        return self.every if case.cpus == "all" else self.one
+
+
+class ProcessLauncher:
+    """Opens launches from pools of zygotes, one pool for each side and environment.
+
+    The pool of two sides are never shared, not even when the sides are the same program, and the
+    zygotes are numbered by pair: launches of pair ``p`` come from zygote ``p`` of each side.
+    """
+
+    def __init__(self, suite: Suite, policy: Policy, processors: Processors) -> None:
+        self._suite = suite
+        self._policy = policy
+        self._processors = processors
+        self._zygotes: dict[tuple[str, Environment, int], Zygote] = {}
+
+    def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int]) -> None:
+        """Start the zygotes of these pairs that are not there yet, as many at a time as there are processors.
+
+        Raises:
+            SideError: One of them does not start.
+        """
+        numbers, wanted = list(pairs), list(wanted)
+        missing = [
+            (side, env, pair)
+            for side, env in dict.fromkeys((side.name, env) for side, env in wanted)
+            for pair in numbers
+            if (zygote := self._zygotes.get((side, env, pair))) is None or not zygote.alive
+        ]
+        sides = {side.name: side for side, _ in wanted}
+        at_once = max(1, len(self._processors.every))
+        for first in range(0, len(missing), at_once):
+            starting = []
+            for name, env, pair in missing[first : first + at_once]:
+                zygote = Zygote(sides[name], dict(env), self._suite, self._policy)
+                self._zygotes[name, env, pair] = zygote
+                starting.append(zygote)
+            for zygote in starting:
+                zygote.wait_ready()
+
+    def zygote(self, entrant: Entrant, pair: int) -> Zygote:
+        """The zygote of this pair, started if need be.
+
+        Raises:
+            SideError: It does not start.
+        """
+        key = (entrant.side.name, entrant.case.env, pair)
+        if key not in self._zygotes or not self._zygotes[key].alive:
+            self.ready([(entrant.side, entrant.case.env)], [pair])
+        return self._zygotes[key]
+
+    def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
+        zygotes = [self.zygote(entrant, pair) for entrant in entrants]
+        cpus = sorted({cpu for entrant in entrants for cpu in self._processors.of(entrant.case)})
+        return ProcessLaunch(entrants, zygotes, cpus, self._policy)
+
+    def recipe(self, side: Side) -> JSON:
+        """What the side's processes say they are made of, a variant's own settings left out."""
+        for (name, env, _), zygote in self._zygotes.items():
+            if name == side.name and zygote.recipe:
+                settings = {key: value for key, value in zygote.recipe["settings"].items() if key not in dict(env)}
+                return {**zygote.recipe, "settings": settings}
+        return {}
+
+    def devices(self, side: Side) -> JSON:
+        """The devices TensorFlow sees on this side, asked in a process that ends afterwards."""
+        zygote = self.zygote(Entrant(Case("", "", ""), side), 0)
+        channel, theirs = channel_pair()
+        with tempfile.TemporaryFile() as log, theirs:
+            pid = zygote.launch(None, [theirs.fileno(), log.fileno()], cpus=list(self._processors.every), threads=1)
+            theirs.close()
+            try:
+                found: JSON = channel.receive("done", timeout=self._policy.answer_seconds)["devices"]
+                return found
+            except ProtocolError as error:
+                raise WorkerDied(f"asking TensorFlow for its devices failed ({error})", tail(log)) from error
+            finally:
+                channel.close()
+                zygote.reap(pid, kill=False)
+
+    def close(self) -> None:
+        """End every zygote and what it forked."""
+        for zygote in self._zygotes.values():
+            zygote.close()
+        self._zygotes.clear()
+
+
+@dataclass
+class _Process:
+    """One launched process: its channel, its pid and what it prints."""
+
+    zygote: Zygote
+    channel: Channel
+    pid: int
+    log: IO[bytes] = field(repr=False)
+
+
+class ProcessLaunch:
+    """One fresh process for each entrant, on the same processors, one of them running at a time."""
+
+    def __init__(self, entrants: Sequence[Entrant], zygotes: Sequence[Zygote], cpus: list[int], policy: Policy) -> None:
+        self._entrants = entrants
+        self._zygotes = zygotes
+        self._cpus = cpus
+        self._policy = policy
+        self._pipes = [token_pipe() for _ in entrants]
+        self._running: dict[int, _Process] = {}
+
+    def prepare(self, entrant: int) -> Prepared:
+        zygote, case = self._zygotes[entrant], self._entrants[entrant].case
+        if (reason := zygote.why_not(case)) is not None:
+            raise BenchmarkError(reason)
+        channel, theirs = channel_pair()
+        log = tempfile.TemporaryFile()
+        inbox = self._pipes[entrant][0]
+        outboxes = [write for _, write in self._pipes]
+        policy = self._policy
+        with theirs:
+            pid = zygote.launch(
+                case,
+                [theirs.fileno(), log.fileno(), inbox, *outboxes],
+                own=entrant,
+                cpus=self._cpus,
+                threads=len(self._cpus),
+                warmup=[policy.warmup_seconds, policy.warmup_limit_seconds, policy.warmup_steady],
+            )
+        process = self._running[entrant] = _Process(zygote, channel, pid, log)
+        answer = self._answer(entrant, "prepared", "failed", "skipped", "done", seconds=policy.setup_seconds)
+        if answer["kind"] == "prepared":
+            return Prepared(float(answer["iteration"]), answer["facts"])
+        self._end(entrant, kill=False)
+        if answer["kind"] == "skipped":
+            raise BenchmarkSkipped(answer["message"])
+        raise BenchmarkError(answer.get("message", "it ended early"), answer.get("trace") or tail(process.log))
+
+    def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
+        follow = followers(orders)
+        for entrant, turns in follow.items():
+            self._ask(
+                entrant, "serve", follow=turns, iterations=plan.iterations[entrant],
+                prime=plan.primes[entrant], extra=plan.extra[entrant],
+            )  # fmt: skip
+        os.write(self._pipes[orders[0][0]][1], TOKEN)
+        self._wait_for_all(list(follow))
+        seconds = {}
+        for entrant in follow:
+            answer = self._answer(entrant, "rounds", seconds=self._policy.answer_seconds)
+            blocks = [end - start for start, end in zip(answer["began"], answer["ended"], strict=True)]
+            if len(blocks) != len(orders) or not all(block > 0 for block in blocks):
+                raise self._broke(entrant, BenchmarkError("its blocks have no usable time: the clock stood still"))
+            seconds[entrant] = [block * 1e-9 / plan.iterations[entrant] for block in blocks]
+        return seconds
+
+    def close(self) -> None:
+        failures = []
+        for entrant in list(self._running):
+            self._ask(entrant, "stop")
+            answer = self._answer(entrant, "done", "failed", "skipped", seconds=self._policy.answer_seconds)
+            if answer["kind"] != "done":
+                text = f"after it had been timed: {answer['message']}"
+                failures.append(self._broke(entrant, BenchmarkError(text, answer.get("trace", ""))))
+            self._end(entrant, kill=False)
+        self.kill()
+        if failures:
+            raise failures[0]
+
+    def kill(self) -> None:
+        for entrant in list(self._running):
+            self._end(entrant, kill=True)
+        for pipe in self._pipes:
+            for descriptor in pipe:
+                os.close(descriptor)
+        self._pipes = []
+
+    def _ask(self, entrant: int, kind: str, **fields: object) -> None:
+        try:
+            self._running[entrant].channel.send(kind, **fields)
+        except Closed:
+            raise self._gone(entrant) from None
+
+    def _answer(self, entrant: int, *kinds: str, seconds: float) -> JSON:
+        try:
+            return self._running[entrant].channel.receive(*kinds, timeout=seconds)
+        except Closed:
+            raise self._gone(entrant) from None
+        except TimedOut:
+            process = self._running[entrant]
+            self._end(entrant, kill=True)
+            raise self._broke(
+                entrant, WorkerHung(f"it did not answer within {seconds:g} s and was killed", tail(process.log))
+            ) from None
+
+    def _wait_for_all(self, entrants: list[int]) -> None:
+        """Until each has said something, or one is gone, which the others would wait for without end."""
+        channels = {self._running[entrant].channel: entrant for entrant in entrants}
+        limit = self._policy.launch_seconds * len(entrants) + self._policy.answer_seconds
+        while channels:
+            speaking = select.select(list(channels), [], [], limit)[0]
+            if not speaking:
+                return  # whoever is asked first is reported as hung
+            for channel in speaking:
+                entrant = channels.pop(channel)
+                if channel.ended():
+                    raise self._gone(entrant)
+
+    def _gone(self, entrant: int) -> BenchmarkError:
+        process = self._running[entrant]
+        status = self._end(entrant, kill=False)
+        how = "its process ended" if status is None else f"its process died ({_status_text(status)})"
+        return self._broke(entrant, WorkerDied(how, tail(process.log)))
+
+    def _broke(self, entrant: int, error: BenchmarkError) -> BenchmarkError:
+        error.entrant = entrant
+        return error
+
+    def _end(self, entrant: int, *, kill: bool) -> int | None:
+        process = self._running.pop(entrant)
+        process.channel.close()
+        return process.zygote.reap(process.pid, kill=kill)
+
+
+def _status_text(status: int) -> str:
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+def processors(chosen: Sequence[int] | None, available: Mapping[int, None] | Sequence[int]) -> Processors:
+    """The processors of the workers: those chosen, or the last one alone.
+
+    The last, since a system's interrupts are served by the first ones.
+    """
+    every = tuple(sorted(available))
+    if chosen:
+        return Processors(one=tuple(chosen), every=tuple(chosen))
+    return Processors(one=every[-1:], every=every)

@@ -1,0 +1,1 @@
+"""From a report to text; nothing here measures, decides or writes."""

@@ -1,0 +1,25 @@
+"""The report file, ``tfbench-report/1``."""
+
+from __future__ import annotations
+
+import json
+
+from tfbench.model import Report
+
+SCHEMA = "tfbench-report/1"
+
+
+def render(report: Report) -> str:
+    """The JSON text of a report."""
+    content = {
+        "schema": SCHEMA,
+        "policy": report.policy,
+        "sides": dict(report.sides),
+        "verdicts": [verdict.as_json() for verdict in report.verdicts],
+        "standings": [standing.as_json() for standing in report.standings],
+        "skipped": [{"case": skip.case.name, "reason": skip.reason} for skip in report.skips],
+        "wall_seconds": round(report.wall_seconds, 3),
+        "seed": report.seed,
+        "interrupted": report.interrupted,
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"

@@ -1,0 +1,111 @@
+"""What stands at the end of a run on the terminal: tables as text."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tfbench.model import Outcome, Report, Standing, Verdict
+from tfbench.report.units import duration, rate, times
+
+COLOURS = {
+    Outcome.UNCHANGED: "green", Outcome.IMPROVED: "bold green", Outcome.REGRESSED: "bold red", Outcome.ERROR: "red",
+    Outcome.INCONCLUSIVE: "yellow", Outcome.INCOMPARABLE: "yellow", Outcome.MISSING: "yellow", Outcome.NEW: "cyan",
+}  # fmt: skip
+_WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
+
+
+def render(report: Report, *, width: int, colour: bool) -> str:
+    """The tables of a report: variants of each workload, then verdicts, then what was skipped."""
+    parts: list[RenderableType] = []
+    by_group: dict[str, list[Standing]] = {}
+    for standing in report.standings:
+        by_group.setdefault(standing.case.group, []).append(standing)
+    parts += [_standings(group, standings) for group, standings in by_group.items()]
+    judged = [verdict for verdict in report.verdicts if verdict.reason.code != "no-baseline"]
+    if judged:
+        parts.append(_verdicts(judged))
+    parts += [Text(f"skipped {skip.case.name}: {skip.reason}", "yellow") for skip in report.skips]
+    parts.append(Text(summary(report), "bold"))
+    return _text(parts, width, colour)
+
+
+def summary(report: Report) -> str:
+    """One line: how many of what, and how long it took."""
+    counts = {outcome: 0 for outcome in Outcome}
+    for verdict in report.verdicts:
+        counts[verdict.outcome] += 1
+    measured = "measured" if any(v.reason.code == "no-baseline" for v in report.verdicts) else "new"
+    words = [f"{count} {measured if outcome is Outcome.NEW else outcome}" for outcome, count in counts.items() if count]
+    if report.skips:
+        words.append(f"{len(report.skips)} skipped")
+    interrupted = "interrupted: " if report.interrupted else ""
+    return f"{interrupted}{', '.join(words) or 'no case'} in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
+
+
+def _standings(group: str, standings: list[Standing]) -> Table:
+    table = _table(group.rpartition("::")[2])
+    table.add_column("variant", overflow="fold")
+    table.add_column("median", justify="right")
+    table.add_column("ratio to reference", justify="right")
+    table.add_column("launches", justify="right")
+    work = next(((fact, unit) for fact, unit in _WORK if any(fact in s.facts for s in standings)), None)
+    if work:
+        table.add_column("rate", justify="right")
+    for standing in sorted(standings, key=lambda s: s.case.name != s.reference):
+        cells = [
+            Text(standing.case.label),
+            Text(duration(standing.median_seconds)),
+            _ratio_cell(standing),
+            Text(str(standing.launches)),
+        ]
+        if work:
+            amount = standing.facts.get(work[0])
+            cells.append(Text(rate(amount / standing.median_seconds, work[1]) if amount else ""))
+        table.add_row(*cells)
+    return table
+
+
+def _ratio_cell(standing: Standing) -> Text:
+    if standing.ratio is None:
+        return Text("reference" if standing.case.variant else "-", "dim")
+    style = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}.get(standing.outcome or Outcome.NEW, "")
+    return Text(times(standing.ratio), style)
+
+
+def _verdicts(verdicts: list[Verdict]) -> Table:
+    table = _table("verdicts")
+    table.add_column("case", overflow="fold")
+    table.add_column("verdict")
+    table.add_column("ratio", justify="right")
+    table.add_column("launches", justify="right")
+    table.add_column("time", justify="right")
+    for verdict in verdicts:
+        table.add_row(
+            Text(verdict.case.name.rpartition("/")[2]),
+            Text(str(verdict.outcome), COLOURS[verdict.outcome]),
+            Text(times(verdict.ratio) if verdict.ratio else "-"),
+            Text(str(verdict.launches)),
+            Text(f"{verdict.wall_seconds:.1f} s"),
+        )
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, expand=False)
+
+
+def _text(parts: Iterable[RenderableType], width: int, colour: bool) -> str:
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=colour, no_color=not colour,
+        color_system="standard" if colour else None, highlight=False, legacy_windows=False,
+    )  # fmt: skip
+    for part in parts:
+        console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()

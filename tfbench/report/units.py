@@ -1,0 +1,42 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+from tfbench.model import Ratio
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_RATES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+
+def duration(seconds: float) -> str:
+    """Three significant digits and a unit: ``12.3 µs``."""
+    for scale, unit in _TIMES:
+        if seconds >= scale:
+            break
+    return f"{_significant(seconds / scale)} {unit}"
+
+
+def rate(amount: float, unit: str) -> str:
+    """Three significant digits and a prefix: ``41.2 GFLOP/s``."""
+    for scale, prefix in _RATES:
+        if amount >= scale:
+            break
+    return f"{_significant(amount / scale)} {prefix}{unit}"
+
+
+def _significant(value: float) -> str:
+    digits = 2 - math.floor(math.log10(value)) if value > 0 else 0
+    return f"{value:.{min(2, max(0, digits))}f}"
+
+
+def times(ratio: Ratio) -> str:
+    """A ratio and its interval: ``1.052 (1.031 to 1.074)``."""
+    return f"{_ratio(ratio.center)} ({_ratio(ratio.low)} to {_ratio(ratio.high)})"
+
+
+def _ratio(value: float) -> str:
+    if math.isinf(value):
+        return "∞"
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"

@@ -1,0 +1,221 @@
+"""The plugin's other half, loaded under ``--benchmark`` alone: items in, outcomes out."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfbench.display import Display
+from tfbench.errors import BaselineError, TfbenchError, UsageError
+from tfbench.model import Case, Outcome, Sample
+from tfbench.options import (
+    available_cpus, case_of, is_benchmark, parse_cpus, parse_slowdown, prefixes, wanted_by_device,
+)  # fmt: skip
+from tfbench.policy import preset
+from tfbench.race.processes import processors
+from tfbench.race.zygote import Suite
+from tfbench.replay import CHOICES
+from tfbench.report import as_json, terminal
+from tfbench.session import Question, Result, Session
+from tfbench.store.files import write_whole
+
+DEVICES = ("cpu", "gpu", "all")
+FOLDER = ".tfbench"
+"""Where baselines and made source trees are kept, below pytest's root."""
+
+
+class Runner:
+    """Turns items into cases, asks the session, and turns its answers into outcomes of tests.
+
+    Raises:
+        UsageError: An option has a value that cannot be used.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.cases: dict[str, Case] = {}
+        self._config = config
+        self._notes: list[str] = []
+        self._errors: list[str] = []
+        self._session: Session | None = None
+        self._present: frozenset[str] = frozenset()
+        option = config.getoption
+        if option("device") not in DEVICES:
+            raise UsageError(f"--device {option('device')!r}: choose from {', '.join(DEVICES)}")
+        if option("replay") not in CHOICES:
+            raise UsageError(f"--replay {option('replay')!r}: choose from {', '.join(CHOICES)}")
+        if option("against") and option("baseline"):
+            raise UsageError("--against and --baseline both name the other side: give one of them")
+        self._slowdown = parse_slowdown(option("inject_slowdown"))
+        if self._slowdown and not (option("against") or option("baseline")):
+            raise UsageError("--inject-slowdown slows the contender of a comparison: give --against self beside it")
+        if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
+            raise UsageError("tfbench measures one thing at a time: run it without pytest-xdist's -n")
+        self._policy = preset(option("policy"))
+        self._processors = processors(parse_cpus(option("cpus")) if option("cpus") else None, available_cpus())
+
+    # Collection
+
+    def seen(self, items: Sequence[pytest.Item]) -> None:
+        """Every item there is, before any is deselected."""
+        self._present = frozenset(item.nodeid for item in items if is_benchmark(item))
+
+    def selected(self, items: list[pytest.Item]) -> None:
+        """Keep the benchmarks and get ready to run them.
+
+        Raises:
+            TfbenchError: A declaration is impossible or an option names what is not there.
+        """
+        device = self._config.getoption("device")
+        kept: list[pytest.Item] = []
+        for item in items:
+            if is_benchmark(item):
+                assert isinstance(item, pytest.Function)
+                case = case_of(item)
+                if wanted_by_device(case, device):
+                    # Its own fixtures are for the measuring process; here it is a sample to be filed.
+                    item.fixturenames = ["benchmark"]
+                    self.cases[case.name] = case
+                    kept.append(item)
+            elif "benchmark" in getattr(item, "fixturenames", ()):
+                kept.append(item)
+        if gone := [item for item in items if item not in set(kept)]:
+            self._config.hook.pytest_deselected(items=gone)
+        items[:] = kept
+        if not self._config.getoption("collectonly"):
+            self._session = Session(self._question(), self._display())
+            self._session.expect(list(self.cases.values()))
+
+    def _display(self) -> Display:
+        self._drawn = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
+        return self._drawn
+
+    def _question(self) -> Question:
+        config, option = self._config, self._config.getoption
+        root = config.rootpath
+        inifile = config.inipath
+        files = dict.fromkeys(name.partition("::")[0] for name in self.cases)
+        whole = config.args_source is not pytest.Config.ArgsSource.ARGS
+        return Question(
+            root=root,
+            suite=Suite(
+                files=tuple(files),
+                inifile=inifile.relative_to(root).as_posix() if inifile and inifile.is_relative_to(root) else "",
+                import_mode=option("importmode"),
+            ),
+            policy=self._policy,
+            processors=self._processors,
+            executable=sys.executable,
+            folder=Path(root, FOLDER),
+            against=option("against"),
+            baseline=option("baseline"),
+            replay=option("replay"),
+            save=option("save_baseline"),
+            slowdown=self._slowdown,
+            env={"CUDA_VISIBLE_DEVICES": "-1"} if option("device") == "cpu" else {},
+            require_gpu=option("require_gpu"),
+            seed=random.SystemRandom().randrange(2**32),
+            expected=None if whole else prefixes(config.args, str(root)),
+            present=self._present,
+        )
+
+    # Running
+
+    def run(self, item: pytest.Function) -> None:
+        """Run the item's case, or fetch what became of it, and end the test accordingly."""
+        assert self._session is not None
+        case = self.cases[item.nodeid]
+        try:
+            with self._session.away_from_workers():
+                result = self._session.result(case)
+        finally:
+            self._drawn.clear()
+        if result.sample is not None:
+            _file(item, case, result)
+        elif fixture := item.funcargs.get("benchmark"):
+            fixture.skipped = True
+            fixture._mode = "tfbench"
+        if result.verdict is None:
+            pytest.skip(result.skip)
+        verdict = result.verdict
+        text = f"{verdict.outcome}: {verdict.reason.message}"
+        if result.output:
+            text += f"\n--- last output ---\n{result.output}"
+        if verdict.outcome in (Outcome.REGRESSED, Outcome.ERROR):
+            pytest.fail(text, pytrace=False)
+        if verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE):
+            (pytest.fail if self._strict else pytest.skip)(text)
+
+    @property
+    def _strict(self) -> bool:
+        return bool(self._config.getoption("strict_gate"))
+
+    # Ending
+
+    def finish(self, session: pytest.Session, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
+        """Write what was asked for; returns the exit status of the run."""
+        if self._session is None:
+            return status
+        failed = status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if self._strict and (missing := self._session.missing()):
+            self._errors.append(f"{len(missing)} of the baseline's cases are missing: {missing[0].case.name} …")
+            failed = True
+        if name := self._config.getoption("save_baseline"):
+            if failed:
+                self._errors.append(f"the baseline {name!r} was not saved: the run did not pass")
+            else:
+                try:
+                    self._notes.append(f"baseline saved: {self._session.save()}")
+                except BaselineError as error:
+                    self._errors.append(str(error))
+        if path := self._config.getoption("report_json"):
+            try:
+                write_whole(Path(path), as_json.render(self._session.report()))
+                self._notes.append(f"report written: {path}")
+            except OSError as error:
+                self._errors.append(f"--report-json {path}: {error.strerror or error}")
+        if self._errors and status == pytest.ExitCode.OK:
+            return pytest.ExitCode.TESTS_FAILED
+        return status
+
+    def summarise(self, reporter: Any) -> None:
+        """Print the tables at the end of the run."""
+        if self._session is None or not self.cases:
+            return
+        reporter.section("tfbench")
+        report = self._session.report()
+        reporter.write(terminal.render(report, width=reporter._tw.fullwidth, colour=reporter._tw.hasmarkup))
+        for note in self._notes:
+            reporter.line(note)
+        for error in self._errors:
+            reporter.line(error, red=True)
+
+    def close(self) -> None:
+        """End every process."""
+        if self._session is not None:
+            self._session.close()
+
+
+def _file(item: pytest.Function, case: Case, result: Result) -> None:
+    """Hand the sample to pytest-benchmark, whose table, storage and options then work on it.
+
+    Uses private parts of pytest-benchmark 5.3, which is why requirements.txt bounds it.
+    """
+    sample: Sample | None = result.sample
+    fixture = item.funcargs.get("benchmark")
+    if fixture is None or fixture.disabled or sample is None or not sample.runs:
+        return
+    fixture._mode = "tfbench"
+    fixture.group = fixture.group or case.group.rpartition("::")[2]
+    fixture.params = {**(fixture.params or {}), **case.levels}
+    fixture.params.pop("variant", None)
+    verdict = result.verdict.as_json() if result.verdict else None
+    fixture.extra_info["tfbench"] = {"verdict": verdict, "facts": sample.runs[0].facts}
+    iterations = sample.runs[0].iterations
+    stats = fixture._make_stats(iterations)
+    for seconds in sample.seconds:
+        stats.update(seconds * iterations)

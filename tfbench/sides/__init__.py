@@ -1,0 +1,1 @@
+"""From what the user names to what can be run: an interpreter, a source tree, settings."""

@@ -1,0 +1,26 @@
+"""A side: where a case runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Side:
+    """An interpreter, a source tree and settings.
+
+    ``name`` is ``baseline`` or ``contender``; a run that compares variants has a contender alone.
+    """
+
+    name: str
+    executable: str
+    root: Path
+    """pytest's root directory of the benchmarks on this side."""
+    spec: str = ""
+    """What the user wrote, as ``self`` or ``env:TF_ENABLE_ONEDNN_OPTS=1``."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables set on this side on top of the controller's own."""
+    slowdown: float = 0.0
+    """Fraction of extra iterations that this side really does, uncounted."""

@@ -1,0 +1,134 @@
+"""Source trees by content: what the working tree holds now, and making an older one again.
+
+A tree is named by git's own hash of its files, changed and new ones included, ignored ones left
+out. Nothing of the user's checkout, index or branches is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfbench.errors import SideError
+
+_KEPT = "refs/tfbench/"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a working tree holds: git's hash of its content and the commit that it stands on."""
+
+    tree: str
+    commit: str
+    dirty: bool
+
+
+def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=root, env={**os.environ, **(env or {})},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise SideError("git is not installed, so no source tree can be compared") from None
+    except subprocess.CalledProcessError as error:
+        raise SideError(f"git {arguments[0]}: {error.stderr.strip() or 'failed'}") from None
+    return done.stdout.strip()
+
+
+def top_level(root: Path) -> Path | None:
+    """The checkout that holds this folder, or ``None`` outside of one."""
+    try:
+        return Path(_git(root, "rev-parse", "--show-toplevel"))
+    except SideError:
+        return None
+
+
+def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
+    """The content of the checkout that holds ``root``, or ``None`` outside of one.
+
+    Args:
+        keep_as: Store the content in the repository under this name, so that `materialise` can
+            make it again later; without a name nothing is written there.
+    """
+    top = top_level(root)
+    if top is None:
+        return None
+    with tempfile.TemporaryDirectory() as scratch:
+        objects = Path(_git(top, "rev-parse", "--path-format=absolute", "--git-path", "objects"))
+        env = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
+        if not keep_as:
+            Path(scratch, "objects").mkdir()
+            env["GIT_OBJECT_DIRECTORY"] = str(Path(scratch, "objects"))
+            env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = str(objects)
+        try:
+            commit = _git(top, "rev-parse", "--verify", "--quiet", "HEAD")
+            head = _git(top, "rev-parse", "HEAD^{tree}")
+            _git(top, "read-tree", "HEAD", env=env)
+        except SideError:
+            commit = head = ""  # a repository without a commit
+        _git(top, "add", "--all", env=env)
+        tree = _git(top, "write-tree", env=env)
+        if keep_as:
+            identity = {"GIT_AUTHOR_NAME": "tfbench", "GIT_AUTHOR_EMAIL": "tfbench@localhost"}
+            identity |= {"GIT_COMMITTER_NAME": "tfbench", "GIT_COMMITTER_EMAIL": "tfbench@localhost"}
+            kept = _git(top, "commit-tree", tree, "-m", f"tfbench baseline {keep_as}", env=identity)
+            _git(top, "update-ref", _KEPT + keep_as, kept)
+    return Snapshot(tree, commit, tree != head)
+
+
+def tree_of(root: Path, revision: str) -> str:
+    """The tree of a commit, branch or tag.
+
+    Raises:
+        SideError: There is no such revision, or no repository.
+    """
+    if top_level(root) is None:
+        raise SideError(f"git:{revision}: {root} is not in a git checkout")
+    if revision.startswith("-"):
+        raise SideError(f"git:{revision}: not a revision")
+    try:
+        return _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
+    except SideError:
+        raise SideError(f"git:{revision}: no such revision here; `git fetch` it first if it is on a remote") from None
+
+
+def materialise(root: Path, tree: str, cache: Path) -> Path:
+    """A folder that holds this tree, and in it the counterpart of ``root``.
+
+    The folder is made whole or not at all and used again by later runs.
+
+    Raises:
+        SideError: The repository does not hold the tree.
+    """
+    top = top_level(root)
+    if top is None:
+        raise SideError(f"{root} is not in a git checkout, so an older tree cannot be made")
+    target = cache / tree
+    if not target.is_dir():
+        try:
+            _git(top, "cat-file", "-e", f"{tree}^{{tree}}")
+        except SideError:
+            raise SideError(f"this repository does not hold the tree {tree[:12]} any more") from None
+        cache.mkdir(parents=True, exist_ok=True)
+        half = Path(tempfile.mkdtemp(prefix=".half-", dir=cache))
+        try:
+            archive = half.with_suffix(".tar")
+            _git(top, "archive", "--format=tar", f"--output={archive}", tree)
+            with tarfile.open(archive) as tar:
+                tar.extractall(half, filter="data")
+            archive.unlink()
+            half.rename(target)
+        except OSError as error:
+            if not target.is_dir():  # another run made it meanwhile
+                raise SideError(f"cannot make the tree {tree[:12]} in {cache}: {error}") from error
+        finally:
+            shutil.rmtree(half, ignore_errors=True)
+            half.with_suffix(".tar").unlink(missing_ok=True)
+    return target / root.resolve().relative_to(top.resolve())

@@ -1,0 +1,173 @@
+"""Saved baselines: numbers, and the recipe of the side that gave them.
+
+A baseline is a pytest-benchmark JSON file, so that its tools read it; what they have no field for
+stands under ``tfbench`` at the top and in each benchmark's ``extra_info``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest_benchmark
+from pytest_benchmark.stats import Stats
+
+from tfbench.errors import BaselineError
+from tfbench.model import JSON, Case, Recipe, Run, Sample
+from tfbench.store.files import write_whole
+
+SCHEMA = "tfbench-baseline/1"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a file holds."""
+
+    name: str
+    saved: str
+    recipe: Recipe
+    tree: str
+    """git's hash of the source tree, ``""`` outside version control."""
+    samples: dict[str, Sample]
+    """By the case's name."""
+
+
+class Baselines:
+    """The baselines of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def names(self) -> list[str]:
+        """Those there are, sorted."""
+        return sorted(path.stem for path in self.folder.glob("*.json"))
+
+    def check_name(self, name: str) -> None:
+        """Refuse what cannot be a file and a git ref.
+
+        Raises:
+            BaselineError: It cannot.
+        """
+        if not _NAME.fullmatch(name) or ".." in name or name.endswith((".lock", ".")):
+            raise BaselineError(f"{name!r} cannot name a baseline: use letters, digits, '.', '_' and '-'")
+
+    def fetch(self, name: str) -> Baseline:
+        """Read a baseline.
+
+        Raises:
+            BaselineError: There is none of this name, or its file is not one of ours; the file is left as it is.
+        """
+        self.check_name(name)
+        path = self.folder / f"{name}.json"
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            known = ", ".join(self.names()) or "none yet; save one with --save-baseline NAME"
+            raise BaselineError(f"no baseline named {name!r} in {self.folder}; there are: {known}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise BaselineError(f"{path} cannot be read: {error}") from None
+        try:
+            return _parsed(name, json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BaselineError(
+                f"{path} is not a baseline that tfbench can read ({type(error).__name__}: {error}); "
+                "it was left as it is: move it away or save under another name"
+            ) from None
+
+    def save(self, name: str, recipe: Recipe, tree: str, samples: Sequence[Sample]) -> Path:
+        """Write a baseline; one of the same name that is ours is replaced.
+
+        Raises:
+            BaselineError: The name is not usable, nothing was measured, or a file that is not ours stands there.
+        """
+        self.check_name(name)
+        path = self.folder / f"{name}.json"
+        if path.exists():
+            self.fetch(name)  # a corrupt file is evidence: it is never overwritten
+        if not samples:
+            raise BaselineError(f"nothing was measured, so the baseline {name!r} was not saved")
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        content = {
+            "machine_info": dict(recipe.machine) | {"python_version": recipe.python},
+            "commit_info": {"id": recipe.commit, "dirty": recipe.dirty},
+            "benchmarks": [_benchmark(sample) for sample in samples],
+            "datetime": now,
+            "version": pytest_benchmark.__version__,
+            "tfbench": {"schema": SCHEMA, "recipe": recipe.as_json(), "tree": tree},
+        }
+        try:
+            write_whole(path, json.dumps(content, indent=1, allow_nan=False))
+        except OSError as error:
+            raise BaselineError(f"the baseline could not be written to {path}: {error}") from error
+        return path
+
+
+def _benchmark(sample: Sample) -> JSON:
+    case, seconds = sample.case, sample.seconds
+    return {
+        "group": case.group,
+        "name": case.name.rpartition("::")[2],
+        "fullname": case.name,
+        "params": case.levels,
+        "param": case.label if case.variant else None,
+        "extra_info": {"tfbench": {"workload": case.workload, "launches": [_run(run) for run in sample.runs]}},
+        "options": {},
+        "stats": _stats(seconds, sample.runs[0].iterations),
+    }
+
+
+def _run(run: Run) -> JSON:
+    # Whole nanoseconds of a block: what was measured, and half the size of fractions of a second.
+    return {
+        "iterations": run.iterations,
+        "nanoseconds": [round(second * run.iterations * 1e9) for second in run.seconds],
+        "facts": run.facts,
+    }
+
+
+def _stats(seconds: Sequence[float], iterations: int) -> JSON:
+    stats = Stats()
+    for second in seconds:
+        stats.update(second)
+    return {**stats.as_dict(), "iterations": iterations}
+
+
+def _parsed(name: str, content: JSON) -> Baseline:
+    own = content["tfbench"]
+    if own["schema"] != SCHEMA:
+        raise ValueError(f"its schema is {own['schema']!r}, not {SCHEMA!r}")
+    recipe = dict(own["recipe"])
+    samples = {}
+    for benchmark in content["benchmarks"]:
+        extra = benchmark["extra_info"]["tfbench"]
+        case = Case(
+            name=benchmark["fullname"],
+            workload=extra["workload"],
+            group=benchmark["group"],
+            variant=tuple(sorted(benchmark["params"].items())),
+        )
+        runs = tuple(_parsed_run(run) for run in extra["launches"])
+        if not runs:
+            raise ValueError(f"{case.name} has no launch")
+        samples[case.name] = Sample(case, runs)
+    return Baseline(
+        name=name,
+        saved=str(content["datetime"]),
+        recipe=Recipe(**{**recipe, "cpus": tuple(recipe["cpus"])}),
+        tree=str(own["tree"]),
+        samples=samples,
+    )
+
+
+def _parsed_run(run: JSON) -> Run:
+    iterations = int(run["iterations"])
+    seconds = tuple(nanoseconds * 1e-9 / iterations for nanoseconds in run["nanoseconds"])
+    if not seconds or not all(math.isfinite(second) and second > 0 for second in seconds):
+        raise ValueError("a launch has no usable times")
+    return Run(seconds, iterations, dict(run["facts"]))

@@ -1,0 +1,72 @@
+"""What a process was made of, in words that can be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from tfbench.model import JSON
+
+PACKAGES = (
+    "tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-intel", "keras", "tf-keras", "numpy", "jaxlib",
+    "tensorflow-model-optimization", "tensorflow-metal", "intel-extension-for-tensorflow", "ml-dtypes",
+)  # fmt: skip
+"""Distributions that can change a time."""
+_PREFIXES = ("TF_", "XLA_", "KERAS_")
+_NAMES = ("NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES", "MALLOC_ARENA_MAX", "LD_PRELOAD")
+_SILENT = ("TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_ENABLE_DEPRECATION_WARNINGS")
+
+
+def describe() -> JSON:
+    """Interpreter, packages, settings and machine of this process."""
+    return {
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "packages": _packages(),
+        "settings": _settings(),
+        "machine": machine(),
+    }
+
+
+def _packages() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _settings() -> dict[str, str]:
+    return {
+        key: value
+        for key, value in sorted(os.environ.items())
+        if (key.startswith(_PREFIXES) or key in _NAMES) and key not in _SILENT
+    }
+
+
+def machine() -> dict[str, str]:
+    """Processor, a digest of its features, and how many of them there are."""
+    model, flags = platform.processor() or platform.machine(), ""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                model = value.strip()
+            elif key.strip() in ("flags", "Features"):
+                flags = " ".join(sorted(value.split()))
+                break
+    except OSError:
+        pass
+    return {
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "processor": model,
+        "features": hashlib.sha256(flags.encode()).hexdigest()[:12] if flags else "",
+        "processors": str(os.cpu_count() or 1),
+    }
