@@ -1,0 +1,32 @@
+"""Host overhead: what a call costs before any arithmetic."""
+
+import tensorflow as tf
+
+from benchmarks.axes import ARGUMENTS, INVOCATION
+from benchmarks.inputs import normal
+from benchmarks.models import mlp
+from tfbench import across
+
+
+def test_eager_add(bench):
+    """Adding two scalars eagerly: the cost of one op from Python."""
+    bench(tf.add, tf.constant(1.0), tf.constant(2.0), items=1)
+
+
+@across(ARGUMENTS)
+def test_function_call(bench, variant):
+    """Calling a tf.function that does next to nothing: the cost of its arguments."""
+    scalars = [tf.constant(1.0) for _ in range(int(variant["arguments"]))]
+
+    @tf.function(jit_compile=False)
+    def first_plus_last(*scalars):
+        return scalars[0] + scalars[-1]
+
+    bench(first_plus_last, *scalars, items=len(scalars))
+
+
+@across(INVOCATION)
+def test_keras_invocation(bench, variant):
+    """Asking a small Keras model for one batch of predictions: predict() is made for many batches."""
+    batch, inputs = 8, 32
+    bench(variant.invoke(mlp(inputs, (32,), 10)), normal(batch, inputs), items=batch)
