@@ -168,6 +168,20 @@ class ProcessLaunch:
         raise BenchmarkError(answer.get("message", "it ended early"), answer.get("trace") or tail(process.log))
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
+        seconds = {}
+        for entrant, blocks in self.blocks(plan, orders).items():
+            times = [end - start for start, end in blocks]
+            if len(times) != len(orders) or not all(isinstance(time, int) and time > 0 for time in times):
+                raise self._broke(entrant, BenchmarkError("its blocks have no usable time: the clock stood still"))
+            seconds[entrant] = [time * 1e-9 / plan.iterations[entrant] for time in times]
+        return seconds
+
+    def blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
+        """Run the rounds; when each block of each entrant began and ended, in nanoseconds of one clock.
+
+        Raises:
+            BenchmarkError: A process died or hung; its ``entrant`` says whose.
+        """
         follow = followers(orders)
         for entrant, turns in follow.items():
             self._ask(
@@ -176,14 +190,8 @@ class ProcessLaunch:
             )  # fmt: skip
         os.write(self._pipes[orders[0][0]][1], TOKEN)
         self._wait_for_all(list(follow))
-        seconds = {}
-        for entrant in follow:
-            answer = self._answer(entrant, "rounds", seconds=self._policy.answer_seconds)
-            blocks = [end - start for start, end in zip(answer["began"], answer["ended"], strict=True)]
-            if len(blocks) != len(orders) or not all(block > 0 for block in blocks):
-                raise self._broke(entrant, BenchmarkError("its blocks have no usable time: the clock stood still"))
-            seconds[entrant] = [block * 1e-9 / plan.iterations[entrant] for block in blocks]
-        return seconds
+        answers = {entrant: self._answer(entrant, "rounds", seconds=self._policy.answer_seconds) for entrant in follow}
+        return {entrant: list(zip(answer["began"], answer["ended"], strict=True)) for entrant, answer in answers.items()}
 
     def close(self) -> None:
         failures = []

@@ -1,0 +1,1 @@
+"""What the harness itself costs: ``python -m benchmarks.harness``."""

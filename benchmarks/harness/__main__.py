@@ -1,0 +1,86 @@
+"""Measure the harness: its share of a block, a turn's hand-over, and what a launch costs beside measuring."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from pathlib import Path
+from statistics import median, quantiles
+
+from tfbench.model import Case, Plan
+from tfbench.options import available_cpus
+from tfbench.policy import Policy
+from tfbench.race.launcher import Entrant
+from tfbench.race.plan import make_plan, orders
+from tfbench.race.processes import ProcessLaunch, ProcessLauncher, processors
+from tfbench.race.zygote import Suite
+from tfbench.sides.side import Side
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = "benchmarks/harness/test_steps.py"
+TENSORFLOW = "benchmarks/test_linear.py"
+ITERATIONS = 30
+STEP_SECONDS = 10e-6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.harness", description=__doc__)
+    parser.add_argument("--launches", type=int, default=8, help="launches of each measurement")
+    launches = parser.parse_args().launches
+    policy, rng = Policy(), random.Random(1)
+    launcher = ProcessLauncher(
+        Suite((STEPS, TENSORFLOW), "pytest.ini", "prepend"), policy, processors(None, available_cpus())
+    )
+    sides = [Side("baseline", sys.executable, ROOT), Side("contender", sys.executable, ROOT)]
+
+    def opened(name: str, pair: int) -> tuple[ProcessLaunch, list[Entrant]]:
+        entrants = [Entrant(Case(name, name, name), side) for side in sides]
+        launch = launcher.open(entrants, pair)
+        assert isinstance(launch, ProcessLaunch)
+        return launch, entrants
+
+    def blocks(name: str, iterations: int, prime: int, pair: int) -> list[tuple[int, int]]:
+        """Every block of a launch of two, in time order."""
+        launch, _ = opened(name, pair)
+        for index in range(2):
+            launch.prepare(index)
+        plan = Plan(300, (iterations,) * 2, (prime,) * 2, (0.0, 0.0))
+        found = launch.blocks(plan, orders([0, 1], plan.rounds, rng))
+        launch.close()
+        return sorted(block for turns in found.values() for block in turns)
+
+    began = time.perf_counter()
+    launcher.ready([(side, ()) for side in sides], range(policy.zygotes))
+    print(f"{2 * policy.zygotes} zygotes ready in {time.perf_counter() - began:.1f} s")
+
+    shares, gaps, overlaps = [], [], 0
+    for number in range(launches):
+        empty = blocks(f"{STEPS}::test_nothing", ITERATIONS, 1, number % policy.zygotes)
+        shares.append(median(end - start for start, end in empty) / (ITERATIONS * STEP_SECONDS * 1e9))
+        turns = blocks(f"{STEPS}::test_ten_microseconds", ITERATIONS, 0, number % policy.zygotes)
+        gaps += [after[0] - before[1] for before, after in zip(turns, turns[1:], strict=False)]
+        overlaps += sum(after[0] < before[1] for before, after in zip(turns, turns[1:], strict=False))
+    print(f"share of the harness in a block of {ITERATIONS} x 10 µs: {median(shares):.2%} (largest {max(shares):.2%})")
+    tenths = quantiles(gaps, n=10)
+    print(f"hand-over of a turn: median {median(gaps) / 1e3:.1f} µs, 90% below {tenths[8] / 1e3:.1f} µs")
+    print(f"blocks that overlap: {overlaps} of {len(gaps)}")
+
+    beside = []
+    for number in range(launches):
+        start = time.perf_counter()
+        launch, entrants = opened(f"{TENSORFLOW}::test_matmul[compiler=none,precision=float32]", number % policy.zygotes)
+        iteration = {index: launch.prepare(index).iteration for index in range(2)}
+        plan = make_plan(entrants, iteration, policy)
+        measuring = time.perf_counter()
+        launch.blocks(plan, orders([0, 1], plan.rounds, rng))
+        measured = time.perf_counter()
+        launch.close()
+        beside.append(time.perf_counter() - start - (measured - measuring))
+    print(f"a launch of two matmuls beside its measuring: median {median(beside):.2f} s, most {max(beside):.2f} s")
+    launcher.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The inner loops, with a clock that ticks when it is asked or when the step lets it."""
+
+import gc
+import os
+import threading
+
+import pytest
+
+from tfbench.worker.block import Block, collector_held_off, serve_turns, spins_for, warm_up
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0
+
+    def __call__(self):
+        return self.now
+
+    def step(self, nanoseconds=1000):
+        def call():
+            self.now += nanoseconds
+            return self.now
+
+        return call
+
+
+def test_a_block_times_its_iterations_and_not_its_priming():
+    clock = Clock()
+    began, ended = Block(clock.step(), None, clock)(iterations=7, prime=5, extra=0, spins=0)
+    assert (began, ended) == (5000, 12000)
+
+
+def test_extra_iterations_are_done_inside_the_block():
+    clock = Clock()
+    began, ended = Block(clock.step(), None, clock)(iterations=10, prime=1, extra=1, spins=0)
+    assert ended - began == 11000
+
+
+def test_the_device_is_waited_for_before_and_at_the_end_of_a_block():
+    clock, waits = Clock(), []
+
+    def synchronise():
+        waits.append(clock.now)
+        clock.now += 50
+
+    began, ended = Block(clock.step(), synchronise, clock)(iterations=2, prime=1, extra=0, spins=0)
+    assert waits == [1000, 3050]
+    assert ended - began == 2050
+
+
+def test_warm_up_runs_until_two_stretches_agree():
+    clock, calls = Clock(), []
+
+    def step():
+        calls.append(1)
+        clock.now += 1_000_000 if len(calls) > 30 else 3_000_000 - 50_000 * len(calls)
+
+    seconds = warm_up(Block(step, None, clock), 0.02, 1.0, 0.02, clock)
+    assert seconds == pytest.approx(1e-3)
+
+
+def test_warm_up_gives_up_at_its_limit():
+    clock, calls = Clock(), []
+
+    def step():
+        calls.append(1)
+        clock.now += 1_000_000 * len(calls)  # never steady
+
+    warm_up(Block(step, None, clock), 0.01, 0.2, 0.02, clock)
+    assert clock.now * 1e-9 < 0.5
+
+
+def test_spins_take_about_as_long_as_asked():
+    import time
+
+    from tfbench.worker.block import spin
+
+    turns = spins_for(2e6, time.perf_counter_ns)
+    took = []
+    for _ in range(15):
+        began = time.perf_counter_ns()
+        spin(turns)
+        took.append(time.perf_counter_ns() - began)
+    assert min(took) == pytest.approx(2e6, rel=0.5)
+
+
+def test_the_collector_is_held_off_and_comes_back():
+    assert gc.isenabled()
+    with collector_held_off():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_turns_are_handed_over_in_order():
+    clock, order = Clock(), []
+    pipes = [os.pipe() for _ in range(2)]
+    outboxes = [write for _, write in pipes]
+
+    def entrant(own, follow):
+        def step():
+            order.append(own)
+            clock.now += 10
+
+        block = Block(step, None, clock)
+        serve_turns(block, own=own, follow=follow, inbox=pipes[own][0], outboxes=outboxes, iterations=1, prime=0, extra=0, spins=0)
+
+    # the rounds 0 1 | 1 0 | 0 1: entrant 1 keeps the turn once, entrant 0 too
+    threads = [threading.Thread(target=entrant, args=(0, [1, 0, 1])), threading.Thread(target=entrant, args=(1, [1, 0, -1]))]
+    for thread in threads:
+        thread.start()
+    os.write(outboxes[0], b"1")
+    for thread in threads:
+        thread.join(5)
+    assert order == [0, 1, 1, 0, 0, 1]
+    for pipe in pipes:
+        for descriptor in pipe:
+            os.close(descriptor)
