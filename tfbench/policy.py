@@ -23,19 +23,32 @@ class Policy:
     so that there is room for an interval between the two."""
     alpha: float = 0.01
     """Chance that a run accuses any unchanged case, shared over its cases: one red run in a hundred."""
-    looks: tuple[int, ...] = (6, 9, 13, 18, 25, 40)
-    """Launches at which the evidence is looked at. Six is the least that a trimmed mean can use;
-    steps grow by 1.4, since a look at little new evidence spends alpha for nothing."""
+    alpha_case: float = 0.02
+    """The most that one stage of one case may spend of it, however few cases there are: `unchanged`
+    and `improved` are confirmed by nobody and shall be right 98 times in 100."""
+    looks: tuple[int, ...] = (4, 6, 8, 12, 16, 24, 40)
+    """Launches at which the evidence is looked at: first when every pair of zygotes has had one, then
+    in steps of about 1.4, since a look at little new evidence spends alpha for nothing."""
     confirm: bool = True
-    """A first `regressed` is raced again in fresh launches that share no data with the first."""
+    """A first `regressed` is raced again in fresh launches of fresh zygotes, which share no data with the first."""
+
+    # What is known of noise before a race, so that few launches can speak
+    launch_deviation: float = 0.006
+    """Deviation between launches of the same code, as a log-ratio: the middle of fourteen workloads."""
+    zygote_deviation: float = 0.005
+    """Deviation between pairs of zygotes of the same program: the median of six workloads."""
+    shared_zygote_deviation: float = 0.001
+    """The same where both entrants come from one zygote, whose luck is common to both."""
+    prior_dof: float = 6.0
+    """What these figures weigh against a case's own, in degrees of freedom: as much as the data by the
+    second look, little by the last."""
+    clip: float = 3.0
+    """A launch further from the middle than this many deviations counts as if it were there: a
+    process in another mode (a tenth of eager launches) must not decide alone."""
 
     # Zygotes
     zygotes: int = 4
-    """Processes of each side that launches are forked from: two start at a time on two cores in 7 s."""
-    zygote_deviation: float = 0.005
-    """Deviation between pairs of zygotes of the same program, as a log-ratio: median of six workloads."""
-    zygote_deviation_dof: float = 8.0
-    """How much that figure is trusted, in degrees of freedom: what eight pairs give."""
+    """Processes of each side that launches are forked from: eight in all start in 11 s on two cores."""
 
     # A launch
     block_seconds: float = 3e-4
@@ -70,6 +83,8 @@ class Policy:
             raise UsageError("policy: 0 < minimum_effect < tolerance < 1 must hold")
         if not 0 < self.alpha < 0.5:
             raise UsageError("policy: alpha must lie between 0 and 0.5")
+        if not 0 < self.alpha_case < 0.5:
+            raise UsageError("policy: alpha_case must lie between 0 and 0.5")
         if not self.looks or list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 3:
             raise UsageError("policy: looks must be increasing numbers of launches, the first at least 3")
         if self.zygotes < 1:
@@ -96,7 +111,7 @@ PRESETS = {
         name="strict",
         minimum_effect=0.005,
         tolerance=0.01,
-        looks=(9, 13, 18, 25, 36, 50),
+        looks=(8, 12, 16, 24, 32, 48),
         zygotes=8,
         case_seconds=180.0,
     ),

@@ -182,7 +182,7 @@ class Session:
     def _new_race(self, entrants: Sequence[Entrant], *, confirming: bool = False) -> Race:
         policy = self.question.policy
         first = policy.zygotes if confirming else 0
-        terms = Terms(len(self.cases), range(first, first + policy.zygotes), confirming)
+        terms = Terms(len(self.cases), range(first, first + policy.zygotes))
         if confirming:
             self._launcher.ready([(entrant.side, entrant.case.env) for entrant in entrants], terms.pairs)
         return Race(entrants, self._launcher, policy, terms, self._clock, self._rng)

@@ -51,7 +51,7 @@ class Deferred:
         return Deferred(f"{self._path}()")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        return (object,)
+        return (type(self._path.rpartition(".")[2] or "Base", (), {}),)  # each its own, as bases must differ
 
     def __repr__(self) -> str:
         return f"<{self._path}, not loaded>"

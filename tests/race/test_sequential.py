@@ -15,11 +15,11 @@ CASE = Case("w.py::w", "w", "w.py::w")
 POLICY = Policy()
 
 
-def raced(entrants, scripts, *, policy=POLICY, pairs=range(4), confirming=False, prepare=lambda launcher: None):
+def raced(entrants, scripts, *, policy=POLICY, pairs=range(4), prepare=lambda launcher: None):
     clock = Clock()
     launcher = ScriptedLauncher(clock, scripts)
     prepare(launcher)
-    race = Race(entrants, launcher, policy, Terms(1, pairs, confirming), clock, random.Random(0))
+    race = Race(entrants, launcher, policy, Terms(1, pairs), clock, random.Random(0))
     race.run()
     return race, launcher
 
@@ -56,7 +56,7 @@ def test_the_budget_of_seconds_ends_a_race():
 
 
 def test_launches_draw_from_the_pairs_in_turn():
-    race, launcher = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)], pairs=range(4, 8))
+    race, launcher = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], pairs=range(4, 8))
     assert launcher.pairs[:5] == [4, 5, 6, 7, 4]
     assert [effect.pair for effect in race.effects(1)] == launcher.pairs
 

@@ -23,7 +23,6 @@ class Terms:
     """Cases of the whole run, which share its alpha."""
     pairs: Sequence[int]
     """Pairs of zygotes that the launches draw from in turn."""
-    confirming: bool = False
 
 
 class Race:
@@ -156,5 +155,4 @@ class Race:
                     cases=self.terms.cases,
                     shared_zygote=self._share_zygote(entrant),
                     final=last,
-                    confirming=self.terms.confirming,
                 )

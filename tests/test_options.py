@@ -1,0 +1,29 @@
+"""From the command line's words to values."""
+
+import pytest
+
+from tfbench.errors import UsageError
+from tfbench.options import available_cpus, parse_cpus, parse_slowdown, prefixes
+
+
+def test_processors_are_read_from_lists_and_ranges():
+    first, last = available_cpus()[0], available_cpus()[-1]
+    assert parse_cpus(f"{first}") == (first,)
+    assert parse_cpus(f"{last},{first}-{first}") == tuple(sorted({first, last}))
+
+
+@pytest.mark.parametrize("text", ["x", "1-", "", "3-2", "99999", "-1", "0;1"])
+def test_other_lists_are_refused(text):
+    with pytest.raises(UsageError, match="--cpus"):
+        parse_cpus(text)
+
+
+def test_a_slowdown_is_a_fraction():
+    assert parse_slowdown("0.10") == 0.1
+    for text in ("x", "-1", "nan", "11"):
+        with pytest.raises(UsageError, match="--inject-slowdown"):
+            parse_slowdown(text)
+
+
+def test_single_tests_are_no_folders_to_look_for_missing_cases_in():
+    assert prefixes(["/r/benchmarks", "/r/b/test_x.py::test_y", "/r/b/test_z.py"], "/r") == ("benchmarks", "b/test_z.py")

@@ -1,0 +1,1 @@
+"""Pure: from launches to verdicts. No clock, no file, no process."""
