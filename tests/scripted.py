@@ -67,9 +67,7 @@ class ScriptedLaunch:
                 raise BenchmarkError("died", entrant=entrant)
         typical = {entrant: self._seconds(entrant) for entrant in orders[0]}
         rng = self.launcher.rng
-        return {
-            entrant: [seconds * (1 + rng.expovariate(200)) for _ in orders] for entrant, seconds in typical.items()
-        }
+        return {entrant: [seconds * (1 + rng.expovariate(200)) for _ in orders] for entrant, seconds in typical.items()}
 
     def close(self) -> None:
         pass

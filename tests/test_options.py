@@ -26,4 +26,7 @@ def test_a_slowdown_is_a_fraction():
 
 
 def test_single_tests_are_no_folders_to_look_for_missing_cases_in():
-    assert prefixes(["/r/benchmarks", "/r/b/test_x.py::test_y", "/r/b/test_z.py"], "/r") == ("benchmarks", "b/test_z.py")
+    assert prefixes(["/r/benchmarks", "/r/b/test_x.py::test_y", "/r/b/test_z.py"], "/r") == (
+        "benchmarks",
+        "b/test_z.py",
+    )

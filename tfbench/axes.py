@@ -132,7 +132,8 @@ class Variant:
     def __getattr__(self, tool: str) -> Callable[..., Any]:
         for level in self.__dict__.get("levels", {}).values():
             if tool in level.tools:
-                return level.tools[tool]
+                function: Callable[..., Any] = level.tools[tool]
+                return function
         raise AttributeError(
             f"variant has no {tool!r}: no axis of this benchmark ({', '.join(self.__dict__.get('levels', {})) or 'none'}) "
             f"gives it; add the axis that does to across(...)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,9 @@ from tfbench.errors import TfbenchError, UsageError
 from tfbench.policy import PRESETS
 
 if TYPE_CHECKING:
-    from tfbench.runner import Runner
+    pass
 
-RUNNER = pytest.StashKey["Runner"]()
+RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 """What runs the benchmarks; there under ``--benchmark`` only."""
 
 
@@ -28,11 +27,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         raise pytest.UsageError(f"tfbench: another plugin has an option --benchmark by now ({error})") from error
     add = group.addoption
     add("--policy", default="standard", metavar="|".join(PRESETS), help="how sure, at what cost")
-    add("--against", default="", metavar="SPEC", help="race a live side: self, env:NAME=VALUE, python:PATH, git:REV, joined by +")
-    add("--save-baseline", default="", metavar="NAME", help="save what is measured under this name, unless the run fails")
+    add(
+        "--against",
+        default="",
+        metavar="SPEC",
+        help="race a live side: self, env:NAME=VALUE, python:PATH, git:REV, joined by +",
+    )
+    add(
+        "--save-baseline",
+        default="",
+        metavar="NAME",
+        help="save what is measured under this name, unless the run fails",
+    )
     add("--baseline", default="", metavar="NAME", help="gate against a saved baseline")
     add("--replay", default="all", metavar="all|never", help="which cases of a saved baseline are raced again live")
-    add("--inject-slowdown", default="0", metavar="F", help="the contender really does the fraction F of extra iterations")
+    add(
+        "--inject-slowdown",
+        default="0",
+        metavar="F",
+        help="the contender really does the fraction F of extra iterations",
+    )
     add("--device", default="all", metavar="cpu|gpu|all", help="which devices to measure on")
     add("--require-gpu", action="store_true", help="no GPU is an error and not a skip")
     add("--cpus", default="", metavar="LIST", help="processors for the workers, as 0,2-3 (default: one, the last)")
@@ -86,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         runner.selected(items)
     except TfbenchError as error:
         raise pytest.UsageError(str(error)) from None
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)

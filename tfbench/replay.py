@@ -21,7 +21,7 @@ class Replay:
 
     side: Side | None
     outcome: Outcome = Outcome.INCONCLUSIVE
-    reason: Reason = Reason("", "")
+    reason: Reason | None = None
 
 
 def obstacles(saved: Recipe, now: Recipe) -> list[str]:
@@ -61,8 +61,12 @@ def replay(saved: Baseline, contender: Side, now: Recipe, choice: str, cache: Pa
     spec = f"baseline {saved.name!r} of {saved.saved}"
     if choice == "never":
         if differences := machine_differences(saved.recipe, now) + obstacles(saved.recipe, now):
-            return Replay(None, Outcome.INCOMPARABLE, Reason("other-machine", f"{spec} is another: {'; '.join(differences)}"))
-        text = "saved times alone cannot tell a change from the spread between sessions; race it again with --replay all"
+            return Replay(
+                None, Outcome.INCOMPARABLE, Reason("other-machine", f"{spec} is another: {'; '.join(differences)}")
+            )
+        text = (
+            "saved times alone cannot tell a change from the spread between sessions; race it again with --replay all"
+        )
         return Replay(None, Outcome.INCONCLUSIVE, Reason("not-raced", text))
     if differences := obstacles(saved.recipe, now):
         text = f"{spec} cannot be made again here: {'; '.join(differences)}"

@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 
 from tfbench.display import Display
-from tfbench.errors import BaselineError, TfbenchError, UsageError
+from tfbench.errors import BaselineError, UsageError
 from tfbench.model import Case, Outcome, Sample
 from tfbench.options import (
-    available_cpus, case_of, is_benchmark, parse_cpus, parse_slowdown, prefixes, wanted_by_device,
+    available_cpus,
+    case_of,
+    is_benchmark,
+    parse_cpus,
+    parse_slowdown,
+    prefixes,
+    wanted_by_device,
 )  # fmt: skip
 from tfbench.policy import preset
 from tfbench.race.processes import processors
@@ -55,6 +61,7 @@ class Runner:
             raise UsageError("--inject-slowdown slows the contender of a comparison: give --against self beside it")
         if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
             raise UsageError("tfbench measures one thing at a time: run it without pytest-xdist's -n")
+        _check_taken_for_a_test(config, option("report_json"))
         self._policy = preset(option("policy"))
         self._processors = processors(parse_cpus(option("cpus")) if option("cpus") else None, available_cpus())
 
@@ -106,6 +113,7 @@ class Runner:
                 files=tuple(files),
                 inifile=inifile.relative_to(root).as_posix() if inifile and inifile.is_relative_to(root) else "",
                 import_mode=option("importmode"),
+                cpus=available_cpus(),
             ),
             policy=self._policy,
             processors=self._processors,
@@ -136,7 +144,7 @@ class Runner:
             self._drawn.clear()
         if result.sample is not None:
             _file(item, case, result)
-        elif fixture := item.funcargs.get("benchmark"):
+        elif fixture := _fixture(item):
             fixture.skipped = True
             fixture._mode = "tfbench"
         if result.verdict is None:
@@ -200,13 +208,33 @@ class Runner:
             self._session.close()
 
 
+def _check_taken_for_a_test(config: pytest.Config, path: str) -> None:
+    """pytest takes an existing file behind an option of a plugin for a test, and its folder for the root."""
+    given = config.invocation_params
+    if (
+        path
+        and path in given.args
+        and Path(path).exists()
+        and not Path(path).resolve().is_relative_to(given.dir.resolve())
+    ):
+        raise UsageError(
+            f"--report-json {path}: pytest takes an existing file outside of this folder for something to test; "
+            f"write --report-json={path}, with an equals sign"
+        )
+
+
+def _fixture(item: pytest.Function) -> Any:
+    """pytest-benchmark's fixture of this item, ``None`` without."""
+    return item.funcargs.get("benchmark")
+
+
 def _file(item: pytest.Function, case: Case, result: Result) -> None:
     """Hand the sample to pytest-benchmark, whose table, storage and options then work on it.
 
     Uses private parts of pytest-benchmark 5.3, which is why requirements.txt bounds it.
     """
     sample: Sample | None = result.sample
-    fixture = item.funcargs.get("benchmark")
+    fixture = _fixture(item)
     if fixture is None or fixture.disabled or sample is None or not sample.runs:
         return
     fixture._mode = "tfbench"

@@ -12,9 +12,27 @@ from pathlib import Path
 from statistics import median
 
 from tfbench.analysis.verdict import Decision
-from tfbench.errors import BaselineError, BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
+from tfbench.errors import (
+    BaselineError,
+    BenchmarkError,
+    BenchmarkSkipped,
+    SideError,
+    TfbenchError,
+    WorkerDied,
+    WorkerHung,
+)
 from tfbench.model import (
-    JSON, Case, Outcome, Reason, Recipe, Report, Run, Sample, Skip, Standing, Verdict,
+    JSON,
+    Case,
+    Outcome,
+    Reason,
+    Recipe,
+    Report,
+    Run,
+    Sample,
+    Skip,
+    Standing,
+    Verdict,
 )  # fmt: skip
 from tfbench.policy import Policy
 from tfbench.race.launcher import Entrant
@@ -150,7 +168,11 @@ class Session:
                 if self._replay.side is not None:
                     self._rival = self._replay.side
                     self._start(group)
-            if self.question.require_gpu and not self._results and not self._launcher.devices(self._contender).get("GPU"):
+            if (
+                self.question.require_gpu
+                and not self._results
+                and not self._launcher.devices(self._contender).get("GPU")
+            ):
                 raise SideError("--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]")
         except SideError as error:
             self._started = error
@@ -329,6 +351,7 @@ class Session:
         return Result(case, Verdict(case, Outcome.ERROR, Reason("side", headline)), output=output)
 
     def _unraced(self, case: Case, plan: Replay) -> Result:
+        assert plan.reason is not None
         return Result(case, Verdict(case, plan.outcome, plan.reason))
 
     # Ending
@@ -386,7 +409,9 @@ class Session:
         if failed:
             raise BaselineError(f"the baseline {self.question.save!r} was not saved: {failed[0]} did not pass")
         if self.question.slowdown:
-            raise BaselineError(f"the baseline {self.question.save!r} was not saved: its times hold an injected slowdown")
+            raise BaselineError(
+                f"the baseline {self.question.save!r} was not saved: its times hold an injected slowdown"
+            )
         samples = [result.sample for case in self.cases if (result := self._results.get(case.name)) and result.sample]
         if not samples:
             raise BaselineError(f"the baseline {self.question.save!r} was not saved: nothing was measured")
@@ -417,7 +442,7 @@ def _below(file: str, paths: tuple[str, ...] | None) -> bool:
 
 
 def _code(failure: TfbenchError) -> str:
-    return {WorkerDied: "died", WorkerHung: "hung"}.get(type(failure), "broken")
+    return "died" if isinstance(failure, WorkerDied) else "hung" if isinstance(failure, WorkerHung) else "broken"
 
 
 def _typical_facts(runs: Sequence[Run]) -> JSON:

@@ -22,7 +22,14 @@ from typing import Any, NoReturn
 
 from tfbench.errors import DeclarationError
 
-PACKAGES = ("tensorflow", "keras", "tf_keras", "tensorflow_model_optimization", "tensorflow_probability", "tensorflow_addons")
+PACKAGES = (
+    "tensorflow",
+    "keras",
+    "tf_keras",
+    "tensorflow_model_optimization",
+    "tensorflow_probability",
+    "tensorflow_addons",
+)
 """Top-level packages that cost seconds to import and are never needed to collect."""
 _DISTRIBUTIONS = {
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tf-nightly"),

@@ -6,6 +6,7 @@ import argparse
 import random
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -31,7 +32,9 @@ def main() -> None:
     launches = parser.parse_args().launches
     policy, rng = Policy(), random.Random(1)
     launcher = ProcessLauncher(
-        Suite((STEPS, TENSORFLOW), "pytest.ini", "prepend"), policy, processors(None, available_cpus())
+        Suite((STEPS, TENSORFLOW), "pytest.ini", "importlib", available_cpus()),
+        policy,
+        processors(None, available_cpus()),
     )
     sides = [Side("baseline", sys.executable, ROOT), Side("contender", sys.executable, ROOT)]
 
@@ -60,8 +63,8 @@ def main() -> None:
         empty = blocks(f"{STEPS}::test_nothing", ITERATIONS, 1, number % policy.zygotes)
         shares.append(median(end - start for start, end in empty) / (ITERATIONS * STEP_SECONDS * 1e9))
         turns = blocks(f"{STEPS}::test_ten_microseconds", ITERATIONS, 0, number % policy.zygotes)
-        gaps += [after[0] - before[1] for before, after in zip(turns, turns[1:], strict=False)]
-        overlaps += sum(after[0] < before[1] for before, after in zip(turns, turns[1:], strict=False))
+        gaps += [after[0] - before[1] for before, after in pairwise(turns)]
+        overlaps += sum(after[0] < before[1] for before, after in pairwise(turns))
     print(f"share of the harness in a block of {ITERATIONS} x 10 µs: {median(shares):.2%} (largest {max(shares):.2%})")
     tenths = quantiles(gaps, n=10)
     print(f"hand-over of a turn: median {median(gaps) / 1e3:.1f} µs, 90% below {tenths[8] / 1e3:.1f} µs")
@@ -70,7 +73,9 @@ def main() -> None:
     beside = []
     for number in range(launches):
         start = time.perf_counter()
-        launch, entrants = opened(f"{TENSORFLOW}::test_matmul[compiler=none,precision=float32]", number % policy.zygotes)
+        launch, entrants = opened(
+            f"{TENSORFLOW}::test_matmul[compiler=none,precision=float32]", number % policy.zygotes
+        )
         iteration = {index: launch.prepare(index).iteration for index in range(2)}
         plan = make_plan(entrants, iteration, policy)
         measuring = time.perf_counter()

@@ -12,7 +12,9 @@ from tfbench.sides.tree import materialise, snapshot, tree_of
 
 def git(root, *arguments):
     identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
-    return subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 @pytest.fixture

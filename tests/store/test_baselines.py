@@ -10,7 +10,9 @@ from tfbench.store.baselines import Baselines
 from tfbench.store.files import write_whole
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
-SAMPLE = Sample(CASE, (Run((1e-5, 1.25e-5), 30, {"first_call": 0.5, "flops": 100}), Run((1.1e-5,), 30, {"first_call": 0.4})))
+SAMPLE = Sample(
+    CASE, (Run((1e-5, 1.25e-5), 30, {"first_call": 0.5, "flops": 100}), Run((1.1e-5,), 30, {"first_call": 0.4}))
+)
 RECIPE = Recipe("3.11.7", "/p", {"tensorflow": "2.21.0"}, "c0ffee", False, {}, (1,), 1, {"processor": "x"})
 
 
@@ -53,7 +55,14 @@ def test_names_that_are_no_names_are_refused(store, name):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "{}", '{"tfbench": {"schema": "other/1"}}', '{"benchmarks": [], "tfbench": {"schema": "tfbench-baseline/1"}}'],
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"tfbench": {"schema": "other/1"}}',
+        '{"benchmarks": [], "tfbench": {"schema": "tfbench-baseline/1"}}',
+    ],
 )
 def test_a_corrupt_file_is_named_and_never_overwritten(store, text):
     store.folder.mkdir()

@@ -102,10 +102,23 @@ def test_turns_are_handed_over_in_order():
             clock.now += 10
 
         block = Block(step, None, clock)
-        serve_turns(block, own=own, follow=follow, inbox=pipes[own][0], outboxes=outboxes, iterations=1, prime=0, extra=0, spins=0)
+        serve_turns(
+            block,
+            own=own,
+            follow=follow,
+            inbox=pipes[own][0],
+            outboxes=outboxes,
+            iterations=1,
+            prime=0,
+            extra=0,
+            spins=0,
+        )
 
     # the rounds 0 1 | 1 0 | 0 1: entrant 1 keeps the turn once, entrant 0 too
-    threads = [threading.Thread(target=entrant, args=(0, [1, 0, 1])), threading.Thread(target=entrant, args=(1, [1, 0, -1]))]
+    threads = [
+        threading.Thread(target=entrant, args=(0, [1, 0, 1])),
+        threading.Thread(target=entrant, args=(1, [1, 0, -1])),
+    ]
     for thread in threads:
         thread.start()
     os.write(outboxes[0], b"1")

@@ -20,9 +20,7 @@ class Decision:
     comparison: Comparison
 
 
-def compare(
-    effects: Sequence[Effect], rounds: int, policy: Policy, *, cases: int, shared_zygote: bool
-) -> Comparison:
+def compare(effects: Sequence[Effect], rounds: int, policy: Policy, *, cases: int, shared_zygote: bool) -> Comparison:
     """The ratio and its interval at a look.
 
     Args:

@@ -8,12 +8,12 @@ import signal
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Any
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, WorkerDied, WorkerHung
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, WorkerDied, WorkerHung
 from tfbench.model import JSON, Case, Plan
 from tfbench.policy import Policy
-from tfbench.protocol import Channel, Closed, ProtocolError, TimedOut, token_pipe
+from tfbench.protocol import Channel, Closed, TimedOut, token_pipe
 from tfbench.protocol import pair as channel_pair
 from tfbench.race.launcher import Entrant, OpenLaunch, Prepared
 from tfbench.race.plan import followers
@@ -158,14 +158,14 @@ class ProcessLaunch:
                 threads=len(self._cpus),
                 warmup=[policy.warmup_seconds, policy.warmup_limit_seconds, policy.warmup_steady],
             )
-        process = self._running[entrant] = _Process(zygote, channel, pid, log)
+        self._running[entrant] = _Process(zygote, channel, pid, log)
         answer = self._answer(entrant, "prepared", "failed", "skipped", "done", seconds=policy.setup_seconds)
         if answer["kind"] == "prepared":
             return Prepared(float(answer["iteration"]), answer["facts"])
-        self._end(entrant, kill=False)
+        _, output = self._end(entrant, kill=False)
         if answer["kind"] == "skipped":
             raise BenchmarkSkipped(answer["message"])
-        raise BenchmarkError(answer.get("message", "it ended early"), answer.get("trace") or tail(process.log))
+        raise BenchmarkError(answer.get("message", "it ended early"), answer.get("trace") or output)
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
         seconds = {}
@@ -191,7 +191,9 @@ class ProcessLaunch:
         os.write(self._pipes[orders[0][0]][1], TOKEN)
         self._wait_for_all(list(follow))
         answers = {entrant: self._answer(entrant, "rounds", seconds=self._policy.answer_seconds) for entrant in follow}
-        return {entrant: list(zip(answer["began"], answer["ended"], strict=True)) for entrant, answer in answers.items()}
+        return {
+            entrant: list(zip(answer["began"], answer["ended"], strict=True)) for entrant, answer in answers.items()
+        }
 
     def close(self) -> None:
         failures = []
@@ -214,7 +216,7 @@ class ProcessLaunch:
                 os.close(descriptor)
         self._pipes = []
 
-    def _ask(self, entrant: int, kind: str, **fields: object) -> None:
+    def _ask(self, entrant: int, kind: str, **fields: Any) -> None:
         try:
             self._running[entrant].channel.send(kind, **fields)
         except Closed:
@@ -226,11 +228,9 @@ class ProcessLaunch:
         except Closed:
             raise self._gone(entrant) from None
         except TimedOut:
-            process = self._running[entrant]
-            self._end(entrant, kill=True)
-            raise self._broke(
-                entrant, WorkerHung(f"it did not answer within {seconds:g} s and was killed", tail(process.log))
-            ) from None
+            _, output = self._end(entrant, kill=True)
+            text = f"it did not answer within {seconds:g} s and was killed"
+            raise self._broke(entrant, WorkerHung(text, output)) from None
 
     def _wait_for_all(self, entrants: list[int]) -> None:
         """Until each has said something, or one is gone, which the others would wait for without end."""
@@ -246,19 +246,21 @@ class ProcessLaunch:
                     raise self._gone(entrant)
 
     def _gone(self, entrant: int) -> BenchmarkError:
-        process = self._running[entrant]
-        status = self._end(entrant, kill=False)
+        status, output = self._end(entrant, kill=False)
         how = "its process ended" if status is None else f"its process died ({_status_text(status)})"
-        return self._broke(entrant, WorkerDied(how, tail(process.log)))
+        return self._broke(entrant, WorkerDied(how, output))
 
     def _broke(self, entrant: int, error: BenchmarkError) -> BenchmarkError:
         error.entrant = entrant
         return error
 
-    def _end(self, entrant: int, *, kill: bool) -> int | None:
+    def _end(self, entrant: int, *, kill: bool) -> tuple[int | None, str]:
+        """End a process; its exit code, if anybody knows it, and the last lines it wrote."""
         process = self._running.pop(entrant)
         process.channel.close()
-        return process.zygote.reap(process.pid, kill=kill)
+        status = process.zygote.reap(process.pid, kill=kill)
+        with process.log:
+            return status, tail(process.log)
 
 
 def _status_text(status: int) -> str:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tfbench.errors import SideError
+from tfbench.errors import ProtocolError, SideError
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
-from tfbench.protocol import Channel, Closed, ProtocolError, TimedOut, pair
+from tfbench.protocol import Closed, TimedOut, pair
 from tfbench.sides.side import Side
 
 TAIL_LINES = 20
@@ -31,6 +31,8 @@ class Suite:
     inifile: str
     """Relative to the side's root, ``""`` if there is none."""
     import_mode: str
+    cpus: tuple[int, ...]
+    """Processors that a zygote may use while it starts, whatever the controller keeps to itself."""
 
 
 def worker_environment(side: Side, extra: Mapping[str, str]) -> dict[str, str]:
@@ -71,6 +73,7 @@ class Zygote:
             "files": suite.files,
             "inifile": str(side.root / suite.inifile) if suite.inifile else "",
             "import_mode": suite.import_mode,
+            "cpus": suite.cpus,
             "offenders": [],
         }
         try:
@@ -99,10 +102,10 @@ class Zygote:
         try:
             answer = self._channel.receive("ready", "failed", timeout=self._policy.start_seconds)
         except (Closed, TimedOut) as error:
-            self.close()
-            raise SideError(f"{self.side.name}: the measuring process did not start ({error})\n{tail(self.log)}") from error
+            raise SideError(
+                f"{self.side.name}: the measuring process did not start ({error})\n{tail(self.log)}"
+            ) from error
         if answer["kind"] == "failed":
-            self.close()
             raise SideError(f"{self.side.name}: {answer['message']}\n{tail(self.log)}")
         self.cases = frozenset(answer["cases"])
         self.broken = answer["broken"]
@@ -159,3 +162,4 @@ class Zygote:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self.log.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from typing import TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
@@ -17,19 +18,16 @@ COLOURS = {
     Outcome.UNCHANGED: "green", Outcome.IMPROVED: "bold green", Outcome.REGRESSED: "bold red", Outcome.ERROR: "red",
     Outcome.INCONCLUSIVE: "yellow", Outcome.INCOMPARABLE: "yellow", Outcome.MISSING: "yellow", Outcome.NEW: "cyan",
 }  # fmt: skip
+Row = TypeVar("Row", Standing, Verdict)
 _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 
 
 def render(report: Report, *, width: int, colour: bool) -> str:
     """The tables of a report: variants of each workload, then verdicts, then what was skipped."""
     parts: list[RenderableType] = []
-    by_group: dict[str, list[Standing]] = {}
-    for standing in report.standings:
-        by_group.setdefault(standing.case.group, []).append(standing)
-    parts += [_standings(group, standings) for group, standings in by_group.items()]
+    parts += [_standings(group, rows) for group, rows in _grouped(report.standings).items()]
     judged = [verdict for verdict in report.verdicts if verdict.reason.code != "no-baseline"]
-    if judged:
-        parts.append(_verdicts(judged))
+    parts += [_verdicts(group, rows) for group, rows in _grouped(judged).items()]
     parts += [Text(f"skipped {skip.case.name}: {skip.reason}", "yellow") for skip in report.skips]
     parts.append(Text(summary(report), "bold"))
     return _text(parts, width, colour)
@@ -37,7 +35,7 @@ def render(report: Report, *, width: int, colour: bool) -> str:
 
 def summary(report: Report) -> str:
     """One line: how many of what, and how long it took."""
-    counts = {outcome: 0 for outcome in Outcome}
+    counts = dict.fromkeys(Outcome, 0)
     for verdict in report.verdicts:
         counts[verdict.outcome] += 1
     measured = "measured" if any(v.reason.code == "no-baseline" for v in report.verdicts) else "new"
@@ -45,18 +43,27 @@ def summary(report: Report) -> str:
     if report.skips:
         words.append(f"{len(report.skips)} skipped")
     interrupted = "interrupted: " if report.interrupted else ""
-    return f"{interrupted}{', '.join(words) or 'no case'} in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
+    return (
+        f"{interrupted}{', '.join(words) or 'no case'} in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
+    )
+
+
+def _grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.case.group, []).append(row)
+    return groups
 
 
 def _standings(group: str, standings: list[Standing]) -> Table:
     table = _table(group.rpartition("::")[2])
     table.add_column("variant", overflow="fold")
-    table.add_column("median", justify="right")
-    table.add_column("ratio to reference", justify="right")
+    table.add_column("median", justify="right", no_wrap=True)
+    table.add_column("ratio to reference", justify="right", no_wrap=True)
     table.add_column("launches", justify="right")
     work = next(((fact, unit) for fact, unit in _WORK if any(fact in s.facts for s in standings)), None)
     if work:
-        table.add_column("rate", justify="right")
+        table.add_column("rate", justify="right", no_wrap=True)
     for standing in sorted(standings, key=lambda s: s.case.name != s.reference):
         cells = [
             Text(standing.case.label),
@@ -78,16 +85,16 @@ def _ratio_cell(standing: Standing) -> Text:
     return Text(times(standing.ratio), style)
 
 
-def _verdicts(verdicts: list[Verdict]) -> Table:
-    table = _table("verdicts")
-    table.add_column("case", overflow="fold")
+def _verdicts(group: str, verdicts: list[Verdict]) -> Table:
+    table = _table(group.rpartition("::")[2])
+    table.add_column("variant", overflow="fold")
     table.add_column("verdict")
-    table.add_column("ratio", justify="right")
+    table.add_column("ratio to baseline", justify="right", no_wrap=True)
     table.add_column("launches", justify="right")
-    table.add_column("time", justify="right")
+    table.add_column("time", justify="right", no_wrap=True)
     for verdict in verdicts:
         table.add_row(
-            Text(verdict.case.name.rpartition("/")[2]),
+            Text(verdict.case.label),
             Text(str(verdict.outcome), COLOURS[verdict.outcome]),
             Text(times(verdict.ratio) if verdict.ratio else "-"),
             Text(str(verdict.launches)),

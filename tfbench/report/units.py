@@ -12,17 +12,13 @@ _RATES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 def duration(seconds: float) -> str:
     """Three significant digits and a unit: ``12.3 µs``."""
-    for scale, unit in _TIMES:
-        if seconds >= scale:
-            break
+    scale, unit = next((step for step in _TIMES if seconds >= step[0]), _TIMES[-1])
     return f"{_significant(seconds / scale)} {unit}"
 
 
 def rate(amount: float, unit: str) -> str:
     """Three significant digits and a prefix: ``41.2 GFLOP/s``."""
-    for scale, prefix in _RATES:
-        if amount >= scale:
-            break
+    scale, prefix = next((step for step in _RATES if amount >= step[0]), _RATES[-1])
     return f"{_significant(amount / scale)} {prefix}{unit}"
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest_benchmark
 from pytest_benchmark.stats import Stats
@@ -132,7 +133,7 @@ def _run(run: Run) -> JSON:
 
 
 def _stats(seconds: Sequence[float], iterations: int) -> JSON:
-    stats = Stats()
+    stats: Any = Stats()  # type: ignore[no-untyped-call]
     for second in seconds:
         stats.update(second)
     return {**stats.as_dict(), "iterations": iterations}

@@ -13,7 +13,7 @@ from tfbench.errors import BenchmarkError
 from tfbench.model import JSON
 from tfbench.protocol import Channel
 from tfbench.worker import runtime
-from tfbench.worker.block import Block, Clock, collector_held_off, serve_turns, spins_for, warm_up
+from tfbench.worker.block import Block, Clock, collector_held_off, serve_turns, slowdown, warm_up
 
 _WORK = ("flops", "bytes", "items")
 
@@ -50,11 +50,10 @@ class Launch:
         iteration = warm_up(block, *self.warmup, self.clock)
         self.channel.send("prepared", iteration=iteration, facts=self.facts)
         while (request := self.channel.receive("serve", "stop"))["kind"] == "serve":
-            self._answer(block, iteration, request)
+            self._answer(block, request)
 
-    def _answer(self, block: Block, iteration: float, request: JSON) -> None:
-        surplus = request["extra"] * request["iterations"]
-        whole = math.floor(surplus + 1e-9)
+    def _answer(self, block: Block, request: JSON) -> None:
+        whole, spins = slowdown(block, request["iterations"], request["prime"], request["extra"], self.clock)
         with collector_held_off():
             began, ended = serve_turns(
                 block,
@@ -65,7 +64,7 @@ class Launch:
                 iterations=request["iterations"],
                 prime=request["prime"],
                 extra=whole,
-                spins=spins_for((surplus - whole) * iteration * 1e9, self.clock),
+                spins=spins,
             )
         self.channel.send("rounds", began=began, ended=ended)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -74,6 +75,21 @@ def spins_for(nanoseconds: float, clock: Clock) -> int:
     return max(1, round(nanoseconds / median(costs)))
 
 
+def slowdown(block: Block, iterations: int, prime: int, fraction: float, clock: Clock) -> tuple[int, int]:
+    """How a block is made slower by a fraction: whole extra iterations, and spins for what is left.
+
+    A block of thirty iterations does three more for a tenth. A block of one cannot: there the rest
+    is an empty loop, as long as that fraction of primed blocks takes on this processor now.
+    """
+    surplus = fraction * iterations
+    whole = math.floor(surplus + 1e-9)
+    rest = (surplus - whole) / iterations
+    if rest < 1e-6:
+        return whole, 0
+    blocks = [end - start for start, end in (block(iterations, prime, 0, 0) for _ in range(9))]
+    return whole, spins_for(rest * median(blocks), clock)
+
+
 @contextmanager
 def collector_held_off() -> Iterator[None]:
     """No garbage collection inside; what is alive now is not looked at again."""
@@ -100,7 +116,8 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float, clock: Cl
     size = max(1, int(1e5 / max(1, last - first)))
     previous = float("inf")
     while True:
-        stretch, times = clock(), []
+        stretch = clock()
+        times: list[float] = []
         while len(times) < 2 or clock() - stretch < seconds * 5e8:
             start, end = block(size, 0, 0, 0)
             times.append((end - start) / size)
@@ -112,8 +129,16 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float, clock: Cl
 
 
 def serve_turns(
-    block: Block, *, own: int, follow: Sequence[int], inbox: int, outboxes: Sequence[int],
-    iterations: int, prime: int, extra: int, spins: int,
+    block: Block,
+    *,
+    own: int,
+    follow: Sequence[int],
+    inbox: int,
+    outboxes: Sequence[int],
+    iterations: int,
+    prime: int,
+    extra: int,
+    spins: int,
 ) -> tuple[list[int], list[int]]:
     """Time one block at each of one's turns and hand the turn on; nobody else is asked in between.
 

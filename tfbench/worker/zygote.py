@@ -25,6 +25,7 @@ from tfbench.worker.recipe import describe
 
 _REAP_SECONDS = 5.0
 """A process told to end gets this long before it is killed."""
+_STRICTNESS = ("strict", "strict_config", "strict_markers", "strict_parametrization_ids", "strict_xfail")
 _TAIL = 6000
 """Characters of a traceback that are worth sending."""
 
@@ -33,6 +34,7 @@ def main(argv: list[str]) -> int:
     """Run as a zygote; ``argv`` is one JSON object, see `race.zygote`."""
     order = json.loads(argv[0])
     channel = Channel.from_descriptor(order["channel"])
+    runtime.pin(order["cpus"])
     zygote = Zygote(channel, order, argv)
     try:
         code = pytest.main(_pytest_arguments(order), plugins=[zygote])
@@ -48,6 +50,8 @@ def _pytest_arguments(order: JSON) -> list[str]:
     arguments = [*(files or [order["root"]]), f"--rootdir={order['root']}", "--capture=no", "-q"]
     arguments += ["--continue-on-collection-errors", "--override-ini=addopts=", f"--import-mode={order['import_mode']}"]
     arguments += ["-p", "no:cacheprovider", "-p", "no:tfbench.plugin"]
+    # What the user's settings make of warnings and unknown names is for the user's own pytest run.
+    arguments += ["-p", "no:warnings", *(f"--override-ini={key}=false" for key in _STRICTNESS)]
     if order["inifile"]:
         arguments += ["-c", order["inifile"]]
     if not files:
@@ -68,6 +72,12 @@ class Zygote:
         self.served = False
 
     # Collection
+
+    def pytest_addoption(self, parser: pytest.Parser) -> None:
+        parser.addini("tfbench_paths", "known to the controller", type="args", default=[])
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.addinivalue_line("markers", "tfbench(cpus): cpus='all' lets a benchmark use every processor")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
@@ -149,8 +159,12 @@ class Zygote:
             channel.send("done", devices=runtime.devices())
             return
         self._launch = Launch(
-            channel, own=request["own"], inbox=inbox, outboxes=outboxes,
-            warmup=tuple(request["warmup"]), clock=time.perf_counter_ns,
+            channel,
+            own=request["own"],
+            inbox=inbox,
+            outboxes=outboxes,
+            warmup=tuple(request["warmup"]),
+            clock=time.perf_counter_ns,
         )
         reports = runtestprotocol(self._items[request["case"]], log=False, nextitem=None)
         if failed := [report for report in reports if report.failed]:
