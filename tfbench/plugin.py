@@ -13,7 +13,7 @@ from tfbench.errors import TfbenchError, UsageError
 from tfbench.policy import PRESETS
 
 if TYPE_CHECKING:
-    pass
+    from tfbench.runner import Runner
 
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 """What runs the benchmarks; there under ``--benchmark`` only."""

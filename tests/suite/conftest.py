@@ -1,0 +1,96 @@
+"""A project of somebody else's, whose benchmarks are run by the real pytest with the real plugin."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT = 240
+
+
+@dataclass
+class Done:
+    """How a run of pytest ended."""
+
+    code: int
+    output: str
+    report: dict = field(default_factory=dict)
+
+    def outcomes(self) -> dict[str, str]:
+        """Case (without its file) -> outcome."""
+        return {row["case"].rpartition("::")[2]: row["outcome"] for row in self.report["verdicts"]}
+
+    def reason(self, case: str) -> str:
+        return next(r["reason"]["message"] for r in self.report["verdicts"] if r["case"].endswith(f"::{case}"))
+
+
+class Project:
+    """A folder with benchmarks."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "benchmarks").mkdir()
+
+    def write(self, text: str, name: str = "benchmarks/test_mine.py") -> None:
+        (self.root / name).write_text(textwrap.dedent(text))
+
+    def command(self, *options: str) -> list[str]:
+        return [sys.executable, "-m", "pytest", "-p", "tfbench.plugin", "--policy", "quick", *options]
+
+    def environment(self) -> dict[str, str]:
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+        return {**clean, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+
+    def run(self, *options: str, benchmark: bool = True) -> Done:
+        report = self.root / "report.json"
+        report.unlink(missing_ok=True)
+        flags = ["--benchmark", f"--report-json={report}"] if benchmark else []
+        done = subprocess.run(
+            self.command(*flags, *options),
+            cwd=self.root,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+        )
+        found = json.loads(report.read_text()) if report.exists() else {}
+        return Done(done.returncode, done.stdout + done.stderr, found)
+
+    def interrupted(self, after: str, *options: str) -> Done:
+        """Start a run and send it Ctrl-C once the file ``after`` is there."""
+        report = self.root / "report.json"
+        process = subprocess.Popen(
+            self.command("--benchmark", f"--report-json={report}", *options),
+            cwd=self.root,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        wait_for(self.root / after)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=LIMIT)
+        return Done(process.returncode, output, json.loads(report.read_text()) if report.exists() else {})
+
+
+def wait_for(path: Path, seconds: float = 60) -> None:
+    import time
+
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} never came"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)

@@ -1,0 +1,148 @@
+"""The main job, end to end, on steps that need no TensorFlow and are therefore quick to start."""
+
+import json
+import subprocess
+
+STEPS = """
+    from tfbench import Axis, Level, across
+
+    SIZE = Axis("size", Level("small", amount=lambda: 300), Level("large", amount=lambda: 900))
+
+    @across(SIZE)
+    def test_sum(bench, variant):
+        bench(sum, list(range(variant.amount())), items=variant.amount())
+"""
+ALONE = """
+    from zlib import crc32
+
+    def test_mine(bench):
+        bench(crc32, bytes(50_000))
+"""
+
+
+def git(root, *arguments):
+    identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
+
+
+def test_variants_race_each_other(project):
+    project.write(STEPS)
+    done = project.run(f"--benchmark-json={project.root}/pb.json")
+    assert done.code == 0, done.output
+    reference, large = done.report["standings"]
+    assert reference["ratio"] is None
+    assert reference["case"] == large["reference"] == "benchmarks/test_mine.py::test_sum[size=small]"
+    assert 2 < large["ratio"]["center"] < 5
+    assert "test_sum" in done.output
+    assert "items/s" in done.output
+
+    saved = json.loads((project.root / "pb.json").read_text())["benchmarks"]
+    assert [row["params"] for row in saved] == [{"size": "small"}, {"size": "large"}]
+    assert len(saved[0]["stats"]["data"]) == reference["rounds"]
+
+
+def test_a_benchmark_without_axes(project):
+    project.write(ALONE)
+    done = project.run()
+    assert done.code == 0, done.output
+    assert done.outcomes() == {"test_mine": "new"}
+
+
+def test_without_the_option_benchmarks_are_not_run(project):
+    project.write(ALONE)
+    done = project.run(benchmark=False)
+    assert done.code == 0
+    assert "1 skipped" in done.output
+
+
+def test_plain_pytest_benchmark_tests_keep_working_and_other_tests_are_left_out(project):
+    project.write(ALONE)
+    project.write("def test_plain(benchmark):\n    assert benchmark(sum, [1, 2]) == 3\n", "benchmarks/test_plain.py")
+    project.write("def test_other():\n    raise AssertionError\n", "benchmarks/test_other.py")
+    done = project.run()
+    assert done.code == 0, done.output
+    assert "2 passed, 1 deselected" in done.output
+
+
+def test_a_race_against_itself_is_unchanged_and_a_slowdown_is_seen(project):
+    project.write(ALONE)
+    same = project.run("--against", "self")
+    assert (same.code, same.outcomes()) == (0, {"test_mine": "unchanged"}), same.output
+    slower = project.run("--against", "self", "--inject-slowdown", "0.25")
+    assert (slower.code, slower.outcomes()) == (1, {"test_mine": "regressed"}), slower.output
+    assert "regressed: " in slower.output
+    assert "found twice" in slower.reason("test_mine")
+    row = slower.report["verdicts"][0]
+    assert slower.report["schema"] == "tfbench-report/1"
+    assert row["ratio"]["low"] > 1.03
+    assert set(slower.report["sides"]) == {"baseline", "contender"}
+
+
+def test_a_baseline_gates_even_after_the_code_has_changed(project):
+    git(project.root, "init", "-q")
+    project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
+    project.write(ALONE)
+    first = project.run("--save-baseline", "first")
+    assert first.code == 0, first.output
+    assert project.run("--baseline", "first").outcomes() == {"test_mine": "unchanged"}
+
+    project.write(ALONE.replace("50_", "100_") + "\n    def test_added(bench):\n        bench(sum, [1])\n")
+    slower = project.run("--baseline", "first", "--save-baseline", "second")
+    assert slower.outcomes() == {"test_mine": "regressed", "test_added": "new"}, slower.output
+    assert slower.code == 1
+    assert "was not saved" in slower.output
+    assert not (project.root / ".tfbench/baselines/second.json").exists()
+
+    project.write("    def test_added(bench):\n        bench(sum, [1])\n")
+    gone = project.run("--baseline", "first")
+    assert (gone.code, gone.outcomes()) == (0, {"test_mine": "missing", "test_added": "new"})
+    strict = project.run("--baseline", "first", "--strict-gate")
+    assert strict.code == 1
+    assert "missing" in strict.output
+
+
+def test_times_that_are_not_raced_again_pass_nothing(project):
+    project.write(ALONE)
+    assert project.run("--save-baseline", "first").code == 0
+    lax = project.run("--baseline", "first", "--replay", "never")
+    assert (lax.code, lax.outcomes()) == (0, {"test_mine": "inconclusive"})
+    assert "1 skipped" in lax.output
+    assert project.run("--baseline", "first", "--replay", "never", "--strict-gate").code == 1
+
+
+def test_another_environment_is_incomparable_and_named(project):
+    project.write(ALONE)
+    assert project.run("--save-baseline", "first").code == 0
+    path = project.root / ".tfbench/baselines/first.json"
+    content = json.loads(path.read_text())
+    content["tfbench"]["recipe"]["packages"]["tensorflow"] = "2.20.0"
+    path.write_text(json.dumps(content))
+    done = project.run("--baseline", "first")
+    assert done.outcomes() == {"test_mine": "incomparable"}
+    assert "tensorflow 2.20.0 there" in done.reason("test_mine")
+
+
+def test_a_commit_is_raced_from_its_own_tree(project):
+    git(project.root, "init", "-q")
+    project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
+    project.write(ALONE.replace("50_", "200_"))
+    git(project.root, "add", "-A")
+    git(project.root, "commit", "-qm", "slow")
+    project.write(ALONE)
+    done = project.run("--against", "git:HEAD")
+    assert done.outcomes() == {"test_mine": "improved"}, done.output
+
+
+def test_settings_are_a_side(project):
+    project.write(
+        """
+        import os
+        from zlib import crc32
+
+        def test_mine(bench):
+            bench(crc32, bytes(int(os.environ.get("TF_AMOUNT", 50_000))))
+        """
+    )
+    done = project.run("--against", "self+env:TF_AMOUNT=200000")
+    assert done.outcomes() == {"test_mine": "improved"}, done.output
+    assert done.report["sides"]["baseline"]["settings"]["TF_AMOUNT"] == "200000"
