@@ -26,9 +26,9 @@ class Policy:
     alpha_case: float = 0.02
     """The most that one stage of one case may spend of it, however few cases there are: `unchanged`
     and `improved` are confirmed by nobody and shall be right 98 times in 100."""
-    looks: tuple[int, ...] = (4, 6, 8, 12, 16, 24, 40)
-    """Launches at which the evidence is looked at: first when every pair of zygotes has had one, then
-    in steps of about 1.4, since a look at little new evidence spends alpha for nothing."""
+    looks: tuple[int, ...] = (3, 4, 6, 8, 12, 16, 24, 40)
+    """Launches at which the evidence is looked at: three tell a large change, four have asked every pair
+    of zygotes; then in steps of about 1.4, since a look at little new evidence spends alpha for nothing."""
     confirm: bool = True
     """A first `regressed` is raced again in fresh launches of fresh zygotes, which share no data with the first."""
 
@@ -39,10 +39,12 @@ class Policy:
     """Deviation between pairs of zygotes of the same program: the median of six workloads."""
     shared_zygote_deviation: float = 0.001
     """The same where both entrants come from one zygote, whose luck is common to both."""
-    prior_dof: float = 6.0
-    """What these figures weigh against a case's own, in degrees of freedom: as much as the data by the
-    second look, little by the last."""
-    clip: float = 3.0
+    launch_spread: float = 0.5
+    """How far cases stray from `launch_deviation`: the deviation of its logarithm, so two cases in
+    three lie within a factor 1.6 of it. The tails are a t distribution's: no case is ruled out."""
+    zygote_spread: float = 0.6
+    """The same for the deviations between pairs of zygotes, of which less is known."""
+    clip: float = 4.0
     """A launch further from the middle than this many deviations counts as if it were there: a
     process in another mode (a tenth of eager launches) must not decide alone."""
 

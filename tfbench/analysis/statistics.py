@@ -1,11 +1,15 @@
 """From the rounds of launches to a ratio with an interval that knows both levels, launch and pair of zygotes.
 
-The model: a launch of pair j shows the true log-ratio, plus what its two zygotes have in common
-over all their launches (deviation tau), plus what is its own (deviation sigma). Four pairs alone
-say next to nothing about tau, and an interval from three degrees of freedom is hopelessly wide. So
-both variances are *moderated*: the case's own estimate and the policy's prior are averaged,
-weighted by their degrees of freedom (Smyth 2004, "Linear models and empirical Bayes methods",
-Stat. Appl. Genet. Mol. Biol. 3, eq. 4), and the t interval has the degrees of both.
+The model: a launch of pair j shows the true log-ratio, plus what its two zygotes have in common over
+all their launches (deviation tau), plus what is its own (deviation sigma). A handful of launches from
+four pairs says little about either deviation, and t intervals with the three degrees of freedom that
+they leave are hopelessly wide. So what is known of noise before the race counts too: the policy names
+a typical value of each deviation and how far cases stray from it, and the interval averages over all
+deviations, each weighted by how plausible it was before and how well it explains this case's launches.
+Given the deviations everything is normal, so the answer is a mixture of normal distributions over a
+grid (the random-effects model with an informative prior of Higgins, Thompson & Spiegelhalter 2009,
+J. R. Stat. Soc. A 172, computed as in Roever 2020, J. Stat. Softw. 93(6)). The priors have the tails of
+Student's t, so that a case which contradicts them is judged by its own launches.
 """
 
 from __future__ import annotations
@@ -13,17 +17,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from tfbench.model import Effect, Ratio
 from tfbench.policy import Policy
 
 Floats = NDArray[np.float64]
+
 _NORMAL_MAD = 1.482602218505602
 """From the median absolute deviation to the deviation of a normal distribution."""
+_TAIL_DOF = 4.0
+"""Degrees of freedom of the t distribution that a deviation's logarithm has before the race."""
+_STEPS = np.concatenate([np.arange(-1.75, 1.75, 0.25), np.arange(1.75, 4.26, 0.5)])
+"""Grid of a deviation, as the logarithm of its ratio to the policy's figure: from a sixth to 70 times."""
+_BISECTIONS = 50
 
 
 def launch_effect(baseline: Sequence[float], contender: Sequence[float]) -> float:
@@ -41,77 +52,157 @@ def launch_effect(baseline: Sequence[float], contender: Sequence[float]) -> floa
         raise ValueError("both sides need the same number of rounds, at least one")
     if not (np.isfinite(first).all() and np.isfinite(second).all() and (first > 0).all() and (second > 0).all()):
         raise ValueError("a time is not a positive number")
-    return float(np.median(np.log(second / first)))
+    return float(np.median(np.log(second) - np.log(first)))
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Estimates of many races at once; every field has one value for each race.
+class Belief:
+    """Where the true log-ratios of many races lie: for each race a mixture of normal distributions.
 
-    ``error`` is the standard error of ``center``, both log-ratios; ``dof`` its degrees of freedom.
+    ``weights`` and ``centers`` have the shape (races, nodes), ``deviations`` (nodes,); a node is one
+    value of both deviations of the noise.
     """
 
-    center: Floats
-    error: Floats
-    dof: float
+    weights: Floats
+    centers: Floats
+    deviations: Floats
+
+    def below(self, value: float | Floats) -> Floats:
+        """Probability that the true log-ratio is less than ``value`` (one for all races, or one each), shape (races,)."""
+        bound = np.asarray(value, dtype=float).reshape(-1, 1)
+        return self._sum(special.ndtr((bound - self.centers) / self.deviations))
+
+    def above(self, value: float | Floats) -> Floats:
+        """Probability that the true log-ratio is more than ``value``; exact where it is tiny, as 1 - below is not."""
+        bound = np.asarray(value, dtype=float).reshape(-1, 1)
+        return self._sum(special.ndtr((self.centers - bound) / self.deviations))
 
     def bounds(self, alpha: float) -> tuple[Floats, Floats]:
-        """Both ends of the two-sided t interval that misses with probability ``alpha``."""
-        width = stats.t.isf(alpha / 2, self.dof) * self.error
-        return self.center - width, self.center + width
+        """Both ends of the interval that leaves ``alpha / 2`` on either side, by bisection, shape (races,)."""
+        reach = -special.ndtri(alpha / 2) * self.deviations
+        middle = self._sum(self.centers)
+        low, low_in = (self.centers - reach).min(axis=1), middle.copy()
+        high_in, high = middle.copy(), (self.centers + reach).max(axis=1)
+        for _ in range(_BISECTIONS):
+            at = (low + low_in) / 2
+            outside = self.below(at) < alpha / 2
+            low, low_in = np.where(outside, at, low), np.where(outside, low_in, at)
+            at = (high_in + high) / 2
+            outside = self.above(at) < alpha / 2
+            high, high_in = np.where(outside, at, high), np.where(outside, high_in, at)
+        return low, high
+
+    @property
+    def center(self) -> Floats:
+        """The mean of the mixture, shape (races,)."""
+        return self._sum(self.centers)
+
+    def _sum(self, values: Floats) -> Floats:
+        found: Floats = np.einsum("rn,rn->r", self.weights, values)
+        return found
 
 
-def estimate(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_zygote: bool) -> Estimate:
-    """Centre and standard error of races that have the same pairs of zygotes in the same launches.
-
-    The centre is the mean of the means of the pairs, after launches far out have been clipped.
+def believe(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_zygote: bool) -> Belief:
+    """What races say that have the same pairs of zygotes in the same launches.
 
     Args:
         effects: Log-ratios, shape (races, launches).
         pairs: Which pair each launch belongs to, shape (launches,).
-        shared_zygote: Whether the entrants of a launch come from one zygote.
+        shared_zygote: Whether the entrants of a launch come from one zygote. Its luck is then common
+            to both, so the deviation between pairs is believed to be ``shared_zygote_deviation``.
     """
-    values = _clipped(effects, policy)
-    launches = values.shape[1]
-    members = pairs[None, :] == np.unique(pairs)[:, None]
+    between = policy.shared_zygote_deviation if shared_zygote else policy.zygote_deviation
+    nodes = _grid(policy.launch_deviation, policy.launch_spread, between, policy.zygote_spread)
+    values = tamed(effects, math.hypot(policy.launch_deviation, between), policy.clip)
+    members = (pairs[None, :] == np.unique(pairs)[:, None]).astype(float)
     counts = members.sum(axis=1)
+    number, launches = len(counts), values.shape[1]
+
     means = values @ members.T / counts
-    number = len(counts)
-
     within = ((values - means @ members) ** 2).sum(axis=1)
-    prior = policy.prior_dof
-    launch = (prior * policy.launch_deviation**2 + within) / (prior + launches - number)
+    origin = means.mean(axis=1, keepdims=True)
+    means = means - origin  # so that the quadratic form below does not cancel
 
-    between_prior = policy.shared_zygote_deviation if shared_zygote else policy.zygote_deviation
-    of_a_mean = between_prior**2 + launch * float(np.mean(1 / counts))
-    center = means.mean(axis=1)
-    observed = ((means - center[:, None]) ** 2).sum(axis=1)
-    dof = prior + number - 1
-    variance = (prior * of_a_mean + observed) / dof
-    return Estimate(center, np.sqrt(variance / number), dof)
+    of_mean = nodes.between[:, None] + nodes.launch[:, None] / counts  # variance of a pair's mean: (nodes, pairs)
+    total = (1 / of_mean).sum(axis=1)
+    centers = means @ (1 / of_mean / total[:, None]).T
+    misfit = means**2 @ (1 / of_mean).T - centers**2 * total
+    misfit += within[:, None] / nodes.launch
+    constant = (launches - number) * np.log(nodes.launch) + np.log(of_mean).sum(axis=1) + np.log(total)
+    logs = nodes.log_prior - 0.5 * (constant + misfit)
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return Belief(weights, centers + origin, 1 / np.sqrt(total))
 
 
-def _clipped(effects: Floats, policy: Policy) -> Floats:
-    """Effects no further from their median than ``policy.clip`` moderated deviations (Huber's winsorising)."""
+@dataclass(frozen=True)
+class _Grid:
+    launch: Floats
+    between: Floats
+    log_prior: Floats
+
+
+@lru_cache(maxsize=16)
+def _grid(launch: float, launch_spread: float, between: float, between_spread: float) -> _Grid:
+    """Both deviations' variances at every node, and how plausible a node is before the race."""
+    width = np.gradient(_STEPS)
+
+    def log_prior(spread: float) -> Floats:
+        density = -(_TAIL_DOF + 1) / 2 * np.log1p((_STEPS / spread) ** 2 / _TAIL_DOF)
+        found: Floats = density + np.log(width)
+        return found
+
+    own, pair = np.meshgrid(_STEPS, _STEPS, indexing="ij")
+    prior = log_prior(launch_spread)[:, None] + log_prior(between_spread)[None, :]
+    likely = (prior > prior.max() - 14).ravel()  # the far corners, where both figures are wrong, cost time for nothing
+    return _Grid(
+        (launch * np.exp(own)).ravel()[likely] ** 2,
+        (between * np.exp(pair)).ravel()[likely] ** 2,
+        prior.ravel()[likely],
+    )
+
+
+def tamed(effects: Floats, expected: float, clip: float) -> Floats:
+    """Effects in which launches far out no longer decide alone.
+
+    A launch further than ``clip`` deviations from the race's median is moved to that distance, and
+    all distances are then stretched by launches / launches left in place: these are the pseudo-values
+    of Huber's M-estimate of location in one step from the median (Bickel 1975, J. Am. Stat. Assoc. 70),
+    whose mean and spread are its value and error. The deviation is the larger of ``expected`` and the
+    scaled median absolute deviation. At most a fifth of a race's launches, as in a 20%-trimmed mean,
+    may be far out: more are no accident but a second mode, and such a race is left as it is, wide.
+
+    Args:
+        effects: Shape (races, launches).
+        expected: Deviation of a launch before the race, a log-ratio.
+        clip: Deviations.
+    """
+    launches = effects.shape[1]
+    allowed = launches // 5
+    if allowed == 0:
+        return effects
     middle = np.median(effects, axis=1, keepdims=True)
-    spread = _NORMAL_MAD * np.median(np.abs(effects - middle), axis=1, keepdims=True)
-    prior, own = policy.prior_dof, effects.shape[1] - 1
-    expected = policy.launch_deviation**2 + policy.zygote_deviation**2
-    limit = policy.clip * np.sqrt((prior * expected + own * spread**2) / (prior + own))
-    clipped: Floats = np.clip(effects, middle - limit, middle + limit)
-    return clipped
+    away = effects - middle
+    spread = _NORMAL_MAD * np.median(np.abs(away), axis=1, keepdims=True)
+    limit = clip * np.maximum(expected, spread)
+    far = (np.abs(away) > limit).sum(axis=1, keepdims=True)
+    moved = middle + np.clip(away, -limit, limit) * (launches / (launches - far))
+    found: Floats = np.where((far > 0) & (far <= allowed), moved, effects)
+    return found
 
 
 def interval(effects: Sequence[Effect], alpha: float, policy: Policy, *, shared_zygote: bool) -> Ratio:
     """The ratio contender / baseline with the interval that misses it with probability ``alpha``.
 
     Raises:
-        ValueError: There is no launch.
+        ValueError: There is no launch, or an effect is not a finite number.
     """
     if not effects:
         raise ValueError("no launch, no interval")
     values = np.array([[effect.value for effect in effects]])
+    if not np.isfinite(values).all():
+        raise ValueError("an effect is not a finite number")
     pairs = np.array([effect.pair for effect in effects])
-    found = estimate(values, pairs, policy, shared_zygote=shared_zygote)
-    low, high = found.bounds(alpha)
-    return Ratio(math.exp(found.center[0]), math.exp(low[0]), math.exp(high[0]), 1 - alpha)
+    belief = believe(values, pairs, policy, shared_zygote=shared_zygote)
+    low, high = belief.bounds(alpha)
+    return Ratio(math.exp(belief.center[0]), math.exp(low[0]), math.exp(high[0]), 1 - alpha)

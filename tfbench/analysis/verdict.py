@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfbench.analysis.spending import look_alpha
+from tfbench.analysis.spending import case_alpha, look_alpha, look_of
 from tfbench.analysis.statistics import interval
 from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason
 from tfbench.policy import Policy
@@ -20,16 +20,43 @@ class Decision:
     comparison: Comparison
 
 
-def compare(effects: Sequence[Effect], rounds: int, policy: Policy, *, cases: int, shared_zygote: bool) -> Comparison:
+@dataclass(frozen=True)
+class Bounds:
+    """The ratios at which outcomes begin. Both sides swapped mirror them: 1 / ratio."""
+
+    regressed: float
+    improved: float
+    unchanged_low: float
+    unchanged_high: float
+
+    @staticmethod
+    def of(policy: Policy) -> Bounds:
+        least, most = 1 + policy.minimum_effect, 1 + policy.tolerance
+        return Bounds(least, 1 / least, 1 / most, most)
+
+
+def compare(
+    effects: Sequence[Effect], rounds: int, policy: Policy, *, cases: int, look: int, shared_zygote: bool
+) -> Comparison:
     """The ratio and its interval at a look.
+
+    The confidence that the ratio carries is that of the whole race: with this probability the
+    intervals of all looks hold the true ratio (repeated confidence intervals, Jennison & Turnbull
+    1989, J. R. Stat. Soc. B 51), so stopping where an interval decides costs nothing further.
 
     Args:
         effects: One a launch.
         rounds: How many rounds stand behind them.
         cases: Cases of the whole run, which share its alpha.
+        look: Index of the planned look, from 0.
+        shared_zygote: Whether the entrants of a launch are forked from one zygote.
+
+    Raises:
+        ValueError: There is no launch, or an effect is not a finite number.
     """
+    ratio = interval(effects, look_alpha(policy, cases, look), policy, shared_zygote=shared_zygote)
     return Comparison(
-        ratio=interval(effects, look_alpha(policy, cases), policy, shared_zygote=shared_zygote),
+        ratio=Ratio(ratio.center, ratio.low, ratio.high, 1 - case_alpha(policy, cases)),
         launches=len(effects),
         pairs=len({effect.pair for effect in effects}),
         rounds=rounds,
@@ -41,33 +68,54 @@ def classify(low: float, high: float, policy: Policy) -> Outcome | None:
 
     Regressed and improved are asked first: an interval that lies between the minimum effect and the
     tolerance is a real change, however small. Unchanged needs the whole interval within the
-    tolerance, which is the two one-sided tests of Schuirmann (1987, J. Pharmacokinet. Biopharm. 15).
+    tolerance, which is the two one-sided tests of Schuirmann (1987, J. Pharmacokinet. Biopharm. 15);
+    it may leave 1 out, or reach beyond the minimum effect: a change that is real and too small to
+    matter is no change. What straddles the tolerance proves nothing.
     """
-    if low > 1 + policy.minimum_effect:
+    bounds = Bounds.of(policy)
+    if low > bounds.regressed:
         return Outcome.REGRESSED
-    if high < 1 / (1 + policy.minimum_effect):
+    if high < bounds.improved:
         return Outcome.IMPROVED
-    if low >= 1 / (1 + policy.tolerance) and high <= 1 + policy.tolerance:
+    if low >= bounds.unchanged_low and high <= bounds.unchanged_high:
         return Outcome.UNCHANGED
     return None
 
 
 def decide(
-    effects: Sequence[Effect], rounds: int, policy: Policy, *, cases: int, shared_zygote: bool, final: bool
+    effects: Sequence[Effect],
+    rounds: int,
+    policy: Policy,
+    *,
+    cases: int,
+    shared_zygote: bool,
+    final: bool,
+    confirming: bool = False,
 ) -> Decision:
     """Judge the evidence at a look.
 
+    A first ``regressed`` is to be raced again, in fresh launches of fresh zygotes, and decided with
+    ``confirming`` from those launches alone; only if both say regressed has the case regressed.
+    `tfbench.analysis.spending.case_alpha` accounts for what the two stages may spend together.
+
     Args:
+        effects: One a launch, of this stage only.
+        rounds: How many rounds stand behind them.
+        cases: Cases of the whole run, which share its alpha.
+        shared_zygote: Whether the entrants of a launch are forked from one zygote.
         final: There will be no further launch, so what is not decided is inconclusive.
+        confirming: This is the second stage. It is held to the levels of the first; what it does
+            not confirm it calls by its own outcome, and the caller reports the disagreement.
 
     Raises:
-        ValueError: There is no launch.
+        ValueError: There is no launch, or an effect is not a finite number.
     """
-    comparison = compare(effects, rounds, policy, cases=cases, shared_zygote=shared_zygote)
+    look = look_of(len(effects), policy.looks)
+    comparison = compare(effects, rounds, policy, cases=cases, look=look, shared_zygote=shared_zygote)
     outcome = classify(comparison.ratio.low, comparison.ratio.high, policy)
     if outcome is None and final:
         outcome = Outcome.INCONCLUSIVE
-    return Decision(outcome, _reason(outcome, comparison, policy), comparison)
+    return Decision(outcome, _reason(outcome, comparison, policy, confirming), comparison)
 
 
 _CODES = {
@@ -79,18 +127,25 @@ _CODES = {
 }
 
 
-def _reason(outcome: Outcome | None, comparison: Comparison, policy: Policy) -> Reason:
-    ratio, evidence = comparison.ratio, _evidence(comparison)
+def _reason(outcome: Outcome | None, comparison: Comparison, policy: Policy, confirming: bool) -> Reason:
+    ratio = comparison.ratio
+    evidence = f"{_evidence(comparison)}{', confirming' if confirming else ''}"
     if outcome in (Outcome.REGRESSED, Outcome.IMPROVED):
         text = f"{change(ratio.center)} ({evidence})"
     elif outcome is Outcome.UNCHANGED:
         text = f"within {policy.tolerance:.1%} either way: {change(ratio.center)} ({evidence})"
-    else:
+    elif hidden(ratio) > policy.minimum_effect:
         text = (
-            f"not decided: a slowdown of {hidden(ratio):.1%} could still be hiding ({evidence}); "
-            "a quieter machine or a stricter --policy, which takes more launches, tells more"
+            f"not decided: a slowdown of {_percent(hidden(ratio))} could still be hiding ({evidence}); {_cure(policy)}"
         )
+    else:
+        text = f"not decided, but not slower: at worst {change(ratio.high)} ({evidence}); {_cure(policy)}"
     return Reason(_CODES[outcome], text)
+
+
+def _cure(policy: Policy) -> str:
+    strict = "" if policy.name == "strict" else "--policy strict, "
+    return f"{strict}more launches or a quieter machine (`tfbench doctor`) tell more"
 
 
 def hidden(ratio: Ratio) -> float:
@@ -106,8 +161,12 @@ def change(ratio: float) -> str:
     return f"{abs(ratio - 1):.1%} {word}"
 
 
+def _percent(fraction: float) -> str:
+    return f"{fraction:.1%}" if fraction < 1 else f"a factor of {1 + fraction:.1f}"
+
+
 def _evidence(comparison: Comparison) -> str:
     ratio = comparison.ratio
-    low, high = (f"{end - 1:+.1%}" for end in (ratio.low, ratio.high))
+    low, high = (f"{end - 1:+.1%}" if end < 3 else f"{end:.1f}x" for end in (ratio.low, ratio.high))
     launches = f"{comparison.launches} launch{'' if comparison.launches == 1 else 'es'}"
-    return f"interval {low} to {high} at {ratio.confidence:.2%} confidence, {launches}"
+    return f"interval {low} to {high} at {100 * ratio.confidence:.4g}% confidence, {launches}"
