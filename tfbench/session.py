@@ -178,7 +178,7 @@ class Session:
             self._started = error
             raise
         except BenchmarkError as error:
-            self._started = SideError(str(error))
+            self._started = SideError(f"{error}\n{error.output}")
             raise self._started from error
 
     def _prepare_replay(self) -> Replay:

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.model import Outcome, Report, Standing, Verdict
+from tfbench.model import Case, Outcome, Report, Standing, Verdict
 from tfbench.report.units import duration, rate, times
 
 COLOURS = {
@@ -55,9 +55,18 @@ def _grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return groups
 
 
+def _variant_column(table: Table, case: Case) -> None:
+    """The axes are named once, above the levels."""
+    table.add_column(", ".join(case.levels) or "variant", overflow="fold")
+
+
+def _levels(case: Case) -> Text:
+    return Text(", ".join(case.levels.values()) or "-")
+
+
 def _standings(group: str, standings: list[Standing]) -> Table:
     table = _table(group.rpartition("::")[2])
-    table.add_column("variant", overflow="fold")
+    _variant_column(table, standings[0].case)
     table.add_column("median", justify="right", no_wrap=True)
     table.add_column("ratio to reference", justify="right", no_wrap=True)
     table.add_column("launches", justify="right")
@@ -66,7 +75,7 @@ def _standings(group: str, standings: list[Standing]) -> Table:
         table.add_column("rate", justify="right", no_wrap=True)
     for standing in sorted(standings, key=lambda s: s.case.name != s.reference):
         cells = [
-            Text(standing.case.label),
+            _levels(standing.case),
             Text(duration(standing.median_seconds)),
             _ratio_cell(standing),
             Text(str(standing.launches)),
@@ -87,14 +96,14 @@ def _ratio_cell(standing: Standing) -> Text:
 
 def _verdicts(group: str, verdicts: list[Verdict]) -> Table:
     table = _table(group.rpartition("::")[2])
-    table.add_column("variant", overflow="fold")
-    table.add_column("verdict")
+    _variant_column(table, verdicts[0].case)
+    table.add_column("verdict", no_wrap=True)
     table.add_column("ratio to baseline", justify="right", no_wrap=True)
     table.add_column("launches", justify="right")
     table.add_column("time", justify="right", no_wrap=True)
     for verdict in verdicts:
         table.add_row(
-            Text(verdict.case.label),
+            _levels(verdict.case),
             Text(str(verdict.outcome), COLOURS[verdict.outcome]),
             Text(times(verdict.ratio) if verdict.ratio else "-"),
             Text(str(verdict.launches)),

@@ -148,7 +148,7 @@ class Zygote:
     # In the child
 
     def _child(self, request: JSON, descriptors: list[int]) -> None:
-        socket, log, inbox, *outboxes = descriptors
+        socket, log, *pipes = descriptors
         os.dup2(log, 1)
         os.dup2(log, 2)
         runtime.die_with_parent()
@@ -161,10 +161,9 @@ class Zygote:
         self._launch = Launch(
             channel,
             own=request["own"],
-            inbox=inbox,
-            outboxes=outboxes,
+            inbox=pipes[0],
+            outboxes=pipes[1:],
             warmup=tuple(request["warmup"]),
-            clock=time.perf_counter_ns,
         )
         reports = runtestprotocol(self._items[request["case"]], log=False, nextitem=None)
         if failed := [report for report in reports if report.failed]:

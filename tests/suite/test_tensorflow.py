@@ -1,0 +1,95 @@
+"""The main job on real TensorFlow, in one run: variants, settings of a process, what must not be done at import."""
+
+import pytest
+
+AXES = """
+    import tensorflow as tf
+    from tfbench import Axis, Level, across
+
+    COMPILER = Axis("compiler",
+        Level("none", compile=lambda function: tf.function(function)),
+        Level("xla", compile=lambda function: tf.function(function, jit_compile=True)))
+    ONEDNN = Axis("onednn", Level("off", env={"TF_ENABLE_ONEDNN_OPTS": "0"}), Level("on", env={"TF_ENABLE_ONEDNN_OPTS": "1"}))
+
+    class Scale(tf.keras.layers.Layer):
+        def call(self, x):
+            return 2 * x
+
+    @across(COMPILER)
+    def test_square(bench, variant):
+        x = tf.random.normal([64, 64])
+        bench(variant.compile(lambda a: tf.matmul(a, a)), x, flops=2 * 64**3)
+
+    @across(ONEDNN)
+    def test_setting(bench, variant):
+        import os
+        assert os.environ["TF_ENABLE_ONEDNN_OPTS"] == ("1" if variant["onednn"] == "on" else "0")
+        assert tf.config.threading.get_intra_op_parallelism_threads() == 1
+        bench(tf.add, tf.constant(1.0), tf.constant(2.0))
+
+    def test_keras(bench):
+        layer = Scale()
+        bench(layer, tf.ones([8]))
+"""
+OP_AT_IMPORT = """
+    import tensorflow as tf
+
+    TABLE = tf.random.normal([3])
+
+    def test_poisoned(bench):
+        bench(tf.add, TABLE, TABLE)
+"""
+NO_TENSORFLOW_HERE = """
+    import sys
+
+    def pytest_sessionfinish(session):
+        print("imported:", "tensorflow" in sys.modules)
+"""
+
+
+@pytest.mark.tensorflow
+def test_the_main_job_on_tensorflow(project):
+    project.write(AXES)
+    project.write(OP_AT_IMPORT, "benchmarks/test_poisoned.py")
+    project.write(NO_TENSORFLOW_HERE, "conftest.py")
+    done = project.run("-s")
+    assert done.outcomes() == {
+        "test_square[compiler=none]": "new",
+        "test_square[compiler=xla]": "new",
+        "test_setting[onednn=off]": "new",
+        "test_setting[onednn=on]": "new",
+        "test_keras": "new",
+        "test_poisoned": "error",
+    }, done.output
+    assert "test_poisoned.py runs a TensorFlow op while it is imported" in done.reason("test_poisoned")
+    assert "move the op into the benchmark or a fixture" in done.reason("test_poisoned")
+    assert "imported: False" in done.output
+    side = done.report["sides"]["contender"]
+    assert side["packages"]["tensorflow"].startswith("2.")
+    assert "TF_ENABLE_ONEDNN_OPTS" not in side["settings"]
+    facts = {row["case"].rpartition("::")[2]: row["facts"] for row in done.report["standings"]}
+    assert facts["test_square[compiler=xla]"]["flops"] == 2 * 64**3
+    assert facts["test_square[compiler=xla]"]["first_call"] > 0
+
+
+@pytest.mark.tensorflow
+def test_a_plain_benchmark_finds_the_real_tensorflow_in_the_controller(project):
+    project.write(
+        """
+        import tensorflow as tf
+
+        def test_plain(benchmark):
+            assert float(benchmark(tf.add, 1.0, 2.0)) == 3.0
+        """
+    )
+    done = project.run()
+    assert done.code == 0, done.output
+    assert "1 passed" in done.output
+
+
+@pytest.mark.tensorflow
+def test_a_missing_gpu_is_an_error_where_one_is_required(project):
+    project.write("import tensorflow as tf\n\ndef test_mine(bench):\n    bench(tf.add, 1.0, 2.0)\n")
+    done = project.run("--require-gpu", "--device", "cpu")
+    assert done.outcomes() == {"test_mine": "error"}
+    assert "TensorFlow sees no GPU" in done.reason("test_mine")

@@ -1,0 +1,8 @@
+"""``python -m tfbench`` is ``tfbench``."""
+
+import sys
+
+from tfbench.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
