@@ -6,6 +6,8 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+WHAT := -r requirements.txt -e ".[dev]"
 ARGS ?=
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' >/dev/null 2>&1 && echo $$python && break; done)
@@ -40,8 +42,8 @@ $(READY): requirements.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "tfbench: no Python 3.10 to 3.13 with venv was found; name one with PYTHON=..." >&2; exit 1; }
 	@echo "tfbench: creating the environment $(VENV) with $(PYTHON): about 2.5 GB, a minute or two"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.5,<1"
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode -r requirements.txt -e ".[dev]"
+	@$(PIP) "uv>=0.5,<1" && VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode $(WHAT) || { \
+		echo "tfbench: uv did not do it; once more with pip, which is slower"; $(PIP) $(WHAT); }
 	@touch $(READY)
 
 clean:

@@ -30,11 +30,15 @@ Floats = NDArray[np.float64]
 
 _NORMAL_MAD = 1.482602218505602
 """From the median absolute deviation to the deviation of a normal distribution."""
-_TAIL_DOF = 4.0
-"""Degrees of freedom of the t distribution that a deviation's logarithm has before the race."""
-_STEPS = np.concatenate([np.arange(-1.75, 1.75, 0.25), np.arange(1.75, 4.26, 0.5)])
-"""Grid of a deviation, as the logarithm of its ratio to the policy's figure: from a sixth to 70 times."""
+_TAIL_DOF = 2.0
+"""Degrees of freedom of the t distribution that a deviation's logarithm has before the race: so few
+that noise a hundred times the usual is believed as soon as it is seen."""
+_STEPS = np.concatenate([np.arange(-1.75, 1.75, 0.25), np.arange(1.75, 6.01, 0.5)])
+"""Grid of a deviation, as the logarithm of its ratio to the policy's figure: from a sixth to 300 times."""
+_UNLIKELY = 9.0
+"""Nodes whose prior is e to this power less than the best one's are left out: both figures far off."""
 _BISECTIONS = 50
+_FEW = 5
 
 
 def launch_effect(baseline: Sequence[float], contender: Sequence[float]) -> float:
@@ -154,7 +158,7 @@ def _grid(launch: float, launch_spread: float, between: float, between_spread: f
 
     own, pair = np.meshgrid(_STEPS, _STEPS, indexing="ij")
     prior = log_prior(launch_spread)[:, None] + log_prior(between_spread)[None, :]
-    likely = (prior > prior.max() - 14).ravel()  # the far corners, where both figures are wrong, cost time for nothing
+    likely = (prior > prior.max() - _UNLIKELY).ravel()
     return _Grid(
         (launch * np.exp(own)).ravel()[likely] ** 2,
         (between * np.exp(pair)).ravel()[likely] ** 2,
@@ -169,8 +173,8 @@ def tamed(effects: Floats, expected: float, clip: float) -> Floats:
     all distances are then stretched by launches / launches left in place: these are the pseudo-values
     of Huber's M-estimate of location in one step from the median (Bickel 1975, J. Am. Stat. Assoc. 70),
     whose mean and spread are its value and error. The deviation is the larger of ``expected`` and the
-    scaled median absolute deviation. At most a fifth of a race's launches, as in a 20%-trimmed mean,
-    may be far out: more are no accident but a second mode, and such a race is left as it is, wide.
+    scaled median absolute deviation. With more than a third of its launches far out, or with fewer than
+    five launches, nobody can tell which ones are the odd ones; such a race is left as it is, wide.
 
     Args:
         effects: Shape (races, launches).
@@ -178,8 +182,7 @@ def tamed(effects: Floats, expected: float, clip: float) -> Floats:
         clip: Deviations.
     """
     launches = effects.shape[1]
-    allowed = launches // 5
-    if allowed == 0:
+    if launches < _FEW:
         return effects
     middle = np.median(effects, axis=1, keepdims=True)
     away = effects - middle
@@ -187,7 +190,7 @@ def tamed(effects: Floats, expected: float, clip: float) -> Floats:
     limit = clip * np.maximum(expected, spread)
     far = (np.abs(away) > limit).sum(axis=1, keepdims=True)
     moved = middle + np.clip(away, -limit, limit) * (launches / (launches - far))
-    found: Floats = np.where((far > 0) & (far <= allowed), moved, effects)
+    found: Floats = np.where((far > 0) & (3 * far <= launches), moved, effects)
     return found
 
 
