@@ -21,11 +21,12 @@ from tfbench.analysis.verdict import Bounds
 from tfbench.model import Outcome
 from tfbench.policy import Policy
 
-_BATCH = 5_000
+_BATCH = 2_500
 """Races looked at together: enough to be quick, few enough to stay in the processor's caches."""
 _HEAVY_DOF = 3
 _OTHER_MODE, _OTHER_MODE_SHARE = -math.log(0.7), 0.1
-_CODES = (Outcome.INCONCLUSIVE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)
+OUTCOMES = (Outcome.INCONCLUSIVE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)
+"""What a race can end as; arrays hold the index."""
 _INCONCLUSIVE, _UNCHANGED, _IMPROVED, _REGRESSED = range(4)
 
 Codes = NDArray[np.int8]
@@ -61,7 +62,7 @@ class Races:
     """What became of simulated races; arrays have the shape (races,)."""
 
     first: Codes
-    """Outcome of the first stage, as an index into `Races.outcomes`."""
+    """Outcome of the first stage, as an index into `OUTCOMES`."""
     final: Codes
     """Outcome after confirmation."""
     launches: Counts
@@ -69,12 +70,12 @@ class Races:
 
     def rate(self, outcome: Outcome, *, first: bool = False) -> float:
         """Share of races with this outcome; of the first stage alone if ``first``."""
-        return float(np.mean((self.first if first else self.final) == _CODES.index(outcome)))
+        return float(np.mean((self.first if first else self.final) == OUTCOMES.index(outcome)))
 
     @property
     def rates(self) -> Mapping[Outcome, float]:
         """Share of races with each outcome."""
-        return {outcome: self.rate(outcome) for outcome in _CODES}
+        return {outcome: self.rate(outcome) for outcome in OUTCOMES}
 
     @property
     def mean_launches(self) -> float:
