@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from tfbench.analysis.verdict import Decision
 from tfbench.errors import (
     BaselineError,
     BenchmarkError,
@@ -35,6 +34,7 @@ from tfbench.model import (
     Verdict,
 )  # fmt: skip
 from tfbench.policy import Policy
+from tfbench.race.contest import Contest
 from tfbench.race.launcher import Entrant
 from tfbench.race.processes import ProcessLauncher, Processors
 from tfbench.race.sequential import Race, Terms
@@ -156,7 +156,8 @@ class Session:
     def _start(self, group: Sequence[Case]) -> None:
         if self._started is not None:
             raise self._started  # a side that does not start is told once for each case, and tried once
-        pairs = range(self.question.policy.zygotes)
+        policy = self.question.policy
+        pairs = range(min(policy.zygotes, policy.looks[0]))  # the others are started when a race gets there
         sides = [self._contender, *([self._rival] if self._rival else [])]
         wanted = [(side, env) for side in sides for env in dict.fromkeys(case.env for case in group)]
         self._progress(Step("starting the measuring processes", None, len(self._results), len(self.cases)))
@@ -201,24 +202,20 @@ class Session:
 
     # Racing
 
-    def _new_race(self, entrants: Sequence[Entrant], *, confirming: bool = False) -> Race:
+    def _new_race(self, entrants: Sequence[Entrant]) -> Race:
         policy = self.question.policy
-        first = policy.zygotes if confirming else 0
-        terms = Terms(len(self.cases), range(first, first + policy.zygotes))
-        if confirming:
-            self._launcher.ready([(entrant.side, entrant.case.env) for entrant in entrants], terms.pairs)
+        terms = Terms(len(self.cases), range(policy.zygotes))
         return Race(entrants, self._launcher, policy, terms, self._clock, self._rng)
 
-    def _run(self, race: Race, text: str) -> None:
-        def tell(race: Race) -> None:
+    def _run(self, race: Race | Contest, text: str) -> None:
+        def tell(race: Race | None) -> None:
             self._progress(Step(text, race, len(self._results), len(self.cases)))
 
-        tell(race)
+        tell(None)
         try:
             race.run(tell)
         except KeyboardInterrupt:
             self._interrupted = True
-            race.conclude()
             raise
 
     def _race_variants(self, group: Sequence[Case]) -> list[Result]:
@@ -227,6 +224,7 @@ class Session:
         try:
             self._run(race, group[0].workload)
         except KeyboardInterrupt:
+            race.conclude()
             results = [self._of_variant(race, index) for index in range(len(ordered)) if race.runs(index)]
             self._results.update({result.case.name: result for result in results})
             raise
@@ -277,55 +275,27 @@ class Session:
                 return [self._unraced(case, self._replay)]
         assert self._rival is not None
         entrants = [Entrant(case, self._rival), Entrant(case, self._contender)]
-        race = self._new_race(entrants)
+        contest = Contest(entrants, self._launcher, self.question.policy, len(self.cases), self._clock, self._rng)
         try:
-            self._run(race, case.name)
-            decision = race.decisions.get(1)
-            if decision is not None and decision.outcome is Outcome.REGRESSED and self.question.policy.confirm:
-                return [self._confirmed(case, entrants, race, decision)]
+            self._run(contest, case.name)
         except KeyboardInterrupt:
-            if race.launches and 1 in race.decisions:
-                cut = race.decisions[1]
-                if cut.outcome is Outcome.REGRESSED:
-                    text = f"the run was interrupted before it was confirmed: {cut.reason.message}"
-                    cut = replace(cut, outcome=Outcome.INCONCLUSIVE, reason=Reason("interrupted", text))
-                self._results[case.name] = self._judged(case, race, cut)
+            if contest.decision is not None:
+                self._results[case.name] = self._judged(case, contest)
             raise
-        return [self._judged(case, race, race.decisions.get(1))]
-
-    def _confirmed(self, case: Case, entrants: Sequence[Entrant], first: Race, decision: Decision) -> Result:
-        second = self._new_race(entrants, confirming=True)
-        self._run(second, f"{case.name} (confirming)")
-        again = second.decisions.get(1)
-        if again is None:
-            return self._judged(case, second, None)
-        if again.outcome is not Outcome.REGRESSED:
-            text = f"a first race said: {decision.reason.message}; fresh launches did not confirm it: {again.reason.message}"
-            again = replace(again, outcome=Outcome.INCONCLUSIVE, reason=Reason("not-confirmed", text))
-        else:
-            text = f"{again.reason.message}; found twice, the first time as {decision.reason.message}"
-            again = replace(again, reason=Reason(again.reason.code, text))
-        result = self._judged(case, second, again)
-        verdict = result.verdict
-        assert verdict is not None
-        total = replace(
-            verdict,
-            launches=verdict.launches + len(first.launches),
-            rounds=verdict.rounds + first.rounds(1),
-            wall_seconds=verdict.wall_seconds + first.wall_seconds,
-        )
-        sample = Sample(case, (*first.runs(1), *second.runs(1)))
-        return replace(result, verdict=total, sample=sample)
+        return [self._judged(case, contest)]
 
     # Judging
 
-    def _judged(self, case: Case, race: Race, decision: Decision | None) -> Result:
-        for entrant, failure in sorted(race.failures.items(), reverse=True):
-            side = race.entrants[entrant].side.name
-            if isinstance(failure, BenchmarkSkipped) and len(race.failures) == 1:
+    def _judged(self, case: Case, contest: Contest) -> Result:
+        if contest.failures:
+            # The contender's own failure says more than that of the side it is compared with.
+            entrant, failure = max(contest.failures.items())
+            side = ("baseline", "contender")[entrant]
+            if isinstance(failure, BenchmarkSkipped) and len(contest.failures) == 1:
                 reason = Reason("skipped-on-one-side", f"the {side} side cannot run it: {failure}")
                 return Result(case, Verdict(case, Outcome.INCOMPARABLE, reason))
             return self._failed(case, failure, f"on the {side} side: ")
+        decision = contest.decision
         if decision is None or decision.outcome is None:
             raise BenchmarkError(f"{case.name}: the race ended without a decision")
         verdict = Verdict(
@@ -333,11 +303,11 @@ class Session:
             outcome=decision.outcome,
             reason=decision.reason,
             ratio=decision.comparison.ratio,
-            launches=len(race.launches),
-            rounds=race.rounds(1),
-            wall_seconds=race.wall_seconds,
+            launches=contest.launches,
+            rounds=contest.rounds,
+            wall_seconds=contest.wall_seconds,
         )
-        return Result(case, verdict, sample=Sample(case, tuple(race.runs(1))))
+        return Result(case, verdict, sample=Sample(case, tuple(contest.runs(1))))
 
     def _failed(self, case: Case, failure: TfbenchError, where: str = "") -> Result:
         if isinstance(failure, BenchmarkSkipped):

@@ -66,6 +66,8 @@ class ProcessLauncher:
         for first in range(0, len(missing), at_once):
             starting = []
             for name, env, pair in missing[first : first + at_once]:
+                if (dead := self._zygotes.get((name, env, pair))) is not None:
+                    dead.close()
                 zygote = Zygote(sides[name], dict(env), self._suite, self._policy)
                 self._zygotes[name, env, pair] = zygote
                 starting.append(zygote)
@@ -84,6 +86,7 @@ class ProcessLauncher:
         return self._zygotes[key]
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
+        self.ready([(entrant.side, entrant.case.env) for entrant in entrants], [pair])
         zygotes = [self.zygote(entrant, pair) for entrant in entrants]
         cpus = sorted({cpu for entrant in entrants for cpu in self._processors.of(entrant.case)})
         return ProcessLaunch(entrants, zygotes, cpus, self._policy)

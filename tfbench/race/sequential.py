@@ -47,7 +47,6 @@ class Race:
         self.launches: list[Launch] = []
         self.failures: dict[int, Failure] = {}
         self.decisions: dict[int, Decision] = {}
-        self.wall_seconds = 0.0
         self._launcher = launcher
         self._clock = clock
         self._rng = rng
@@ -88,6 +87,11 @@ class Race:
                 found.append(Effect(launch_effect(theirs.seconds, mine.seconds), launch.pair))
         return found
 
+    @property
+    def wall_seconds(self) -> float:
+        """What the launches took, the start of zygotes left out."""
+        return sum(launch.wall_seconds for launch in self.launches)
+
     def rounds(self, entrant: int) -> int:
         """Rounds of this entrant so far."""
         return sum(len(run.seconds) for run in self.runs(entrant))
@@ -100,29 +104,24 @@ class Race:
         Args:
             progress: Called after every launch.
         """
-        began = self._clock()
         limit = self.policy.case_seconds * max(1, len(self.entrants) - 1)
         # Half a pair of sides says nothing; a variant whose fellows cannot run is still worth its time.
         least = min(2, len({entrant.side.name for entrant in self.entrants}))
         tries = 0
-        try:
-            while len(self.working) >= least and not self._finished():
-                active = sorted({self.working[0], *self.undecided})
-                pair = self.terms.pairs[tries % len(self.terms.pairs)]
-                launch, failures = run_launch(
-                    self.entrants, active, self._launcher, pair, self._plan, self._clock, self._rng, least
-                )
-                tries += 1
-                if failures and self.reference in failures:
-                    self.decisions.clear()  # they were about another reference
-                self.failures.update(failures)
-                if launch is not None:
-                    self.launches.append(launch)
-                self.wall_seconds = self._clock() - began
-                self._look(final=self.wall_seconds > limit)
-                progress(self)
-        finally:
-            self.wall_seconds = self._clock() - began
+        while len(self.working) >= least and not self._finished():
+            active = sorted({self.working[0], *self.undecided})
+            pair = self.terms.pairs[tries % len(self.terms.pairs)]
+            launch, failures = run_launch(
+                self.entrants, active, self._launcher, pair, self._plan, self._clock, self._rng, least
+            )
+            tries += 1
+            if failures and self.reference in failures:
+                self.decisions.clear()  # they were about another reference
+            self.failures.update(failures)
+            if launch is not None:
+                self.launches.append(launch)
+            self._look(final=self.wall_seconds > limit)
+            progress(self)
 
     def conclude(self) -> None:
         """Decide what is open from what there is: for a race that was cut short."""

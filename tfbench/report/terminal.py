@@ -113,7 +113,9 @@ def _verdicts(group: str, verdicts: list[Verdict]) -> Table:
 
 
 def _table(title: str) -> Table:
-    return Table(title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, expand=False)
+    return Table(
+        title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
 
 
 def _text(parts: Iterable[RenderableType], width: int, colour: bool) -> str:

@@ -1,0 +1,106 @@
+"""Two sides of a case: a race, and where it says `regressed` a second one that shares no data with it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tfbench.analysis.verdict import Decision
+from tfbench.model import Outcome, Reason, Run
+from tfbench.policy import Policy
+from tfbench.race.launcher import Clock, Entrant, Launcher
+from tfbench.race.lockstep import Failure
+from tfbench.race.sequential import Race, Terms
+
+
+class Contest:
+    """From two sides to a decision that may fail a test.
+
+    The second race draws from zygotes of its own, numbered behind those of the first, so that the
+    luck of a pair cannot speak twice.
+
+    Args:
+        entrants: Baseline and contender of one case.
+        cases: Cases of the whole run, which share its alpha.
+    """
+
+    def __init__(
+        self,
+        entrants: Sequence[Entrant],
+        launcher: Launcher,
+        policy: Policy,
+        cases: int,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        zygotes = policy.zygotes
+        self.decision: Decision | None = None
+        self.interrupted = False
+        self._first = Race(entrants, launcher, policy, Terms(cases, range(zygotes)), clock, rng)
+        self._second = Race(entrants, launcher, policy, Terms(cases, range(zygotes, 2 * zygotes)), clock, rng)
+        self._confirm = policy.confirm
+
+    def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
+        """Race, and confirm where that is needed. Cut short, it decides from what there is.
+
+        Args:
+            progress: Called after every launch.
+        """
+        try:
+            self._first.run(progress)
+            self.decision = self._first.decisions.get(1)
+            if self._confirm and self.decision is not None and self.decision.outcome is Outcome.REGRESSED:
+                self._second.run(progress)
+                self.decision = self._joined(self.decision, self._second.decisions.get(1))
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self._first.conclude()
+            self.decision = self._unconfirmed(self._first.decisions.get(1))
+            raise
+
+    @staticmethod
+    def _joined(first: Decision, second: Decision | None) -> Decision | None:
+        if second is None:
+            return None
+        if second.outcome is Outcome.REGRESSED:
+            text = f"{second.reason.message}; found twice, the first time as {first.reason.message}"
+            return replace(second, reason=Reason(second.reason.code, text))
+        text = f"a first race said: {first.reason.message}; fresh launches did not confirm it: {second.reason.message}"
+        return replace(second, outcome=Outcome.INCONCLUSIVE, reason=Reason("not-confirmed", text))
+
+    def _unconfirmed(self, decision: Decision | None) -> Decision | None:
+        if decision is None or decision.outcome is not Outcome.REGRESSED or not self._confirm:
+            return decision
+        text = f"the run was interrupted before this was confirmed: {decision.reason.message}"
+        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=Reason("interrupted", text))
+
+    # What it took
+
+    @property
+    def races(self) -> list[Race]:
+        """The race, and the second one if there was any."""
+        return [self._first, *([self._second] if self._second.launches or self._second.failures else [])]
+
+    @property
+    def failures(self) -> dict[int, Failure]:
+        """What broke, by entrant."""
+        return {entrant: failure for race in self.races for entrant, failure in race.failures.items()}
+
+    def runs(self, entrant: int) -> list[Run]:
+        """What this entrant gave, launch by launch."""
+        return [run for race in self.races for run in race.runs(entrant)]
+
+    @property
+    def launches(self) -> int:
+        return sum(len(race.launches) for race in self.races)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the contender."""
+        return sum(race.rounds(1) for race in self.races)
+
+    @property
+    def wall_seconds(self) -> float:
+        """What the launches took, the start of zygotes left out."""
+        return sum(race.wall_seconds for race in self.races)
