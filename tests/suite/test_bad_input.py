@@ -1,6 +1,13 @@
 """Whatever is wrong is said in a line that names the cure, and the rest of the suite goes on."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
+
+from tests.suite.conftest import Project
 
 FINE = """
     def test_fine(bench):
@@ -8,90 +15,68 @@ FINE = """
 """
 
 
-def broken(project, text):
-    """Run this benchmark beside a fine one; the broken one fails and the fine one passes."""
-    project.write(text)
+BROKEN = {
+    "raises": ("raise ValueError('the reason')", "ValueError: the reason"),
+    "step_raises": ("bench(lambda: 1 / 0)", "division by zero"),
+    "returns_nothing": ("bench(lambda: None)", "returned nothing"),
+    "never_calls": ("pass", "never called bench"),
+    "calls_twice": ("bench(sum, [1]); bench(sum, [1])", "bench was called twice"),
+    "no_function": ("bench(3)", "must be a function"),
+    "unknown_keyword": ("bench(sum, [1], flop=3)", "no keyword 'flop'"),
+    "no_number": ("bench(sum, [1], flops=float('nan'))", "must be a positive number"),
+    "fails_afterwards": ("bench(sum, [1]); assert 1 == 2, 'wrong result'", "after it had been timed"),
+    "dies": ("print('last words', flush=True); os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
+    "dies_in_its_rounds": ("bench(die_late)", "exit code 3"),
+    "stops_the_clock": ("bench._launch.clock = lambda: 7; bench(sum, [1])", "did not answer"),
+}
+"""What a benchmark does, and what its reason says."""
+DIE_LATE = """
+import os, signal
+
+CALLS = []
+
+def die_late():
+    CALLS.append(1)
+    if len(CALLS) > 4000:
+        os._exit(3)
+    return sum(range(2000))
+
+"""
+IMPATIENT = """
+    import dataclasses
+    from tfbench import policy
+
+    policy.PRESETS["quick"] = dataclasses.replace(policy.PRESETS["quick"], setup_seconds=1.5)
+"""
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """One run of many broken benchmarks and a fine one."""
+    project = Project(tmp_path_factory.mktemp("broken"))
+    for name, (body, _) in BROKEN.items():
+        project.write(f"{DIE_LATE}def test_{name}(bench):\n    {body}\n", f"benchmarks/test_{name}.py")
     project.write(FINE, "benchmarks/test_fine.py")
-    done = project.run()
-    assert done.code == 1, done.output
-    assert done.outcomes()["test_fine"] == "new", done.output
-    assert done.outcomes()["test_mine"] == "error"
-    return done
+    project.write(IMPATIENT, "conftest.py")
+    return project.run()
 
 
-def test_a_benchmark_that_raises(project):
-    done = broken(project, "def test_mine(bench):\n    raise ValueError('the reason')\n")
-    assert "ValueError: the reason" in done.reason("test_mine")
-    assert "test_mine.py:2" in done.output
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_benchmark_says_what_is_wrong(broken, name):
+    assert broken.outcomes()[f"test_{name}"] == "error"
+    assert BROKEN[name][1] in broken.reason(f"test_{name}")
 
 
-def test_a_step_that_raises(project):
-    done = broken(project, "def test_mine(bench):\n    bench(lambda: 1 / 0)\n")
-    assert "division by zero" in done.reason("test_mine")
+def test_the_rest_of_the_suite_goes_on(broken):
+    assert broken.code == 1
+    assert broken.outcomes()["test_fine"] == "new"
+    assert f"{len(BROKEN)} failed, 1 passed" in broken.output
 
 
-def test_a_step_that_returns_nothing(project):
-    done = broken(project, "def test_mine(bench):\n    bench(lambda: None)\n")
-    assert "returned nothing" in done.reason("test_mine")
-
-
-def test_a_benchmark_that_never_calls_bench(project):
-    assert "never called bench" in broken(project, "def test_mine(bench):\n    pass\n").reason("test_mine")
-
-
-def test_bench_called_twice(project):
-    done = broken(project, "def test_mine(bench):\n    bench(sum, [1])\n    bench(sum, [1])\n")
-    assert "bench was called twice" in done.reason("test_mine")
-
-
-@pytest.mark.parametrize(
-    ("call", "what"), [("bench(3)", "must be a function"), ("bench(sum, [1], flop=3)", "no keyword 'flop'"),
-                       ("bench(sum, [1], flops=float('nan'))", "must be a positive number")],
-)  # fmt: skip
-def test_wrong_arguments_of_bench(project, call, what):
-    assert what in broken(project, f"def test_mine(bench):\n    {call}\n").reason("test_mine")
-
-
-def test_a_check_that_fails_after_the_measuring(project):
-    done = broken(project, "def test_mine(bench):\n    bench(sum, [1])\n    assert 1 == 2, 'wrong result'\n")
-    assert "after it had been timed" in done.reason("test_mine")
-    assert "wrong result" in done.output
-
-
-def test_a_worker_that_dies_by_a_signal(project):
-    done = broken(
-        project,
-        """
-        import os, signal
-
-        def test_mine(bench):
-            print("last words", flush=True)
-            os.kill(os.getpid(), signal.SIGSEGV)
-        """,
-    )
-    assert "SIGSEGV" in done.reason("test_mine")
-    assert "last words" in done.output
-
-
-def test_a_worker_that_dies_in_the_middle_of_its_rounds(project):
-    done = broken(
-        project,
-        """
-        import os, time
-
-        START = []
-
-        def step():
-            START.append(1)
-            if len(START) > 4000:
-                os._exit(3)
-            return sum(range(2000))
-
-        def test_mine(bench):
-            bench(step)
-        """,
-    )
-    assert "exit code 3" in done.reason("test_mine")
+def test_the_last_output_and_the_place_are_shown(broken):
+    assert "last words" in broken.output
+    assert "test_raises.py:13: ValueError" in broken.output
+    assert "wrong result" in broken.output
 
 
 def test_a_worker_that_hangs_is_killed(project, monkeypatch):
@@ -105,18 +90,10 @@ def test_a_worker_that_hangs_is_killed(project, monkeypatch):
         """
     )
     project.write(FINE, "benchmarks/test_fine.py")
-    project.write(
-        """
-        import dataclasses
-        from tfbench import policy
-
-        policy.PRESETS["quick"] = dataclasses.replace(policy.PRESETS["quick"], setup_seconds=1.0)
-        """,
-        "conftest.py",
-    )
+    project.write(IMPATIENT, "conftest.py")
     done = project.run()
     assert done.outcomes() == {"test_fine": "new", "test_mine": "error"}, done.output
-    assert "did not answer within 1 s" in done.reason("test_mine")
+    assert "did not answer within 1.5 s" in done.reason("test_mine")
     assert "waiting" in done.output
 
 
@@ -155,30 +132,43 @@ def test_a_level_that_cannot_run_is_skipped_with_its_reason(project):
     assert "1 passed, 1 deselected" in only.output
 
 
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        (["--baseline", "nope"], "there are: none yet; save one with --save-baseline"),
-        (["--baseline", "../x"], "cannot name a baseline"),
-        (["--save-baseline", "a/b"], "cannot name a baseline"),
-        (["--policy", "lax"], "no policy named 'lax'; there are quick, standard, strict"),
-        (["--device", "tpu"], "choose from cpu, gpu, all"),
-        (["--replay", "some"], "choose from all, never"),
-        (["--against", "selfish"], "not understood"),
-        (["--against", "self", "--baseline", "x"], "give one of them"),
-        (["--inject-slowdown", "0.1"], "give --against self"),
-        (["--against", "self", "--inject-slowdown", "-3"], "fraction from 0 to 10"),
-        (["--cpus", "banana"], "write processors like 0,2-3"),
-        (["--against", "git:HEAD"], "not in a git checkout"),
-        (["--against", "python:/nowhere"], "no interpreter"),
-    ],
-)
-def test_option_values_that_cannot_be_used(project, options, what):
+OPTIONS = [
+    (["--baseline", "nope"], "there are: none yet; save one with --save-baseline"),
+    (["--baseline", "../x"], "cannot name a baseline"),
+    (["--save-baseline", "a/b"], "cannot name a baseline"),
+    (["--policy", "lax"], "no policy named 'lax'; there are quick, standard, strict"),
+    (["--device", "tpu"], "choose from cpu, gpu, all"),
+    (["--replay", "some"], "choose from all"),
+    (["--against", "selfish"], "not understood"),
+    (["--against", "self", "--baseline", "x"], "give one of them"),
+    (["--inject-slowdown", "0.1"], "give --against self"),
+    (["--against", "self", "--inject-slowdown", "-3"], "fraction from 0 to 10"),
+    (["--cpus", "banana"], "write processors like 0,2-3"),
+    (["--against", "git:HEAD"], "not in a git checkout"),
+    (["--against", "python:/nowhere"], "no interpreter"),
+]
+IN_ONE_PROCESS = """
+import contextlib, io, json, sys
+import pytest
+
+for options in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+        code = pytest.main(["-p", "tfbench.plugin", "--policy", "quick", "--benchmark", *options])
+    print(json.dumps([int(code), out.getvalue()]))
+"""
+
+
+def test_option_values_that_cannot_be_used(project):
     project.write(FINE)
-    done = project.run(*options)
-    assert done.code == 4, done.output
-    assert what in done.output
-    assert "Traceback" not in done.output
+    program = [sys.executable, "-c", IN_ONE_PROCESS, json.dumps([options for options, _ in OPTIONS])]
+    done = subprocess.run(
+        program, cwd=project.root, env=project.environment(), capture_output=True, text=True, timeout=100, check=True
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    for (options, what), (code, output) in zip(OPTIONS, answers, strict=True):
+        assert code == 4, (options, output)
+        assert what in output, (options, output)
+        assert "Traceback" not in output
 
 
 def test_a_corrupt_baseline_is_named_and_left_alone(project):
@@ -226,7 +216,7 @@ def test_ctrl_c_ends_the_workers_and_keeps_what_was_measured(project):
     assert not (project.root / ".tfbench/baselines/first.json").exists()
     pid = int((project.root / "started").read_text())
     with pytest.raises(ProcessLookupError):
-        __import__("os").kill(pid, 0)
+        os.kill(pid, 0)
 
 
 def test_xdist_is_refused_where_it_is_installed(project):
