@@ -86,7 +86,9 @@ class TestFile:
 
 
 def test_the_plugin_costs_no_tensorflow():
-    program = "import sys, tfbench, tfbench.plugin, tfbench.runner; print([m for m in sys.modules if m == 'tensorflow'])"
+    program = (
+        "import sys, tfbench, tfbench.plugin, tfbench.runner; print([m for m in sys.modules if m == 'tensorflow'])"
+    )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -106,6 +108,8 @@ def test_the_bounds_are_the_same_in_both_places():
 
 
 def test_the_plugin_has_one_name():
-    entry = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"] if tomllib else {}
+    entry = (
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"] if tomllib else {}
+    )
     assert set(entry.items()) <= {("tfbench.plugin", "tfbench.plugin")}
     assert '"tfbench.plugin"' in (ROOT / "conftest.py").read_text()

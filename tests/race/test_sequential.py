@@ -43,7 +43,7 @@ def test_a_large_difference_stops_at_the_first_look():
 
 
 def test_noise_without_end_is_inconclusive_at_the_last_look():
-    race, _ = raced(sides_of(CASE), [steady(1e-4, 0.3), steady(1e-4, 0.3)])
+    race, _ = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)])
     assert race.decisions[1].outcome is Outcome.INCONCLUSIVE
     assert len(race.launches) == POLICY.looks[-1]
 

@@ -1,0 +1,108 @@
+"""What is printed, to the letter."""
+
+import json
+
+from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, Standing, Verdict
+from tfbench.report import as_json, terminal
+from tfbench.report.units import duration, rate, times
+
+
+def case(level):
+    name = f"benchmarks/test_linear.py::test_matmul[compiler={level}]"
+    return Case(name, "test_matmul", "benchmarks/test_linear.py::test_matmul", (("compiler", level),), level == "none")
+
+
+REASON = Reason("no-baseline", "measured")
+STANDINGS = (
+    Standing(
+        case("xla"),
+        case("none").name,
+        7.65e-4,
+        Ratio(0.608, 0.598, 0.617, 0.99),
+        Outcome.IMPROVED,
+        3,
+        300,
+        {"flops": 1e8},
+    ),
+    Standing(case("none"), case("none").name, 1.26e-3, None, None, 3, 300, {"flops": 1e8}),
+)
+VERDICT = Verdict(
+    case("xla"),
+    Outcome.REGRESSED,
+    Reason("slower", "5.2% slower"),
+    "time",
+    Ratio(1.052, 1.031, 1.074, 0.99),
+    7,
+    280,
+    5.23,
+)
+
+
+def report(**changes):
+    return Report({"name": "standard"}, {"contender": {"spec": "working tree"}}, wall_seconds=12.4, **changes)
+
+
+def test_variants_stand_below_their_reference():
+    text = terminal.render(
+        report(standings=STANDINGS, verdicts=(Verdict(case("none"), Outcome.NEW, REASON),)), width=80, colour=False
+    )
+    assert [line.rstrip() for line in text.splitlines()] == [
+        "test_matmul",
+        "",
+        " compiler   median      ratio to reference  launches          rate",
+        " ─────────────────────────────────────────────────────────────────",
+        " none      1.26 ms               reference         3  79.4 GFLOP/s",
+        " xla        765 µs  0.608 (0.598 to 0.617)         3   131 GFLOP/s",
+        "",
+        "1 measured in 12 s (policy standard)",
+    ]
+
+
+def test_verdicts_and_skips():
+    skips = (Skip(case("gpu"), "no GPU"),)
+    text = terminal.render(report(verdicts=(VERDICT,), skips=skips), width=100, colour=False)
+    assert "xla       regressed  1.052 (1.031 to 1.074)         7  5.2 s" in text
+    assert "skipped benchmarks/test_linear.py::test_matmul[compiler=gpu]: no GPU" in text
+    assert "1 regressed, 1 skipped in 12 s" in text
+
+
+def test_colour_is_asked_for():
+    assert "\x1b[" in terminal.render(report(verdicts=(VERDICT,)), width=80, colour=True)
+    assert "\x1b[" not in terminal.render(report(verdicts=(VERDICT,)), width=80, colour=False)
+
+
+def test_the_report_has_the_schemas_fields():
+    content = json.loads(as_json.render(report(verdicts=(VERDICT,))))
+    assert content["schema"] == "tfbench-report/1"
+    assert content["verdicts"] == [
+        {
+            "case": "benchmarks/test_linear.py::test_matmul[compiler=xla]",
+            "workload": "test_matmul",
+            "variant": {"compiler": "xla"},
+            "metric": "time",
+            "outcome": "regressed",
+            "reason": {"code": "slower", "message": "5.2% slower"},
+            "ratio": {"center": 1.052, "low": 1.031, "high": 1.074, "confidence": 0.99},
+            "launches": 7,
+            "rounds": 280,
+            "wall_seconds": 5.23,
+        }
+    ]
+
+
+def test_an_interval_without_an_end_is_null_in_json():
+    ratio = Ratio(1.0, 0.0, float("inf"), 0.99)
+    assert ratio.as_json()["high"] is None
+    assert times(ratio) == "1.000 (0.000 to ∞)"
+
+
+def test_numbers_as_people_read_them():
+    assert [duration(s) for s in (2.5, 0.0412, 1.26e-3, 7.654e-7, 3e-10)] == [
+        "2.50 s",
+        "41.2 ms",
+        "1.26 ms",
+        "765 ns",
+        "0.30 ns",
+    ]
+    assert [rate(r, "FLOP/s") for r in (1.5e12, 90.06e9, 12)] == ["1.50 TFLOP/s", "90.1 GFLOP/s", "12.0 FLOP/s"]
+    assert times(Ratio(176.46, 158.1, 197.0, 0.99)) == "176.5 (158.1 to 197.0)"

@@ -1,0 +1,154 @@
+"""Measure the gate on this machine: many races of unchanged code, and races with a slowdown put in on purpose.
+
+Prints and saves, for each workload and in total, how often unchanged code was accused (with its
+binomial interval), how many of the slowdowns were found, and what a verdict costs; and beside it
+what pytest-benchmark's rule (a saved run against a saved run, 5%) says of the same workloads in the
+same session. Every trial is kept in a journal, so that a calibration goes on where it was left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tfbench.calibration.runs import SLOWDOWNS, WORKLOADS, Plan, busy_neighbour, calibrate
+from tfbench.calibration.tally import by_workload, tally, whole_runs
+from tfbench.calibration.trial import RACED, SAVED, Journal, Trial
+from tfbench.errors import UsageError
+from tfbench.model import JSON
+from tfbench.options import available_cpus, parse_cpus
+from tfbench.policy import preset
+from tfbench.race.processes import processors
+from tfbench.report.rates import of, table
+from tfbench.store.files import write_whole
+from tfbench.worker.recipe import machine
+
+SCHEMA = "tfbench-calibration/1"
+MEMORY_BOUND = frozenset({"elementwise"})
+"""Of the fixed workloads: listed apart, since their noise is the memory's and not the processor's."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths", nargs="*", help="benchmark files of your own (default: twelve fixed workloads and one bound by memory)"
+    )
+    parser.add_argument("-k", dest="chosen", default="", metavar="TEXT", help="only cases whose names hold this text")
+    parser.add_argument("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default 600)")
+    parser.add_argument("--policy", default="standard", help="the policy that is measured")
+    parser.add_argument("--cases", type=int, default=30, help="size of the suite whose alpha is shared (default 30)")
+    parser.add_argument("--cpus", default="", metavar="LIST", help="processors for the workers")
+    parser.add_argument("--slowdowns", default=",".join(map(str, SLOWDOWNS)), help="fractions of extra work, in turn")
+    parser.add_argument("--busy", action="store_true", help="keep the other processors busy meanwhile")
+    parser.add_argument("--no-saved", action="store_true", help="leave pytest-benchmark's runs out")
+    parser.add_argument(
+        "--journal", type=Path, default=None, help="where trials are kept (default: .tfbench/calibration/…)"
+    )
+    parser.add_argument("--report-json", type=Path, default=None, metavar="PATH", help="write the rates as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Calibrate; 0 when there is something to tell."""
+    policy = preset(arguments.policy)
+    chosen = parse_cpus(arguments.cpus) if arguments.cpus else None
+    root, files = _files(arguments.paths)
+    plan = Plan(
+        policy=policy,
+        cases=arguments.cases,
+        processors=processors(chosen, available_cpus()),
+        cpus=available_cpus(),
+        slowdowns=_fractions(arguments.slowdowns),
+        saved_every=0 if arguments.no_saved else 2,
+        root=root,
+        files=files,
+        chosen=arguments.chosen,
+    )
+    name = f"{policy.name}{'-busy' if arguments.busy else ''}.jsonl"
+    journal = Journal(arguments.journal or Path(".tfbench", "calibration", name))
+    console = Console(highlight=False)
+    neighbour = busy_neighbour(available_cpus(), plan.processors.one) if arguments.busy else nullcontext()
+    interrupted = False
+    with _progress(console) as bar, neighbour:
+        task = bar.add_task("", total=None)
+
+        def tell(text: str, verdicts: int) -> None:
+            bar.update(task, description=f"{verdicts} verdicts, {text}")
+
+        try:
+            calibrate(plan, journal, arguments.budget, tell, random.Random())
+        except KeyboardInterrupt:
+            interrupted = True
+    trials = journal.read()
+    _show(console, plan, trials)
+    console.print(f"trials kept in {journal.path}; run the same command again to add more")
+    if arguments.report_json:
+        write_whole(arguments.report_json, json.dumps(_as_json(plan, trials), indent=1) + "\n")
+        console.print(f"report written: {arguments.report_json}")
+    return 130 if interrupted else 0
+
+
+def _files(paths: list[str]) -> tuple[Path, tuple[str, ...]]:
+    if not paths:
+        return WORKLOADS, ("test_raced.py",)
+    root = Path.cwd()
+    for path in paths:
+        if not Path(path).exists():
+            raise UsageError(f"{path}: there is no such file or folder")
+    return root, tuple(Path(path).as_posix() for path in paths)
+
+
+def _fractions(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or not all(0 < fraction <= 10 for fraction in found):
+        raise UsageError(f"--slowdowns {text!r}: write fractions like 0.02,0.05")
+    return found
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not sys.stdout.isatty())
+
+
+def _show(console: Console, plan: Plan, trials: list[Trial]) -> None:
+    raced = [trial for trial in trials if trial.method == RACED]
+    if not raced:
+        console.print("no verdict yet: give it more --budget")
+        return
+    rows = by_workload(RACED, trials)
+    console.print(table(f"tfbench, policy {plan.policy.name}, a suite of {plan.cases} cases", rows))
+    totals = [tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])]
+    totals += [
+        tally(f"{name} (bound by memory)", RACED, [t for t in raced if t.workload == name])
+        for name in sorted(MEMORY_BOUND)
+    ]
+    totals += [
+        tally(f"pytest-benchmark, {method}, 5%", method, those)
+        for method in SAVED
+        if (those := [t for t in trials if t.method == method and t.workload not in MEMORY_BOUND])
+    ]
+    console.print(table("all workloads", [row for row in totals if row.false_alarms.trials or row.detected]))
+    runs = whole_runs(raced, plan.cases)
+    if runs.trials:
+        console.print(f"runs of {plan.cases} unchanged cases that accused one: {of(runs)}")
+
+
+def _as_json(plan: Plan, trials: list[Trial]) -> JSON:
+    content: JSON = {"schema": SCHEMA, "policy": plan.policy.as_json(), "cases": plan.cases, "machine": machine()}
+    for method in (RACED, *SAVED):
+        those = [trial for trial in trials if trial.method == method]
+        if those:
+            content[method] = {
+                "workloads": [row.as_json() for row in by_workload(method, trials)],
+                "total": tally("in total", method, [t for t in those if t.workload not in MEMORY_BOUND]).as_json(),
+            }
+    content["whole_runs"] = whole_runs([t for t in trials if t.method == RACED], plan.cases).as_json()
+    return content

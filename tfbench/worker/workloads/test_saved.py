@@ -1,0 +1,35 @@
+"""The same workloads as pytest-benchmark measures them, in a run of their own. Part of `tfbench calibrate`."""
+
+import os
+import time
+from typing import Any
+
+import pytest
+
+from tfbench.worker.block import spin, spins_for
+from tfbench.worker.workloads.steps import STEPS
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_step(benchmark: Any, name: str) -> None:
+    """One of the fixed workloads, slowed by the fraction ``TFBENCH_SLOWDOWN`` with an empty loop."""
+    step, arguments = STEPS[name]()
+    fraction = float(os.environ.get("TFBENCH_SLOWDOWN", "0"))
+    for _ in range(20):
+        step(*arguments)
+    if not fraction:
+        benchmark(step, *arguments)
+        return
+    times = []
+    for _ in range(30):
+        began = time.perf_counter_ns()
+        step(*arguments)
+        times.append(time.perf_counter_ns() - began)
+    turns = spins_for(fraction * sorted(times)[len(times) // 2], time.perf_counter_ns)
+
+    def slowed(*values: Any) -> Any:
+        result = step(*values)
+        spin(turns)
+        return result
+
+    benchmark(slowed, *arguments)
