@@ -15,9 +15,9 @@ CASE = Case("w.py::w", "w", "w.py::w")
 POLICY = Policy()
 
 
-def raced(entrants, scripts, *, policy=POLICY, pairs=range(4), prepare=lambda launcher: None):
+def raced(entrants, scripts, *, policy=POLICY, pairs=range(4), seed=1, prepare=lambda launcher: None):
     clock = Clock()
-    launcher = ScriptedLauncher(clock, scripts)
+    launcher = ScriptedLauncher(clock, scripts, seed)
     prepare(launcher)
     race = Race(entrants, launcher, policy, Terms(1, pairs), clock, random.Random(0))
     race.run()
