@@ -1,5 +1,8 @@
 """The main job on real TensorFlow, in one run: variants, settings of a process, what must not be done at import."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 AXES = """
@@ -47,13 +50,28 @@ NO_TENSORFLOW_HERE = """
 """
 
 
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "writing-a-benchmark.md"
+
+
+def examples():
+    """The whole modules among the examples of the guide."""
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    return [block for block in blocks if block.startswith("import")]
+
+
 @pytest.mark.tensorflow
 def test_the_main_job_on_tensorflow(project):
+    """In one run, since TensorFlow takes seconds to start: real variants, bad modules, the guide's examples."""
     project.write(AXES)
+    assert len(examples()) >= 4
+    for number, example in enumerate(examples()):
+        project.write(example, f"benchmarks/test_example_{number}.py")
     project.write(OP_AT_IMPORT, "benchmarks/test_poisoned.py")
     project.write(NO_TENSORFLOW_HERE, "conftest.py")
     done = project.run("-s")
-    assert done.outcomes() == {
+    told = {row["case"]: row["outcome"] for row in done.report["verdicts"]}
+    assert {outcome for case, outcome in told.items() if "test_example" in case} == {"new"}
+    assert {case.rpartition("::")[2]: outcome for case, outcome in told.items() if "test_example" not in case} == {
         "test_square[compiler=none]": "new",
         "test_square[compiler=xla]": "new",
         "test_setting[onednn=off]": "new",
