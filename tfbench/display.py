@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -13,7 +14,7 @@ from tfbench.race.sequential import Race
 from tfbench.report.units import times
 from tfbench.session import Step
 
-_BAR = 24
+_BAR = 12
 
 
 class Display:
@@ -25,15 +26,19 @@ class Display:
 
     def __init__(self, reporter: Any) -> None:
         self._reporter = reporter
+        # pytest captures what is written to standard output while a test runs: keep a way around it.
+        self._file = os.fdopen(os.dup(reporter._tw._file.fileno()), "w") if reporter.isatty else None
         self._live: Live | None = None
         self._began = time.monotonic()
 
     def __call__(self, step: Step) -> None:
-        if not self._reporter.isatty:
+        if self._file is None:
             return
         if self._live is None:
-            self._reporter.ensure_newline()
-            console = Console(file=self._reporter._tw._file, force_terminal=True, highlight=False)
+            # The reporter's own newline would be captured; without its place it names the file again.
+            self._file.write("\n")
+            self._reporter.currentfspath = None
+            console = Console(file=self._file, force_terminal=True, highlight=False)
             self._live = Live(console=console, auto_refresh=False, transient=True)
             self._live.start()
         self._live.update(self._line(step), refresh=True)
@@ -44,11 +49,17 @@ class Display:
             self._live.stop()
             self._live = None
 
+    def close(self) -> None:
+        """Take the bar away for good."""
+        self.clear()
+        if self._file is not None:
+            self._file.close()
+
     def _line(self, step: Step) -> Text:
         filled = round(_BAR * step.done / step.total) if step.total else 0
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append("━" * filled, "green").append("━" * (_BAR - filled), "dim")
-        line.append(f" {step.done}/{step.total}{self._left(step)}  ").append(step.text.rpartition("/")[2], "bold")
+        line.append(f" {step.done}/{step.total}{self._left(step)}  ").append(step.text.rpartition("::")[2], "bold")
         if step.race is not None:
             line.append(f"  {standing(step.race)}")
         return line
@@ -62,7 +73,7 @@ class Display:
 
 def standing(race: Race) -> str:
     """A race in a few words: launches, and the interval of a comparison that goes on."""
-    words = f"launch {len(race.launches)} of at most {race.policy.looks[-1]}"
+    words = f"launch {len(race.launches)}/{race.policy.looks[-1]}"
     known = [(index, race.decisions[index]) for index in race.undecided if index in race.decisions]
     if known:
         index, decision = known[0]

@@ -206,6 +206,7 @@ class Runner:
         """End every process."""
         if self._session is not None:
             self._session.close()
+            self._drawn.close()
 
 
 def _check_taken_for_a_test(config: pytest.Config, path: str) -> None:

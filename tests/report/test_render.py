@@ -66,6 +66,14 @@ def test_verdicts_and_skips():
     assert "1 regressed, 1 skipped in 12 s" in text
 
 
+def test_cases_of_a_function_stand_in_one_table_whatever_they_are_parametrized_with():
+    cases = [Case(f"t.py::test_a[{n}]", "test_a", f"t.py::test_a[{n}]") for n in (1, 2)]
+    verdicts = tuple(Verdict(one, Outcome.INCONCLUSIVE, Reason("not-decided", "")) for one in cases)
+    lines = [line.split() for line in terminal.render(report(verdicts=verdicts), width=80, colour=False).splitlines()]
+    assert ["1", "inconclusive"] in [line[:2] for line in lines]
+    assert lines.count(["test_a"]) == 1
+
+
 def test_colour_is_asked_for():
     assert "\x1b[" in terminal.render(report(verdicts=(VERDICT,)), width=80, colour=True)
     assert "\x1b[" not in terminal.render(report(verdicts=(VERDICT,)), width=80, colour=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from rich.box import SIMPLE_HEAD
@@ -25,9 +25,9 @@ _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 def render(report: Report, *, width: int, colour: bool) -> str:
     """The tables of a report: variants of each workload, then verdicts, then what was skipped."""
     parts: list[RenderableType] = []
-    parts += [_standings(group, rows) for group, rows in _grouped(report.standings).items()]
+    parts += [_standings(group, rows) for group, rows in _grouped(report.standings, str).items()]
     judged = [verdict for verdict in report.verdicts if verdict.reason.code != "no-baseline"]
-    parts += [_verdicts(group, rows) for group, rows in _grouped(judged).items()]
+    parts += [_verdicts(group, rows) for group, rows in _grouped(judged, _function).items()]
     parts += [Text(f"skipped {skip.case.name}: {skip.reason}", "yellow") for skip in report.skips]
     parts.append(Text(summary(report), "bold"))
     return _text(parts, width, colour)
@@ -48,11 +48,15 @@ def summary(report: Report) -> str:
     )
 
 
-def _grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
+def _grouped(rows: Iterable[Row], name: Callable[[str], str]) -> dict[str, list[Row]]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(row.case.group, []).append(row)
+        groups.setdefault(name(row.case.group), []).append(row)
     return groups
+
+
+def _function(group: str) -> str:
+    return group.partition("[")[0]
 
 
 def _variant_column(table: Table, case: Case) -> None:
@@ -61,7 +65,8 @@ def _variant_column(table: Table, case: Case) -> None:
 
 
 def _levels(case: Case) -> Text:
-    return Text(", ".join(case.levels.values()) or "-")
+    others = case.group.partition("[")[2].removesuffix("]")
+    return Text(", ".join(filter(None, (*case.levels.values(), others))) or "-")
 
 
 def _standings(group: str, standings: list[Standing]) -> Table:
