@@ -1,5 +1,10 @@
 # make bench   create the environment and run the benchmarks   (make bench ARGS="-k matmul" passes options on)
 # make test    create the environment, then lint, type check and tests
+# make lint    create the environment and run ruff
+# make types   create the environment and run mypy
+# make harness create the environment and measure what the harness itself costs
+# make clean   remove the environment and the caches
+# make help    print these lines
 # Needs Python 3.10 to 3.13 with venv, make and git. Choose another interpreter with PYTHON=...
 
 SHELL := /bin/sh
@@ -9,43 +14,49 @@ READY := $(VENV)/.ready
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WHAT := -r requirements.txt -e ".[dev]"
 ARGS ?=
+# An interpreter counts when it runs: pyenv leaves names on the path that do not, Debian a venv without ensurepip.
+SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
-	$$python -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' >/dev/null 2>&1 && echo $$python && break; done)
+	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
 .PHONY: help bench test lint types harness clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
 
+# What is said goes through $(info): in a shell's echo, parentheses within ARGS would be syntax.
 bench: $(READY)
-	@echo "tfbench: running the benchmarks: pytest --benchmark $(ARGS)"
+	$(info tfbench: running the benchmarks: pytest --benchmark $(ARGS))
 	@$(BIN)/pytest --benchmark $(ARGS)
 
 test: $(READY) lint types
-	@echo "tfbench: running the tests: pytest $(ARGS)"
+	$(info tfbench: running the tests: pytest $(ARGS))
 	@$(BIN)/pytest $(ARGS)
 
 lint: $(READY)
-	@echo "tfbench: lint: ruff check"
+	$(info tfbench: lint: ruff check)
 	@$(BIN)/ruff check --quiet tfbench benchmarks tests conftest.py
 
 types: $(READY)
-	@echo "tfbench: types: mypy"
+	$(info tfbench: types: mypy)
 	@$(BIN)/mypy --no-error-summary
 
 harness: $(READY)
-	@echo "tfbench: what the harness itself costs: python -m benchmarks.harness"
+	$(info tfbench: what the harness itself costs: python -m benchmarks.harness)
 	@$(BIN)/python -m benchmarks.harness
 
-# The stamp is written last, so that an environment half made is made again.
+# The stamp is written last, so that an environment half made is made again: one whose interpreter is gone from
+# scratch, one without a working pip from there on.
 $(READY): requirements.txt pyproject.toml
-	@test -n "$(PYTHON)" || { echo "tfbench: no Python 3.10 to 3.13 with venv was found; name one with PYTHON=..." >&2; exit 1; }
+	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(SUITABLE)' 2>/dev/null || { \
+		echo "tfbench: $(or $(PYTHON),nothing found here) is no Python 3.10 to 3.13 with venv; name one with PYTHON=..." >&2; exit 1; }
 	@echo "tfbench: creating the environment $(VENV) with $(PYTHON): about 2.5 GB, a minute or two"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) "uv>=0.5,<1" && VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode $(WHAT) || { \
+	@$(BIN)/python -c '$(SUITABLE)' >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --upgrade --default-pip >/dev/null
+	@{ $(PIP) "uv>=0.5,<1" && $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode $(WHAT); } || { \
 		echo "tfbench: uv did not do it; once more with pip, which is slower"; $(PIP) $(WHAT); }
 	@touch $(READY)
 
 clean:
-	@echo "tfbench: removing the environment and caches"
+	$(info tfbench: removing the environment and caches)
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis tfbench.egg-info build
