@@ -1,0 +1,71 @@
+"""Draw the figures of how-it-decides.md from a saved calibration: ``python docs/figures/draw.py JOURNAL``.
+
+Needs the extra ``docs`` (matplotlib).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+from tfbench.calibration.tally import tally
+from tfbench.calibration.trial import RACED, SAVED, Journal, Trial
+
+FOLDER = Path(__file__).parent
+INK, ACCENT, GREY = "#1f2933", "#c2410c", "#9aa5b1"
+
+
+def main(journal: str) -> None:
+    trials = Journal(Path(journal)).read()
+    plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GREY})
+    draw_found(trials)
+    draw_launches([trial for trial in trials if trial.method == RACED and trial.slowdown == 0])
+
+
+def draw_found(trials: list[Trial]) -> None:
+    """How much of unchanged and of slowed code each method calls regressed."""
+    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+    names = {RACED: "tfbench", SAVED[0]: "pytest-benchmark, median", SAVED[1]: "pytest-benchmark, mean"}
+    for (method, name), colour, mark in zip(names.items(), (ACCENT, INK, GREY), "osd", strict=True):
+        row = tally(name, method, [trial for trial in trials if trial.method == method])
+        points = {0.0: row.false_alarms, **row.detected}
+        points = {slowdown: rate for slowdown, rate in sorted(points.items()) if rate.trials}
+        if not points:
+            continue
+        x = [100 * slowdown for slowdown in points]
+        y = [100 * rate.value for rate in points.values()]
+        low = [100 * (rate.value - rate.low) for rate in points.values()]
+        high = [100 * (rate.high - rate.value) for rate in points.values()]
+        axes.errorbar(x, y, yerr=[low, high], color=colour, marker=mark, capsize=3, label=name)
+    axes.set(xlabel="slowdown that was put in, %", ylabel="called a regression, %", ylim=(-3, 103))
+    axes.legend(frameon=False, loc="center right")
+    figure.savefig(FOLDER / "found.svg")
+    figure.savefig(FOLDER / "found.png", dpi=110)
+
+
+def draw_launches(same: list[Trial]) -> None:
+    """Every launch of unchanged code: what one process against another shows."""
+    workloads = sorted({trial.workload for trial in same}, key=lambda name: _spread(same, name))
+    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+    for height, name in enumerate(workloads):
+        effects = [100 * effect for trial in same if trial.workload == name for effect in trial.effects]
+        axes.plot(effects, [height] * len(effects), "|", color=INK, alpha=0.35, markersize=9)
+    axes.axvspan(-2, 2, color=ACCENT, alpha=0.08, lw=0)
+    axes.set(xlabel="a launch's effect on unchanged code, % (shaded: the tolerance)", xlim=(-10, 10))
+    axes.set_yticks(range(len(workloads)), workloads)
+    figure.savefig(FOLDER / "launches.svg")
+    figure.savefig(FOLDER / "launches.png", dpi=110)
+
+
+def _spread(trials: list[Trial], name: str) -> float:
+    effects = sorted(abs(effect) for trial in trials if trial.workload == name for effect in trial.effects)
+    return effects[len(effects) // 2]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
