@@ -101,7 +101,6 @@ class Session:
 
     def __init__(self, question: Question, progress: Progress = lambda step: None) -> None:
         self.question = question
-        self.saved_to: Path | None = None
         self._progress = progress
         self._clock = time.perf_counter
         self._began = self._clock()
@@ -148,6 +147,9 @@ class Session:
                 results = self._race_sides(case) if self.compares_sides else self._race_variants(group)
             except SideError as error:
                 results = [self._broken(one, error) for one in group]
+            except KeyboardInterrupt:
+                self._interrupted = True
+                raise
             self._results.update({result.case.name: result for result in results})
         return self._results[case.name]
 
@@ -212,11 +214,7 @@ class Session:
             self._progress(Step(text, race, len(self._results), len(self.cases)))
 
         tell(None)
-        try:
-            race.run(tell)
-        except KeyboardInterrupt:
-            self._interrupted = True
-            raise
+        race.run(tell)
 
     def _race_variants(self, group: Sequence[Case]) -> list[Result]:
         ordered = sorted(group, key=lambda case: not case.reference)
