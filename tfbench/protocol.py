@@ -1,6 +1,6 @@
 """The messages between the wings: one JSON object a line over a Unix socket, file descriptors beside it.
 
-Controller to zygote: ``launch``, ``reap``, ``quit``. Zygote to controller: ``ready``, ``failed``,
+Controller to zygote: ``launch``, ``reap``. Zygote to controller: ``ready``, ``failed``,
 ``launched``, ``reaped``. Controller to a launched process: ``serve``, ``stop``. Launched process to
 controller: ``prepared``, ``skipped``, ``failed``, ``rounds``, ``done``. Every message is a request's
 answer or a request, never both at once, so that a line is all that has to be waited for.

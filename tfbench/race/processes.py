@@ -38,7 +38,7 @@ class Processors:
 class ProcessLauncher:
     """Opens launches from pools of zygotes, one pool for each side and environment.
 
-    The pool of two sides are never shared, not even when the sides are the same program, and the
+    The pools of two sides are never shared, not even when the sides are the same program, and the
     zygotes are numbered by pair: launches of pair ``p`` come from zygote ``p`` of each side.
     """
 

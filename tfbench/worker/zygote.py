@@ -36,12 +36,9 @@ def main(argv: list[str]) -> int:
     channel = Channel.from_descriptor(order["channel"])
     runtime.pin(order["cpus"])
     zygote = Zygote(channel, order, argv)
-    try:
-        code = pytest.main(_pytest_arguments(order), plugins=[zygote])
-        if not zygote.served:
-            channel.send("failed", message=zygote.explain(code))
-    except Closed:
-        return 0  # the controller is gone, and so is the reason to be here
+    code = pytest.main(_pytest_arguments(order), plugins=[zygote])
+    if not zygote.served:
+        channel.send("failed", message=zygote.explain(code))
     return 0
 
 
@@ -106,6 +103,12 @@ class Zygote:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        try:
+            self._serve(session)
+        except Closed:
+            os._exit(0)  # the controller is gone, and so is the reason to be here; TensorFlow's own end takes a second
+
+    def _serve(self, session: pytest.Session) -> NoReturn:
         self._items = {item.nodeid: item for item in session.items}
         runtime.import_all()
         gc.collect()
@@ -119,9 +122,7 @@ class Zygote:
             recipe=describe(),
         )
         while True:
-            request, descriptors = self._channel.receive_with_descriptors("launch", "reap", "quit")
-            if request["kind"] == "quit":
-                return True
+            request, descriptors = self._channel.receive_with_descriptors("launch", "reap")
             if request["kind"] == "reap":
                 self._channel.send("reaped", status=_reap(request["pid"], request["kill"]))
             else:
