@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import pkgutil
 import sys
 from collections.abc import Sequence
 
-from tfbench import __version__
+from tfbench import __version__, commands
 from tfbench.errors import TfbenchError, UsageError
 
-COMMANDS = {
-    "doctor": "what spoils timing on this machine, and what can be detected here",
-    "calibrate": "measure the error rates of the gate on this machine",
-    "compare": "compare two result files",
-    "gate": "turn a report into an exit code",
-    "baseline": "list, show, accept or remove saved baselines",
-}
 USAGE, ERROR = 2, 5
 """Exit codes of a wrong command line and of a failure; the others are in `commands.gate`."""
 
@@ -27,9 +21,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"tfbench {__version__}")
     words = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     modules = {}
-    for name, summary in COMMANDS.items():
-        modules[name] = importlib.import_module(f"tfbench.commands.{name}")
-        modules[name].add(words.add_parser(name, help=summary, description=modules[name].__doc__))
+    for found in pkgutil.iter_modules(commands.__path__):
+        module = modules[found.name] = importlib.import_module(f"{commands.__name__}.{found.name}")
+        summary, _, details = (module.__doc__ or "").partition("\n")
+        module.add(words.add_parser(found.name, help=summary.rstrip("."), description=f"{summary}\n{details}"))
     arguments = parser.parse_args(argv)
     try:
         return int(modules[arguments.command].run(arguments))

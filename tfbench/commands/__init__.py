@@ -1,1 +1,1 @@
-"""One file for each word behind ``tfbench``. Each has ``add`` (its options) and ``run`` (its exit code)."""
+"""One file for each word behind ``tfbench``: its docstring is its help, ``add`` its options, ``run`` its exit code."""

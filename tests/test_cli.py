@@ -1,0 +1,37 @@
+"""The command line is wiring: words from files, failures to exit codes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tfbench import __version__, cli
+
+
+def test_it_says_its_version_and_its_words(capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--version"])
+    assert left.value.code == 0
+    assert __version__ in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "calibrate" in capsys.readouterr().out
+
+
+def test_a_wrong_command_line_is_usage():
+    with pytest.raises(SystemExit) as left:
+        cli.main(["nothing"])
+    assert left.value.code == 2
+
+
+def test_values_that_cannot_be_used_are_usage_too(capsys):
+    assert cli.main(["calibrate", "--policy", "lax"]) == 2
+    assert "no policy named 'lax'" in capsys.readouterr().err
+    assert cli.main(["calibrate", "--slowdowns", "x"]) == 2
+    assert cli.main(["calibrate", "nowhere.py"]) == 2
+
+
+def test_it_can_be_run_as_a_module_and_costs_no_tensorflow():
+    program = "import sys, tfbench.cli\ntry: tfbench.cli.main(['--help'])\nexcept SystemExit: pass\nassert 'tensorflow' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-m", "tfbench", "--help"], capture_output=True, timeout=60).returncode == 0
