@@ -44,7 +44,6 @@ def draw_found(trials: list[Trial]) -> None:
         axes.errorbar(x, y, yerr=[low, high], color=colour, marker=mark, capsize=3, label=name)
     axes.set(xlabel="slowdown that was put in, %", ylabel="called a regression, %", ylim=(-3, 103))
     axes.legend(frameon=False, loc="center right")
-    figure.savefig(FOLDER / "found.svg")
     figure.savefig(FOLDER / "found.png", dpi=110)
 
 
@@ -58,7 +57,6 @@ def draw_launches(same: list[Trial]) -> None:
     axes.axvspan(-2, 2, color=ACCENT, alpha=0.08, lw=0)
     axes.set(xlabel="a launch's effect on unchanged code, % (shaded: the tolerance)", xlim=(-10, 10))
     axes.set_yticks(range(len(workloads)), workloads)
-    figure.savefig(FOLDER / "launches.svg")
     figure.savefig(FOLDER / "launches.png", dpi=110)
 
 

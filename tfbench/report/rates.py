@@ -17,9 +17,9 @@ def table(title: str, rows: Sequence[RateRow]) -> Table:
     made = Table(
         title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
     )
-    made.add_column("workload", overflow="fold")
-    made.add_column("accused unchanged", justify="right", no_wrap=True)
-    made.add_column("undecided", justify="right")
+    made.add_column("workload", overflow="fold", min_width=20)
+    made.add_column("accused unchanged", justify="right")
+    made.add_column("open", justify="right")
     for slowdown in slowdowns:
         made.add_column(f"+{slowdown:.0%}", justify="right", no_wrap=True)
     made.add_column("finds", justify="right", no_wrap=True)
@@ -37,8 +37,8 @@ def table(title: str, rows: Sequence[RateRow]) -> Table:
 
 
 def of(rate: Rate) -> str:
-    """``1/500, 0.0 to 1.1%``."""
-    return f"{rate.hits}/{rate.trials}, {rate.low:.1%} to {rate.high:.1%}" if rate.trials else "-"
+    """``1/500, at most 1.1%``: the upper end at 95% confidence."""
+    return f"{rate.hits}/{rate.trials}, at most {rate.high:.1%}" if rate.trials else "-"
 
 
 def percent(rate: Rate) -> str:
