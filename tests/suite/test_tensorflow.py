@@ -43,7 +43,13 @@ OP_AT_IMPORT = """
         bench(tf.add, TABLE, TABLE)
 """
 NO_TENSORFLOW_HERE = """
+    import dataclasses
     import sys
+
+    from tfbench import policy
+
+    # What is decided is not the matter here, so three launches from two zygotes will do.
+    policy.PRESETS["quick"] = dataclasses.replace(policy.PRESETS["quick"], looks=(3,), zygotes=2)
 
     def pytest_sessionfinish(session):
         print("imported:", "tensorflow" in sys.modules)
@@ -100,7 +106,7 @@ def test_a_plain_benchmark_finds_the_real_tensorflow_in_the_controller(project):
             assert float(benchmark(tf.add, 1.0, 2.0)) == 3.0
         """
     )
-    done = project.run()
+    done = project.run("--benchmark-max-time=0.1")
     assert done.code == 0, done.output
     assert "1 passed" in done.output
 
@@ -108,6 +114,7 @@ def test_a_plain_benchmark_finds_the_real_tensorflow_in_the_controller(project):
 @pytest.mark.tensorflow
 def test_a_missing_gpu_is_an_error_where_one_is_required(project):
     project.write("import tensorflow as tf\n\ndef test_mine(bench):\n    bench(tf.add, 1.0, 2.0)\n")
+    project.write(NO_TENSORFLOW_HERE, "conftest.py")
     done = project.run("--require-gpu", "--device", "cpu")
     assert done.outcomes() == {"test_mine": "error"}
     assert "TensorFlow sees no GPU" in done.reason("test_mine")
