@@ -95,5 +95,3 @@ STEPS: dict[str, Callable[[], Step]] = {
         elementwise, sort, large_matmul,
     )
 }  # fmt: skip
-MEMORY_BOUND = frozenset({"elementwise"})
-"""Listed apart, since their noise is not the processor's."""
