@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfbench.analysis.spending import look_alpha
-from tfbench.analysis.statistics import Belief, Floats, believe
+from tfbench.analysis.statistics import Array, Belief, Floats, believe
 from tfbench.analysis.verdict import Bounds
 from tfbench.model import Outcome
 from tfbench.policy import Policy
@@ -131,7 +131,7 @@ def _stage(
     """One stage of some races; fills ``codes`` and ``launches``."""
     open_races = np.arange(len(codes))
     luck = rng.normal(0, world.zygote_deviation, (len(codes), policy.zygotes))
-    effects = np.empty((len(codes), 0))
+    effects: Array = np.empty((len(codes), 0))
     for look, count in enumerate(policy.looks):
         pairs = np.arange(effects.shape[1], count) % policy.zygotes
         effects = np.hstack([effects, math.log1p(world.effect) + luck[:, pairs] + scatter(rng, world, luck[:, pairs])])

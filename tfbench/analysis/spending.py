@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special
 
+from tfbench.analysis.statistics import Array
 from tfbench.policy import Policy
 
 _REACH = 8.0
@@ -68,8 +68,8 @@ def _levels(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...]) -> t
     information = [look / looks[-1] for look in looks]
     steps = np.diff([0.0, *spent]) * alpha / 2
     levels: list[float] = []
-    scores: NDArray[np.float64] = np.zeros(1)
-    density: NDArray[np.float64] = np.ones(1)  # of the score on the grid, times the grid's step, races still open
+    scores: Array = np.zeros(1)
+    density: Array = np.ones(1)  # of the score on the grid, times the grid's step, races still open
     before = 0.0
     for step, now in zip(steps, information, strict=True):
         scale = math.sqrt(now - before)

@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +28,16 @@ from tfbench.model import Effect, Ratio
 from tfbench.policy import Policy
 
 Floats = NDArray[np.float64]
+Array = Any
+"""An array in the middle of a formula, where the stubs of numpy 2.2 to 2.5 disagree about its type."""
 
 _NORMAL_MAD = 1.482602218505602
 """From the median absolute deviation to the deviation of a normal distribution."""
 _TAIL_DOF = 2.0
 """Degrees of freedom of the t distribution that a deviation's logarithm has before the race: so few
 that noise a hundred times the usual is believed as soon as it is seen."""
-_LAUNCH_STEPS = np.concatenate([np.arange(-1.75, 3.0, 0.25), np.arange(3.0, 6.01, 0.5)])
-_ZYGOTE_STEPS = np.arange(-2.0, 6.01, 0.5)
+_LAUNCH_STEPS: Array = np.concatenate([np.arange(-1.75, 3.0, 0.25), np.arange(3.0, 6.01, 0.5)])
+_ZYGOTE_STEPS: Array = np.arange(-2.0, 6.01, 0.5)
 """Grids of the deviations, as the logarithm of their ratio to the policy's figure: from a seventh to 400 times.
 The finer one follows what 30 launches know of their deviation, the coarser one what a few pairs do."""
 _UNLIKELY = 8.0
@@ -75,7 +78,7 @@ class Belief:
 
     def below(self, value: float | Floats) -> Floats:
         """Probability that the true log-ratio is less than ``value`` (one for all races, or one each), shape (races,)."""
-        bound = np.asarray(value, dtype=float).reshape(-1, 1)
+        bound: Array = np.asarray(value, dtype=float).reshape(-1, 1)
         return self._sum(special.ndtr((bound - self.centers) / self.deviations))
 
     def above(self, value: float | Floats) -> Floats:
@@ -157,8 +160,10 @@ def _grid(launch: float, launch_spread: float, between: float, between_spread: f
         found: Floats = density + np.log(np.gradient(steps))
         return found
 
+    own: Array
+    pair: Array
     own, pair = np.meshgrid(_LAUNCH_STEPS, _ZYGOTE_STEPS, indexing="ij")
-    prior = log_prior(_LAUNCH_STEPS, launch_spread)[:, None] + log_prior(_ZYGOTE_STEPS, between_spread)[None, :]
+    prior: Array = log_prior(_LAUNCH_STEPS, launch_spread)[:, None] + log_prior(_ZYGOTE_STEPS, between_spread)[None, :]
     likely = (prior > prior.max() - _UNLIKELY).ravel()
     return _Grid(
         (launch * np.exp(own)).ravel()[likely] ** 2,

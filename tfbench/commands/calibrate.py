@@ -137,7 +137,9 @@ def _show(console: Console, plan: Plan, trials: list[Trial]) -> None:
     ]
     console.print(table("all workloads", [row for row in totals if row.false_alarms.trials or row.detected]))
     console.print("accused: verdicts of regressed on unchanged code, with the upper end at 95% confidence;")
-    console.print("open: inconclusive; +N%: that slowdown found; finds: the smallest found 95% of the time; s: a verdict")
+    console.print(
+        "open: inconclusive; +N%: that slowdown found; finds: the smallest found 95% of the time; s: a verdict"
+    )
     runs = whole_runs(raced, plan.cases)
     if runs.trials:
         console.print(f"runs of {plan.cases} unchanged cases that accused one: {of(runs)}")
