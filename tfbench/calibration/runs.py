@@ -38,8 +38,10 @@ class Plan:
     processors: Processors
     cpus: tuple[int, ...]
     slowdowns: tuple[float, ...] = SLOWDOWNS
-    repeats: int = 2
+    repeats: int = 3
     """Verdicts on unchanged code for one on slowed code, in each run."""
+    variants: bool = False
+    """Both entrants come from one zygote and nothing is confirmed, as where variants are compared."""
     saved_every: int = 2
     """A run of pytest-benchmark after so many runs of races; 0 for none."""
     root: Path = WORKLOADS
@@ -90,8 +92,9 @@ def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str
     """The trials of one run: zygotes of its own, the workloads in random order."""
     suite = Suite(plan.files, "", "importlib", plan.cpus)
     launcher = ProcessLauncher(suite, plan.policy, plan.processors)
-    baseline = Side("baseline", sys.executable, plan.root)
     contender = Side("contender", sys.executable, plan.root)
+    baseline = contender if plan.variants else replace(contender, name="baseline")
+    policy = replace(plan.policy, confirm=plan.policy.confirm and not plan.variants)
     try:
         progress(f"run {number}: starting zygotes")
         pairs = range(min(plan.policy.zygotes, plan.policy.looks[0]))
@@ -106,7 +109,7 @@ def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str
             case = Case(name, name, name)
             progress(f"run {number}: {_short(name)}{f' slowed by {slowdown:.0%}' if slowdown else ''}")
             entrants = [Entrant(case, baseline), Entrant(case, replace(contender, slowdown=slowdown))]
-            contest = Contest(entrants, launcher, plan.policy, plan.cases, time.perf_counter, rng)
+            contest = Contest(entrants, launcher, policy, plan.cases, time.perf_counter, rng)
             contest.run()
             yield _trial(plan, number, name, slowdown, contest)
     finally:

@@ -46,6 +46,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpus", default="", metavar="LIST", help="processors for the workers")
     parser.add_argument("--slowdowns", default=",".join(map(str, SLOWDOWNS)), help="fractions of extra work, in turn")
     parser.add_argument("--busy", action="store_true", help="keep the other processors busy meanwhile")
+    parser.add_argument(
+        "--variants", action="store_true", help="as variants of one run: zygotes in common, no confirmation"
+    )
     parser.add_argument("--no-saved", action="store_true", help="leave pytest-benchmark's runs out")
     parser.add_argument(
         "--journal", type=Path, default=None, help="where trials are kept (default: .tfbench/calibration/…)"
@@ -68,8 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
         root=root,
         files=files,
         chosen=arguments.chosen,
+        variants=arguments.variants,
     )
-    name = f"{policy.name}{'-busy' if arguments.busy else ''}.jsonl"
+    name = f"{policy.name}{'-variants' * arguments.variants}{'-busy' * arguments.busy}.jsonl"
     journal = Journal(arguments.journal or Path(".tfbench", "calibration", name))
     console = Console(highlight=False)
     neighbour = busy_neighbour(available_cpus(), plan.processors.one) if arguments.busy else nullcontext()
@@ -124,7 +128,7 @@ def _show(console: Console, plan: Plan, trials: list[Trial]) -> None:
         console.print("no verdict yet: give it more --budget")
         return
     rows = by_workload(RACED, trials)
-    console.print(table(f"tfbench, policy {plan.policy.name}, a suite of {plan.cases} cases", rows))
+    console.print(table(f"tfbench, {_what(plan)}", rows))
     totals = [tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])]
     totals += [
         tally(f"{name} (bound by memory)", RACED, [t for t in raced if t.workload == name])
@@ -143,6 +147,11 @@ def _show(console: Console, plan: Plan, trials: list[Trial]) -> None:
     runs = whole_runs(raced, plan.cases)
     if runs.trials:
         console.print(f"runs of {plan.cases} unchanged cases that accused one: {of(runs)}")
+
+
+def _what(plan: Plan) -> str:
+    variants = ", variants from one zygote" if plan.variants else ""
+    return f"policy {plan.policy.name}, a suite of {plan.cases} cases{variants}"
 
 
 def _as_json(plan: Plan, trials: list[Trial]) -> JSON:

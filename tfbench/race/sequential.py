@@ -140,7 +140,7 @@ class Race:
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]
-        return mine.side == theirs.side and mine.case.env == theirs.case.env
+        return mine.side.name == theirs.side.name and mine.case.env == theirs.case.env  # as pools of zygotes are kept
 
     def _look(self, final: bool) -> None:
         for entrant in self.undecided:
