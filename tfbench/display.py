@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from tfbench.question import Step
 from tfbench.race.sequential import Race
 from tfbench.report.units import times
-from tfbench.session import Step
 
 _BAR = 12
 

@@ -32,6 +32,8 @@ class Case:
     """Environment variables that the variant needs from the start of its process."""
     cpus: str = ""
     """``""`` for one pinned core, ``"all"`` for every processor the run may use."""
+    source: str = ""
+    """Digest of the benchmark's own code, ``""`` where it is not known."""
 
     @property
     def levels(self) -> dict[str, str]:
@@ -188,6 +190,44 @@ class Sample:
         """Every round of every launch, in time order."""
         return tuple(second for run in self.runs for second in run.seconds)
 
+    @property
+    def floors(self) -> tuple[float, ...]:
+        """Seconds of an iteration in the fastest block of each launch, in time order."""
+        return tuple(min(run.seconds) for run in self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What a result file knows of how long a case takes; seconds of one iteration."""
+
+    case: str
+    median: float
+    rounds: int
+    launches: tuple[tuple[float, ...], ...] = ()
+    """Round by round, for each process; empty where the file has no raw times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """One case in two result files; ``interval`` is ``None`` where there can be none, and the reason says why."""
+
+    case: str
+    first: Timing | None
+    second: Timing | None
+    reason: Reason
+    ratio: float | None = None
+    interval: Ratio | None = None
+
+    def as_json(self) -> JSON:
+        return {
+            "case": self.case,
+            "first_median_seconds": None if self.first is None else self.first.median,
+            "second_median_seconds": None if self.second is None else self.second.median,
+            "ratio": self.ratio,
+            "interval": None if self.interval is None else self.interval.as_json(),
+            "reason": self.reason.as_json(),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -221,6 +261,29 @@ class Recipe:
             "threads": self.threads,
             "machine": dict(self.machine),
         }
+
+    @staticmethod
+    def of_json(content: JSON) -> Recipe:
+        """From `as_json`.
+
+        Raises:
+            TypeError, KeyError: It is none.
+        """
+        return Recipe(**{**content, "cpus": tuple(content["cpus"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How and from what a run measured: what two sessions must have in common for their times to be comparable."""
+
+    session: str
+    """Names the run: the time of its start, and letters that no other run has."""
+    recipe: Recipe
+    tree: str
+    """git's hash of the source tree, ``""`` outside version control."""
+    policy: str
+    way: str
+    """``variants`` or ``sides``: what raced each other, since blocks follow on the blocks of others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import hashlib
+import inspect
 import os
 import re
+import textwrap
 from collections.abc import Sequence
 
 import pytest
@@ -82,7 +86,17 @@ def case_of(item: pytest.Function) -> Case:
         reference=variant.reference,
         env=tuple(sorted(variant.env.items())),
         cpus=_marked_cpus(item),
+        source=_digest(item.function),
     )
+
+
+def _digest(function: object) -> str:
+    """Of a benchmark's own code, comments and layout left out; ``""`` where there is no source."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))  # type: ignore[arg-type]
+    except (OSError, TypeError, SyntaxError):
+        return ""
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
 
 
 def _marked_cpus(item: pytest.Function) -> str:

@@ -40,7 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="save what is measured under this name, unless the run fails",
     )
     add("--baseline", default="", metavar="NAME", help="gate against a saved baseline")
-    add("--replay", default="all", metavar="all|never", help="which cases of a saved baseline are raced again live")
+    add(
+        "--replay",
+        default="all",
+        metavar="all|suspects|never",
+        help="which cases of a saved baseline are raced again live",
+    )
     add(
         "--inject-slowdown",
         default="0",

@@ -50,6 +50,17 @@ class Policy:
     """A launch further from the middle than this many deviations counts as if it were there: a
     process in another mode (a tenth of eager launches) must not decide alone."""
 
+    # Times that are not raced again
+    floor_launches: int = 6
+    """Launches whose fastest block stands for a session: with six the floor of unchanged code moved by 0.6
+    to 0.8% between sessions, while medians moved by 5 to 26%."""
+    sessions: int = 5
+    """Sessions of a case that must be known before a saved time is judged by their spread: from fewer a
+    t interval is more than five deviations wide and decides nothing."""
+    screen_tolerance: float = 0.05
+    """`--replay suspects` does not race a case again whose saved times prove that it is slower by less than
+    this. The spread between sessions seldom proves less, and what it leaves open is raced."""
+
     # Zygotes
     zygotes: int = 12
     """Processes of each side that launches are forked from, started when a race gets to them: an easy
@@ -95,6 +106,10 @@ class Policy:
             raise UsageError("policy: looks must be increasing numbers of launches, the first at least 3")
         if self.zygotes < 1:
             raise UsageError("policy: zygotes must be at least 1")
+        if self.screen_tolerance < self.tolerance:
+            raise UsageError("policy: screen_tolerance must not be less than tolerance")
+        if self.sessions < 3 or self.floor_launches < 1:
+            raise UsageError("policy: a spread needs three sessions at least, and a floor one launch")
 
     def as_json(self) -> JSON:
         """Every field, as the report keeps it."""
@@ -109,6 +124,7 @@ PRESETS = {
         tolerance=0.05,
         looks=(3, 4, 6, 9),
         zygotes=6,
+        floor_launches=3,
         launch_seconds=0.15,
         rounds_max=150,
         case_seconds=20.0,

@@ -1,27 +1,51 @@
-"""Whether a saved baseline's side can be made again on this machine, and the side if it can."""
+"""How the cases of a saved baseline are judged: its side made again and raced, or its times held against earlier ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tfbench.analysis.saved import judge
 from tfbench.errors import SideError
-from tfbench.model import Outcome, Reason, Recipe
+from tfbench.model import Case, Outcome, Reason, Recipe, Sample, Verdict
+from tfbench.policy import Policy
 from tfbench.sides.side import Side
 from tfbench.sides.tree import materialise, snapshot
 from tfbench.store.baselines import Baseline
+from tfbench.store.history import Past
 
-CHOICES = ("all", "never")
+ALL, SUSPECTS, NEVER = CHOICES = ("all", "suspects", "never")
+"""What is raced again: every case; those that saved times do not settle; none."""
+VARIANTS, SIDES = "variants", "sides"
+"""What raced each other when times were taken."""
 
 
-@dataclass(frozen=True)
-class Replay:
-    """The side to race, or the outcome and reason of every case that cannot be raced."""
+def words(saved: Baseline) -> str:
+    """How a baseline is called in reasons."""
+    return f"baseline {saved.name!r} of {saved.saved}"
 
-    side: Side | None
-    outcome: Outcome = Outcome.INCONCLUSIVE
-    reason: Reason | None = None
+
+# Making its side again
+
+
+def side_again(saved: Baseline, contender: Side, cache: Path) -> Side | Reason:
+    """A side with the baseline's source tree, or why there can be none.
+
+    Args:
+        cache: Folder for source trees that have to be made.
+    """
+    spec = words(saved)
+    here = snapshot(contender.root)
+    if here is not None and here.tree == saved.tree:
+        return Side("baseline", contender.executable, contender.root, spec, contender.env)
+    if not saved.tree:
+        text = f"{spec} was saved outside version control, so its code cannot be made again; save it in a git checkout"
+        return Reason("no-source", text)
+    try:
+        root = materialise(contender.root, saved.tree, cache)
+    except SideError as error:
+        return Reason("no-source", f"{spec}: {error}")
+    return Side("baseline", contender.executable, root, spec, contender.env)
 
 
 def obstacles(saved: Recipe, now: Recipe) -> list[str]:
@@ -50,35 +74,76 @@ def _differences(there: Mapping[str, str], here: Mapping[str, str], absent: str)
     ]
 
 
-def replay(saved: Baseline, contender: Side, now: Recipe, choice: str, cache: Path) -> Replay:
-    """How the cases of a saved baseline are judged: raced again, or not at all and why.
+def changed_since(saved: Baseline, case: Case) -> bool:
+    """Whether the benchmark's own code is another than when it was saved; no, where that is not known."""
+    before = saved.samples[case.name].case.source
+    return bool(before and case.source and before != case.source)
+
+
+CHANGED = "the benchmark's own code has changed since the baseline was saved"
+
+
+# Judging without racing
+
+
+class Screen:
+    """Judges cases by their saved times, which need the same machine and environment.
 
     Args:
-        now: The recipe of the contender.
-        choice: ``all`` races every case; ``never`` judges from the saved times alone.
-        cache: Folder for source trees that have to be made.
+        past: Every session that is known; those that are not comparable are left out.
+        now: The recipe of this run, whose times are taken where variants race each other.
+        cases: Cases of the whole run, which share its alpha.
     """
-    spec = f"baseline {saved.name!r} of {saved.saved}"
-    if choice == "never":
-        if differences := machine_differences(saved.recipe, now) + obstacles(saved.recipe, now):
-            return Replay(
-                None, Outcome.INCOMPARABLE, Reason("other-machine", f"{spec} is another: {'; '.join(differences)}")
-            )
-        text = (
-            "saved times alone cannot tell a change from the spread between sessions; race it again with --replay all"
+
+    def __init__(self, saved: Baseline, past: Sequence[Past], now: Recipe, policy: Policy, cases: int) -> None:
+        self.saved = saved
+        self.differences = machine_differences(saved.recipe, now) + obstacles(saved.recipe, now)
+        self._policy = policy
+        self._cases = cases
+        self._past = [
+            one
+            for one in past
+            if one.setting.session != saved.setting.session
+            and (one.setting.policy, one.setting.way) == (policy.name, VARIANTS)
+            and not machine_differences(one.setting.recipe, now) + obstacles(one.setting.recipe, now)
+        ]
+
+    def judge(self, case: Case, sample: Sample, wall_seconds: float) -> Verdict:
+        """The verdict on a case that was measured just now, beside the other variants of its workload."""
+        if (refused := self._refused(case)) is not None:
+            outcome, reason = refused
+            return Verdict(case, outcome, reason, launches=len(sample.runs), wall_seconds=wall_seconds)
+        here = [one for one in self._past if case.name in one.floors and one.sources.get(case.name) == case.source]
+        own = [one.floors[case.name] for one in here if one.setting.tree and one.setting.tree == self.saved.tree]
+        others = [one.floors[case.name] for one in here if not one.setting.tree or one.setting.tree != self.saved.tree]
+        decision = judge(
+            sample.floors,
+            [self.saved.samples[case.name].floors, *own],
+            others,
+            len(sample.seconds),
+            self._policy,
+            self._cases,
         )
-        return Replay(None, Outcome.INCONCLUSIVE, Reason("not-raced", text))
-    if differences := obstacles(saved.recipe, now):
-        text = f"{spec} cannot be made again here: {'; '.join(differences)}"
-        return Replay(None, Outcome.INCOMPARABLE, Reason("other-environment", text))
-    here = snapshot(contender.root)
-    if here is not None and here.tree == saved.tree:
-        return Replay(Side("baseline", contender.executable, contender.root, spec, contender.env))
-    if not saved.tree:
-        text = f"{spec} was saved outside version control, so its code cannot be made again; save it in a git checkout"
-        return Replay(None, Outcome.INCOMPARABLE, Reason("no-source", text))
-    try:
-        root = materialise(contender.root, saved.tree, cache)
-    except SideError as error:
-        return Replay(None, Outcome.INCOMPARABLE, Reason("no-source", f"{spec}: {error}"))
-    return Replay(Side("baseline", contender.executable, root, spec, contender.env))
+        assert decision.outcome is not None
+        return Verdict(
+            case=case,
+            outcome=decision.outcome,
+            reason=decision.reason,
+            ratio=decision.comparison.ratio,
+            launches=decision.comparison.launches,
+            rounds=decision.comparison.rounds,
+            wall_seconds=wall_seconds,
+        )
+
+    def _refused(self, case: Case) -> tuple[Outcome, Reason] | None:
+        spec, setting = words(self.saved), self.saved.setting
+        if self.differences:
+            text = f"{spec} is of another machine or environment: {'; '.join(self.differences)}"
+            return Outcome.INCOMPARABLE, Reason("other-machine", text)
+        if changed_since(self.saved, case):
+            return Outcome.INCOMPARABLE, Reason("benchmark-changed", f"{CHANGED}, so its saved times say nothing")
+        if (setting.policy, setting.way) != (self._policy.name, VARIANTS):
+            how = f"policy {setting.policy or 'unknown'}{' and against another side' * (setting.way == SIDES)}"
+            text = f"{spec} was measured with {how}, so its times are not like these; race it with --replay all"
+            return Outcome.INCONCLUSIVE, Reason("other-way", text)
+        return None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tfbench.display import Display
-from tfbench.errors import BaselineError, UsageError
+from tfbench.errors import BaselineError, TfbenchError, UsageError
 from tfbench.model import Case, Outcome, Sample
 from tfbench.options import (
     available_cpus,
@@ -23,12 +23,13 @@ from tfbench.options import (
     wanted_by_device,
 )  # fmt: skip
 from tfbench.policy import preset
+from tfbench.question import Question, Result
 from tfbench.race.processes import processors
 from tfbench.race.zygote import Suite
 from tfbench.replay import CHOICES
 from tfbench.report import as_json, terminal
-from tfbench.session import Question, Result, Session
-from tfbench.store.files import write_whole
+from tfbench.session import Session
+from tfbench.store.files import keep_out_of_git, write_whole
 
 DEVICES = ("cpu", "gpu", "all")
 FOLDER = ".tfbench"
@@ -180,6 +181,7 @@ class Runner:
                     self._notes.append(f"baseline saved: {self._session.save()}")
                 except BaselineError as error:
                     self._errors.append(str(error))
+        self._remember()
         if path := self._config.getoption("report_json"):
             try:
                 write_whole(Path(path), as_json.render(self._session.report()))
@@ -190,6 +192,19 @@ class Runner:
             return pytest.ExitCode.TESTS_FAILED
         return status
 
+    def _remember(self) -> None:
+        assert self._session is not None
+        try:
+            keep_out_of_git(self._session.question.folder)
+            candidate = self._session.remember()
+        except (TfbenchError, OSError) as error:
+            self._notes.append(f"what this run measured could not be kept: {error}")
+            return
+        changed = (Outcome.REGRESSED, Outcome.IMPROVED)
+        if candidate is not None and any(verdict.outcome in changed for verdict in self._session.report().verdicts):
+            command = f"tfbench baseline accept {candidate.stem} --reason '…'"
+            self._notes.append(f"if the change is meant, make it the baseline: {command}")
+
     def summarise(self, reporter: Any) -> None:
         """Print the tables at the end of the run."""
         if self._session is None or not self.cases:
@@ -197,7 +212,7 @@ class Runner:
         reporter.section("tfbench")
         report = self._session.report()
         reporter.write(terminal.render(report, width=reporter._tw.fullwidth, colour=reporter._tw.hasmarkup))
-        for note in self._notes:
+        for note in (*self._session.notes, *self._notes):
             reporter.line(note)
         for error in self._errors:
             reporter.line(error, red=True)

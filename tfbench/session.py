@@ -4,96 +4,27 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
-from tfbench.errors import (
-    BaselineError,
-    BenchmarkError,
-    BenchmarkSkipped,
-    SideError,
-    TfbenchError,
-    WorkerDied,
-    WorkerHung,
-)
-from tfbench.model import (
-    JSON,
-    Case,
-    Outcome,
-    Reason,
-    Recipe,
-    Report,
-    Run,
-    Sample,
-    Skip,
-    Standing,
-    Verdict,
-)  # fmt: skip
-from tfbench.policy import Policy
+from tfbench.errors import BaselineError, BenchmarkError, SideError
+from tfbench.model import JSON, Case, Outcome, Reason, Recipe, Report, Sample, Setting, Skip, Verdict
+from tfbench.question import Progress, Question, Result, Step
 from tfbench.race.contest import Contest
 from tfbench.race.launcher import Entrant
-from tfbench.race.processes import ProcessLauncher, Processors
+from tfbench.race.processes import ProcessLauncher
 from tfbench.race.sequential import Race, Terms
-from tfbench.race.zygote import Suite
-from tfbench.replay import Replay, replay
+from tfbench.replay import ALL, CHANGED, NEVER, SIDES, VARIANTS, Screen, changed_since, obstacles, side_again, words
+from tfbench.results import broken, failed, new, of_sides, of_variant
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
-from tfbench.sides.tree import Snapshot, snapshot
-from tfbench.store.baselines import Baselines
-
-Progress = Callable[["Step"], None]
-
-
-@dataclass(frozen=True)
-class Question:
-    """What the user asked for."""
-
-    root: Path
-    suite: Suite
-    policy: Policy
-    processors: Processors
-    executable: str
-    folder: Path
-    """Where baselines and made source trees are kept."""
-    against: str = ""
-    baseline: str = ""
-    replay: str = "all"
-    save: str = ""
-    slowdown: float = 0.0
-    env: Mapping[str, str] = field(default_factory=dict)
-    require_gpu: bool = False
-    seed: int = 0
-    expected: tuple[str, ...] | None = None
-    """Files and folders whose saved cases this run ought to have, or ``None`` for all of them."""
-    present: frozenset[str] = frozenset()
-    """Every case there is in those files, deselected ones included."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """How far the run is, for whoever draws it."""
-
-    text: str
-    race: Race | None = None
-    done: int = 0
-    total: int = 0
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of one case. One of ``verdict`` and ``skip`` is there."""
-
-    case: Case
-    verdict: Verdict | None = None
-    skip: str = ""
-    standing: Standing | None = None
-    sample: Sample | None = None
-    output: str = ""
-    """What the broken process printed last."""
+from tfbench.sides.tree import CANDIDATES, KEPT, Snapshot, snapshot
+from tfbench.store.baselines import Baseline, Baselines, now
+from tfbench.store.history import History, Past
 
 
 class Session:
@@ -107,17 +38,27 @@ class Session:
         self._rng = random.Random(question.seed)
         self._launcher = ProcessLauncher(question.suite, question.policy, question.processors)
         self._baselines = Baselines(question.folder / "baselines")
+        self._history = History(question.folder / "history")
         self._contender = Side("contender", question.executable, question.root, "", question.env, question.slowdown)
         self._results: dict[str, Result] = {}
+        self._suspects: dict[str, Result] = {}
+        """Cases that saved times did not settle, with what was measured of them."""
         self._groups: dict[str, list[Case]] = {}
         self._recipes: dict[str, JSON] = {}
-        self._started: SideError | None = None
+        self._failure: SideError | None = None
         self._interrupted = False
+        self.notes: list[str] = []
+        """What the user ought to know beside the verdicts."""
+        self._name = f"{now()}-{secrets.token_hex(4)}"
         # What can be refused is refused before anything is started.
-        self._trees = question.folder / "trees"
-        self._rival = parse(question.against, self._contender, self._trees) if question.against else None
+        trees = question.folder / "trees"
+        self._rival = parse(question.against, self._contender, trees) if question.against else None
         self._saved = self._baselines.fetch(question.baseline) if question.baseline else None
-        self._replay: Replay | None = None
+        self._unmade: Reason | None = None
+        if self._saved is not None:
+            again = side_again(self._saved, self._contender, trees)
+            self._rival, self._unmade = (again, None) if isinstance(again, Side) else (None, again)
+        self._screen: Screen | None = None
         if question.save:
             self._baselines.check_name(question.save)
 
@@ -126,12 +67,17 @@ class Session:
     def expect(self, cases: Sequence[Case]) -> None:
         """The cases of this run, in order; those of a group race each other unless sides are compared."""
         for case in cases:
-            self._groups.setdefault(case.name if self.compares_sides else case.group, []).append(case)
+            self._groups.setdefault(self._group_of(case), []).append(case)
+
+    def _group_of(self, case: Case) -> str:
+        return case.group if self._way == VARIANTS else case.name
 
     @property
-    def compares_sides(self) -> bool:
-        """Whether cases are judged against a baseline side, and not only against each other."""
-        return self._rival is not None or self._saved is not None
+    def _way(self) -> str:
+        """What is raced first: saved times can be judged only by times that were taken as they were."""
+        if self._saved is not None and (self._unmade is not None or self.question.replay != ALL):
+            return VARIANTS
+        return VARIANTS if self._rival is None else SIDES
 
     @property
     def cases(self) -> list[Case]:
@@ -140,53 +86,49 @@ class Session:
 
     def result(self, case: Case) -> Result:
         """What became of this case, raced now if it has not been."""
-        if case.name not in self._results:
-            group = self._groups[case.name if self.compares_sides else case.group]
-            try:
-                self._start(group)
-                results = self._race_sides(case) if self.compares_sides else self._race_variants(group)
-            except SideError as error:
-                results = [self._broken(one, error) for one in group]
-            except KeyboardInterrupt:
-                self._interrupted = True
-                raise
-            self._results.update({result.case.name: result for result in results})
+        group = self._groups[self._group_of(case)]
+        try:
+            if case.name not in self._results and case.name not in self._suspects:
+                self._keep(self._race(case, group))
+            if case.name not in self._results:
+                measured, raced = self._suspects[case.name], self._race_saved(case)
+                self._results[case.name] = replace(raced, sample=measured.sample, standing=measured.standing)
+        except SideError as error:
+            self._keep([broken(one, error) for one in group if one.name not in self._results])
+        except KeyboardInterrupt:
+            self._interrupted = True
+            raise
         return self._results[case.name]
+
+    def _keep(self, results: Sequence[Result]) -> None:
+        self._results.update({result.case.name: result for result in results})
 
     # Starting
 
-    def _start(self, group: Sequence[Case]) -> None:
-        if self._started is not None:
-            raise self._started  # a side that does not start is told once for each case, and tried once
+    def _start(self, group: Sequence[Case], *sides: Side) -> None:
+        """Start the sides that are not there yet, and ask once what they are made of.
+
+        Raises:
+            SideError: One of them does not start: told once for each case, and tried once.
+        """
+        if self._failure is not None:
+            raise self._failure
         policy = self.question.policy
         pairs = range(min(policy.zygotes, policy.looks[0]))  # the others are started when a race gets there
-        sides = [self._contender, *([self._rival] if self._rival else [])]
         wanted = [(side, env) for side in sides for env in dict.fromkeys(case.env for case in group)]
         self._progress(Step("starting the measuring processes", None, len(self._results), len(self.cases)))
+        first = not self._recipes
         try:
             self._launcher.ready(wanted, pairs)
             self._recipes.update({side.name: self._launcher.recipe(side) for side in sides})
-            if self._saved is not None and self._replay is None:
-                self._replay = self._prepare_replay()
-                if self._replay.side is not None:
-                    self._rival = self._replay.side
-                    self._start(group)
-            if (
-                self.question.require_gpu
-                and not self._results
-                and not self._launcher.devices(self._contender).get("GPU")
-            ):
+            if first and self.question.require_gpu and not self._launcher.devices(self._contender).get("GPU"):
                 raise SideError("--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]")
         except SideError as error:
-            self._started = error
+            self._failure = error
             raise
         except BenchmarkError as error:
-            self._started = SideError(f"{error}\n{error.output}")
-            raise self._started from error
-
-    def _prepare_replay(self) -> Replay:
-        assert self._saved is not None
-        return replay(self._saved, self._contender, self._recipe(None), self.question.replay, self._trees)
+            self._failure = SideError(f"{error}\n{error.output}")
+            raise self._failure from error
 
     def _recipe(self, tree: Snapshot | None) -> Recipe:
         described = self._recipes["contender"]
@@ -203,6 +145,30 @@ class Session:
         )
 
     # Racing
+
+    def _race(self, case: Case, group: Sequence[Case]) -> list[Result]:
+        """The results of this case, and of those that are measured together with it; suspects are put aside."""
+        if self._saved is None:
+            if self._rival is None:
+                self._start(group, self._contender)
+                return self._race_variants(group)
+            self._start(group, self._contender, self._rival)
+            return [self._race_sides(case, self._rival)]
+        self._start(group, self._contender)
+        if self._screen is None:
+            past, strange = self._history.read()
+            self.notes += strange
+            self._screen = Screen(self._saved, past, self._recipe(None), self.question.policy, len(self.cases))
+        if self._way == SIDES or self._is_elsewhere:
+            return [self._race_saved(case)]
+        return self._race_variants(group)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether saved times settle nothing here, so that every case is a suspect."""
+        if self.question.replay == NEVER or self._rival is None or self._screen is None:
+            return False
+        return bool(self._screen.differences)
 
     def _new_race(self, entrants: Sequence[Entrant]) -> Race:
         policy = self.question.policy
@@ -223,104 +189,66 @@ class Session:
             self._run(race, group[0].workload)
         except KeyboardInterrupt:
             race.conclude()
-            results = [self._of_variant(race, index) for index in range(len(ordered)) if race.runs(index)]
-            self._results.update({result.case.name: result for result in results})
+            self._keep(self._settled([of_variant(race, index) for index in range(len(ordered)) if race.runs(index)]))
             raise
-        return [self._of_variant(race, index) for index in range(len(ordered))]
+        return self._settled([of_variant(race, index) for index in range(len(ordered))])
 
-    def _of_variant(self, race: Race, index: int) -> Result:
-        case = race.entrants[index].case
-        if (failure := race.failures.get(index)) is not None:
-            return self._failed(case, failure)
-        sample = Sample(case, tuple(race.runs(index)))
-        decision = race.decisions.get(index)
-        reference = race.entrants[race.reference if race.reference is not None else index].case
-        standing = Standing(
-            case=case,
-            reference=reference.name,
-            median_seconds=median(sample.seconds),
-            ratio=decision.comparison.ratio if decision else None,
-            outcome=decision.outcome if decision else None,
-            launches=len(sample.runs),
-            rounds=race.rounds(index),
-            facts=_typical_facts(sample.runs),
-        )
-        reason = Reason("no-baseline", "measured; compared with the other variants only, as no baseline was asked for")
-        return replace(self._new(case, race, index, reason), standing=standing)
-
-    def _new(self, case: Case, race: Race, index: int, reason: Reason) -> Result:
-        verdict = Verdict(
-            case,
-            Outcome.NEW,
-            reason,
-            launches=len(race.runs(index)),
-            rounds=race.rounds(index),
-            wall_seconds=race.wall_seconds,
-        )
-        return Result(case, verdict, sample=Sample(case, tuple(race.runs(index))))
-
-    def _race_sides(self, case: Case) -> list[Result]:
-        if self._saved is not None:
-            if case.name not in self._saved.samples:
-                race = self._new_race([Entrant(case, self._contender)])
-                self._run(race, case.name)
-                if race.failures:
-                    return [self._failed(case, race.failures[0])]
-                text = f"it is not in the baseline {self._saved.name!r}, so there is nothing to compare it with"
-                return [self._new(case, race, 0, Reason("not-in-baseline", text))]
-            assert self._replay is not None
-            if self._replay.side is None:
-                return [self._unraced(case, self._replay)]
+    def _race_saved(self, case: Case) -> Result:
+        """A case against the side of the saved baseline, made again."""
+        assert self._saved is not None
         assert self._rival is not None
-        entrants = [Entrant(case, self._rival), Entrant(case, self._contender)]
+        if case.name not in self._saved.samples:
+            race = self._new_race([Entrant(case, self._contender)])
+            self._run(race, case.name)
+            return failed(case, race.failures[0]) if race.failures else new(case, race, 0, self._not_saved())
+        if differences := obstacles(self._saved.recipe, self._recipe(None)):
+            text = f"{words(self._saved)} cannot be made again here: {'; '.join(differences)}"
+            return Result(case, Verdict(case, Outcome.INCOMPARABLE, Reason("other-environment", text)))
+        self._start([case], self._rival)
+        return self._race_sides(case, self._rival, CHANGED if changed_since(self._saved, case) else "")
+
+    def _race_sides(self, case: Case, rival: Side, note: str = "") -> Result:
+        entrants = [Entrant(case, rival), Entrant(case, self._contender)]
         contest = Contest(entrants, self._launcher, self.question.policy, len(self.cases), self._clock, self._rng)
         try:
             self._run(contest, case.name)
         except KeyboardInterrupt:
             if contest.decision is not None:
-                self._results[case.name] = self._judged(case, contest)
+                self._keep([of_sides(case, contest, note)])
             raise
-        return [self._judged(case, contest)]
+        return of_sides(case, contest, note)
 
-    # Judging
+    # Judging by saved times
 
-    def _judged(self, case: Case, contest: Contest) -> Result:
-        if contest.failures:
-            # The contender's own failure says more than that of the side it is compared with.
-            entrant, failure = max(contest.failures.items())
-            side = ("baseline", "contender")[entrant]
-            if isinstance(failure, BenchmarkSkipped) and len(contest.failures) == 1:
-                reason = Reason("skipped-on-one-side", f"the {side} side cannot run it: {failure}")
-                return Result(case, Verdict(case, Outcome.INCOMPARABLE, reason))
-            return self._failed(case, failure, f"on the {side} side: ")
-        decision = contest.decision
-        if decision is None or decision.outcome is None:
-            raise BenchmarkError(f"{case.name}: the race ended without a decision")
-        verdict = Verdict(
-            case=case,
-            outcome=decision.outcome,
-            reason=decision.reason,
-            ratio=decision.comparison.ratio,
-            launches=contest.launches,
-            rounds=contest.rounds,
-            wall_seconds=contest.wall_seconds,
-        )
-        return Result(case, verdict, sample=Sample(case, tuple(contest.runs(1))))
+    def _settled(self, results: list[Result]) -> list[Result]:
+        """What saved times settle of variants that were measured; suspects are put aside."""
+        if self._saved is None or self._screen is None:
+            return results
+        settled = []
+        for result in results:
+            if result.verdict is None or result.sample is None:
+                settled.append(result)
+            elif result.case.name not in self._saved.samples:
+                settled.append(replace(result, verdict=replace(result.verdict, reason=self._not_saved())))
+            else:
+                verdict = self._screen.judge(result.case, result.sample, result.verdict.wall_seconds)
+                if verdict.outcome is Outcome.UNCHANGED or self._rival is None or self.question.replay == NEVER:
+                    settled.append(replace(result, verdict=self._explained(verdict)))
+                else:
+                    self._suspects[result.case.name] = result
+        return settled
 
-    def _failed(self, case: Case, failure: TfbenchError, where: str = "") -> Result:
-        if isinstance(failure, BenchmarkSkipped):
-            return Result(case, skip=str(failure))
-        reason = Reason(_code(failure), f"{where}{failure}")
-        output = failure.output if isinstance(failure, BenchmarkError) else ""
-        return Result(case, Verdict(case, Outcome.ERROR, reason), output=output)
+    def _explained(self, verdict: Verdict) -> Verdict:
+        """With the reason why it was not raced, where racing was asked for."""
+        if self._unmade is None or self.question.replay == NEVER:
+            return verdict
+        reason = Reason(verdict.reason.code, f"{verdict.reason.message}; {self._unmade.message}")
+        return replace(verdict, reason=reason)
 
-    def _broken(self, case: Case, error: SideError) -> Result:
-        headline, _, output = str(error).partition("\n")
-        return Result(case, Verdict(case, Outcome.ERROR, Reason("side", headline)), output=output)
-
-    def _unraced(self, case: Case, plan: Replay) -> Result:
-        assert plan.reason is not None
-        return Result(case, Verdict(case, plan.outcome, plan.reason))
+    def _not_saved(self) -> Reason:
+        assert self._saved is not None
+        text = f"it is not in the baseline {self._saved.name!r}, so there is nothing to compare it with"
+        return Reason("not-in-baseline", text)
 
     # Ending
 
@@ -363,28 +291,65 @@ class Session:
             for name, side in sides.items()
         }
 
+    # Keeping
+
     def save(self) -> Path:
         """Save the contender's samples as the baseline that was asked for.
 
         Raises:
             BaselineError: A case failed, nothing was measured, or the file cannot be written.
         """
-        failed = [
+        name = self.question.save
+        failures = [
             result.case.name
             for result in self._results.values()
-            if result.verdict is not None and result.verdict.outcome in (Outcome.REGRESSED, Outcome.ERROR)
+            if result.outcome in (Outcome.REGRESSED, Outcome.ERROR)
         ]
-        if failed:
-            raise BaselineError(f"the baseline {self.question.save!r} was not saved: {failed[0]} did not pass")
+        if failures:
+            raise BaselineError(f"the baseline {name!r} was not saved: {failures[0]} did not pass")
         if self.question.slowdown:
-            raise BaselineError(
-                f"the baseline {self.question.save!r} was not saved: its times hold an injected slowdown"
-            )
-        samples = [result.sample for case in self.cases if (result := self._results.get(case.name)) and result.sample]
-        if not samples:
-            raise BaselineError(f"the baseline {self.question.save!r} was not saved: nothing was measured")
-        tree = snapshot(self.question.root, self.question.save)
-        return self._baselines.save(self.question.save, self._recipe(tree), tree.tree if tree else "", samples)
+            raise BaselineError(f"the baseline {name!r} was not saved: its times hold an injected slowdown")
+        if not self._samples():
+            raise BaselineError(f"the baseline {name!r} was not saved: nothing was measured")
+        return self._baselines.save(name, self._measured(KEPT + name))
+
+    def remember(self) -> Path | None:
+        """Write down what is to be known of this run later: its floors, and what `baseline accept` would take.
+
+        Nothing is where times are no one's own: after an interruption, or with an injected slowdown.
+
+        Returns:
+            The file of the run that may become a baseline, if there is one.
+
+        Raises:
+            TfbenchError, OSError: It cannot be written.
+        """
+        if self._interrupted or self.question.slowdown or not self._samples():
+            return None
+        saved = self._saved
+        measured = self._measured(CANDIDATES + saved.name if saved else "")
+        samples = measured.samples
+        # What is known to be other code would pass for the spread of the same code.
+        changed = {name for name, result in self._results.items() if result.outcome in _CHANGED}
+        floors = {name: sample.floors for name, sample in samples.items() if name not in changed}
+        sources = {name: sample.case.source for name, sample in samples.items()}
+        self._history.record(Past(measured.setting, floors, sources))
+        return Baselines(self.question.folder / "candidates").save(saved.name, measured) if saved else None
+
+    def _samples(self) -> dict[str, Sample]:
+        found = {case.name: self._results[case.name].sample for case in self.cases if case.name in self._results}
+        return {name: sample for name, sample in found.items() if sample is not None and sample.runs}
+
+    def _measured(self, keep_as: str) -> Baseline:
+        tree = snapshot(self.question.root, keep_as)
+        setting = Setting(
+            session=self._name,
+            recipe=self._recipe(tree),
+            tree=tree.tree if tree else "",
+            policy=self.question.policy.name,
+            way=SIDES if self._is_elsewhere else self._way,
+        )
+        return Baseline(setting, self._samples())
 
     def close(self) -> None:
         """End every process."""
@@ -405,16 +370,8 @@ class Session:
             os.sched_setaffinity(0, before)
 
 
+_CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
+
+
 def _below(file: str, paths: tuple[str, ...] | None) -> bool:
     return paths is None or any(path in (".", file) or file.startswith(f"{path}/") for path in paths)
-
-
-def _code(failure: TfbenchError) -> str:
-    return "died" if isinstance(failure, WorkerDied) else "hung" if isinstance(failure, WorkerHung) else "broken"
-
-
-def _typical_facts(runs: Sequence[Run]) -> JSON:
-    """Facts of a case: the same in every launch, except the first call, whose median is taken."""
-    facts = dict(runs[0].facts)
-    facts["first_call"] = median(run.facts["first_call"] for run in runs)
-    return facts

@@ -19,7 +19,7 @@ def effects(center, spread=0.002, launches=6):
     return [Effect(center + (-1) ** index * spread, index % 6) for index in range(launches)]
 
 
-def judged(center, *, policy=POLICY, final=False, confirming=False, spread=0.002, launches=6, cases=30):
+def judged(center, *, policy=POLICY, final=False, spread=0.002, launches=6, cases=30):
     return decide(
         effects(center, spread, launches),
         100 * launches,
@@ -27,7 +27,6 @@ def judged(center, *, policy=POLICY, final=False, confirming=False, spread=0.002
         cases=cases,
         shared_zygote=False,
         final=final,
-        confirming=confirming,
     )
 
 
@@ -127,11 +126,6 @@ def test_noise_without_end_hides_a_factor():
         [Effect(2.0, 0), Effect(-2.0, 1), Effect(3.0, 2)], 3, POLICY, cases=1, shared_zygote=False, final=True
     ).reason.message
     assert "a slowdown of a factor of " in message
-
-
-def test_a_confirmation_is_marked():
-    assert "6 launches, confirming" in judged(0.05, confirming=True).reason.message
-    assert "confirming" not in judged(0.05).reason.message
 
 
 def test_a_budget_that_runs_out_between_looks_is_judged_at_the_next_look():

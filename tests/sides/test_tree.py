@@ -7,7 +7,7 @@ import pytest
 from tfbench.errors import SideError, UsageError
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
-from tfbench.sides.tree import materialise, snapshot, tree_of
+from tfbench.sides.tree import KEPT, OWN, drop, materialise, snapshot, tree_of
 
 
 def git(root, *arguments):
@@ -54,7 +54,7 @@ def test_looking_leaves_the_repository_alone(checkout):
 
 def test_a_kept_tree_can_be_made_again(checkout, tmp_path):
     (checkout / "sub" / "a.py").write_text("two")
-    kept = snapshot(checkout, "first")
+    kept = snapshot(checkout, f"{KEPT}first")
     (checkout / "sub" / "a.py").write_text("three")
     git(checkout, "gc", "--prune=now", "-q")
     root = materialise(checkout / "sub", kept.tree, tmp_path / "cache")
@@ -67,6 +67,21 @@ def test_a_kept_tree_can_be_made_again(checkout, tmp_path):
 def test_a_tree_that_is_gone_is_said(checkout, tmp_path):
     with pytest.raises(SideError, match="does not hold the tree"):
         materialise(checkout, "0" * 40, tmp_path / "cache")
+
+
+def test_what_is_dropped_is_forgotten(checkout):
+    snapshot(checkout, f"{KEPT}first")
+    drop(checkout, f"{KEPT}first")
+    drop(checkout, f"{KEPT}first")
+    assert git(checkout, "for-each-ref", KEPT) == ""
+
+
+def test_our_own_files_are_no_part_of_a_tree(checkout):
+    clean = snapshot(checkout).tree
+    for folder in (checkout, checkout / "sub"):
+        (folder / OWN / "history").mkdir(parents=True)
+        (folder / OWN / "history" / "x.json").write_text("{}")
+    assert snapshot(checkout).tree == clean
 
 
 def test_outside_version_control_there_is_no_snapshot(tmp_path):

@@ -2,6 +2,9 @@
 
 import json
 import subprocess
+import textwrap
+
+from tfbench import cli
 
 STEPS = """
     from tfbench import Axis, Level, across
@@ -78,27 +81,45 @@ def test_a_race_against_itself_is_unchanged_and_a_slowdown_is_seen(project):
     assert set(slower.report["sides"]) == {"baseline", "contender"}
 
 
-def test_a_baseline_gates_even_after_the_code_has_changed(project):
+def checkout(project):
     git(project.root, "init", "-q")
-    project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
+    project.write("report.json\n__pycache__\n", ".gitignore")
     project.write(ALONE)
+
+
+def sessions(project, number):
+    """As if there had been so many more sessions, which differed a little."""
+    (first,) = (project.root / ".tfbench/history").iterdir()
+    content = json.loads(first.read_text())
+    (case,) = content["cases"].values()
+    floors = case["floors"]
+    for index in range(number):
+        content["session"] = f"2026-01-01T00:00:0{index}"
+        case["floors"] = [floor * (1 + 0.002 * (index % 3)) for floor in floors]
+        (first.parent / f"{index}.json").write_text(json.dumps(content))
+
+
+def test_a_baseline_gates_even_after_the_code_has_changed(project):
+    checkout(project)
     first = project.run("--save-baseline", "first")
     assert first.code == 0, first.output
-    assert project.run("--baseline", "first").outcomes() == {"test_mine": "unchanged"}
 
     project.write(ALONE.replace("50_", "100_") + "\n    def test_added(bench):\n        bench(sum, [1])\n")
     slower = project.run("--baseline", "first", "--save-baseline", "second")
     assert slower.outcomes() == {"test_mine": "regressed", "test_added": "new"}, slower.output
     assert slower.code == 1
+    assert "the benchmark's own code has changed" in slower.reason("test_mine")
     assert "was not saved" in slower.output
     assert not (project.root / ".tfbench/baselines/second.json").exists()
 
+    assert "tfbench baseline accept first" in slower.output
+    assert cli.main(["baseline", "--root", str(project.root), "accept", "first", "--reason", "it is meant"]) == 0
+    assert set(project.run("--baseline", "first").outcomes().values()) == {"unchanged"}
+
     project.write("    def test_added(bench):\n        bench(sum, [1])\n")
-    gone = project.run("--baseline", "first")
-    assert (gone.code, gone.outcomes()) == (0, {"test_mine": "missing", "test_added": "new"})
-    strict = project.run("--baseline", "first", "--strict-gate")
-    assert strict.code == 1
-    assert "missing" in strict.output
+    gone = project.run("--baseline", "first", "--strict-gate")
+    assert (gone.code, gone.outcomes()) == (1, {"test_mine": "missing", "test_added": "unchanged"})
+    assert "missing" in gone.output
 
 
 def test_times_that_are_not_raced_again_pass_nothing(project):
@@ -106,12 +127,36 @@ def test_times_that_are_not_raced_again_pass_nothing(project):
     assert project.run("--save-baseline", "first").code == 0
     lax = project.run("--baseline", "first", "--replay", "never")
     assert (lax.code, lax.outcomes()) == (0, {"test_mine": "inconclusive"})
+    assert "2 comparable sessions" not in lax.reason("test_mine")
+    assert "1 comparable session of this case" in lax.reason("test_mine")
     assert "1 skipped" in lax.output
-    assert project.run("--baseline", "first", "--replay", "never", "--strict-gate").code == 1
+    # What cannot be raced is judged by its saved times as well, and says why.
+    unmade = project.run("--baseline", "first", "--strict-gate")
+    assert (unmade.code, unmade.outcomes()) == (1, {"test_mine": "inconclusive"})
+    assert "outside version control" in unmade.reason("test_mine")
+
+
+def test_only_suspects_are_raced_again(project):
+    checkout(project)
+    project.write("AMOUNT = 50_000\n", "amount.py")
+    project.write("import sys\n" + textwrap.dedent(ALONE).replace("50_000", "__import__('amount').AMOUNT"))
+    project.write("[pytest]\npythonpath = .\n", "pytest.ini")
+    assert project.run("--save-baseline", "first").code == 0
+    sessions(project, 7)
+    same = project.run("--baseline", "first", "--replay", "suspects")
+    assert same.outcomes() == {"test_mine": "unchanged"}, same.output
+
+    project.write("AMOUNT = 100_000\n", "amount.py")
+    slower = project.run("--baseline", "first", "--replay", "suspects")
+    assert (slower.code, slower.outcomes()) == (1, {"test_mine": "regressed"}), slower.output
+    assert "found twice" in slower.reason("test_mine")
+    by_times = project.run("--baseline", "first", "--replay", "never")
+    assert (by_times.code, by_times.outcomes()) == (1, {"test_mine": "regressed"}), by_times.output
+    assert "not raced" in by_times.reason("test_mine")
 
 
 def test_another_environment_is_incomparable_and_named(project):
-    project.write(ALONE)
+    checkout(project)
     assert project.run("--save-baseline", "first").code == 0
     path = project.root / ".tfbench/baselines/first.json"
     content = json.loads(path.read_text())

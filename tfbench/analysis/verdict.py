@@ -90,12 +90,11 @@ def decide(
     cases: int,
     shared_zygote: bool,
     final: bool,
-    confirming: bool = False,
 ) -> Decision:
     """Judge the evidence at a look.
 
-    A first ``regressed`` is to be raced again, in fresh launches of fresh zygotes, and decided with
-    ``confirming`` from those launches alone; only if both say regressed has the case regressed.
+    A first ``regressed`` is to be raced again, in fresh launches of fresh zygotes, and decided from
+    those launches alone at the same levels; only if both say regressed has the case regressed.
     `tfbench.analysis.spending.case_alpha` accounts for what the two stages may spend together.
 
     Args:
@@ -104,8 +103,6 @@ def decide(
         cases: Cases of the whole run, which share its alpha.
         shared_zygote: Whether the entrants of a launch are forked from one zygote.
         final: There will be no further launch, so what is not decided is inconclusive.
-        confirming: This is the second stage. It is held to the levels of the first; what it does
-            not confirm it calls by its own outcome, and the caller reports the disagreement.
 
     Raises:
         ValueError: There is no launch, or an effect is not a finite number.
@@ -115,7 +112,7 @@ def decide(
     outcome = classify(comparison.ratio.low, comparison.ratio.high, policy)
     if outcome is None and final:
         outcome = Outcome.INCONCLUSIVE
-    return Decision(outcome, _reason(outcome, comparison, policy, confirming), comparison)
+    return Decision(outcome, _reason(outcome, comparison, policy), comparison)
 
 
 _CODES = {
@@ -127,19 +124,17 @@ _CODES = {
 }
 
 
-def _reason(outcome: Outcome | None, comparison: Comparison, policy: Policy, confirming: bool) -> Reason:
+def _reason(outcome: Outcome | None, comparison: Comparison, policy: Policy) -> Reason:
     ratio = comparison.ratio
-    evidence = f"{_evidence(comparison)}{', confirming' if confirming else ''}"
+    told = evidence(comparison)
     if outcome in (Outcome.REGRESSED, Outcome.IMPROVED):
-        text = f"{change(ratio.center)} ({evidence})"
+        text = f"{change(ratio.center)} ({told})"
     elif outcome is Outcome.UNCHANGED:
-        text = f"within {policy.tolerance:.1%} either way: {change(ratio.center)} ({evidence})"
+        text = f"within {policy.tolerance:.1%} either way: {change(ratio.center)} ({told})"
     elif hidden(ratio) > policy.minimum_effect:
-        text = (
-            f"not decided: a slowdown of {_percent(hidden(ratio))} could still be hiding ({evidence}); {_cure(policy)}"
-        )
+        text = f"not decided: a slowdown of {_percent(hidden(ratio))} could still be hiding ({told}); {_cure(policy)}"
     else:
-        text = f"not decided, but not slower: at worst {change(ratio.high)} ({evidence}); {_cure(policy)}"
+        text = f"not decided, but not slower: at worst {change(ratio.high)} ({told}); {_cure(policy)}"
     return Reason(_CODES[outcome], text)
 
 
@@ -165,7 +160,8 @@ def _percent(fraction: float) -> str:
     return f"{fraction:.1%}" if fraction < 1 else f"a factor of {1 + fraction:.1f}"
 
 
-def _evidence(comparison: Comparison) -> str:
+def evidence(comparison: Comparison) -> str:
+    """What a reason quotes: ``interval +1.0% to +3.0% at 95% confidence, 6 launches``."""
     ratio = comparison.ratio
     low, high = (f"{end - 1:+.1%}" if end < 3 else f"{end:.1f}x" for end in (ratio.low, ratio.high))
     launches = f"{comparison.launches} launch{'' if comparison.launches == 1 else 'es'}"

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from rich.text import Text
 
 from tfbench.model import Rate, RateRow
+from tfbench.report import style
 
 
 def table(title: str, rows: Sequence[RateRow]) -> Table:
     """One line a row: false alarms with their interval, what was found, what it cost."""
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
-    made = Table(
-        title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
-    )
+    made = style.table(title)
     made.add_column("workload", overflow="fold", min_width=20)
     made.add_column("accused unchanged", justify="right")
     made.add_column("open", justify="right")

@@ -6,18 +6,14 @@ import io
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tfbench.model import Case, Outcome, Report, Standing, Verdict
+from tfbench.report.style import COLOURS, table
 from tfbench.report.units import duration, rate, times
 
-COLOURS = {
-    Outcome.UNCHANGED: "green", Outcome.IMPROVED: "bold green", Outcome.REGRESSED: "bold red", Outcome.ERROR: "red",
-    Outcome.INCONCLUSIVE: "yellow", Outcome.INCOMPARABLE: "yellow", Outcome.MISSING: "yellow", Outcome.NEW: "cyan",
-}  # fmt: skip
 Row = TypeVar("Row", Standing, Verdict)
 _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 
@@ -70,14 +66,14 @@ def _levels(case: Case) -> Text:
 
 
 def _standings(group: str, standings: list[Standing]) -> Table:
-    table = _table(group.rpartition("::")[2])
-    _variant_column(table, standings[0].case)
-    table.add_column("median", justify="right", no_wrap=True)
-    table.add_column("ratio to reference", justify="right", no_wrap=True)
-    table.add_column("launches", justify="right")
+    made = table(group.rpartition("::")[2])
+    _variant_column(made, standings[0].case)
+    made.add_column("median", justify="right", no_wrap=True)
+    made.add_column("ratio to reference", justify="right", no_wrap=True)
+    made.add_column("launches", justify="right")
     work = next(((fact, unit) for fact, unit in _WORK if any(fact in s.facts for s in standings)), None)
     if work:
-        table.add_column("rate", justify="right", no_wrap=True)
+        made.add_column("rate", justify="right", no_wrap=True)
     for standing in sorted(standings, key=lambda s: s.case.name != s.reference):
         cells = [
             _levels(standing.case),
@@ -88,8 +84,8 @@ def _standings(group: str, standings: list[Standing]) -> Table:
         if work:
             amount = standing.facts.get(work[0])
             cells.append(Text(rate(amount / standing.median_seconds, work[1]) if amount else ""))
-        table.add_row(*cells)
-    return table
+        made.add_row(*cells)
+    return made
 
 
 def _ratio_cell(standing: Standing) -> Text:
@@ -100,27 +96,21 @@ def _ratio_cell(standing: Standing) -> Text:
 
 
 def _verdicts(group: str, verdicts: list[Verdict]) -> Table:
-    table = _table(group.rpartition("::")[2])
-    _variant_column(table, verdicts[0].case)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("ratio to baseline", justify="right", no_wrap=True)
-    table.add_column("launches", justify="right")
-    table.add_column("time", justify="right", no_wrap=True)
+    made = table(group.rpartition("::")[2])
+    _variant_column(made, verdicts[0].case)
+    made.add_column("verdict", no_wrap=True)
+    made.add_column("ratio to baseline", justify="right", no_wrap=True)
+    made.add_column("launches", justify="right")
+    made.add_column("time", justify="right", no_wrap=True)
     for verdict in verdicts:
-        table.add_row(
+        made.add_row(
             _levels(verdict.case),
             Text(str(verdict.outcome), COLOURS[verdict.outcome]),
             Text(times(verdict.ratio) if verdict.ratio else "-"),
             Text(str(verdict.launches)),
             Text(f"{verdict.wall_seconds:.1f} s"),
         )
-    return table
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
-    )
+    return made
 
 
 def _text(parts: Iterable[RenderableType], width: int, colour: bool) -> str:

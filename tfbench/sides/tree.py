@@ -17,7 +17,10 @@ from pathlib import Path
 
 from tfbench.errors import SideError
 
-_KEPT = "refs/tfbench/"
+KEPT, CANDIDATES = "refs/tfbench/", "refs/tfbench-candidates/"
+"""Where git is told to keep the trees of saved baselines, and of runs that may become one."""
+OWN = ".tfbench"
+"""What tfbench writes into a project is no part of its source."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
     """The content of the checkout that holds ``root``, or ``None`` outside of one.
 
     Args:
-        keep_as: Store the content in the repository under this name, so that `materialise` can
-            make it again later; without a name nothing is written there.
+        keep_as: Store the content in the repository under this name below `KEPT` or `CANDIDATES`, so that
+            `materialise` can make it again later; without a name nothing is written there.
     """
     top = top_level(root)
     if top is None:
@@ -73,14 +76,32 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
             _git(top, "read-tree", "HEAD", env=env)
         except SideError:
             commit = head = ""  # a repository without a commit
-        _git(top, "add", "--all", env=env)
+        _git(top, "add", "--all", "--", ".", f":(exclude,glob)**/{OWN}/**", env=env)
         tree = _git(top, "write-tree", env=env)
         if keep_as:
-            identity = {"GIT_AUTHOR_NAME": "tfbench", "GIT_AUTHOR_EMAIL": "tfbench@localhost"}
-            identity |= {"GIT_COMMITTER_NAME": "tfbench", "GIT_COMMITTER_EMAIL": "tfbench@localhost"}
-            kept = _git(top, "commit-tree", tree, "-m", f"tfbench baseline {keep_as}", env=identity)
-            _git(top, "update-ref", _KEPT + keep_as, kept)
+            keep(top, tree, keep_as)
     return Snapshot(tree, commit, tree != head)
+
+
+def keep(root: Path, tree: str, name: str) -> None:
+    """Have git keep a tree that the repository holds, under a name below `KEPT` or `CANDIDATES`.
+
+    Raises:
+        SideError: The repository does not hold it.
+    """
+    _git(root, "update-ref", name, _git(root, "commit-tree", tree, "-m", name, env=_IDENTITY))
+
+
+def drop(root: Path, name: str) -> None:
+    """Let git forget what was kept under this name; nothing happens where nothing was."""
+    if top_level(root) is not None:
+        _git(root, "update-ref", "-d", name)
+
+
+_IDENTITY = {
+    "GIT_AUTHOR_NAME": "tfbench", "GIT_AUTHOR_EMAIL": "tfbench@localhost",
+    "GIT_COMMITTER_NAME": "tfbench", "GIT_COMMITTER_EMAIL": "tfbench@localhost",
+}  # fmt: skip
 
 
 def tree_of(root: Path, revision: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest_benchmark
 from pytest_benchmark.stats import Stats
 
 from tfbench.errors import BaselineError
-from tfbench.model import JSON, Case, Recipe, Run, Sample
+from tfbench.model import JSON, Case, Recipe, Run, Sample, Setting
 from tfbench.store.files import write_whole
 
 SCHEMA = "tfbench-baseline/1"
@@ -27,16 +27,34 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
+class Acceptance:
+    """That somebody made a slower, or faster, run the new baseline, and why."""
+
+    when: str
+    reason: str
+    replaced: str
+    """When the baseline that it replaced was saved."""
+
+
+@dataclass(frozen=True)
 class Baseline:
     """What a file holds."""
 
-    name: str
-    saved: str
-    recipe: Recipe
-    tree: str
-    """git's hash of the source tree, ``""`` outside version control."""
-    samples: dict[str, Sample]
+    setting: Setting
+    samples: Mapping[str, Sample]
     """By the case's name."""
+    name: str = ""
+    saved: str = ""
+    accepted: tuple[Acceptance, ...] = ()
+    """Oldest first."""
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.setting.recipe
+
+    @property
+    def tree(self) -> str:
+        return self.setting.tree
 
 
 class Baselines:
@@ -64,8 +82,7 @@ class Baselines:
         Raises:
             BaselineError: There is none of this name, or its file is not one of ours; the file is left as it is.
         """
-        self.check_name(name)
-        path = self.folder / f"{name}.json"
+        path = self._path(name)
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -74,33 +91,39 @@ class Baselines:
         except (OSError, UnicodeDecodeError) as error:
             raise BaselineError(f"{path} cannot be read: {error}") from None
         try:
-            return _parsed(name, json.loads(text))
+            return parse(name, json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BaselineError(
                 f"{path} is not a baseline that tfbench can read ({type(error).__name__}: {error}); "
                 "it was left as it is: move it away or save under another name"
             ) from None
 
-    def save(self, name: str, recipe: Recipe, tree: str, samples: Sequence[Sample]) -> Path:
-        """Write a baseline; one of the same name that is ours is replaced.
+    def save(self, name: str, baseline: Baseline) -> Path:
+        """Write a baseline under a name; one of this name that is ours is replaced.
 
         Raises:
             BaselineError: The name is not usable, nothing was measured, or a file that is not ours stands there.
         """
-        self.check_name(name)
-        path = self.folder / f"{name}.json"
+        path = self._path(name)
         if path.exists():
             self.fetch(name)  # a corrupt file is evidence: it is never overwritten
+        samples = list(baseline.samples.values())
         if not samples:
             raise BaselineError(f"nothing was measured, so the baseline {name!r} was not saved")
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        setting = baseline.setting
+        recipe = setting.recipe
         content = {
             "machine_info": dict(recipe.machine) | {"python_version": recipe.python},
             "commit_info": {"id": recipe.commit, "dirty": recipe.dirty},
             "benchmarks": [_benchmark(sample) for sample in samples],
-            "datetime": now,
+            "datetime": now(),
             "version": pytest_benchmark.__version__,
-            "tfbench": {"schema": SCHEMA, "recipe": recipe.as_json(), "tree": tree},
+            "tfbench": {
+                "schema": SCHEMA,
+                "recipe": recipe.as_json(),
+                **{field: getattr(setting, field) for field in _SETTING},
+                "accepted": [asdict(acceptance) for acceptance in baseline.accepted],
+            },
         }
         try:
             write_whole(path, json.dumps(content, indent=1, allow_nan=False))
@@ -108,16 +131,42 @@ class Baselines:
             raise BaselineError(f"the baseline could not be written to {path}: {error}") from error
         return path
 
+    def remove(self, name: str) -> Path:
+        """Delete a baseline, one that cannot be read too.
+
+        Raises:
+            BaselineError: There is none of this name.
+        """
+        path = self._path(name)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            raise BaselineError(f"no baseline named {name!r} in {self.folder}") from None
+        return path
+
+    def _path(self, name: str) -> Path:
+        self.check_name(name)
+        return self.folder / f"{name}.json"
+
+
+_SETTING = ("session", "tree", "policy", "way")
+
+
+def now() -> str:
+    """This moment as files keep it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
 
 def _benchmark(sample: Sample) -> JSON:
     case, seconds = sample.case, sample.seconds
+    own = {"workload": case.workload, "source": case.source, "launches": [_run(run) for run in sample.runs]}
     return {
         "group": case.group,
         "name": case.name.rpartition("::")[2],
         "fullname": case.name,
         "params": case.levels,
         "param": case.label if case.variant else None,
-        "extra_info": {"tfbench": {"workload": case.workload, "launches": [_run(run) for run in sample.runs]}},
+        "extra_info": {"tfbench": own},
         "options": {},
         "stats": _stats(seconds, sample.runs[0].iterations),
     }
@@ -139,11 +188,15 @@ def _stats(seconds: Sequence[float], iterations: int) -> JSON:
     return {**stats.as_dict(), "iterations": iterations}
 
 
-def _parsed(name: str, content: JSON) -> Baseline:
+def parse(name: str, content: JSON) -> Baseline:
+    """From the content of a file.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: It is not one of ours.
+    """
     own = content["tfbench"]
     if own["schema"] != SCHEMA:
         raise ValueError(f"its schema is {own['schema']!r}, not {SCHEMA!r}")
-    recipe = dict(own["recipe"])
     samples = {}
     for benchmark in content["benchmarks"]:
         extra = benchmark["extra_info"]["tfbench"]
@@ -152,18 +205,16 @@ def _parsed(name: str, content: JSON) -> Baseline:
             workload=extra["workload"],
             group=benchmark["group"],
             variant=tuple(sorted(benchmark["params"].items())),
+            source=str(extra.get("source", "")),
         )
         runs = tuple(_parsed_run(run) for run in extra["launches"])
         if not runs:
             raise ValueError(f"{case.name} has no launch")
         samples[case.name] = Sample(case, runs)
-    return Baseline(
-        name=name,
-        saved=str(content["datetime"]),
-        recipe=Recipe(**{**recipe, "cpus": tuple(recipe["cpus"])}),
-        tree=str(own["tree"]),
-        samples=samples,
-    )
+    # The first baselines do not say how they were raced; their times are then not judged without racing.
+    setting = Setting(recipe=Recipe.of_json(own["recipe"]), **{field: str(own.get(field, "")) for field in _SETTING})
+    accepted = tuple(Acceptance(**entry) for entry in own.get("accepted", ()))
+    return Baseline(setting, samples, name, str(content["datetime"]), accepted)
 
 
 def _parsed_run(run: JSON) -> Run:

@@ -1,10 +1,37 @@
-"""Writing a file whole or not at all."""
+"""Reading files, and writing them whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
+
+from tfbench.errors import ReportError
+
+UNSHARED = ("candidates", "calibration", "history", "trees")
+"""What tfbench keeps for itself; baselines may be shared."""
+
+
+def keep_out_of_git(folder: Path) -> None:
+    """Have git leave out what nobody commits; what is there already stays as it is.
+
+    Raises:
+        OSError: The folder cannot be made or written.
+    """
+    if not (folder / ".gitignore").exists():
+        write_whole(folder / ".gitignore", "".join(f"{name}/\n" for name in UNSHARED))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that somebody named.
+
+    Raises:
+        ReportError: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReportError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def write_whole(path: Path, text: str) -> None:

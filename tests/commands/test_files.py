@@ -1,0 +1,178 @@
+"""compare, gate and baseline at the command line, on files."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.report.test_reading import REPORT
+from tests.sides.test_tree import git
+from tests.store.test_baselines import BASELINE, CASE, SAMPLE, SETTING
+from tfbench import cli
+from tfbench.model import Case, Outcome, Reason, Report, Sample, Verdict
+from tfbench.report import as_json
+from tfbench.sides.tree import CANDIDATES, KEPT, snapshot
+from tfbench.store.baselines import Baseline, Baselines
+from tfbench.store.history import History, Past
+
+
+def written(path, report):
+    path.write_text(as_json.render(report))
+    return str(path)
+
+
+def one(outcome):
+    verdict = Verdict(CASE, outcome, Reason("code", "the reason"))
+    return Report({"name": "standard"}, {}, (verdict,))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [("unchanged", 0), ("improved", 0), ("regressed", 1), ("inconclusive", 3), ("incomparable", 4), ("missing", 4),
+     ("new", 4), ("error", 5)],
+)  # fmt: skip
+def test_the_gates_exit_codes(tmp_path, capsys, outcome, code):
+    assert cli.main(["gate", written(tmp_path / "r.json", one(Outcome(outcome)))]) == code
+    shown = capsys.readouterr().out
+    if code and outcome != "new":
+        assert f"{outcome} {CASE.name}: the reason" in shown
+
+
+def test_a_gate_that_cannot_read_its_report_is_an_error(tmp_path, capsys):
+    assert cli.main(["gate", str(tmp_path / "none.json")]) == 5
+    assert "No such file" in capsys.readouterr().err
+    (tmp_path / "r.json").write_text('{"schema": "tfbench-report/1"}')
+    assert cli.main(["gate", str(tmp_path / "r.json")]) == 5
+    assert "is not a report" in capsys.readouterr().err
+
+
+def test_a_gate_without_a_report_is_a_wrong_command_line():
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["gate"])
+    assert caught.value.code == 2
+
+
+def slower(by):
+    runs = tuple(replace(run, seconds=tuple(second * by for second in run.seconds)) for run in SAMPLE.runs)
+    return Baseline(SETTING, {CASE.name: Sample(CASE, runs * 2)})
+
+
+def test_two_baselines(tmp_path, capsys):
+    store = Baselines(tmp_path)
+    paths = [str(store.save(name, slower(by))) for name, by in (("a", 1), ("b", 1.5))]
+    target = tmp_path / "c.json"
+    assert cli.main(["compare", *paths, "--json", str(target)]) == 0
+    shown = capsys.readouterr().out
+    assert "beyond" in shown
+    assert "suggest, they do not decide" in " ".join(shown.split())
+    (row,) = json.loads(target.read_text())["cases"]
+    assert row["ratio"] == pytest.approx(1.5, abs=0.01)
+    assert row["interval"]["low"] > 1.2
+
+
+def test_another_machine_is_incomparable(tmp_path, capsys):
+    store = Baselines(tmp_path)
+    other = replace(SETTING, recipe=replace(SETTING.recipe, machine={"processor": "y"}, threads=2))
+    paths = [str(store.save("a", BASELINE)), str(store.save("b", Baseline(other, BASELINE.samples)))]
+    assert cli.main(["compare", *paths]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "processor x in the first, y in the second; threads 1 in the first, 2 in the second" in shown
+    assert shown.count("incomparable") == 2
+
+
+def test_two_reports_show_their_verdicts(tmp_path, capsys):
+    first = written(tmp_path / "a.json", REPORT)
+    second = written(
+        tmp_path / "b.json", replace(REPORT, verdicts=(replace(REPORT.verdicts[0], outcome=Outcome.IMPROVED),))
+    )
+    assert cli.main(["compare", first, second]) == 0
+    shown = capsys.readouterr().out
+    assert "regressed" in shown
+    assert "improved" in shown
+    assert "no raw times" in shown
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "nonsense"])
+def test_what_cannot_be_compared(tmp_path, capsys, text):
+    (tmp_path / "x.json").write_text(text)
+    assert cli.main(["compare", str(tmp_path / "x.json"), str(tmp_path / "x.json")]) == 5
+    assert "x.json" in capsys.readouterr().err
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A checkout with a baseline, a run against it, and sessions."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / "code.py").write_text("x = 1\n")
+    folder = tmp_path / ".tfbench"
+    tree = snapshot(tmp_path, f"{KEPT}main").tree
+    Baselines(folder / "baselines").save("main", Baseline(replace(SETTING, tree=tree), BASELINE.samples))
+    (tmp_path / "code.py").write_text("x = 2\n")
+    tree = snapshot(tmp_path, f"{CANDIDATES}main").tree
+    other = Case("b/test_x.py::test_y", "test_y", "b/test_x.py::test_y")
+    samples = {**BASELINE.samples, other.name: Sample(other, SAMPLE.runs)}
+    Baselines(folder / "candidates").save("main", Baseline(replace(SETTING, tree=tree), samples))
+    for number in (1, 2):
+        past = replace(SETTING, session=f"2026-01-0{number}-a")
+        History(folder / "history").record(Past(past, {CASE.name: (1e-5 * number,)}, {}))
+    return tmp_path
+
+
+def baseline(project, *words):
+    return cli.main(["baseline", "--root", str(project), *words])
+
+
+def refs(project):
+    return git(project, "for-each-ref", "--format=%(refname)").split()
+
+
+def test_baselines_are_listed_and_shown(project, capsys):
+    assert baseline(project, "list") == 0
+    assert "c0ffee" in capsys.readouterr().out
+    assert baseline(project, "show", "main") == 0
+    shown = capsys.readouterr().out
+    assert "tensorflow 2.21.0" in shown
+    assert "47.1%" in shown  # the deviation of 1 and 2 around their median
+
+
+def test_a_folder_without_baselines(tmp_path, capsys):
+    assert baseline(tmp_path, "list") == 0
+    assert "--save-baseline NAME" in capsys.readouterr().out
+    assert baseline(tmp_path, "show", "main") == 5
+
+
+def test_accepting_keeps_the_reason_and_the_tree(project, capsys):
+    store = Baselines(project / ".tfbench/baselines")
+    before = store.fetch("main")
+    assert baseline(project, "accept", "main", "--reason", "a better model") == 0
+    after = store.fetch("main")
+    assert after.tree != before.tree
+    assert len(after.samples) == 2
+    assert (after.accepted[0].reason, after.accepted[0].replaced) == ("a better model", before.saved)
+    assert refs(project) == [f"{KEPT}main"]
+    assert git(project, "rev-parse", f"{KEPT}main^{{tree}}").strip() == after.tree
+    assert baseline(project, "accept", "main", "--reason", "again") == 5
+    assert "no run to accept" in capsys.readouterr().err
+    assert baseline(project, "list") == 0
+    assert "better" in capsys.readouterr().out
+
+
+def test_accepting_wants_a_reason(project, capsys):
+    assert baseline(project, "accept", "main", "--reason", "  ") == 2
+    assert "without a reason" in capsys.readouterr().err
+
+
+def test_accepting_loses_no_case_unless_told_to(project, capsys):
+    candidates = Baselines(project / ".tfbench/candidates")
+    kept = candidates.fetch("main")
+    rest = {name: sample for name, sample in kept.samples.items() if name != CASE.name}
+    candidates.save("main", replace(kept, samples=rest))
+    assert baseline(project, "accept", "main", "--reason", "x") == 5
+    assert f"not {CASE.name}" in capsys.readouterr().err
+    assert baseline(project, "accept", "main", "--reason", "x", "--drop-missing") == 0
+
+
+def test_removing_lets_git_forget(project, capsys):
+    assert baseline(project, "remove", "main") == 0
+    assert refs(project) == []
+    assert baseline(project, "remove", "main") == 5

@@ -1,0 +1,138 @@
+"""Findings from what was read: each spoiler is seen, graded and has its cure; the unreadable is unknown."""
+
+from dataclasses import replace
+
+import pytest
+
+from tfbench.doctor.checks import CHECKS, Limits, examine, is_fit, worst_first
+from tfbench.doctor.model import (
+    Bytecode,
+    Cgroup,
+    Clock,
+    Counters,
+    Finding,
+    Gpu,
+    Gpus,
+    Machine,
+    Memory,
+    State,
+    Stretch,
+    Watch,
+)
+
+GIB = 1 << 30
+GPU = Gpu(0, "H200", True, 0.0, 1980.0, 1980.0, 0, False)
+QUIET = Watch(0.0, Stretch(0.5, 0.01, 0.0), Stretch(0.5, 1.0, 0.0, 0.0, 0), 0.99)
+FINE = Machine(
+    system="Linux",
+    cpus=(0, 1),
+    worker=1,
+    online=2,
+    watch=QUIET,
+    load_average=0.1,
+    governor="performance",
+    turbo=False,
+    siblings=(1,),
+    cgroup=Cgroup(),
+    counters=Counters((1,) * 8, 0.0, 0),
+    hypervisor="",
+    memory=Memory(20 * GIB, 0, 0.0),
+    hugepages="madvise",
+    aslr=2,
+    clock=Clock("tsc", 3e-8),
+    tensorflow=Bytecode("tensorflow", "/tf", 300, 300),
+    gpus=Gpus((GPU,), ()),
+    gpu_driver=True,
+)
+
+
+def found(name, **changes):
+    findings = {finding.name: finding for finding in examine(replace(FINE, **changes), Limits())}
+    return findings[name]
+
+
+def test_a_fine_machine_is_fine():
+    findings = examine(FINE, Limits())
+    assert [finding for finding in findings if finding.state is not State.OK] == []
+    assert is_fit(findings)
+    assert len({finding.name for finding in findings}) == len(CHECKS)
+
+
+def test_what_cannot_be_read_is_unknown_and_never_bad():
+    bare = examine(Machine("Darwin", (0, 1), 1), Limits())
+    assert is_fit(bare)
+    assert sum(finding.state is State.UNKNOWN for finding in bare) > 8
+
+
+def watch(**changes):
+    return {"watch": replace(QUIET, **changes)}
+
+
+BAD, WARN, UNKNOWN = State.BAD, State.WARN, State.UNKNOWN
+SPOILERS = [
+    ("processors", BAD, {"cpus": (0,)}, "at least two processors"),
+    ("load", WARN, watch(others=1.0), "end what else runs"),
+    ("load", BAD, watch(others=2.5), "end what else runs"),
+    ("worker's processor", WARN, watch(share=0.9), "--cpus"),
+    ("worker's processor", BAD, watch(share=0.5), "isolcpus"),
+    ("steal", WARN, watch(spin=Stretch(0.5, 1.0, 0.05)), "burstable"),
+    ("steal", BAD, watch(spin=Stretch(0.5, 1.0, 0.2)), "burstable"),
+    ("virtualisation", WARN, {"hypervisor": "KVM"}, "let races decide"),
+    ("governor", WARN, {"governor": "powersave"}, "cpupower frequency-set -g performance"),
+    ("turbo", WARN, {"turbo": True, "turbo_switch": "echo 1 | sudo tee /x"}, "echo 1"),
+    ("SMT siblings", WARN, {"siblings": (0, 1)}, "smt/control"),
+    ("heat", BAD, watch(spin=Stretch(0.5, 1.0, 0.0, 0.0, 3)), "cooling"),
+    ("heat", WARN, {"counters": Counters((1,) * 8, 0.0, 7)}, "cap the clock"),
+    ("processor quota", WARN, {"cgroup": Cgroup(quota=1.5)}, "raise the limit"),
+    ("processor quota", BAD, {"cgroup": Cgroup(quota=0.5)}, "raise the limit"),
+    ("processor quota", BAD, watch(spin=Stretch(0.5, 1.0, 0.0, 0.1)), "raise the limit"),
+    ("memory", WARN, {"memory": Memory(3 * GIB, 0, 0.0)}, "--policy quick"),
+    ("memory", BAD, {"cgroup": Cgroup(memory_left=GIB // 2)}, "raise the container's limit"),
+    ("swap", WARN, {"memory": Memory(20 * GIB, GIB, 0.0)}, "swapoff"),
+    ("swap", BAD, {"memory": Memory(20 * GIB, 0, 30.0)}, "end what fills the memory"),
+    ("transparent huge pages", WARN, {"hugepages": "always"}, "madvise"),
+    ("address layout", WARN, {"aslr": 0}, "randomize_va_space=2"),
+    ("clock", WARN, {"clock": Clock("hpet", 1e-7)}, "clocksource=tsc"),
+    ("clock", BAD, {"clock": Clock("acpi_pm", 4e-6)}, "clocksource=tsc"),
+    ("TensorFlow", WARN, {"tensorflow": None}, "pip install tensorflow"),
+    ("TensorFlow", WARN, {"tensorflow": Bytecode("tensorflow", "/tf", 300, 10)}, "compileall -q -j 0 /tf"),
+    ("bytecode", WARN, {"writes_bytecode": False}, "unset PYTHONDONTWRITEBYTECODE"),
+    ("GPU", BAD, {"gpus": Gpus((replace(GPU, throttled=0x40),), ())}, "nvidia-smi -lgc"),
+    ("GPU", WARN, {"gpus": Gpus((replace(GPU, persistence=False),), ())}, "nvidia-smi -pm 1"),
+    ("GPU", UNKNOWN, {"gpus": None}, "NVIDIA_DRIVER_CAPABILITIES"),
+    ("GPU processes", WARN, {"gpus": Gpus((GPU,), ("python (pid 7, 400 MiB)",))}, "CUDA_VISIBLE_DEVICES"),
+    ("GPU processes", BAD, {"gpus": Gpus((replace(GPU, utilization=90.0),), ())}, "one job a runner"),
+]
+
+
+@pytest.mark.parametrize(("name", "state", "changes", "cure"), SPOILERS)
+def test_every_spoiler_is_graded_and_has_its_cure(name, state, changes, cure):
+    finding = found(name, **changes)
+    assert finding.state is state
+    assert cure in finding.cure
+
+
+def test_every_check_has_a_spoiler_here():
+    assert {finding.name for finding in examine(FINE, Limits())} == {name for name, *_ in SPOILERS}
+
+
+def test_a_software_power_cap_is_normal():
+    assert found("GPU", gpus=Gpus((replace(GPU, throttled=0x04),), ())).state is State.OK
+
+
+def test_no_gpu_at_all_is_fine():
+    assert found("GPU", gpus=None, gpu_driver=False).state is State.OK
+
+
+def test_what_a_virtual_machine_hides_is_said_to_be_hidden():
+    assert "only its host knows" in found("governor", governor=None, hypervisor="KVM").what
+
+
+def test_the_race_replaces_the_second_of_watching():
+    findings = examine(FINE, Limits(), Stretch(30.0, 1.0, 0.3))
+    assert next(one for one in findings if one.name == "steal").state is State.BAD
+
+
+def test_the_worst_comes_first():
+    made = [Finding(str(state), state, "") for state in (State.OK, State.WARN, State.BAD, State.UNKNOWN)]
+    assert [one.state for one in worst_first(made)] == [State.BAD, State.WARN, State.UNKNOWN, State.OK]

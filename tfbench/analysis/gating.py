@@ -1,0 +1,65 @@
+"""From the verdicts of a run to whether a change may pass."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tfbench.model import Outcome, Report, Verdict
+
+
+class Gate(enum.IntEnum):
+    """What the gate says, as the exit code of ``tfbench gate``; 2 stays a wrong command line."""
+
+    PASS = 0
+    REGRESSED = 1
+    INCONCLUSIVE = 3
+    INCOMPARABLE = 4
+    ERROR = 5
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """The gate's answer, and the verdicts for which it is not a pass, gravest first."""
+
+    gate: Gate
+    because: str
+    verdicts: tuple[Verdict, ...] = ()
+
+
+_GRAVEST: Mapping[Outcome, Gate] = {
+    Outcome.REGRESSED: Gate.REGRESSED,
+    Outcome.ERROR: Gate.ERROR,
+    Outcome.MISSING: Gate.INCOMPARABLE,
+    Outcome.INCOMPARABLE: Gate.INCOMPARABLE,
+    Outcome.INCONCLUSIVE: Gate.INCONCLUSIVE,
+}
+"""In this order: a regression is known, whatever else could not be told."""
+JUDGED = (Outcome.UNCHANGED, Outcome.IMPROVED, *_GRAVEST)
+
+
+def rule(report: Report) -> Ruling:
+    """Whether the run may pass: nothing does because something was missing.
+
+    A case that is new passes beside cases that were compared; a run in which none was compared does not.
+    """
+    bad = [verdict for outcome in _GRAVEST for verdict in report.verdicts if verdict.outcome is outcome]
+    if bad and bad[0].outcome is Outcome.REGRESSED:
+        return Ruling(Gate.REGRESSED, _counts(bad), tuple(bad))
+    if report.interrupted:
+        return Ruling(
+            Gate.ERROR, "the run was interrupted, so it is not known what the rest would have been", tuple(bad)
+        )
+    if bad:
+        return Ruling(_GRAVEST[bad[0].outcome], _counts(bad), tuple(bad))
+    compared = [verdict for verdict in report.verdicts if verdict.outcome in JUDGED]
+    if not compared:
+        there = f"{len(report.verdicts)} measured, none compared" if report.verdicts else "nothing was measured"
+        return Ruling(Gate.INCOMPARABLE, f"{there}: run it with --baseline NAME or --against SPEC")
+    return Ruling(Gate.PASS, _counts(report.verdicts))
+
+
+def _counts(verdicts: Sequence[Verdict]) -> str:
+    counts = {outcome: sum(verdict.outcome is outcome for verdict in verdicts) for outcome in Outcome}
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)

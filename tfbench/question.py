@@ -1,0 +1,69 @@
+"""What is asked of a session, how far it is, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tfbench.model import Case, Outcome, Sample, Standing, Verdict
+from tfbench.policy import Policy
+from tfbench.race.processes import Processors
+from tfbench.race.sequential import Race
+from tfbench.race.zygote import Suite
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the user asked for."""
+
+    root: Path
+    suite: Suite
+    policy: Policy
+    processors: Processors
+    executable: str
+    folder: Path
+    """Where baselines and made source trees are kept."""
+    against: str = ""
+    baseline: str = ""
+    replay: str = "all"
+    save: str = ""
+    slowdown: float = 0.0
+    env: Mapping[str, str] = field(default_factory=dict)
+    require_gpu: bool = False
+    seed: int = 0
+    expected: tuple[str, ...] | None = None
+    """Files and folders whose saved cases this run ought to have, or ``None`` for all of them."""
+    present: frozenset[str] = frozenset()
+    """Every case there is in those files, deselected ones included."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far the run is, for whoever draws it."""
+
+    text: str
+    race: Race | None = None
+    done: int = 0
+    total: int = 0
+
+
+Progress = Callable[[Step], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one case. One of ``verdict`` and ``skip`` is there."""
+
+    case: Case
+    verdict: Verdict | None = None
+    skip: str = ""
+    standing: Standing | None = None
+    sample: Sample | None = None
+    output: str = ""
+    """What the broken process printed last."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Of the verdict, if there is one."""
+        return self.verdict.outcome if self.verdict else None

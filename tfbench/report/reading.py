@@ -1,0 +1,138 @@
+"""Reading a report file again, from anybody: what is not of the schema is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import lru_cache
+from importlib import resources
+from typing import Any, NoReturn
+
+from jsonschema import Draft202012Validator
+
+from tfbench.errors import ReportError
+from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, Standing, Verdict
+
+LARGEST = 64 << 20
+"""Bytes: a report of ten thousand cases has five million."""
+
+
+def read(text: str, name: str) -> Report:
+    """A report from its JSON text.
+
+    Args:
+        name: What the text is called in errors.
+
+    Raises:
+        ReportError: It is not ``tfbench-report/1``; the message says where it departs from it.
+    """
+    return report_of(load(text, name), name)
+
+
+def load(text: str, name: str) -> Any:
+    """The content of a JSON text, without the numbers that JSON does not have.
+
+    Raises:
+        ReportError: It is too large or not JSON.
+    """
+
+    def refuse(word: str) -> NoReturn:
+        raise ValueError(f"{word} is no number of JSON")
+
+    if len(text) > LARGEST:
+        raise ReportError(f"{name} is larger than {LARGEST >> 20} MiB, which no report is")
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"{name} is not JSON: {error}") from None
+
+
+def report_of(content: Any, name: str) -> Report:
+    """A report from the content of its file.
+
+    Raises:
+        ReportError: It is not of the schema.
+    """
+    error = next(iter(sorted(_validator().iter_errors(content), key=lambda error: len(error.absolute_path))), None)
+    if error is not None:
+        where = "/".join(map(str, error.absolute_path)) or "the top"
+        raise ReportError(f"{name} is not a report of the schema tfbench-report/1: at {where}, {_brief(error.message)}")
+    verdicts = tuple(map(_verdict, content["verdicts"]))
+    rows = [(verdict.case.name, verdict.metric) for verdict in verdicts]
+    if len(set(rows)) != len(rows):
+        twice = next(row for row in rows if rows.count(row) > 1)
+        raise ReportError(f"{name} has two verdicts on the {twice[1]} of {twice[0]}")
+    return Report(
+        policy=content["policy"],
+        sides=content["sides"],
+        verdicts=verdicts,
+        standings=tuple(map(_standing, content["standings"])),
+        skips=tuple(Skip(_case(row["case"]), _plain(row["reason"])) for row in content["skipped"]),
+        wall_seconds=content["wall_seconds"],
+        seed=content.get("seed", 0),
+        interrupted=content["interrupted"],
+    )
+
+
+@lru_cache(maxsize=1)
+def _validator() -> Draft202012Validator:
+    schema = json.loads(resources.files("tfbench.report").joinpath("schema.json").read_text(encoding="utf-8"))
+    return Draft202012Validator(schema)
+
+
+def _brief(message: str) -> str:
+    return message if len(message) <= 200 else f"{message[:97]} … {message[-97:]}"
+
+
+_CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
+"""What could move the cursor of whoever prints it."""
+
+
+def _plain(text: str) -> str:
+    return text.translate(_CONTROL)
+
+
+def _case(name: str, workload: str = "", variant: JSON | None = None) -> Case:
+    name = _plain(name)
+    group = name.partition("[")[0]
+    levels = tuple(sorted((_plain(axis), _plain(level)) for axis, level in (variant or {}).items()))
+    return Case(name, _plain(workload) or group.rpartition("::")[2], group, levels)
+
+
+def _verdict(row: JSON) -> Verdict:
+    return Verdict(
+        case=_case(row["case"], row["workload"], row["variant"]),
+        outcome=Outcome(row["outcome"]),
+        reason=Reason(_plain(row["reason"]["code"]), _plain(row["reason"]["message"])),
+        metric=_plain(row["metric"]),
+        ratio=_ratio(row["ratio"]),
+        launches=row["launches"],
+        rounds=row["rounds"],
+        wall_seconds=row["wall_seconds"],
+    )
+
+
+def _standing(row: JSON) -> Standing:
+    return Standing(
+        case=_case(row["case"]),
+        reference=_plain(row["reference"]),
+        median_seconds=row["median_seconds"],
+        ratio=_ratio(row["ratio"]),
+        outcome=None if row["outcome"] is None else Outcome(row["outcome"]),
+        launches=row["launches"],
+        rounds=row["rounds"],
+        facts=row["facts"],
+    )
+
+
+def _ratio(row: JSON | None) -> Ratio | None:
+    """An end that the file leaves open is without bound."""
+    if row is None:
+        return None
+
+    def number(value: float | None, without: float) -> float:
+        return without if value is None else value
+
+    return Ratio(
+        number(row["center"], math.nan), number(row["low"], 0.0), number(row["high"], math.inf), row["confidence"]
+    )
