@@ -49,6 +49,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--variants", action="store_true", help="as variants of one run: zygotes in common, no confirmation"
     )
+    parser.add_argument(
+        "--repeats", type=int, default=3, metavar="N", help="verdicts on unchanged code for one on slowed (default 3)"
+    )
     parser.add_argument("--no-saved", action="store_true", help="leave pytest-benchmark's runs out")
     parser.add_argument(
         "--journal", type=Path, default=None, help="where trials are kept (default: .tfbench/calibration/…)"
@@ -61,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     policy = preset(arguments.policy)
     chosen = parse_cpus(arguments.cpus) if arguments.cpus else None
     root, files = _files(arguments.paths)
+    if arguments.repeats < 0:
+        raise UsageError(f"--repeats {arguments.repeats} must not be negative")
     plan = Plan(
         policy=policy,
         cases=arguments.cases,
@@ -71,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         root=root,
         files=files,
         chosen=arguments.chosen,
+        repeats=arguments.repeats,
         variants=arguments.variants,
     )
     name = f"{policy.name}{'-variants' * arguments.variants}{'-busy' * arguments.busy}.jsonl"
