@@ -68,7 +68,7 @@ class ProcessLauncher:
             for name, env, pair in missing[first : first + at_once]:
                 if (dead := self._zygotes.get((name, env, pair))) is not None:
                     dead.close()
-                zygote = Zygote(sides[name], dict(env), self._suite, self._policy, pair)
+                zygote = Zygote(sides[name], dict(env), self._suite, self._policy)
                 self._zygotes[name, env, pair] = zygote
                 starting.append(zygote)
             for zygote in starting:

@@ -35,15 +35,10 @@ class Suite:
     """Processors that a zygote may use while it starts, whatever the controller keeps to itself."""
 
 
-def worker_environment(side: Side, extra: Mapping[str, str], number: int) -> dict[str, str]:
-    """The environment of a side's processes: the user's, the side's, the variant's, one thread a library.
-
-    Both zygotes of a pair hash strings alike, every pair in its own way: what the order of sets and
-    the layout of dictionaries do to a time is then common to both sides and differs between pairs.
-    """
+def worker_environment(side: Side, extra: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a side's processes: the user's, the side's, the variant's, one thread a library."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    env["PYTHONHASHSEED"] = str(number + 1)
     env.update(side.env)
     env.update(extra)
     # A pinned process whose BLAS or OpenMP has two threads spins against itself and seems to hang.
@@ -63,7 +58,7 @@ def tail(log: IO[bytes]) -> str:
 class Zygote:
     """One process that has imported TensorFlow and forks launches. Started at once, ready later."""
 
-    def __init__(self, side: Side, env: Mapping[str, str], suite: Suite, policy: Policy, number: int) -> None:
+    def __init__(self, side: Side, env: Mapping[str, str], suite: Suite, policy: Policy) -> None:
         self.side = side
         self.cases: frozenset[str] = frozenset()
         self.broken: dict[str, str] = {}
@@ -85,7 +80,7 @@ class Zygote:
             self._process = subprocess.Popen(
                 [side.executable, "-m", "tfbench.worker", json.dumps(order)],
                 cwd=side.root,
-                env=worker_environment(side, env, number),
+                env=worker_environment(side, env),
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
