@@ -144,6 +144,6 @@ class Screen:
             return Outcome.INCOMPARABLE, Reason("benchmark-changed", f"{CHANGED}, so its saved times say nothing")
         if (setting.policy, setting.way) != (self._policy.name, VARIANTS):
             how = f"policy {setting.policy or 'unknown'}{' and against another side' * (setting.way == SIDES)}"
-            text = f"{spec} was measured with {how}, so its times are not like these; race it with --replay all"
+            text = f"{spec} was measured with {how}, so its times are not like these"
             return Outcome.INCONCLUSIVE, Reason("other-way", text)
         return None

@@ -55,7 +55,7 @@ class Session:
         self._rival = parse(question.against, self._contender, trees) if question.against else None
         self._saved = self._baselines.fetch(question.baseline) if question.baseline else None
         self._unmade: Reason | None = None
-        if self._saved is not None:
+        if self._saved is not None and question.replay != NEVER:
             again = side_again(self._saved, self._contender, trees)
             self._rival, self._unmade = (again, None) if isinstance(again, Side) else (None, again)
         self._screen: Screen | None = None
@@ -75,9 +75,8 @@ class Session:
     @property
     def _way(self) -> str:
         """What is raced first: saved times can be judged only by times that were taken as they were."""
-        if self._saved is not None and (self._unmade is not None or self.question.replay != ALL):
-            return VARIANTS
-        return VARIANTS if self._rival is None else SIDES
+        raced = self._rival is not None and (self._saved is None or self.question.replay == ALL)
+        return SIDES if raced else VARIANTS
 
     @property
     def cases(self) -> list[Case]:
@@ -166,9 +165,7 @@ class Session:
     @property
     def _is_elsewhere(self) -> bool:
         """Whether saved times settle nothing here, so that every case is a suspect."""
-        if self.question.replay == NEVER or self._rival is None or self._screen is None:
-            return False
-        return bool(self._screen.differences)
+        return self._rival is not None and self._screen is not None and bool(self._screen.differences)
 
     def _new_race(self, entrants: Sequence[Entrant]) -> Race:
         policy = self.question.policy
@@ -232,18 +229,18 @@ class Session:
                 settled.append(replace(result, verdict=replace(result.verdict, reason=self._not_saved())))
             else:
                 verdict = self._screen.judge(result.case, result.sample, result.verdict.wall_seconds)
-                if verdict.outcome is Outcome.UNCHANGED or self._rival is None or self.question.replay == NEVER:
+                if verdict.outcome is Outcome.UNCHANGED or self._rival is None:
                     settled.append(replace(result, verdict=self._explained(verdict)))
                 else:
                     self._suspects[result.case.name] = result
         return settled
 
     def _explained(self, verdict: Verdict) -> Verdict:
-        """With the reason why it was not raced, where racing was asked for."""
-        if self._unmade is None or self.question.replay == NEVER:
+        """With why it was not raced, or how to, where saved times did not settle it."""
+        if verdict.outcome is not Outcome.INCONCLUSIVE:
             return verdict
-        reason = Reason(verdict.reason.code, f"{verdict.reason.message}; {self._unmade.message}")
-        return replace(verdict, reason=reason)
+        more = self._unmade.message if self._unmade else "race it with --replay all"
+        return replace(verdict, reason=Reason(verdict.reason.code, f"{verdict.reason.message}; {more}"))
 
     def _not_saved(self) -> Reason:
         assert self._saved is not None

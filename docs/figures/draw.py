@@ -24,7 +24,9 @@ def main(journal: str) -> None:
     trials = Journal(Path(journal)).read()
     plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GREY})
     draw_found(trials)
-    draw_launches([trial for trial in trials if trial.method == RACED and trial.slowdown == 0])
+    raced = [trial for trial in trials if trial.method == RACED]
+    draw_launches([trial for trial in raced if trial.slowdown == 0])
+    draw_costs(raced)
 
 
 def draw_found(trials: list[Trial]) -> None:
@@ -58,6 +60,21 @@ def draw_launches(same: list[Trial]) -> None:
     axes.set(xlabel="a launch's effect on unchanged code, % (shaded: the tolerance)", xlim=(-10, 10))
     axes.set_yticks(range(len(workloads)), workloads)
     figure.savefig(FOLDER / "launches.png", dpi=110)
+
+
+def draw_costs(raced: list[Trial]) -> None:
+    """What a verdict costs: how many are reached within so many seconds."""
+    figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
+    for slowdown, colour in zip(
+        sorted({trial.slowdown for trial in raced}), (INK, GREY, "#d9a441", ACCENT, "#7c2d12"), strict=False
+    ):
+        seconds = sorted(trial.seconds for trial in raced if trial.slowdown == slowdown)
+        share = [100 * (index + 1) / len(seconds) for index in range(len(seconds))]
+        axes.step(seconds, share, where="post", color=colour, label=f"+{slowdown:.0%}" if slowdown else "unchanged")
+    axes.set(xlabel="seconds of a verdict, zygotes apart", ylabel="reached, %", xscale="log", ylim=(0, 101))
+    axes.set_xticks([2, 3, 5, 10, 20, 50], ["2", "3", "5", "10", "20", "50"])
+    axes.legend(frameon=False, loc="lower right")
+    figure.savefig(FOLDER / "costs.png", dpi=110)
 
 
 def _spread(trials: list[Trial], name: str) -> float:

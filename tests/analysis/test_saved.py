@@ -73,7 +73,6 @@ def test_in_between_says_what_could_hide():
     found = judged(1.03, cases=300)
     assert found.outcome is Outcome.INCONCLUSIVE
     assert "could hide" in found.reason.message
-    assert "--replay all" in found.reason.message
 
 
 def test_a_case_that_moves_much_by_itself_is_left_open():
@@ -104,7 +103,7 @@ def test_unchanged_code_is_accused_no_oftener_than_the_budget_says(shape):
         "heavy tails": lambda size: 0.005 * rng.standard_t(3, size),
         "two modes": lambda size: rng.normal(0, 0.006, size) + 0.02 * (rng.random(size) < 0.2),
     }[shape]
-    policy, races = replace(POLICY, alpha=0.05), 4000
+    policy, races = replace(POLICY, alpha=0.05), 2000
     outcomes = []
     for floors in np.exp(draw((races, 7))):
         now, *known = ([floor] for floor in floors)

@@ -67,8 +67,8 @@ def judge(
     known = [floor(session) for session in (*own, *others)]
     if len(known) < policy.sessions:
         text = (
-            f"saved times alone: {len(known)} comparable session{'s' * (len(known) != 1)} of this case, {policy.sessions} "
-            "are wanted to know how much it moves by itself; race it with --replay all"
+            f"saved times alone: {len(known)} comparable session{'s' * (len(known) != 1)} of this case, "
+            f"{policy.sessions} are wanted to know how much it moves by itself"
         )
         unknown = Ratio(math.exp(floor(now) - mean(known[: len(own)])), 0.0, math.inf, 1.0)
         return Decision(Outcome.INCONCLUSIVE, Reason("few-sessions", text), Comparison(unknown, len(now), 1, rounds))
@@ -89,4 +89,4 @@ def judge(
         text = f"within {policy.screen_tolerance:.1%} by saved times, {change(lax.ratio.center)}, against {spread} ({evidence(lax)})"
         return Decision(Outcome.UNCHANGED, Reason("saved-times", f"{text}; not raced"), lax)
     text = f"saved times do not decide: {change(lax.ratio.center)}, and {spread}, could hide {hidden(lax.ratio):.1%}"
-    return Decision(Outcome.INCONCLUSIVE, Reason("saved-times", f"{text}; race it with --replay all"), lax)
+    return Decision(Outcome.INCONCLUSIVE, Reason("saved-times", text), lax)

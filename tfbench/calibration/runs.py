@@ -94,7 +94,6 @@ def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str
     launcher = ProcessLauncher(suite, plan.policy, plan.processors)
     contender = Side("contender", sys.executable, plan.root)
     baseline = contender if plan.variants else replace(contender, name="baseline")
-    policy = replace(plan.policy, confirm=plan.policy.confirm and not plan.variants)
     try:
         progress(f"run {number}: starting zygotes")
         pairs = range(min(plan.policy.zygotes, plan.policy.looks[0]))
@@ -109,7 +108,7 @@ def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str
             case = Case(name, name, name)
             progress(f"run {number}: {_short(name)}{f' slowed by {slowdown:.0%}' if slowdown else ''}")
             entrants = [Entrant(case, baseline), Entrant(case, replace(contender, slowdown=slowdown))]
-            contest = Contest(entrants, launcher, policy, plan.cases, time.perf_counter, rng)
+            contest = Contest(entrants, launcher, plan.policy, plan.cases, time.perf_counter, rng, not plan.variants)
             contest.run()
             yield _trial(plan, number, name, slowdown, contest)
     finally:

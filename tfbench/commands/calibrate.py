@@ -141,12 +141,12 @@ def _show(console: Console, plan: Plan, trials: list[Trial]) -> None:
         for name in sorted(MEMORY_BOUND)
     ]
     totals += [
-        tally(f"pytest-benchmark, {method}, 5%", method, those)
+        tally(f"pytest-benchmark, {method.removeprefix('saved ')} +5%", method, those)
         for method in SAVED
         if (those := [t for t in trials if t.method == method and t.workload not in MEMORY_BOUND])
     ]
     console.print(table("all workloads", [row for row in totals if row.false_alarms.trials or row.detected]))
-    console.print("accused: verdicts of regressed on unchanged code, with the upper end at 95% confidence;")
+    console.print("accused: verdicts of regressed on unchanged code, and how often at most, at 95% confidence;")
     console.print(
         "open: inconclusive; +N%: that slowdown found; finds: the smallest found 95% of the time; s: a verdict"
     )

@@ -23,6 +23,7 @@ class Contest:
     Args:
         entrants: Baseline and contender of one case.
         cases: Cases of the whole run, which share its alpha.
+        confirm: Whether the policy's confirmation is wanted; without it the levels of a stage stay as they are.
     """
 
     def __init__(
@@ -33,13 +34,14 @@ class Contest:
         cases: int,
         clock: Clock,
         rng: random.Random,
+        confirm: bool = True,
     ) -> None:
         zygotes = policy.zygotes
         self.decision: Decision | None = None
         self.interrupted = False
         self._first = Race(entrants, launcher, policy, Terms(cases, range(zygotes)), clock, rng)
         self._second = Race(entrants, launcher, policy, Terms(cases, range(zygotes, 2 * zygotes)), clock, rng)
-        self._confirm = policy.confirm
+        self._confirm = policy.confirm and confirm
 
     def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
         """Race, and confirm where that is needed. Cut short, it decides from what there is.

@@ -14,8 +14,8 @@ def table(title: str, rows: Sequence[RateRow]) -> Table:
     """One line a row: false alarms with their interval, what was found, what it cost."""
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     made = style.table(title)
-    made.add_column("workload", overflow="fold", min_width=20)
-    made.add_column("accused unchanged", justify="right")
+    made.add_column("workload", overflow="fold", min_width=14)
+    made.add_column("accused", justify="right", no_wrap=True)
     made.add_column("open", justify="right")
     for slowdown in slowdowns:
         made.add_column(f"+{slowdown:.0%}", justify="right", no_wrap=True)
@@ -24,13 +24,17 @@ def table(title: str, rows: Sequence[RateRow]) -> Table:
     for row in rows:
         made.add_row(
             row.name,
-            of(row.false_alarms),
+            _short(row.false_alarms),
             percent(row.inconclusive),
             *(percent(row.detected[s]) if s in row.detected else "" for s in slowdowns),
             "-" if row.smallest_found is None else f"{row.smallest_found:.0%}",
             "-" if row.seconds is None else f"{row.seconds:.1f}",
         )
     return made
+
+
+def _short(rate: Rate) -> str:
+    return f"{rate.hits}/{rate.trials} ≤{rate.high:.1%}" if rate.trials else "-"
 
 
 def of(rate: Rate) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -50,11 +51,17 @@ def _settings() -> dict[str, str]:
     }
 
 
-def machine() -> dict[str, str]:
-    """Processor, a digest of its features, and how many of them there are."""
+def machine(root: Path = Path("/")) -> dict[str, str]:
+    """Processor, a digest of its features, how many of them there are, and the GPUs with their driver, if any.
+
+    GPUs are read from the driver's files: a process that has asked CUDA cannot be forked any more.
+
+    Args:
+        root: Where /proc is.
+    """
     model, flags = platform.processor() or platform.machine(), ""
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in (root / "proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
             if key.strip() == "model name":
                 model = value.strip()
@@ -69,4 +76,16 @@ def machine() -> dict[str, str]:
         "processor": model,
         "features": hashlib.sha256(flags.encode()).hexdigest()[:12] if flags else "",
         "processors": str(os.cpu_count() or 1),
+        **_gpus(root / "proc/driver/nvidia"),
     }
+
+
+def _gpus(driver: Path) -> dict[str, str]:
+    try:
+        files = [file.read_text(encoding="utf-8") for file in sorted(driver.glob("gpus/*/information"))]
+        version = (driver / "version").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    models = [found[1].strip() for text in files if (found := re.search(r"^Model:(.*)$", text, re.MULTILINE))]
+    number = re.search(r"\s(\d+\.[\d.]+)\s", version)
+    return {"gpus": ", ".join(models), "driver": number[1] if number else "unknown"} if models else {}
