@@ -72,6 +72,7 @@ def draw_costs(raced: list[Trial]) -> None:
         share = [100 * (index + 1) / len(seconds) for index in range(len(seconds))]
         axes.step(seconds, share, where="post", color=colour, label=f"+{slowdown:.0%}" if slowdown else "unchanged")
     axes.set(xlabel="seconds of a verdict, zygotes apart", ylabel="reached, %", xscale="log", ylim=(0, 101))
+    axes.minorticks_off()
     axes.set_xticks([2, 3, 5, 10, 20, 50], ["2", "3", "5", "10", "20", "50"])
     axes.legend(frameon=False, loc="lower right")
     figure.savefig(FOLDER / "costs.png", dpi=110)
