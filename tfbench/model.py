@@ -67,7 +67,8 @@ class Run:
     """Time of one iteration for each round, in time order, primed and uncounted work left out."""
     iterations: int
     facts: JSON = field(default_factory=dict)
-    """What came free: ``first_call`` in seconds, ``flops``, ``bytes``, ``items`` of one step …"""
+    """What came free: ``first_call`` in seconds, ``peak_host_memory`` in bytes; what ``bench`` was told: ``flops``,
+    ``bytes``, ``items`` of one step, ``contracts``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +162,14 @@ class Verdict:
     launches: int = 0
     rounds: int = 0
     wall_seconds: float = 0.0
+    values: tuple[float | None, float | None] | None = None
+    """Of the metric, for baseline and contender, ``None`` where there is none; not of times, which are ratios."""
+    unit: str = ""
 
     def as_json(self) -> JSON:
         """The row as ``tfbench-report/1`` has it."""
+        before, now = self.values or (None, None)
+        values = {"values": {"baseline": before, "contender": now, "unit": self.unit}} if self.values else {}
         return {
             "case": self.case.name,
             "workload": self.case.workload,
@@ -175,7 +181,53 @@ class Verdict:
             "launches": self.launches,
             "rounds": self.rounds,
             "wall_seconds": round(self.wall_seconds, 3),
+            **values,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a launch showed beside its time; a metric stands in one of the first three."""
+
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Metric -> what is counted -> how often; its value is the sum."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Metric -> why it could not be read."""
+    setting: Mapping[str, str] = field(default_factory=dict)
+    """What decides over the metrics and stands in no recipe, as whether oneDNN rewrites graphs."""
+    sketch: tuple[float, ...] = ()
+    """Of the result, see `tfbench.analysis.parity`; empty if there is none."""
+
+    def value(self, metric: str) -> float | None:
+        """Of a metric, ``None`` if it could not be read."""
+        if metric in self.counts:
+            return sum(self.counts[metric].values())
+        return self.numbers.get(metric)
+
+    def as_json(self) -> JSON:
+        return {
+            "counts": {metric: dict(counts) for metric, counts in self.counts.items()},
+            "numbers": dict(self.numbers),
+            "absent": dict(self.absent),
+            "setting": dict(self.setting),
+            "sketch": list(self.sketch),
+        }
+
+    @staticmethod
+    def of_json(content: JSON) -> Reading:
+        """From `as_json`.
+
+        Raises:
+            TypeError, ValueError, AttributeError: It is none.
+        """
+        counts = {
+            str(metric): {str(what): int(count) for what, count in counts.items()}
+            for metric, counts in content["counts"].items()
+        }
+        numbers = {str(metric): float(number) for metric, number in content["numbers"].items()}
+        absent, setting = ({str(k): str(v) for k, v in content[key].items()} for key in ("absent", "setting"))
+        return Reading(counts, numbers, absent, setting, tuple(map(float, content["sketch"])))
 
 
 @dataclass(frozen=True, slots=True)

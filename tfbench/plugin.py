@@ -131,7 +131,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture
 def bench() -> Any:
-    """``bench(step, *arguments, flops=, bytes=, items=)`` measures a step; runs under ``pytest --benchmark``."""
+    """``bench(step, *arguments, **keywords)`` measures a step; runs under ``pytest --benchmark``."""
     raise UsageError("bench works in the signature of a benchmark only: def test_mine(bench): bench(step, x)")
 
 

@@ -61,6 +61,36 @@ class Policy:
     """`--replay suspects` does not race a case again whose saved times prove that it is slower by less than
     this. The spread between sessions seldom proves less, and what it leaves open is raced."""
 
+    # Beside time
+    first_call_effect: float = 0.15
+    """A first call is `regressed` when it takes longer by this at least: it is paid once, in seconds at most."""
+    first_call_tolerance: float = 0.3
+    """The same for `unchanged`: a launch gives one sample of it, where it gives hundreds of the step."""
+    first_call_deviation: float = 0.06
+    """Deviation between launches of the same code, as a log-ratio."""
+    first_call_zygote_deviation: float = 0.02
+    """The same between pairs of zygotes."""
+    memory_tolerance: float = 0.01
+    """Sizes that differ by less than this fraction are the same: files carry dates and names, allocators round."""
+    memory_slack: int = 1 << 19
+    """Bytes by which peaks of host memory may differ whatever their size: arenas grow by 128 KiB and up."""
+    memory_launches: int = 3
+    """Launches of each side that must lie beyond those of the other before a peak of memory has moved."""
+    probe_calls: int = 4
+    """Calls behind the first ones in which functions may be traced again and tensors pile up: what grows by every
+    call is seen in one, and four cost little beside the start of the process."""
+    probe_launches: int = 3
+    """Launches of a side in which a metric that differs between the sides is read before it counts: one that
+    differs among them is not exact."""
+    exact_across_versions: bool = False
+    """Whether exact metrics gate between environments that differ (TensorFlow's version, settings). Otherwise they
+    explain: another version may well have other graphs on purpose."""
+    parity_floor: float = 1e-4
+    """Errors of results below this are rounding: sums of float32 in another order differ by 1e-7 to 1e-5."""
+    parity_growth: float = 2.0
+    """An error against the reference variant that is above the floor may grow by this factor: rounding errors do,
+    with the order of a sum."""
+
     # Zygotes
     zygotes: int = 12
     """Processes of each side that launches are forked from, started when a race gets to them: an easy
@@ -108,6 +138,10 @@ class Policy:
             raise UsageError("policy: zygotes must be at least 1")
         if self.screen_tolerance < self.tolerance:
             raise UsageError("policy: screen_tolerance must not be less than tolerance")
+        if not 0 < self.first_call_effect < self.first_call_tolerance < 1:
+            raise UsageError("policy: 0 < first_call_effect < first_call_tolerance < 1 must hold")
+        if self.probe_calls < 1 or self.probe_launches < 1 or self.memory_launches < 1:
+            raise UsageError("policy: probe_calls, probe_launches and memory_launches must be at least 1")
         if self.sessions < 3 or self.floor_launches < 1:
             raise UsageError("policy: a spread needs three sessions at least, and a floor one launch")
 
@@ -130,13 +164,14 @@ PRESETS = {
         case_seconds=20.0,
     ),
     "standard": Policy(),
-    # Finds 2% between sides and 1% between variants, for two to four times the launches.
+    # Finds 2% between sides and 1% between variants, for two to four times the launches; any other graph counts.
     "strict": Policy(
         name="strict",
         minimum_effect=0.005,
         tolerance=0.01,
         looks=(4, 6, 8, 12, 16, 24, 32, 48),
         zygotes=16,
+        exact_across_versions=True,
         case_seconds=180.0,
     ),
 }

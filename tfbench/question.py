@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfbench.model import Case, Outcome, Sample, Standing, Verdict
+from tfbench.model import Case, Outcome, Reading, Sample, Standing, Verdict
 from tfbench.policy import Policy
 from tfbench.race.processes import Processors
 from tfbench.race.sequential import Race
@@ -60,10 +60,20 @@ class Result:
     skip: str = ""
     standing: Standing | None = None
     sample: Sample | None = None
+    rival: Sample | None = None
+    """Of the baseline's side, where it was raced."""
+    metrics: tuple[Verdict, ...] = ()
+    """On what else the case shows, and on its contracts."""
+    reading: Reading | None = None
     output: str = ""
     """What the broken process printed last."""
 
     @property
-    def outcome(self) -> Outcome | None:
-        """Of the verdict, if there is one."""
-        return self.verdict.outcome if self.verdict else None
+    def rows(self) -> tuple[Verdict, ...]:
+        """Every verdict on the case, the one on its time first."""
+        return (*([self.verdict] if self.verdict else []), *self.metrics)
+
+    @property
+    def failures(self) -> list[Verdict]:
+        """Those that fail a test."""
+        return [row for row in self.rows if row.outcome in (Outcome.REGRESSED, Outcome.ERROR)]

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
+from tfbench.analysis import contracts
+from tfbench.analysis.metrics import FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.analysis.spending import look_of
+from tfbench.analysis.verdict import compare
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
-from tfbench.model import JSON, Case, Outcome, Reason, Run, Sample, Standing, Verdict
+from tfbench.model import JSON, Case, Comparison, Outcome, Reason, Run, Sample, Standing, Verdict
 from tfbench.question import Result
 from tfbench.race.contest import Contest
 from tfbench.race.sequential import Race
@@ -33,7 +37,38 @@ def of_variant(race: Race, index: int) -> Result:
         rounds=race.rounds(index),
         facts=_typical_facts(sample.runs),
     )
-    return replace(new(case, race, index, NO_BASELINE), standing=standing)
+    return replace(new(case, race, index, NO_BASELINE), standing=standing, metrics=tuple(_factors(race, index)))
+
+
+def _factors(race: Race, index: int) -> list[Verdict]:
+    """The rows of the contract that a variant is so many times as fast as another one of its race."""
+    case = race.entrants[index].case
+    wanted = race.runs(index)[0].facts.get("contracts", {}).get("faster_than", {})
+    rows = []
+    for other, factor in wanted.items():
+        named = f"faster_than {other}" if len(wanted) > 1 else "faster_than"
+        found = _against(race, index, other)
+        rows.append(contracts.row(case, named, contracts.faster_than(other, factor, found)))
+    return rows
+
+
+def _against(race: Race, index: int, levels: str) -> Comparison | str:
+    """The times of another variant / those of this one; the other has these levels, and else the same ones."""
+    mine = race.entrants[index].case
+    wanted = mine.levels | dict(part.strip().split("=", 1) for part in levels.split(","))
+    if not set(wanted) <= set(mine.levels) or wanted == mine.levels:
+        return f"{levels!r} names no other variant of {mine.workload}"
+    other = next((i for i in race.working if race.entrants[i].case.levels == wanted), None)
+    if other is None:
+        return "that variant is no part of this run, or broke"
+    effects = race.effects(other, index)
+    if not effects:
+        return "they shared no launch"
+    shared = race.entrants[other].case.env == mine.env
+    return compare(
+        effects, race.rounds(index), race.policy, cases=race.terms.cases,
+        look=look_of(len(effects), race.policy.looks), shared_zygote=shared,
+    )  # fmt: skip
 
 
 def new(case: Case, race: Race, index: int, reason: Reason) -> Result:
@@ -77,7 +112,14 @@ def of_sides(case: Case, contest: Contest, note: str = "") -> Result:
         rounds=contest.rounds,
         wall_seconds=contest.wall_seconds,
     )
-    return Result(case, verdict, sample=Sample(case, tuple(contest.runs(1))))
+    metrics = []
+    if (first := contest.first_call) is not None and first.outcome is not None:
+        ratio = first.comparison.ratio
+        metrics.append(
+            Verdict(case, first.outcome, first.reason, FIRST_CALL, ratio, contest.launches, contest.launches)
+        )
+    samples = (Sample(case, tuple(contest.runs(side))) for side in (0, 1))
+    return Result(case, verdict, rival=next(samples), sample=next(samples), metrics=tuple(metrics))
 
 
 def failed(case: Case, failure: TfbenchError, where: str = "") -> Result:
@@ -96,7 +138,9 @@ def broken(case: Case, error: SideError) -> Result:
 
 
 def _typical_facts(runs: Sequence[Run]) -> JSON:
-    """Facts of a case: the same in every launch, except the first call, whose median is taken."""
+    """Facts of a case: the same in every launch, except what each gives a sample of, whose median is taken."""
     facts = dict(runs[0].facts)
-    facts["first_call"] = median(run.facts["first_call"] for run in runs)
+    for sampled in (FIRST_CALL, PEAK_HOST_MEMORY):
+        if values := [run.facts[sampled] for run in runs if sampled in run.facts]:
+            facts[sampled] = median(values)
     return facts

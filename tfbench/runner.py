@@ -12,7 +12,7 @@ import pytest
 
 from tfbench.display import Display
 from tfbench.errors import BaselineError, TfbenchError, UsageError
-from tfbench.model import Case, Outcome, Sample
+from tfbench.model import Case, Outcome, Sample, Verdict
 from tfbench.options import (
     available_cpus,
     case_of,
@@ -150,14 +150,7 @@ class Runner:
             fixture._mode = "tfbench"
         if result.verdict is None:
             pytest.skip(result.skip)
-        verdict = result.verdict
-        text = f"{verdict.outcome}: {verdict.reason.message}"
-        if result.output:
-            text += f"\n--- last output ---\n{result.output}"
-        if verdict.outcome in (Outcome.REGRESSED, Outcome.ERROR):
-            pytest.fail(text, pytrace=False)
-        if verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE):
-            (pytest.fail if self._strict else pytest.skip)(text)
+        _end_test(result, self._strict)
 
     @property
     def _strict(self) -> bool:
@@ -222,6 +215,26 @@ class Runner:
         if self._session is not None:
             self._session.close()
             self._drawn.close()
+
+
+def _end_test(result: Result, strict: bool) -> None:
+    """End a test as its case's verdicts say: what is open about another metric than time stops only a strict gate."""
+    assert result.verdict is not None
+    output = f"\n--- last output ---\n{result.output}" if result.output else ""
+    if failures := result.failures:
+        pytest.fail("\n".join(map(_told, failures)) + output, pytrace=False)
+    if result.verdict.outcome in _OPEN:
+        (pytest.fail if strict else pytest.skip)(_told(result.verdict) + output)
+    if rows := [row for row in result.metrics if row.outcome in (_OPEN if strict else (Outcome.MISSING,))]:
+        (pytest.fail if strict else pytest.skip)("\n".join(map(_told, rows)))
+
+
+_OPEN = (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.MISSING)
+
+
+def _told(verdict: Verdict) -> str:
+    metric = "" if verdict.metric == "time" else f"{verdict.metric} "
+    return f"{metric}{verdict.outcome}: {verdict.reason.message}"
 
 
 def _check_taken_for_a_test(config: pytest.Config, path: str) -> None:

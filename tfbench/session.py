@@ -11,14 +11,28 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tfbench.beside import Before, Beside
 from tfbench.errors import BaselineError, BenchmarkError, SideError
-from tfbench.model import JSON, Case, Outcome, Reason, Recipe, Report, Sample, Setting, Skip, Verdict
+from tfbench.model import JSON, Case, Outcome, Reading, Reason, Recipe, Report, Sample, Setting, Skip, Verdict
 from tfbench.question import Progress, Question, Result, Step
 from tfbench.race.contest import Contest
 from tfbench.race.launcher import Entrant
+from tfbench.race.prober import Prober
 from tfbench.race.processes import ProcessLauncher
 from tfbench.race.sequential import Race, Terms
-from tfbench.replay import ALL, CHANGED, NEVER, SIDES, VARIANTS, Screen, changed_since, obstacles, side_again, words
+from tfbench.replay import (
+    ALL,
+    CHANGED,
+    NEVER,
+    SIDES,
+    VARIANTS,
+    Screen,
+    changed_since,
+    machine_differences,
+    obstacles,
+    side_again,
+    words,
+)  # fmt: skip
 from tfbench.results import broken, failed, new, of_sides, of_variant
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
@@ -43,6 +57,9 @@ class Session:
         self._results: dict[str, Result] = {}
         self._suspects: dict[str, Result] = {}
         """Cases that saved times did not settle, with what was measured of them."""
+        self._judged: set[str] = set()
+        """Cases whose other metrics were looked at."""
+        self._beside: Beside | None = None
         self._groups: dict[str, list[Case]] = {}
         self._recipes: dict[str, JSON] = {}
         self._failure: SideError | None = None
@@ -91,7 +108,13 @@ class Session:
                 self._keep(self._race(case, group))
             if case.name not in self._results:
                 measured, raced = self._suspects[case.name], self._race_saved(case)
-                self._results[case.name] = replace(raced, sample=measured.sample, standing=measured.standing)
+                metrics = (*raced.metrics, *measured.metrics)
+                self._results[case.name] = replace(
+                    raced, sample=measured.sample, standing=measured.standing, metrics=metrics
+                )
+            if case.name not in self._judged:
+                self._judged.add(case.name)
+                self._results[case.name] = self._beside_time(self._results[case.name], group)
         except SideError as error:
             self._keep([broken(one, error) for one in group if one.name not in self._results])
         except KeyboardInterrupt:
@@ -129,8 +152,8 @@ class Session:
             self._failure = SideError(f"{error}\n{error.output}")
             raise self._failure from error
 
-    def _recipe(self, tree: Snapshot | None) -> Recipe:
-        described = self._recipes["contender"]
+    def _recipe(self, tree: Snapshot | None, side: str = "contender") -> Recipe:
+        described = self._recipes[side]
         return Recipe(
             python=described["python"],
             executable=described["executable"],
@@ -200,7 +223,7 @@ class Session:
             return failed(case, race.failures[0]) if race.failures else new(case, race, 0, self._not_saved())
         if differences := obstacles(self._saved.recipe, self._recipe(None)):
             text = f"{words(self._saved)} cannot be made again here: {'; '.join(differences)}"
-            return Result(case, Verdict(case, Outcome.INCOMPARABLE, Reason("other-environment", text)))
+            return Result(case, Verdict(case, Outcome.INCOMPARABLE, Reason(OTHER_ENVIRONMENT, text)))
         self._start([case], self._rival)
         return self._race_sides(case, self._rival, CHANGED if changed_since(self._saved, case) else "")
 
@@ -214,6 +237,36 @@ class Session:
                 self._keep([of_sides(case, contest, note)])
             raise
         return of_sides(case, contest, note)
+
+    # Beside time
+
+    def _beside_time(self, result: Result, group: Sequence[Case]) -> Result:
+        """The result with what the case shows beside its time; the cases of a group are probed together."""
+        verdict = result.verdict
+        if verdict is None or (result.sample is None and verdict.reason.code != OTHER_ENVIRONMENT):
+            return result
+        if self._beside is None:
+            self._beside = Beside(Prober(self._launcher, self.question.policy), self.question.policy, self.cases)
+        self._progress(Step(f"{result.case.workload}: beside time", None, len(self._results), len(self.cases)))
+        measured = [case for case in group if (one := self._results.get(case.name)) and one.sample is not None]
+        self._beside.look(measured, self._contender)
+        return self._beside.judged(result, self._contender, self._before(result))
+
+    def _before(self, result: Result) -> Before | None:
+        """What the case is compared with: exact metrics are saved ones where there are any."""
+        facts = [run.facts for run in result.rival.runs] if result.rival else []
+        if self._saved is not None:
+            saved = self._saved.samples.get(result.case.name)
+            return Before(
+                reading=self._saved.readings.get(result.case.name, Reading()),
+                facts=facts or ([run.facts for run in saved.runs] if saved else []),
+                differences=obstacles(self._saved.recipe, self._recipe(None)),
+                machines=machine_differences(self._saved.recipe, self._recipe(None)),
+            )
+        if self._rival is None:
+            return None
+        theirs = self._recipe(None, self._rival.name)
+        return Before(side=self._rival, facts=facts, differences=obstacles(theirs, self._recipe(None)))
 
     # Judging by saved times
 
@@ -268,7 +321,7 @@ class Session:
         return Report(
             policy=self.question.policy.as_json(),
             sides=self._sides(),
-            verdicts=(*(result.verdict for result in results if result.verdict), *self.missing()),
+            verdicts=(*(row for result in results for row in result.rows), *self.missing()),
             standings=tuple(result.standing for result in results if result.standing),
             skips=tuple(Skip(result.case, result.skip) for result in results if result.skip),
             wall_seconds=self._clock() - self._began,
@@ -297,13 +350,8 @@ class Session:
             BaselineError: A case failed, nothing was measured, or the file cannot be written.
         """
         name = self.question.save
-        failures = [
-            result.case.name
-            for result in self._results.values()
-            if result.outcome in (Outcome.REGRESSED, Outcome.ERROR)
-        ]
-        if failures:
-            raise BaselineError(f"the baseline {name!r} was not saved: {failures[0]} did not pass")
+        if failed := next((result.case.name for result in self._results.values() if result.failures), ""):
+            raise BaselineError(f"the baseline {name!r} was not saved: {failed} did not pass")
         if self.question.slowdown:
             raise BaselineError(f"the baseline {name!r} was not saved: its times hold an injected slowdown")
         if not self._samples():
@@ -327,7 +375,8 @@ class Session:
         measured = self._measured(CANDIDATES + saved.name if saved else "")
         samples = measured.samples
         # What is known to be other code would pass for the spread of the same code.
-        changed = {name for name, result in self._results.items() if result.outcome in _CHANGED}
+        judged = {name: result.verdict.outcome for name, result in self._results.items() if result.verdict}
+        changed = {name for name, outcome in judged.items() if outcome in _CHANGED}
         floors = {name: sample.floors for name, sample in samples.items() if name not in changed}
         sources = {name: sample.case.source for name, sample in samples.items()}
         self._history.record(Past(measured.setting, floors, sources))
@@ -346,7 +395,8 @@ class Session:
             policy=self.question.policy.name,
             way=SIDES if self._is_elsewhere else self._way,
         )
-        return Baseline(setting, self._samples())
+        readings = {name: result.reading for name, result in self._results.items() if result.reading is not None}
+        return Baseline(setting, self._samples(), readings)
 
     def close(self) -> None:
         """End every process."""
@@ -368,6 +418,7 @@ class Session:
 
 
 _CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
+OTHER_ENVIRONMENT = "other-environment"
 
 
 def _below(file: str, paths: tuple[str, ...] | None) -> bool:

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tfbench.analysis.metrics import CONTRACT, SETTLED
 from tfbench.model import Outcome, Report, Verdict
 
 
@@ -45,6 +46,8 @@ def rule(report: Report) -> Ruling:
     A case that is new passes beside cases that were compared; a run in which none was compared does not.
     """
     bad = [verdict for outcome in _GRAVEST for verdict in report.verdicts if verdict.outcome is outcome]
+    # What is open about a metric that need not be decided is told in the report and stops nobody.
+    bad = [verdict for verdict in bad if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.metric in SETTLED]
     if bad and bad[0].outcome is Outcome.REGRESSED:
         return Ruling(Gate.REGRESSED, _counts(bad), tuple(bad))
     if report.interrupted:
@@ -53,11 +56,14 @@ def rule(report: Report) -> Ruling:
         )
     if bad:
         return Ruling(_GRAVEST[bad[0].outcome], _counts(bad), tuple(bad))
-    compared = [verdict for verdict in report.verdicts if verdict.outcome in JUDGED]
+    compared = [
+        verdict for verdict in report.verdicts if verdict.outcome in JUDGED and not verdict.metric.startswith(CONTRACT)
+    ]
     if not compared:
-        there = f"{len(report.verdicts)} measured, none compared" if report.verdicts else "nothing was measured"
+        measured = len({verdict.case.name for verdict in report.verdicts})
+        there = f"{measured} measured, none compared" if measured else "nothing was measured"
         return Ruling(Gate.INCOMPARABLE, f"{there}: run it with --baseline NAME or --against SPEC")
-    return Ruling(Gate.PASS, _counts(report.verdicts))
+    return Ruling(Gate.PASS, _counts([verdict for verdict in report.verdicts if verdict.metric in SETTLED]))
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:

@@ -1,4 +1,7 @@
-"""Two sides of a case: a race, and where it says `regressed` a second one that shares no data with it."""
+"""Two sides of a case: a race, and where it says `regressed` a second one that shares no data with it.
+
+The first call of the step is judged from the same launches, of which each gives one sample of it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tfbench.analysis.sampled import first_call
 from tfbench.analysis.verdict import Decision
 from tfbench.model import Outcome, Reason, Run
 from tfbench.policy import Policy
@@ -38,6 +42,7 @@ class Contest:
     ) -> None:
         zygotes = policy.zygotes
         self.decision: Decision | None = None
+        self.first_call: Decision | None = None
         self.interrupted = False
         self._first = Race(entrants, launcher, policy, Terms(cases, range(zygotes)), clock, rng)
         self._second = Race(entrants, launcher, policy, Terms(cases, range(zygotes, 2 * zygotes)), clock, rng)
@@ -51,19 +56,29 @@ class Contest:
         """
         try:
             self._first.run(progress)
-            self.decision = self._first.decisions.get(1)
-            if self._confirm and self.decision is not None and self.decision.outcome is Outcome.REGRESSED:
+            self.decision, self.first_call = self._first.decisions.get(1), self._first_call_of(self._first)
+            suspects = [one for one in (self.decision, self.first_call) if _is_regressed(one)]
+            if self._confirm and suspects and not self.failures:
                 self._second.run(progress)
-                self.decision = self._joined(self.decision, self._second.decisions.get(1))
+                if _is_regressed(self.decision):
+                    self.decision = self._joined(self.decision, self._second.decisions.get(1))
+                if _is_regressed(self.first_call):
+                    self.first_call = self._joined(self.first_call, self._first_call_of(self._second))
         except KeyboardInterrupt:
             self.interrupted = True
             self._first.conclude()
             self.decision = self._unconfirmed(self._first.decisions.get(1))
+            self.first_call = self._unconfirmed(self._first_call_of(self._first))
             raise
 
+    def _first_call_of(self, race: Race) -> Decision | None:
+        both = [launch for launch in race.launches if None not in launch.runs]
+        facts = [[run.facts for launch in both if (run := launch.runs[side]) is not None] for side in (0, 1)]
+        return first_call(facts[0], facts[1], [launch.pair for launch in both], race.policy, race.terms.cases)
+
     @staticmethod
-    def _joined(first: Decision, second: Decision | None) -> Decision | None:
-        if second is None:
+    def _joined(first: Decision | None, second: Decision | None) -> Decision | None:
+        if first is None or second is None:
             return None
         if second.outcome is Outcome.REGRESSED:
             text = f"{second.reason.message}; found twice, the first time as {first.reason.message}"
@@ -106,3 +121,7 @@ class Contest:
     def wall_seconds(self) -> float:
         """What the launches took, the start of zygotes left out."""
         return sum(race.wall_seconds for race in self.races)
+
+
+def _is_regressed(decision: Decision | None) -> bool:
+    return decision is not None and decision.outcome is Outcome.REGRESSED

@@ -45,7 +45,7 @@ class ProcessLauncher:
     def __init__(self, suite: Suite, policy: Policy, processors: Processors) -> None:
         self._suite = suite
         self._policy = policy
-        self._processors = processors
+        self.processors = processors
         self._zygotes: dict[tuple[str, Environment, int], Zygote] = {}
 
     def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int]) -> None:
@@ -62,7 +62,7 @@ class ProcessLauncher:
             if (zygote := self._zygotes.get((side, env, pair))) is None or not zygote.alive
         ]
         sides = {side.name: side for side, _ in wanted}
-        at_once = max(1, len(self._processors.every))
+        at_once = max(1, len(self.processors.every))
         for first in range(0, len(missing), at_once):
             starting = []
             for name, env, pair in missing[first : first + at_once]:
@@ -88,7 +88,7 @@ class ProcessLauncher:
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         self.ready([(entrant.side, entrant.case.env) for entrant in entrants], [pair])
         zygotes = [self.zygote(entrant, pair) for entrant in entrants]
-        cpus = sorted({cpu for entrant in entrants for cpu in self._processors.of(entrant.case)})
+        cpus = sorted({cpu for entrant in entrants for cpu in self.processors.of(entrant.case)})
         return ProcessLaunch(entrants, zygotes, cpus, self._policy)
 
     def recipe(self, side: Side) -> JSON:
@@ -104,7 +104,7 @@ class ProcessLauncher:
         zygote = self.zygote(Entrant(Case("", "", ""), side), 0)
         channel, theirs = channel_pair()
         with tempfile.TemporaryFile() as log, theirs:
-            pid = zygote.launch(None, [theirs.fileno(), log.fileno()], cpus=list(self._processors.every), threads=1)
+            pid = zygote.launch(None, [theirs.fileno(), log.fileno()], cpus=list(self.processors.every), threads=1)
             theirs.close()
             try:
                 found: JSON = channel.receive("done", timeout=self._policy.answer_seconds)["devices"]

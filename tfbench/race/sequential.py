@@ -77,9 +77,9 @@ class Race:
         """What this entrant gave, launch by launch."""
         return [run for launch in self.launches if (run := launch.runs[entrant]) is not None]
 
-    def effects(self, entrant: int) -> list[Effect]:
-        """The evidence about this entrant against the reference, a value a launch."""
-        reference = self.reference
+    def effects(self, entrant: int, other: int | None = None) -> list[Effect]:
+        """The evidence about this entrant against the other one, or the reference, a value a launch."""
+        reference = self.reference if other is None else other
         found = []
         for launch in self.launches:
             mine, theirs = launch.runs[entrant], None if reference is None else launch.runs[reference]

@@ -109,6 +109,8 @@ def _verdict(row: JSON) -> Verdict:
         launches=row["launches"],
         rounds=row["rounds"],
         wall_seconds=row["wall_seconds"],
+        values=(row["values"]["baseline"], row["values"]["contender"]) if "values" in row else None,
+        unit=_plain(row["values"]["unit"]) if "values" in row else "",
     )
 
 

@@ -12,9 +12,16 @@ from rich.text import Text
 
 from tfbench.model import Case, Outcome, Report, Standing, Verdict
 from tfbench.report.style import COLOURS, table
-from tfbench.report.units import duration, rate, times
+from tfbench.report.units import duration, rate, size, times
 
 Row = TypeVar("Row", Standing, Verdict)
+TIME = "time"
+_EXTRA = (("first_call", "first call", duration), ("peak_host_memory", "memory", size))
+"""Facts of a case that its table shows, if it has them."""
+_MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.MISSING, Outcome.ERROR)
+"""Outcomes that are worth a line each; of the others there are many."""
+_MEASURED = {"no-baseline": "measured", "contract-held": "contracts held"}
+"""Reasons that say more than their outcomes."""
 _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 
 
@@ -23,25 +30,41 @@ def render(report: Report, *, width: int, colour: bool) -> str:
     parts: list[RenderableType] = []
     parts += [_standings(group, rows) for group, rows in _grouped(report.standings, str).items()]
     judged = [verdict for verdict in report.verdicts if verdict.reason.code != "no-baseline"]
-    parts += [_verdicts(group, rows) for group, rows in _grouped(judged, _function).items()]
+    timed = [verdict for verdict in judged if verdict.metric == TIME]
+    parts += [_verdicts(group, rows) for group, rows in _grouped(timed, _function).items()]
+    if moved := [verdict for verdict in judged if verdict.metric != TIME and verdict.outcome in _MOVED]:
+        parts.append(_beside(moved))
     parts += [Text(f"skipped {skip.case.name}: {skip.reason}", "yellow") for skip in report.skips]
+    if line := beside(report):
+        parts.append(Text(line))
     parts.append(Text(summary(report), "bold"))
     return _text(parts, width, colour)
 
 
 def summary(report: Report) -> str:
     """One line: how many of what, and how long it took."""
-    counts = dict.fromkeys(Outcome, 0)
-    for verdict in report.verdicts:
-        counts[verdict.outcome] += 1
-    measured = "measured" if any(v.reason.code == "no-baseline" for v in report.verdicts) else "new"
-    words = [f"{count} {measured if outcome is Outcome.NEW else outcome}" for outcome, count in counts.items() if count]
+    words = _counts([verdict for verdict in report.verdicts if verdict.metric == TIME])
     if report.skips:
         words.append(f"{len(report.skips)} skipped")
     interrupted = "interrupted: " if report.interrupted else ""
     return (
         f"{interrupted}{', '.join(words) or 'no case'} in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
     )
+
+
+def beside(report: Report) -> str:
+    """One line on the metrics beside time and the contracts, empty without any."""
+    others = [verdict for verdict in report.verdicts if verdict.metric != TIME]
+    return f"beside time: {', '.join(_counts(others))}" if others else ""
+
+
+def _counts(verdicts: Iterable[Verdict]) -> list[str]:
+    counts: dict[str, int] = {}
+    for verdict in verdicts:
+        word = _MEASURED.get(verdict.reason.code, str(verdict.outcome))
+        counts[word] = counts.get(word, 0) + 1
+    order = [*map(str, Outcome), *_MEASURED.values()]
+    return [f"{counts[word]} {word}" for word in order if word in counts]
 
 
 def _grouped(rows: Iterable[Row], name: Callable[[str], str]) -> dict[str, list[Row]]:
@@ -71,6 +94,9 @@ def _standings(group: str, standings: list[Standing]) -> Table:
     made.add_column("median", justify="right", no_wrap=True)
     made.add_column("ratio to reference", justify="right", no_wrap=True)
     made.add_column("launches", justify="right")
+    extra = [column for column in _EXTRA if any(column[0] in s.facts for s in standings)]
+    for _, heading, _ in extra:
+        made.add_column(heading, justify="right", no_wrap=True)
     work = next(((fact, unit) for fact, unit in _WORK if any(fact in s.facts for s in standings)), None)
     if work:
         made.add_column("rate", justify="right", no_wrap=True)
@@ -80,6 +106,7 @@ def _standings(group: str, standings: list[Standing]) -> Table:
             Text(duration(standing.median_seconds)),
             _ratio_cell(standing),
             Text(str(standing.launches)),
+            *(Text(words(standing.facts[fact]) if fact in standing.facts else "") for fact, _, words in extra),
         ]
         if work:
             amount = standing.facts.get(work[0])
@@ -109,6 +136,22 @@ def _verdicts(group: str, verdicts: list[Verdict]) -> Table:
             Text(times(verdict.ratio) if verdict.ratio else "-"),
             Text(str(verdict.launches)),
             Text(f"{verdict.wall_seconds:.1f} s"),
+        )
+    return made
+
+
+def _beside(verdicts: list[Verdict]) -> Table:
+    made = table("beside time")
+    made.add_column("case", overflow="fold")
+    made.add_column("metric", no_wrap=True)
+    made.add_column("verdict", no_wrap=True)
+    made.add_column("what", overflow="fold")
+    for verdict in verdicts:
+        made.add_row(
+            Text(verdict.case.name.rpartition("::")[2]),
+            Text(verdict.metric),
+            Text(str(verdict.outcome), COLOURS[verdict.outcome]),
+            Text(verdict.reason.message),
         )
     return made
 

@@ -22,6 +22,14 @@ def rate(amount: float, unit: str) -> str:
     return f"{_significant(amount / scale)} {prefix}{unit}"
 
 
+def size(amount: float) -> str:
+    """Bytes in the unit that suits them: ``9.42 MiB``."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if abs(amount) >= 1 << power:
+            return f"{_significant(amount / (1 << power))} {unit}"
+    return f"{amount:.0f} B"
+
+
 def _significant(value: float) -> str:
     digits = 2 - math.floor(math.log10(value)) if value > 0 else 0
     return f"{value:.{min(2, max(0, digits))}f}"

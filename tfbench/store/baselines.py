@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest_benchmark
 from pytest_benchmark.stats import Stats
 
 from tfbench.errors import BaselineError
-from tfbench.model import JSON, Case, Recipe, Run, Sample, Setting
+from tfbench.model import JSON, Case, Reading, Recipe, Run, Sample, Setting
 from tfbench.store.files import write_whole
 
 SCHEMA = "tfbench-baseline/1"
@@ -43,6 +43,8 @@ class Baseline:
     setting: Setting
     samples: Mapping[str, Sample]
     """By the case's name."""
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    """What cases showed beside their times, by name; those of the first baselines are not known."""
     name: str = ""
     saved: str = ""
     accepted: tuple[Acceptance, ...] = ()
@@ -115,7 +117,7 @@ class Baselines:
         content = {
             "machine_info": dict(recipe.machine) | {"python_version": recipe.python},
             "commit_info": {"id": recipe.commit, "dirty": recipe.dirty},
-            "benchmarks": [_benchmark(sample) for sample in samples],
+            "benchmarks": [_benchmark(sample, baseline.readings.get(sample.case.name)) for sample in samples],
             "datetime": now(),
             "version": pytest_benchmark.__version__,
             "tfbench": {
@@ -157,9 +159,11 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _benchmark(sample: Sample) -> JSON:
+def _benchmark(sample: Sample, reading: Reading | None) -> JSON:
     case, seconds = sample.case, sample.seconds
-    own = {"workload": case.workload, "source": case.source, "launches": [_run(run) for run in sample.runs]}
+    own: JSON = {"workload": case.workload, "source": case.source, "launches": [_run(run) for run in sample.runs]}
+    if reading is not None:
+        own["reading"] = reading.as_json()
     return {
         "group": case.group,
         "name": case.name.rpartition("::")[2],
@@ -197,7 +201,7 @@ def parse(name: str, content: JSON) -> Baseline:
     own = content["tfbench"]
     if own["schema"] != SCHEMA:
         raise ValueError(f"its schema is {own['schema']!r}, not {SCHEMA!r}")
-    samples = {}
+    samples, readings = {}, {}
     for benchmark in content["benchmarks"]:
         extra = benchmark["extra_info"]["tfbench"]
         case = Case(
@@ -211,10 +215,12 @@ def parse(name: str, content: JSON) -> Baseline:
         if not runs:
             raise ValueError(f"{case.name} has no launch")
         samples[case.name] = Sample(case, runs)
+        if "reading" in extra:
+            readings[case.name] = Reading.of_json(extra["reading"])
     # The first baselines do not say how they were raced; their times are then not judged without racing.
     setting = Setting(recipe=Recipe.of_json(own["recipe"]), **{field: str(own.get(field, "")) for field in _SETTING})
     accepted = tuple(Acceptance(**entry) for entry in own.get("accepted", ()))
-    return Baseline(setting, samples, name, str(content["datetime"]), accepted)
+    return Baseline(setting, samples, readings, name, str(content["datetime"]), accepted)
 
 
 def _parsed_run(run: JSON) -> Run:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON
 from tfbench.protocol import Channel
-from tfbench.worker import runtime
+from tfbench.worker import runtime, work
 from tfbench.worker.block import Block, Clock, collector_held_off, serve_turns, slowdown, warm_up
-
-_WORK = ("flops", "bytes", "items")
+from tfbench.worker.probes.first_call import first_call
+from tfbench.worker.probes.memory import HostPeak
 
 
 @dataclass
@@ -32,22 +31,29 @@ class Launch:
     called: bool = False
     facts: JSON = field(default_factory=dict)
 
-    def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    def __post_init__(self) -> None:
+        self._peak = HostPeak()
+
+    def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
         """Warm the step up, say so, and time its blocks in turn with the other processes.
 
         Raises:
-            BenchmarkError: The step returns nothing, so that nothing shows that it did its work.
+            BenchmarkError: A keyword of ``bench`` cannot be meant, or the step returns nothing, so that nothing
+                shows that it did its work.
         """
+        self.facts.update(work.facts(keywords))
         synchronise = runtime.synchroniser()
-        block = Block(partial(step, *arguments), synchronise, self.clock)
-        began = self.clock()
-        result = step(*arguments)
-        block.wait()
-        self.facts["first_call"] = (self.clock() - began) * 1e-9
-        if result is None:
+        call = partial(step, *arguments)
+        block = Block(call, synchronise, self.clock)
+        returned, first = first_call(call, block.wait)
+        self.facts.update(first)
+        if not returned:
             raise BenchmarkError("the step returned nothing: return its result, so that the work cannot be left out")
-        del result
+        self._peak.mark()
         iteration = warm_up(block, *self.warmup, self.clock)
+        self._peak.mark()
+        if (peak := self._peak.bytes) is not None:
+            self.facts["peak_host_memory"] = peak
         self.channel.send("prepared", iteration=iteration, facts=self.facts)
         while (request := self.channel.receive("serve", "stop"))["kind"] == "serve":
             self._answer(block, request)
@@ -69,19 +75,30 @@ class Launch:
         self.channel.send("rounds", began=began, ended=ended)
 
 
+class Served(Protocol):
+    """A launched process, whatever it was launched for."""
+
+    called: bool
+
+    def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
+        """Do with the step what the controller asked for."""
+
+
 class Bench:
     """The ``bench`` fixture in the measuring process."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Served) -> None:
         self._launch = launch
 
-    def __call__(self, step: Callable[..., Any], *arguments: Any, **work: float | None) -> None:
+    def __call__(self, step: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
         """Measure ``step(*arguments)``; it must return something.
 
         Args:
             step: One iteration of the work.
             arguments: Handed to every call.
-            work: ``flops``, ``bytes`` (least traffic) and ``items`` of one call, for rates.
+            keywords: ``flops``, ``bytes`` (least traffic) and ``items`` of one call, for rates; the contracts
+                ``expect_ops``, ``max_traces``, ``max_peak_bytes``, ``parity`` and ``faster_than``; ``artifact``,
+                bytes or a path whose size is to be told.
 
         Raises:
             BenchmarkError: Called twice, with what is not a function, or with an unknown keyword.
@@ -90,11 +107,5 @@ class Bench:
             raise BenchmarkError("bench was called twice: one benchmark measures one step")
         if not callable(step):
             raise BenchmarkError(f"bench({step!r}): the first argument must be a function; pass its arguments after it")
-        if unknown := sorted(set(work) - set(_WORK)):
-            raise BenchmarkError(f"bench has no keyword {unknown[0]!r}; it has {', '.join(_WORK)}")
-        for name, amount in work.items():
-            if amount is not None and not (isinstance(amount, (int, float)) and 0 < amount < math.inf):
-                raise BenchmarkError(f"bench: {name}={amount!r} must be a positive number for one call of the step")
         self._launch.called = True
-        self._launch.facts.update({name: amount for name, amount in work.items() if amount is not None})
-        self._launch.serve(step, arguments)
+        self._launch.serve(step, arguments, keywords)

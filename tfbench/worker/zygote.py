@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -21,6 +22,7 @@ from tfbench.model import JSON
 from tfbench.protocol import Channel, Closed
 from tfbench.worker import runtime
 from tfbench.worker.bench import Bench, Launch
+from tfbench.worker.probing import Probing
 from tfbench.worker.recipe import describe
 
 _REAP_SECONDS = 5.0
@@ -65,7 +67,7 @@ class Zygote:
         self._argv = argv
         self._items: dict[str, pytest.Item] = {}
         self._broken: dict[str, str] = {}
-        self._launch: Launch | None = None
+        self._launch: Launch | Probing | None = None
         self.served = False
 
     # Collection
@@ -159,13 +161,16 @@ class Zygote:
         if request["case"] is None:
             channel.send("done", devices=runtime.devices())
             return
-        self._launch = Launch(
-            channel,
-            own=request["own"],
-            inbox=pipes[0],
-            outboxes=pipes[1:],
-            warmup=tuple(request["warmup"]),
-        )
+        if "probe" in request:
+            self._launch = Probing(channel, Path(request["probe"]), request["calls"])
+        else:
+            self._launch = Launch(
+                channel,
+                own=request["own"],
+                inbox=pipes[0],
+                outboxes=pipes[1:],
+                warmup=tuple(request["warmup"]),
+            )
         reports = runtestprotocol(self._items[request["case"]], log=False, nextitem=None)
         if failed := [report for report in reports if report.failed]:
             message = _last_line(failed[0])
@@ -187,7 +192,7 @@ class Zygote:
 
     @pytest.fixture
     def bench(self) -> Bench:
-        """``bench(step, *arguments, flops=, bytes=, items=)`` measures a step."""
+        """``bench(step, *arguments, **keywords)`` measures a step, see `Bench`."""
         if self._launch is None:
             raise TfbenchError("bench outside a launch")
         return Bench(self._launch)

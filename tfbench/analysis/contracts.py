@@ -1,0 +1,109 @@
+"""What a benchmark says must hold of it on any machine, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from tfbench.analysis.exact import amount, named
+from tfbench.analysis.metrics import BYTES, CONTRACT
+from tfbench.analysis.verdict import evidence
+from tfbench.model import Case, Comparison, Outcome, Reading, Reason, Verdict
+
+Ruling = tuple[Outcome, Reason]
+HELD, BROKEN, UNREADABLE, OPEN = "contract-held", "contract-broken", "contract-unreadable", "contract-open"
+
+
+def of_reading(case: Case, contracts: Mapping[str, Any], reading: Reading, peaks: Sequence[float]) -> list[Verdict]:
+    """The rows of the contracts that one side's launches decide: ``expect_ops``, ``max_traces``, ``max_peak_bytes``.
+
+    Args:
+        contracts: As ``bench`` was told them.
+        peaks: Peak host memory of each timed launch, bytes.
+    """
+    rulings: dict[str, Callable[[Any], Ruling]] = {
+        "expect_ops": lambda wanted: _expected(wanted, reading),
+        "max_traces": lambda most: _traced(most, reading),
+        "max_peak_bytes": lambda most: _fits(most, reading, peaks),
+    }
+    return [row(case, name, rulings[name](contracts[name])) for name in rulings if name in contracts]
+
+
+def row(case: Case, contract: str, ruling: Ruling) -> Verdict:
+    """A contract's row of the report."""
+    outcome, reason = ruling
+    return Verdict(case, outcome, reason, CONTRACT + contract, launches=1)
+
+
+def _held(text: str) -> Ruling:
+    return Outcome.UNCHANGED, Reason(HELD, text)
+
+
+def _broken(text: str) -> Ruling:
+    return Outcome.REGRESSED, Reason(BROKEN, text)
+
+
+def _unreadable(text: str) -> Ruling:
+    return Outcome.ERROR, Reason(UNREADABLE, text)
+
+
+def _open(text: str) -> Ruling:
+    return Outcome.INCONCLUSIVE, Reason(OPEN, text)
+
+
+def _expected(wanted: Mapping[str, int], reading: Reading) -> Ruling:
+    """Names are looked up in the graph that grappler left, the one that devices run, and XLA's module."""
+    graphs = [reading.counts[key] for key in ("optimized_ops", "graph_ops", "xla_kernels") if key in reading.counts]
+    if not graphs:
+        why = reading.absent.get("graph_ops", "no graph was read")
+        return _unreadable(f"ops are expected and no graph could be read: {why}")
+    found = {op: next((graph[op] for graph in graphs if op in graph), 0) for op in wanted}
+    if wrong := {op: count for op, count in found.items() if count != wanted[op]}:
+        text = ", ".join(f"{wanted[op]} {op} expected, {count} found" for op, count in sorted(wrong.items()))
+        return _broken(f"{text}; the graph has {named(graphs[0])}")
+    return _held(
+        f"as expected: {named({op: count for op, count in found.items() if count}) or 'none of ' + ', '.join(wanted)}"
+    )
+
+
+def _traced(most: int, reading: Reading) -> Ruling:
+    first, later = reading.value("traces"), reading.value("retraces")
+    if first is None or later is None:
+        return _unreadable(f"traces could not be counted: {reading.absent.get('traces', 'they were not told')}")
+    text = f"traced {first + later:.0f} times, {most} allowed"
+    if first + later <= most:
+        return _held(text)
+    causes = reading.counts["retraces"] or reading.counts["traces"]
+    return _broken(f"{text}: {named(causes)}")
+
+
+def _fits(most: float, reading: Reading, peaks: Sequence[float]) -> Ruling:
+    """On an accelerator its own memory counts, elsewhere the process'."""
+    peak = reading.numbers.get("peak_device_memory") or (median(peaks) if peaks else None)
+    if peak is None:
+        return _unreadable("this system does not tell how much memory a process needs")
+    text = f"peak of {amount(peak, BYTES)}, {amount(most, BYTES)} allowed"
+    return _held(text) if peak <= most else _broken(text)
+
+
+def parity(most: float, error: float | str) -> Ruling:
+    """Of the error against the reference variant, or why there is none."""
+    if isinstance(error, str):
+        return _open(f"it cannot be compared: {error}")
+    text = f"differs from the reference variant by {error:.2g}, {most:.2g} allowed"
+    return _held(text) if error <= most else _broken(text)
+
+
+def faster_than(other: str, factor: float, found: Comparison | str) -> Ruling:
+    """At least so many times as fast as another variant in the same race.
+
+    Args:
+        found: The times of the other / those of this case, or why there are none.
+    """
+    if isinstance(found, str):
+        return _open(f"{factor:g}x as fast as {other} is asked: {found}")
+    text = f"{found.ratio.center:.2f}x as fast as {other}, {factor:g}x is asked ({evidence(found)})"
+    if found.ratio.low >= factor:
+        return _held(text)
+    return _broken(text) if found.ratio.high < factor else _open(f"not decided: {text}")

@@ -1,0 +1,93 @@
+"""What XLA made of a function: from the text of an optimized module to counts.
+
+The text is that of ``HloModule::ToString``: computations in braces, an instruction a line,
+``%name = type opcode(operands), attributes``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_INSTRUCTION = re.compile(
+    r"^\s*(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<type>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$"
+)
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{\s*$")
+_CALLED = re.compile(r"(?:calls|to_apply)=\{?%?(?P<name>[\w.\-]+)")
+_KIND = re.compile(r"kind=k(\w+)")
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_TEMPORARY = re.compile(r"^allocation \d+: size (\d+), .*preallocated-temp", re.MULTILINE)
+_FREE = frozenset(
+    {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "while", "conditional", "call"}
+)
+"""Instructions that no kernel is run for; the bodies of loops and branches count their own."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of a computation."""
+
+    computation: str
+    name: str
+    type: str
+    op: str
+    rest: str
+    """Operands and attributes."""
+
+    @property
+    def words(self) -> str:
+        """The op with its kind or target: ``fusion kLoop``, ``custom-call __onednn$matmul``."""
+        if self.op == "fusion" and (kind := _KIND.search(self.rest)):
+            return f"fusion {kind[1]}"
+        if self.op == "custom-call" and (target := _TARGET.search(self.rest)):
+            return f"custom-call {target[1]}"
+        return self.op
+
+
+def instructions(text: str) -> Iterator[Instruction]:
+    """Every instruction of a module, in order."""
+    computation = ""
+    for line in text.splitlines():
+        if found := _COMPUTATION.match(line):
+            computation = found["name"]
+        elif found := _INSTRUCTION.match(line):
+            yield Instruction(computation, found["name"], found["type"], found["op"], found["rest"])
+
+
+def kernels(text: str) -> list[Instruction]:
+    """The instructions that are run one by one, those inside of fusions and reductions left out."""
+    every = list(instructions(text))
+    # A parallel call on a CPU has a computation that is run; those of fusions, reductions and sorts are parts of one.
+    inner = {
+        called["name"]
+        for one in every
+        if one.op not in ("call", "async-start")
+        for called in _CALLED.finditer(one.rest)
+    }
+    return [one for one in every if one.computation not in inner and one.op not in _FREE]
+
+
+def counts(modules: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Every count of a step's modules."""
+    modules = list(modules)
+    run = [kernel for text in modules for kernel in kernels(text)]
+    every = [one for text in modules for one in instructions(text)]
+    found = {
+        "xla_kernels": Counter(kernel.words for kernel in run),
+        "xla_fusions": Counter(kernel.words.removeprefix("fusion ") for kernel in run if kernel.op == "fusion"),
+        "xla_custom_calls": Counter(kernel.words.removeprefix("custom-call ") for kernel in run if kernel.op == "custom-call"),
+        "xla_casts": Counter(f"to {_element(one.type)}" for one in every if one.op == "convert"),
+        "xla_float64": Counter(one.op for one in every if _element(one.type) == "f64" and one.op not in _FREE),
+    }  # fmt: skip
+    return {metric: dict(sorted(count.items())) for metric, count in found.items()}
+
+
+def _element(type_: str) -> str:
+    return type_.partition("[")[0]
+
+
+def temporary_bytes(assignment: str) -> int:
+    """What a module allocates for its own use, from the text of its buffer assignment."""
+    return sum(map(int, _TEMPORARY.findall(assignment)))

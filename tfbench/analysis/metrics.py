@@ -1,0 +1,66 @@
+"""The metrics beside time: what each counts, and which way is worse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MORE, FEWER, EITHER = "more", "fewer", "either"
+BYTES = "B"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row of a report. ``worse`` says which change is a regression; with ``EITHER`` none is by itself."""
+
+    name: str
+    worse: str
+    probe: str
+    """What reads it, so that its absence can be explained."""
+    unit: str = ""
+    compiled: bool = False
+    """Whether XLA decides it, which compiles for the processor at hand."""
+
+
+EXACT = (
+    Metric("graph_ops", MORE, "graph"),
+    Metric("fused_ops", FEWER, "graph"),
+    Metric("casts", MORE, "graph"),
+    Metric("float64_ops", MORE, "graph"),
+    Metric("transposes", MORE, "graph"),
+    Metric("copies", MORE, "graph"),
+    Metric("variables_read", MORE, "graph"),
+    Metric("xla_kernels", MORE, "xla", compiled=True),
+    Metric("xla_fusions", EITHER, "xla", compiled=True),
+    Metric("xla_custom_calls", EITHER, "xla", compiled=True),
+    Metric("xla_casts", MORE, "xla", compiled=True),
+    Metric("xla_float64", MORE, "xla", compiled=True),
+    Metric("traces", MORE, "traces"),
+    Metric("retraces", MORE, "traces"),
+    Metric("live_tensors", MORE, "live"),
+    Metric("flops", MORE, "flops"),
+    Metric("nonfinite", MORE, "outputs"),
+)
+"""The same in every launch of the same program: any difference is a change."""
+
+SIZES = (
+    Metric("xla_temporary_bytes", MORE, "xla", BYTES, compiled=True),
+    Metric("live_bytes", MORE, "live", BYTES),
+    Metric("peak_device_memory", MORE, "device_memory", BYTES),
+    Metric("artifact_bytes", MORE, "artifact", BYTES),
+    Metric("artifact_gzipped_bytes", MORE, "artifact", BYTES),
+)
+"""Sizes, of which a little more is no change."""
+
+READ = (*EXACT, *SIZES)
+"""What a probing launch gives."""
+
+PARITY = "parity"
+"""Largest error of the result against the reference variant's, relative to the largest of its numbers."""
+PEAK_HOST_MEMORY = "peak_host_memory"
+FIRST_CALL = "first_call"
+"""These three are judged by rules of their own."""
+
+SETTLED = frozenset({"time"})
+"""Metrics that a run has to decide: what is open about another one is told and stops nobody."""
+CONTRACT = "contract:"
+"""Before the name of a contract, in the rows that say whether it holds."""

@@ -1,0 +1,150 @@
+"""Launches in which nothing is timed, several at once: what a case shows beside its time."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from tfbench.analysis.reading import Evidence
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, WorkerDied, WorkerHung
+from tfbench.model import JSON
+from tfbench.policy import Policy
+from tfbench.protocol import Channel, Closed, TimedOut, pair
+from tfbench.race.launcher import Entrant
+from tfbench.race.lockstep import Failure
+from tfbench.race.processes import ProcessLauncher
+from tfbench.race.zygote import Zygote, tail
+from tfbench.worker.probes.xla import FOLDER, of_module
+
+
+class Prober:
+    """Probes cases in processes forked from the zygotes of their sides."""
+
+    def __init__(self, launcher: ProcessLauncher, policy: Policy) -> None:
+        self._launcher = launcher
+        self._policy = policy
+
+    def probe(self, entrants: Sequence[Entrant]) -> list[Evidence | Failure]:
+        """What each shows; as many at once as there are processors, since nothing is timed.
+
+        Raises:
+            SideError: A zygote does not start.
+        """
+        cpus = self._launcher.processors.every
+        at_once = max(1, len(cpus))
+        found: list[Evidence | Failure] = []
+        for first in range(0, len(entrants), at_once):
+            found += self._side_by_side(entrants[first : first + at_once], cpus)
+        return found
+
+    def _side_by_side(self, entrants: Sequence[Entrant], cpus: Sequence[int]) -> list[Evidence | Failure]:
+        with ExitStack() as stack:
+            started: list[_Probed | Failure] = []
+            for index, entrant in enumerate(entrants):
+                try:
+                    own = list(cpus) if entrant.case.cpus == "all" else [cpus[index % len(cpus)]]
+                    started.append(stack.enter_context(_Probed.start(self._launcher, self._policy, entrant, own)))
+                except BenchmarkError as error:
+                    started.append(error)
+            return [one.evidence() if isinstance(one, _Probed) else one for one in started]
+
+
+@dataclass
+class _Probed:
+    """One launched process, and the folder that it writes to."""
+
+    zygote: Zygote
+    channel: Channel
+    pid: int
+    log: IO[bytes]
+    folder: tempfile.TemporaryDirectory[str]
+    policy: Policy
+
+    @classmethod
+    def start(cls, launcher: ProcessLauncher, policy: Policy, entrant: Entrant, cpus: list[int]) -> _Probed:
+        """Fork it.
+
+        Raises:
+            BenchmarkError: The side cannot run the case.
+        """
+        zygote = launcher.zygote(entrant, 0)
+        if (reason := zygote.why_not(entrant.case)) is not None:
+            raise BenchmarkError(reason)
+        folder = tempfile.TemporaryDirectory(prefix="tfbench-")
+        log = tempfile.TemporaryFile()
+        channel, theirs = pair()
+        with theirs:
+            pid = zygote.launch(
+                entrant.case,
+                [theirs.fileno(), log.fileno()],
+                probe=folder.name,
+                calls=policy.probe_calls,
+                cpus=cpus,
+                threads=len(cpus),
+            )
+        return cls(zygote, channel, pid, log, folder, policy)
+
+    def __enter__(self) -> _Probed:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.channel.close()
+        self.zygote.reap(self.pid, kill=True)
+        self.log.close()
+        self.folder.cleanup()
+
+    def evidence(self) -> Evidence | Failure:
+        """Wait for it and read what it wrote."""
+        try:
+            answer = self.channel.receive("probed", "failed", "skipped", "done", timeout=self.policy.setup_seconds)
+            if answer["kind"] != "probed":
+                return self._failure(answer)
+            # What stands behind bench is part of the benchmark.
+            last = self.channel.receive("done", "failed", "skipped", timeout=self.policy.answer_seconds)
+            return self._read(answer) if last["kind"] == "done" else self._failure(last)
+        except Closed:
+            return WorkerDied("its process ended while it was probed", tail(self.log))
+        except TimedOut:
+            text = f"it did not answer within {self.policy.setup_seconds:g} s while it was probed, and was killed"
+            return WorkerHung(text, tail(self.log))
+
+    def _failure(self, answer: JSON) -> Failure:
+        if answer["kind"] == "skipped":
+            return BenchmarkSkipped(answer["message"])
+        text = answer.get("message", "it ended early")
+        return BenchmarkError(f"while it was probed: {text}", answer.get("trace") or tail(self.log))
+
+    def _read(self, answer: JSON) -> Evidence:
+        found, root = answer["found"], Path(self.folder.name)
+        names = found["xla"]["modules"] if "xla" in found else []
+        modules: dict[str, str] = {}
+        for name in names:
+            text = (root / FOLDER / name).read_text(encoding="utf-8", errors="replace")
+            again = sum(of_module(name) == known.partition(" #")[0] for known in modules)
+            modules[f"{of_module(name)} #{again + 1}" if again else of_module(name)] = text
+        assigned = [
+            path
+            for name in names
+            if (path := root / FOLDER / f"{name.removesuffix('.txt')}-buffer-assignment.txt").exists()
+        ]
+        return Evidence(
+            found=found,
+            absent=answer["absent"],
+            facts=answer["facts"],
+            modules=modules,
+            assignments=[path.read_text(encoding="utf-8", errors="replace") for path in assigned],
+            outputs=tuple(_arrays(root / found["outputs"]["file"])) if "outputs" in found else (),
+        )
+
+
+def _arrays(path: Path) -> Iterator[np.ndarray]:
+    """Numbers only: numpy refuses Python objects unless it is told otherwise."""
+    with np.load(path) as arrays:
+        for number in range(len(arrays.files)):
+            yield arrays[f"arr_{number}"]

@@ -1,0 +1,77 @@
+"""The graphs that TensorFlow runs, as grappler left them and as they were placed on devices.
+
+A graph is exported when a function is built for its first call, so nothing is to be had of functions that
+were called before the benchmark called `bench`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tfbench.model import JSON
+from tfbench.worker import internals
+from tfbench.worker.probes import Probe, Unreadable
+
+_UNIQUE = re.compile(r"_\d+(?=/|$)")
+_TYPES = ("T", "dtype", "DstT", "SrcT", "out_type", "Tparams", "Toutput")
+
+
+class Graph(Probe):
+    """Nodes of the graphs of the first call."""
+
+    name = "graph"
+
+    def __init__(self) -> None:
+        self._metadata: Any = None
+
+    def before(self) -> None:
+        internals.collect_graphs(True)
+
+    def between(self, result: object) -> None:
+        self._metadata = internals.collected_graphs()
+        internals.collect_graphs(False)
+
+    def found(self) -> JSON:
+        graphs = self._metadata.function_graphs
+        if not graphs:
+            raise Unreadable(
+                "the first call built no graph of TensorFlow's: an eager op, a function that XLA compiles as a "
+                "whole, or one that had been called before bench"
+            )
+        optimized = [list(_nodes(graph.post_optimization_graph)) for graph in graphs]
+        run = [
+            [node for part in graph.partition_graphs or [graph.post_optimization_graph] for node in _nodes(part)]
+            for graph in graphs
+        ]
+        return {"optimized": optimized, "executed": run, "onednn": internals.has_onednn()}
+
+
+def _nodes(graph: Any) -> Iterator[JSON]:
+    """Of a GraphDef and the functions in it: the name without counters, the op, what was fused, the types."""
+    yield from map(_node, graph.node)
+    for function in graph.library.function:
+        yield from map(_node, function.node_def)
+
+
+def _node(node: Any) -> JSON:
+    made: JSON = {"name": _UNIQUE.sub("", node.name), "op": "function" if node.op.startswith("__") else node.op}
+    if "fused_ops" in node.attr and (fused := [name.decode() for name in node.attr["fused_ops"].list.s]):
+        made["fused"] = fused
+    if types := {key: _type_name(node.attr[key].type) for key in _TYPES if key in node.attr and node.attr[key].type}:
+        made["types"] = types
+    if node.op in ("_Send", "_HostSend"):
+        ends = (node.attr[key].s.decode() for key in ("send_device", "recv_device"))
+        made["copy"] = " to ".join(end.rpartition("device:")[2] or "?" for end in ends)
+    if inputs := _plain_inputs(node.input):
+        made["inputs"] = inputs
+    return made
+
+
+def _plain_inputs(inputs: Iterable[str]) -> list[str]:
+    return [_UNIQUE.sub("", name.removeprefix("^").partition(":")[0]) for name in inputs]
+
+
+def _type_name(number: int) -> str:
+    return internals.dtype_name(number)

@@ -1,0 +1,44 @@
+"""The result of the first call as arrays, for the controller to compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfbench.model import JSON
+from tfbench.worker import internals
+from tfbench.worker.probes import Probe, Unreadable
+
+Array = np.ndarray[Any, Any]
+
+FILE = "outputs.npz"
+LARGEST = 1 << 28
+"""Bytes. Larger results would fill the machine's memory when all variants of a workload are held at once."""
+
+
+class Outputs(Probe):
+    """Writes the numbers of the result to a file below the launch's folder; no Python objects."""
+
+    name = "outputs"
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._arrays: list[Array] = []
+
+    def between(self, result: object) -> None:
+        self._arrays = internals.flattened(result)
+
+    def found(self) -> JSON:
+        if not self._arrays:
+            raise Unreadable("the step returns no numbers")
+        if (size := sum(array.nbytes for array in self._arrays)) > LARGEST:
+            raise Unreadable(f"the step returns {size >> 20} MiB, more than the {LARGEST >> 20} that are compared")
+        np.savez(self._file, *map(_portable, self._arrays))
+        return {"file": FILE}
+
+
+def _portable(array: Array) -> Array:
+    """In a type that every numpy reads."""
+    return array.astype(np.float32) if array.dtype.kind == "V" else array

@@ -1,0 +1,73 @@
+"""The keywords of ``bench``: what one call of the step is, and what must hold of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfbench.errors import BenchmarkError
+from tfbench.model import JSON
+
+WORK = ("flops", "bytes", "items")
+CONTRACTS = ("expect_ops", "max_traces", "max_peak_bytes", "parity", "faster_than")
+ARTIFACT = "artifact"
+
+
+def facts(keywords: Mapping[str, Any]) -> JSON:
+    """Amounts of work, and ``contracts`` if there are any; what is ``None`` is left out.
+
+    Raises:
+        BenchmarkError: A keyword is unknown, or its value cannot be meant.
+    """
+    given = {name: value for name, value in keywords.items() if value is not None and name != ARTIFACT}
+    for name, value in given.items():
+        if name not in _CHECKS:
+            known = ", ".join((*WORK, *CONTRACTS, ARTIFACT))
+            raise BenchmarkError(f"bench has no keyword {name!r}; it has {known}")
+        if (wanted := _CHECKS[name](value)) is not None:
+            raise BenchmarkError(f"bench: {name}={value!r} must be {wanted}")
+    contracts = {name: given[name] for name in CONTRACTS if name in given}
+    amounts = {name: given[name] for name in WORK if name in given}
+    return {**amounts, **({"contracts": contracts} if contracts else {})}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _amount(value: Any) -> str | None:
+    return None if _is_number(value) and value > 0 else "a positive number for one call of the step"
+
+
+def _count(value: Any) -> str | None:
+    return None if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else "a whole number"
+
+
+def _error(value: Any) -> str | None:
+    return None if _is_number(value) and 0 <= value < 1 else "a relative error of the result, from 0 to 1"
+
+
+def _counts(value: Any) -> str | None:
+    good = (
+        isinstance(value, dict) and value and all(isinstance(op, str) and _count(n) is None for op, n in value.items())
+    )
+    return None if good else 'how often each op stands in the graph, as {"_FusedConv2D": 1}'
+
+
+def _factors(value: Any) -> str | None:
+    good = isinstance(value, dict) and value and all(
+        isinstance(levels, str) and "=" in levels and _is_number(factor) and factor > 0
+        for levels, factor in value.items()
+    )  # fmt: skip
+    return None if good else 'how many times as fast as another variant, as {"pipeline=naive": 1.2}'
+
+
+_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
+    **dict.fromkeys(WORK, _amount),
+    "expect_ops": _counts,
+    "max_traces": _count,
+    "max_peak_bytes": _amount,
+    "parity": _error,
+    "faster_than": _factors,
+}
