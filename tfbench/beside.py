@@ -17,6 +17,7 @@ from tfbench.question import Result
 from tfbench.race.launcher import Entrant
 from tfbench.race.lockstep import Failure
 from tfbench.race.prober import Prober
+from tfbench.replay import CHANGED
 from tfbench.results import NO_BASELINE
 from tfbench.sides.side import Side
 
@@ -44,6 +45,8 @@ class _Seen:
     reading: Reading
     contracts: JSON = field(default_factory=dict)
     outputs: Sequence[NDArray[Any]] = ()
+    source: str = ""
+    """Digest of the benchmark's own code on this side."""
 
 
 class Beside:
@@ -78,7 +81,9 @@ class Beside:
                 found.append(evidence)
                 continue
             # Only results of reference variants are needed by others; the rest are let go once they were compared.
-            seen = _Seen(read(evidence), evidence.facts.get("contracts", {}), evidence.outputs)
+            seen = _Seen(
+                read(evidence), evidence.facts.get("contracts", {}), evidence.outputs, evidence.facts.get("source", "")
+            )
             if not self._is_reference(entrant.case):
                 seen = replace(seen, reading=self._with_parity(entrant, seen), outputs=())
             found.append(seen)
@@ -159,16 +164,18 @@ class Beside:
     def _compared(
         self, case: Case, side: Side, mine: Reading, before: Before, facts: Sequence[JSON]
     ) -> tuple[list[Verdict], list[str]]:
-        theirs = before.reading
+        theirs, differences = before.reading, list(before.differences)
         if theirs is None and before.side is not None:
             seen = self._seen[before.side.name, case.name]
             if isinstance(seen, Exception):
                 reason = Reason("not-probed", f"the baseline's side was timed, but not probed: {seen}")
                 return [Verdict(case, Outcome.ERROR, reason, PROBES)], []
             theirs = seen.reading
+            if seen.source and seen.source != self._seen_source(side, case):
+                differences.append(CHANGED)
         if theirs is None:
-            theirs = Reading(absent={})
-        terms = exact.Terms(before.differences, before.machines)
+            theirs = Reading()
+        terms = exact.Terms(differences, before.machines)
         rows, explained = self._rows(case, theirs, mine, terms)
         if any(row.outcome not in (Outcome.UNCHANGED, Outcome.NEW) for row in rows):
             unstable = self._unstable(case, side, mine)
@@ -179,6 +186,10 @@ class Beside:
         if (row := sampled.memory(case, before.facts, facts, self._policy)) is not None:
             rows.append(row)
         return rows, explained
+
+    def _seen_source(self, side: Side, case: Case) -> str:
+        seen = self._seen[side.name, case.name]
+        return seen.source if isinstance(seen, _Seen) else ""
 
     def _rows(self, case: Case, theirs: Reading, mine: Reading, terms: exact.Terms) -> tuple[list[Verdict], list[str]]:
         rows, explained = exact.compare(case, theirs, mine, terms, self._policy)

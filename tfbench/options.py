@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import inspect
 import os
 import re
-import textwrap
 from collections.abc import Sequence
 
 import pytest
@@ -15,6 +11,7 @@ import pytest
 from tfbench.axes import Variant
 from tfbench.errors import DeclarationError, UsageError
 from tfbench.model import Case
+from tfbench.source import digest
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
@@ -86,17 +83,8 @@ def case_of(item: pytest.Function) -> Case:
         reference=variant.reference,
         env=tuple(sorted(variant.env.items())),
         cpus=_marked_cpus(item),
-        source=_digest(item.function),
+        source=digest(item.function),
     )
-
-
-def _digest(function: object) -> str:
-    """Of a benchmark's own code, comments and layout left out; ``""`` where there is no source."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))  # type: ignore[arg-type]
-    except (OSError, TypeError, SyntaxError):
-        return ""
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
 
 
 def _marked_cpus(item: pytest.Function) -> str:

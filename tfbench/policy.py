@@ -66,6 +66,8 @@ class Policy:
     """A first call is `regressed` when it takes longer by this at least: it is paid once, in seconds at most."""
     first_call_tolerance: float = 0.3
     """The same for `unchanged`: a launch gives one sample of it, where it gives hundreds of the step."""
+    first_call_slack: float = 5e-3
+    """Seconds by which first calls may differ, however short they are: nobody waits for a few milliseconds once."""
     first_call_deviation: float = 0.06
     """Deviation between launches of the same code, as a log-ratio."""
     first_call_zygote_deviation: float = 0.02

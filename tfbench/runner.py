@@ -102,20 +102,24 @@ class Runner:
         self._drawn = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
         return self._drawn
 
+    @property
+    def suite(self) -> Suite:
+        """The files of the cases that were selected, and how pytest imports them."""
+        root, inifile = self._config.rootpath, self._config.inipath
+        return Suite(
+            files=tuple(dict.fromkeys(name.partition("::")[0] for name in self.cases)),
+            inifile=inifile.relative_to(root).as_posix() if inifile and inifile.is_relative_to(root) else "",
+            import_mode=self._config.getoption("importmode"),
+            cpus=available_cpus(),
+        )
+
     def _question(self) -> Question:
         config, option = self._config, self._config.getoption
         root = config.rootpath
-        inifile = config.inipath
-        files = dict.fromkeys(name.partition("::")[0] for name in self.cases)
         whole = config.args_source is not pytest.Config.ArgsSource.ARGS
         return Question(
             root=root,
-            suite=Suite(
-                files=tuple(files),
-                inifile=inifile.relative_to(root).as_posix() if inifile and inifile.is_relative_to(root) else "",
-                import_mode=option("importmode"),
-                cpus=available_cpus(),
-            ),
+            suite=self.suite,
             policy=self._policy,
             processors=self._processors,
             executable=sys.executable,

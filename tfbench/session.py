@@ -257,10 +257,11 @@ class Session:
         facts = [run.facts for run in result.rival.runs] if result.rival else []
         if self._saved is not None:
             saved = self._saved.samples.get(result.case.name)
+            changed = [CHANGED] if saved and changed_since(self._saved, result.case) else []
             return Before(
                 reading=self._saved.readings.get(result.case.name, Reading()),
                 facts=facts or ([run.facts for run in saved.runs] if saved else []),
-                differences=obstacles(self._saved.recipe, self._recipe(None)),
+                differences=[*obstacles(self._saved.recipe, self._recipe(None)), *changed],
                 machines=machine_differences(self._saved.recipe, self._recipe(None)),
             )
         if self._rival is None:

@@ -26,11 +26,18 @@ class Done:
     report: dict = field(default_factory=dict)
 
     def outcomes(self) -> dict[str, str]:
-        """Case (without its file) -> outcome."""
-        return {row["case"].rpartition("::")[2]: row["outcome"] for row in self.report["verdicts"]}
+        """Case (without its file) -> outcome of its time."""
+        rows = self.report["verdicts"]
+        return {row["case"].rpartition("::")[2]: row["outcome"] for row in rows if row["metric"] == "time"}
 
-    def reason(self, case: str) -> str:
-        return next(r["reason"]["message"] for r in self.report["verdicts"] if r["case"].endswith(f"::{case}"))
+    def metrics(self, case: str) -> dict[str, str]:
+        """Metric -> outcome, of a case without its file."""
+        rows = self.report["verdicts"]
+        return {row["metric"]: row["outcome"] for row in rows if row["case"].endswith(f"::{case}")}
+
+    def reason(self, case: str, metric: str = "time") -> str:
+        rows = [row for row in self.report["verdicts"] if row["metric"] == metric]
+        return next(row["reason"]["message"] for row in rows if row["case"].endswith(f"::{case}"))
 
 
 class Project:

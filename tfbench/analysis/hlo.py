@@ -69,6 +69,12 @@ def kernels(text: str) -> list[Instruction]:
     return [one for one in every if one.computation not in inner and one.op not in _FREE]
 
 
+def called(kernel: Instruction) -> str:
+    """The computation that a fusion is made of, ``""`` if it names none."""
+    found = _CALLED.search(kernel.rest)
+    return found["name"] if found else ""
+
+
 def counts(modules: Iterable[str]) -> dict[str, dict[str, int]]:
     """Every count of a step's modules."""
     modules = list(modules)

@@ -84,8 +84,11 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     effects = [Effect(math.log(new / old), pair) for old, new, pair in both if old > 0 and new > 0]
     if not effects:
         return None
-    own = first_call_policy(policy)
-    decision = decide(effects, len(effects), own, cases=cases, shared_zygote=False, final=True)
+    decision = decide(effects, len(effects), first_call_policy(policy), cases=cases, shared_zygote=False, final=True)
+    moved = median(new for _, new, _ in both) - median(old for old, _, _ in both)
+    if decision.outcome is not Outcome.UNCHANGED and abs(moved) < policy.first_call_slack:
+        text = f"within {policy.first_call_slack * 1e3:.0f} ms either way: {moved * 1e3:+.1f} ms"
+        return replace(decision, outcome=Outcome.UNCHANGED, reason=Reason("within-slack", text))
     return replace(decision, reason=Reason(decision.reason.code, decision.reason.message + _parts(before, now)))
 
 

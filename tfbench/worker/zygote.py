@@ -20,6 +20,7 @@ from tfbench.axes import Variant
 from tfbench.errors import TfbenchError
 from tfbench.model import JSON
 from tfbench.protocol import Channel, Closed
+from tfbench.source import digest
 from tfbench.worker import runtime
 from tfbench.worker.bench import Bench, Launch
 from tfbench.worker.probing import Probing
@@ -162,7 +163,8 @@ class Zygote:
             channel.send("done", devices=runtime.devices())
             return
         if "probe" in request:
-            self._launch = Probing(channel, Path(request["probe"]), request["calls"])
+            source = digest(getattr(self._items[request["case"]], "function", None))
+            self._launch = Probing(channel, Path(request["probe"]), request["calls"], facts={"source": source})
         else:
             self._launch = Launch(
                 channel,
