@@ -4,6 +4,9 @@ Prints and saves, for each workload and in total, how often unchanged code was a
 binomial interval), how many of the slowdowns were found, and what a verdict costs; and beside it
 what pytest-benchmark's rule (a saved run against a saved run, 5%) says of the same workloads in the
 same session. Every trial is kept in a journal, so that a calibration goes on where it was left.
+
+With --exact N it times nothing: it probes each of your benchmarks N times and tells which of the metrics that
+should be the same in every launch are not.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tfbench.calibration.exactness import examine
 from tfbench.calibration.runs import SLOWDOWNS, WORKLOADS, Plan, busy_neighbour, calibrate
 from tfbench.calibration.tally import by_workload, tally, whole_runs
 from tfbench.calibration.trial import RACED, SAVED, Journal, Trial
+from tfbench.collection import collect
 from tfbench.errors import UsageError
 from tfbench.model import JSON
 from tfbench.options import available_cpus, parse_cpus
-from tfbench.policy import preset
+from tfbench.policy import Policy, preset
 from tfbench.race.processes import processors
 from tfbench.report.rates import of, table
 from tfbench.store.files import write_whole
@@ -52,6 +57,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeats", type=int, default=3, metavar="N", help="verdicts on unchanged code for one on slowed (default 3)"
     )
+    parser.add_argument("--exact", type=int, default=0, metavar="N", help="probe each benchmark N times instead")
     parser.add_argument("--no-saved", action="store_true", help="leave pytest-benchmark's runs out")
     parser.add_argument(
         "--journal", type=Path, default=None, help="where trials are kept (default: .tfbench/calibration/…)"
@@ -62,6 +68,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Calibrate; 0 when there is something to tell."""
     policy = preset(arguments.policy)
+    if arguments.exact:
+        return _exact(arguments, policy)
     chosen = parse_cpus(arguments.cpus) if arguments.cpus else None
     root, files = _files(arguments.paths)
     if arguments.repeats < 0:
@@ -101,6 +109,34 @@ def run(arguments: argparse.Namespace) -> int:
         write_whole(arguments.report_json, json.dumps(_as_json(plan, trials), indent=1) + "\n")
         console.print(f"report written: {arguments.report_json}")
     return 130 if interrupted else 0
+
+
+def _exact(arguments: argparse.Namespace, policy: Policy) -> int:
+    """Tell which metrics are not exact; 0 if all are, 1 otherwise."""
+    if arguments.exact < 2:
+        raise UsageError(f"--exact {arguments.exact}: two launches at least can differ")
+    collected = collect(arguments.paths)
+    cases = [case for case in collected.cases.values() if arguments.chosen in case.name]
+    if not cases:
+        raise UsageError(f"no benchmark has {arguments.chosen!r} in its name")
+    console = Console(highlight=False, markup=False)
+    with _progress(console) as bar:
+        task = bar.add_task("", total=None)
+        found = examine(
+            collected, cases, arguments.exact, policy,
+            lambda case, done: bar.update(task, description=f"launch {done}, {case.name.rpartition('::')[2]}"),
+        )  # fmt: skip
+    for one in found:
+        name = one.case.name.rpartition("::")[2]
+        if one.skipped:
+            console.print(f"{name}: skipped, {one.skipped}")
+        for metric, how in one.demoted.items():
+            console.print(f"{name}: {metric} is not exact: {how}")
+    probed = [one for one in found if one.launches]
+    metrics, demoted = sum(one.metrics for one in probed), sum(len(one.demoted) for one in probed)
+    launches = f"{arguments.exact} launches of {len(probed)} cases"
+    console.print(f"{metrics - demoted} of {metrics} exact metrics are the same in {launches}")
+    return int(bool(demoted))
 
 
 def _files(paths: list[str]) -> tuple[Path, tuple[str, ...]]:
