@@ -22,11 +22,11 @@ def test_function_call(bench, variant):
     def first_plus_last(*scalars):
         return scalars[0] + scalars[-1]
 
-    bench(first_plus_last, *scalars, items=len(scalars))
+    bench(first_plus_last, *scalars, items=len(scalars), max_traces=1)
 
 
 @across(INVOCATION)
 def test_keras_invocation(bench, variant):
     """Asking a small Keras model for one batch of predictions: predict() is made for many batches."""
     batch, inputs = 8, 32
-    bench(variant.invoke(mlp(inputs, (32,), 10)), normal(batch, inputs), items=batch)
+    bench(variant.invoke(mlp(inputs, (32,), 10)), normal(batch, inputs), items=batch, parity=1e-5)

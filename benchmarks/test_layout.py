@@ -11,6 +11,7 @@ PIXELS = BATCH * SIDE * SIDE
 WORK = {
     "flops": 2 * PIXELS * CHANNELS * KERNEL**2 * CHANNELS,
     "bytes": 4 * (PIXELS * CHANNELS + KERNEL**2 * CHANNELS**2 + CHANNELS + BATCH * CHANNELS),
+    "parity": 1e-5,
 }
 
 

@@ -39,13 +39,24 @@ def _waiting(seconds):
     return lambda values: tf.ensure_shape(tf.numpy_function(wait, [values], values.dtype), values.shape)
 
 
+def _faster(variant, **factors):
+    """The contract of a variant that has one: so many times as fast as the naive pipeline."""
+    factor = factors.get(variant["pipeline"])
+    return {"pipeline=naive": factor} if factor else None
+
+
 @across(PIPELINE)
 def test_pipeline_waiting(bench, variant):
     """A disk of 1.5 ms a request feeds an accelerator of 2 ms a batch: waiting can overlap on one core."""
     records, size = 8, 2
     source = tf.data.Dataset.range(records, output_type=tf.float32)
     batches = variant.feed(source, _waiting(0.0015), size).map(_waiting(0.002))
-    bench(_epochs(batches, threads=4), items=records)
+    bench(
+        _epochs(batches, threads=4),
+        items=records,
+        parity=1e-6,
+        faster_than=_faster(variant, prefetch=1.1, parallel_map=1.3),
+    )
 
 
 @across(PIPELINE.only("naive", "cache", "batch_then_map"))
@@ -53,7 +64,8 @@ def test_pipeline_small_records(bench, variant):
     """A few operations on each of many small records: calling the stage costs more than its arithmetic."""
     records, size = 256, 64
     source = tf.data.Dataset.from_tensor_slices(normal(records, 32))
-    bench(_epochs(variant.feed(source, lambda values: (values * 2.0 + 1.0) / 3.0, size)), items=records)
+    step = _epochs(variant.feed(source, lambda values: (values * 2.0 + 1.0) / 3.0, size))
+    bench(step, items=records, parity=1e-5, faster_than=_faster(variant, cache=1.3, batch_then_map=1.3))
 
 
 @pytest.mark.tfbench(cpus="all")
@@ -68,4 +80,4 @@ def test_pipeline_jpeg(bench, variant):
         decoded = tf.cast(tf.io.decode_jpeg(image, channels=3), tf.float32) / 255.0
         return tf.ensure_shape(decoded, [side, side, 3])
 
-    bench(_epochs(variant.feed(source, decode, size)), items=records)
+    bench(_epochs(variant.feed(source, decode, size)), items=records, parity=1e-6)

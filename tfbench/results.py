@@ -37,13 +37,24 @@ def of_variant(race: Race, index: int) -> Result:
         rounds=race.rounds(index),
         facts=_typical_facts(sample.runs),
     )
-    return replace(new(case, race, index, NO_BASELINE), standing=standing, metrics=tuple(_factors(race, index)))
+    return replace(new(case, race, index, NO_BASELINE), standing=standing, metrics=tuple(factors(race, index)))
 
 
-def _factors(race: Race, index: int) -> list[Verdict]:
-    """The rows of the contract that a variant is so many times as fast as another one of its race."""
+def wanted_factors(runs: Sequence[Run]) -> dict[str, float]:
+    """Other variant -> how many times as fast as it this one has to be, by its contract."""
+    return dict(runs[0].facts.get("contracts", {}).get("faster_than", {})) if runs else {}
+
+
+def named_by(case: Case, levels: str) -> dict[str, str] | None:
+    """The levels of the variant that a contract of this case names; those it leaves out are the case's own."""
+    wanted = case.levels | dict(part.strip().split("=", 1) for part in levels.split(",") if "=" in part)
+    return wanted if set(wanted) == set(case.levels) and wanted != case.levels else None
+
+
+def factors(race: Race, index: int) -> list[Verdict]:
+    """The rows of the contract that a variant is so many times as fast as others of its race."""
     case = race.entrants[index].case
-    wanted = race.runs(index)[0].facts.get("contracts", {}).get("faster_than", {})
+    wanted = wanted_factors(race.runs(index))
     rows = []
     for other, factor in wanted.items():
         named = f"faster_than {other}" if len(wanted) > 1 else "faster_than"
@@ -53,10 +64,9 @@ def _factors(race: Race, index: int) -> list[Verdict]:
 
 
 def _against(race: Race, index: int, levels: str) -> Comparison | str:
-    """The times of another variant / those of this one; the other has these levels, and else the same ones."""
+    """The times of another variant / those of this one."""
     mine = race.entrants[index].case
-    wanted = mine.levels | dict(part.strip().split("=", 1) for part in levels.split(","))
-    if not set(wanted) <= set(mine.levels) or wanted == mine.levels:
+    if (wanted := named_by(mine, levels)) is None:
         return f"{levels!r} names no other variant of {mine.workload}"
     other = next((i for i in race.working if race.entrants[i].case.levels == wanted), None)
     if other is None:

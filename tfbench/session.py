@@ -33,7 +33,7 @@ from tfbench.replay import (
     side_again,
     words,
 )  # fmt: skip
-from tfbench.results import broken, failed, new, of_sides, of_variant
+from tfbench.results import broken, factors, failed, named_by, new, of_sides, of_variant, wanted_factors
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
 from tfbench.sides.tree import CANDIDATES, KEPT, Snapshot, snapshot
@@ -250,7 +250,19 @@ class Session:
         self._progress(Step(f"{result.case.workload}: beside time", None, len(self._results), len(self.cases)))
         measured = [case for case in group if (one := self._results.get(case.name)) and one.sample is not None]
         self._beside.look(measured, self._contender)
-        return self._beside.judged(result, self._contender, self._before(result))
+        result = self._beside.judged(result, self._contender, self._before(result))
+        return replace(result, metrics=(*result.metrics, *self._raced_factors(result)))
+
+    def _raced_factors(self, result: Result) -> list[Verdict]:
+        """The rows of contracts on other variants' times, where it was not the variants that raced."""
+        if result.standing is not None or result.sample is None or not wanted_factors(result.sample.runs):
+            return []
+        case = result.case
+        named = [named_by(case, levels) for levels in wanted_factors(result.sample.runs)]
+        others = [other for other in self.cases if other.group == case.group and other.levels in named]
+        race = self._new_race([Entrant(one, self._contender) for one in (*others, case)])
+        self._run(race, f"{case.workload}: {case.label} against other variants")
+        return [] if race.failures.get(len(others)) else factors(race, len(others))
 
     def _before(self, result: Result) -> Before | None:
         """What the case is compared with: exact metrics are saved ones where there are any."""

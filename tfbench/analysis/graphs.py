@@ -35,7 +35,7 @@ def counts(optimized: Sequence[Sequence[Node]], executed: Sequence[Sequence[Node
     found = {
         "graph_ops": Counter(node["op"] for node in run),
         "optimized_ops": Counter(node["op"] for node in planned),
-        "fused_ops": Counter(fusion(node) for node in planned if "fused" in node or "Fused" in node["op"]),
+        "fused_ops": Counter(part for node in planned for part in _parts(node)),
         "casts": Counter(_cast(node) for node in run if node["op"] in ("Cast", "_MklCast")),
         "float64_ops": Counter(node["op"] for node in run if "float64" in node.get("types", {}).values()),
         "transposes": Counter(node["op"] for node in run if node["op"] in _TRANSPOSES),
@@ -48,6 +48,13 @@ def counts(optimized: Sequence[Sequence[Node]], executed: Sequence[Sequence[Node
 def fusion(node: Node) -> str:
     """A fused op with what it stands for: ``_FusedConv2D(BiasAdd, Relu)``."""
     return f"{node['op']}({', '.join(node['fused'])})" if node.get("fused") else str(node["op"])
+
+
+def _parts(node: Node) -> list[str]:
+    """Each op that a fused one took in, so that one that takes in fewer is worse: ``Relu in _FusedConv2D``."""
+    if node.get("fused"):
+        return [f"{part} in {node['op']}" for part in node["fused"]]
+    return [str(node["op"])] if "Fused" in node["op"] else []
 
 
 def _cast(node: Node) -> str:

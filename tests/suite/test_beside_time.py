@@ -1,0 +1,225 @@
+"""Metrics beside time, from end to end: faults that a clock may miss, contracts, and saved readings."""
+
+import pytest
+
+QUICKLY = """
+    import dataclasses
+
+    from tfbench import policy
+
+    # What time decides is not the matter here, so three launches from two zygotes will do.
+    policy.PRESETS["quick"] = dataclasses.replace(policy.PRESETS["quick"], looks=(3,), zygotes=2, confirm=False)
+"""
+
+FAULTS = """
+    import itertools
+    import os
+
+    import tensorflow as tf
+
+    FAULT = os.environ.get("FAULT") == "1"
+
+    def block(images, filters, bias):
+        return tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(images, filters, 1, "SAME"), bias))
+
+    def images():
+        draw = tf.random.stateless_normal
+        return draw([2, 32, 32, 8], [1, 1]), draw([3, 3, 8, 16], [1, 2]), draw([16], [1, 3])
+
+    def test_control(bench):
+        bench(tf.function(block, jit_compile=False), *images())
+
+    def test_remapping_off(bench):
+        if FAULT:
+            tf.config.optimizer.set_experimental_options({"remapping": False})
+        bench(tf.function(block, jit_compile=False), *images())
+
+    def test_second_consumer(bench):
+        def twice(images, filters, bias):
+            convolved = tf.nn.bias_add(tf.nn.conv2d(images, filters, 1, "SAME"), bias)
+            active = tf.nn.relu(convolved)
+            return active + tf.reduce_mean(convolved) * 0.0 if FAULT else active + tf.reduce_mean(active) * 0.0
+
+        bench(tf.function(twice, jit_compile=False), *images())
+
+    def test_python_ints(bench):
+        step = tf.function(lambda x, n: x * tf.cast(n, tf.float32), jit_compile=False)
+        numbers = itertools.count()
+        x = tf.ones([64])
+        bench(lambda: step(x, next(numbers) if FAULT else tf.constant(next(numbers))))
+
+    def test_float64(bench):
+        def scaled(x):
+            return tf.cast(tf.cast(x, tf.float64) * 2.0, tf.float32) if FAULT else x * 2.0
+
+        bench(tf.function(scaled, jit_compile=False), tf.ones([64]))
+
+    def test_float64_xla(bench):
+        def scaled(x):
+            return tf.cast(tf.cast(x, tf.float64) * 2.0, tf.float32) if FAULT else x * 2.0
+
+        bench(tf.function(scaled, jit_compile=True), tf.ones([64]))
+
+    def test_kept_alive(bench):
+        kept = []
+
+        def step(x):
+            y = x + 1.0
+            if FAULT:
+                kept.append(y)
+            return y
+
+        bench(step, tf.ones([256]))
+"""
+CAUGHT = {
+    "test_remapping_off": {"fused_ops", "graph_ops"},
+    "test_second_consumer": {"fused_ops", "graph_ops"},
+    "test_python_ints": {"retraces"},
+    "test_float64": {"casts", "float64_ops", "graph_ops"},
+    "test_float64_xla": {"xla_casts", "xla_float64"},
+    "test_kept_alive": {"live_tensors", "live_bytes"},
+}
+"""Case -> the metrics that have to catch its fault."""
+
+
+@pytest.mark.tensorflow
+def test_each_fault_is_caught_by_its_own_metric(project, monkeypatch):
+    project.write(FAULTS)
+    project.write(QUICKLY, "conftest.py")
+    monkeypatch.setenv("FAULT", "1")
+    done = project.run("--against", "env:FAULT=0")
+    assert done.code == 1, done.output
+    for case, wanted in CAUGHT.items():
+        regressed = {metric for metric, outcome in done.metrics(case).items() if outcome == "regressed"}
+        assert wanted <= regressed, (case, done.metrics(case))
+        # A retrace keeps what it traced, and a graph with a cast more has an op more.
+        side_effects = {"time", "first_call", "peak_host_memory", "flops", "graph_ops", "live_tensors", "live_bytes"}
+        assert regressed <= wanted | side_effects, (case, done.metrics(case))
+        assert done.metrics(case)["parity"] == "unchanged"
+    assert "lost BiasAdd in _FusedConv2D, Relu in _FusedConv2D" in done.reason("test_remapping_off", "fused_ops")
+    assert "argument 1 was the Python value" in done.reason("test_python_ints", "retraces")
+    assert "float32 to float64" in done.reason("test_float64", "casts")
+    assert "0 before, 1 now" in done.reason("test_kept_alive", "live_tensors")
+    exact = done.metrics("test_control").items()
+    assert {outcome for metric, outcome in exact if metric not in ("time", "first_call", "peak_host_memory")} == {
+        "unchanged"
+    }
+
+
+CONTRACTS = """
+    import pytest
+    import tensorflow as tf
+
+    from tfbench import Axis, Level, across
+
+    @pytest.mark.parametrize("keep", [True, False])
+    def test_fused(bench, keep):
+        if not keep:
+            tf.config.optimizer.set_experimental_options({"remapping": False})
+        step = tf.function(lambda x, w, b: tf.nn.relu(tf.nn.bias_add(tf.matmul(x, w), b)), jit_compile=False)
+        x, w, b = tf.ones([64, 32]), tf.ones([32, 128]), tf.ones([128])
+        bench(step, x, w, b, expect_ops={"_FusedMatMul": 1}, max_traces=1, max_peak_bytes=200e6)
+
+    @across(Axis("precision", Level("right"), Level("wrong")))
+    def test_same(bench, variant):
+        factor = 2.0 if variant["precision"] == "right" else 2.1
+        bench(tf.function(lambda x: x * factor), tf.ones([8]), parity=1e-3)
+
+    def test_eager(bench):
+        bench(lambda x: x + 1, 1, expect_ops={"AddV2": 1})
+"""
+
+
+@pytest.mark.tensorflow
+def test_contracts_hold_without_any_baseline(project):
+    project.write(CONTRACTS)
+    project.write(QUICKLY, "conftest.py")
+    done = project.run()
+    told = {
+        (row["case"].rpartition("::")[2], row["metric"]): (row["outcome"], row["reason"]["message"])
+        for row in done.report["verdicts"]
+        if row["metric"].startswith("contract:")
+    }
+    assert {key: outcome for key, (outcome, _) in told.items()} == {
+        ("test_fused[True]", "contract:expect_ops"): "unchanged",
+        ("test_fused[True]", "contract:max_traces"): "unchanged",
+        ("test_fused[True]", "contract:max_peak_bytes"): "unchanged",
+        ("test_fused[False]", "contract:expect_ops"): "regressed",
+        ("test_fused[False]", "contract:max_traces"): "unchanged",
+        ("test_fused[False]", "contract:max_peak_bytes"): "unchanged",
+        ("test_same[precision=right]", "contract:parity"): "unchanged",
+        ("test_same[precision=wrong]", "contract:parity"): "regressed",
+        ("test_eager", "contract:expect_ops"): "error",
+    }, done.output
+    assert "1 _FusedMatMul expected, 0 found" in told["test_fused[False]", "contract:expect_ops"][1]
+    assert "differs from the reference variant by 0.05" in told["test_same[precision=wrong]", "contract:parity"][1]
+    assert "3 failed, 2 passed" in done.output
+    assert "6 contracts held" in done.output
+
+
+RACING = """
+    import time
+
+    from tfbench import Axis, Level, across
+
+    PIPELINE = Axis("pipeline", Level("naive"), Level("good"), Level("bad"))
+
+    @across(PIPELINE)
+    def test_feed(bench, variant):
+        seconds = {"naive": 0.003, "good": 0.001, "bad": 0.0029}[variant["pipeline"]]
+
+        def step():
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                pass
+            return 1
+
+        faster = None if variant["pipeline"] == "naive" else {"pipeline=naive": 1.5}
+        bench(step, faster_than=faster)
+
+    def test_wrong(bench):
+        bench(lambda: 1, faster_than={"pipeline=naive": 2})
+"""
+
+
+def test_a_variant_that_must_be_faster_is_raced_against_the_other_in_every_kind_of_run(project):
+    project.write(RACING)
+    project.write(QUICKLY, "conftest.py")
+    for options in ((), ("--against", "self")):
+        done = project.run(*options)
+        assert done.code == 1, done.output
+        told = done.reason("test_feed[pipeline=good]", "contract:faster_than")
+        assert done.metrics("test_feed[pipeline=good]")["contract:faster_than"] == "unchanged", told
+        assert done.metrics("test_feed[pipeline=bad]")["contract:faster_than"] == "regressed"
+        assert "1.5x is asked" in done.reason("test_feed[pipeline=bad]", "contract:faster_than")
+        assert done.metrics("test_wrong")["contract:faster_than"] == "inconclusive"
+
+
+SIZES = """
+    import os
+    import random
+
+    import numpy as np
+
+    def test_size(bench):
+        size = int(os.environ["SIZE"])
+        bench(lambda: float(np.ones(size).sum()), artifact=b"x" * size)
+
+    def test_not_exact(bench):
+        bench(lambda: 1, artifact=os.urandom(random.SystemRandom().randrange(1000, 100000)))
+"""
+
+
+def test_saved_readings_gate_without_racing_and_what_is_not_exact_is_demoted(project, monkeypatch):
+    project.write(SIZES)
+    project.write(QUICKLY, "conftest.py")
+    monkeypatch.setenv("SIZE", "1000000")
+    assert project.run("--save-baseline", "small").code == 0
+    monkeypatch.setenv("SIZE", "2000000")
+    done = project.run("--baseline", "small", "--replay", "never")
+    told = done.metrics("test_size")
+    assert (told["artifact_bytes"], told["peak_host_memory"], told["parity"]) == ("regressed",) * 3
+    assert "976.56 KiB before, 1.91 MiB now" in done.reason("test_size", "artifact_bytes")
+    told = done.metrics("test_not_exact")
+    assert told["artifact_bytes"] == "inconclusive"
+    assert "not exact here: launches of the same side differ" in done.reason("test_not_exact", "artifact_bytes")

@@ -1,0 +1,119 @@
+"""Probes that need no TensorFlow: causes of traces, sizes of artifacts, memory of a process of its own."""
+
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tfbench.worker import internals
+from tfbench.worker.probes import Unreadable
+from tfbench.worker.probes.artifact import Artifact
+from tfbench.worker.probes.memory import HostPeak
+from tfbench.worker.probes.outputs import Outputs
+from tfbench.worker.probes.traces import Traces
+from tfbench.worker.probes.xla import Xla, of_module
+
+
+class Shape(tuple):
+    rank = 1
+
+
+def tensor(*shape, dtype="float32"):
+    return SimpleNamespace(shape=Shape(shape), dtype=SimpleNamespace(name=dtype))
+
+
+def traced(*signatures):
+    traces = Traces()
+    for signature in signatures:
+        traces._traced("f", SimpleNamespace(structured_input_signature=(signature, {})), 0.1)
+        traces._in_first = False
+    return traces.found()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "cause"),
+    [
+        (
+            (tensor(2), 1),
+            (tensor(2), 2),
+            "argument 1 was the Python value 1, then the Python value 2; pass it as a tensor",
+        ),
+        ((tensor(2),), (tensor(3),), "argument 0 was float32[2], then float32[3]; give it an input_signature"),
+        ((tensor(2),), (tensor(2, dtype="float64"),), "argument 0 was float32[2], then float64[2]"),
+        ((tensor(None),), (tensor(None),), "a new tf.function is made for each call"),
+        ((tensor(2),), (tensor(2), tensor(2)), "called with 1 arguments, then with 2"),
+    ],
+)
+def test_a_retrace_says_why(first, second, cause):
+    found = traced(first, second)
+    assert found["first"] == ["f"]
+    assert cause in found["later"][0]
+
+
+def test_addresses_are_no_cause():
+    assert "a new tf.function" in traced((object(),), (object(),))["later"][0]
+
+
+def test_artifacts_are_bytes_files_and_folders(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 1000)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "c").write_bytes(os.urandom(500))
+    whole = Artifact(tmp_path).found()
+    assert whole["bytes"] == 1500
+    assert 500 < whole["gzipped"] < 700
+    assert Artifact(b"x" * 1000).found() == Artifact(tmp_path / "a").found()
+    assert Artifact(tmp_path / "a").found() == Artifact(str(tmp_path / "a")).found()
+    for nothing in (None, tmp_path / "missing"):
+        with pytest.raises(Unreadable):
+            Artifact(nothing).found()
+
+
+def test_the_peak_is_what_was_held_at_once_even_if_it_is_gone(tmp_path):
+    pid = os.fork()
+    if pid == 0:  # a process of its own, as nobody else may allocate meanwhile
+        peak = HostPeak()
+        block = np.ones(64 << 17)  # 64 MiB
+        del block
+        peak.mark()
+        again = np.ones(16 << 17)
+        peak.mark()
+        del again
+        os._exit(peak.bytes >> 20 if peak.bytes is not None else 255)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code == 255 or 60 <= code <= 72
+
+
+def test_results_are_numbers_however_nested(tmp_path):
+    outputs = Outputs(tmp_path)
+    outputs.between({"a": [np.ones(3), 2.0], "b": ("text", np.array([1, 2]))})
+    outputs.found()
+    with np.load(tmp_path / "outputs.npz") as arrays:
+        assert [arrays[name].shape for name in sorted(arrays.files)] == [(3,), (), (2,)]
+    outputs.between("no number")
+    with pytest.raises(Unreadable, match="no numbers"):
+        outputs.found()
+
+
+def test_only_modules_of_the_first_call_are_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--mine")
+    probe = Xla(tmp_path)
+    assert os.environ["XLA_FLAGS"].startswith("--mine --xla_dump_to=")
+    folder = tmp_path / "xla"
+    folder.mkdir()
+    (folder / "module_0000.setup.cpu_after_optimizations.txt").touch()
+    probe.before()
+    name = "module_0001.a_inference_step_42__XlaMustCompile_true_config_proto_1_executor_type_2_.9.cpu_after_optimizations.txt"
+    (folder / name).touch()
+    (folder / name.replace(".txt", "-buffer-assignment.txt")).touch()
+    probe.between(None)
+    assert probe.found() == {"modules": [name]}
+    assert of_module(name) == "step"
+
+
+def test_without_tensorflow_probes_say_so(monkeypatch):
+    monkeypatch.setattr(internals.runtime, "tensorflow", lambda: None)
+    with pytest.raises(Unreadable, match="does not use TensorFlow"):
+        internals.collect_graphs(True)
+    assert internals.device_memory("peak") == {}
+    internals.on_trace(lambda *told: None)()

@@ -1,0 +1,44 @@
+"""The keywords of bench."""
+
+import pytest
+
+from tfbench.errors import BenchmarkError
+from tfbench.worker.work import facts
+
+
+def test_amounts_and_contracts_are_kept_and_what_is_none_is_left_out():
+    given = {
+        "flops": 3,
+        "items": None,
+        "parity": 1e-3,
+        "expect_ops": {"A": 0},
+        "faster_than": {"a=b": 1.2},
+        "artifact": b"",
+    }
+    assert facts(given) == {
+        "flops": 3,
+        "contracts": {"expect_ops": {"A": 0}, "parity": 1e-3, "faster_than": {"a=b": 1.2}},
+    }
+    assert facts({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"speed": 1}, "no keyword 'speed'; it has flops, bytes, items, expect_ops"),
+        ({"flops": 0}, "a positive number"),
+        ({"flops": float("nan")}, "a positive number"),
+        ({"max_traces": 1.5}, "a whole number"),
+        ({"max_traces": True}, "a whole number"),
+        ({"max_peak_bytes": -1}, "a positive number"),
+        ({"parity": 1}, "a relative error"),
+        ({"expect_ops": {"A": -1}}, "how often each op"),
+        ({"expect_ops": {}}, "how often each op"),
+        ({"expect_ops": "A"}, "how often each op"),
+        ({"faster_than": {"naive": 2}}, "as fast as another variant"),
+        ({"faster_than": {"a=b": 0}}, "as fast as another variant"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_could(keywords, words):
+    with pytest.raises(BenchmarkError, match=words):
+        facts(keywords)
