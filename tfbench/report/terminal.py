@@ -32,8 +32,9 @@ def render(report: Report, *, width: int, colour: bool) -> str:
     judged = [verdict for verdict in report.verdicts if verdict.reason.code != "no-baseline"]
     timed = [verdict for verdict in judged if verdict.metric == TIME]
     parts += [_verdicts(group, rows) for group, rows in _grouped(timed, _function).items()]
-    if moved := [verdict for verdict in judged if verdict.metric != TIME and verdict.outcome in _MOVED]:
-        parts.append(_beside(moved))
+    moved = [verdict for verdict in judged if verdict.metric != TIME and verdict.outcome in _MOVED]
+    for case in dict.fromkeys(verdict.case.name for verdict in moved):
+        parts.append(_beside(case, [verdict for verdict in moved if verdict.case.name == case]))
     parts += [Text(f"skipped {skip.case.name}: {skip.reason}", "yellow") for skip in report.skips]
     if line := beside(report):
         parts.append(Text(line))
@@ -140,18 +141,14 @@ def _verdicts(group: str, verdicts: list[Verdict]) -> Table:
     return made
 
 
-def _beside(verdicts: list[Verdict]) -> Table:
-    made = table("beside time")
-    made.add_column("case", overflow="fold")
+def _beside(case: str, verdicts: list[Verdict]) -> Table:
+    made = table(f"{case.rpartition('::')[2]}, beside time")
     made.add_column("metric", no_wrap=True)
     made.add_column("verdict", no_wrap=True)
     made.add_column("what", overflow="fold")
     for verdict in verdicts:
         made.add_row(
-            Text(verdict.case.name.rpartition("::")[2]),
-            Text(verdict.metric),
-            Text(str(verdict.outcome), COLOURS[verdict.outcome]),
-            Text(verdict.reason.message),
+            Text(verdict.metric), Text(str(verdict.outcome), COLOURS[verdict.outcome]), Text(verdict.reason.message)
         )
     return made
 
