@@ -10,6 +10,11 @@ import tensorflow as tf
 from tfbench import Axis, Level
 
 
+def sized(cpu, gpu):
+    """Shapes for the processor, or where TensorFlow sees one for a GPU, which smaller work leaves idle."""
+    return gpu if tf.config.list_physical_devices("GPU") else cpu
+
+
 def _needs_gpu() -> str | None:
     if tf.config.list_physical_devices("GPU"):
         return None
@@ -27,12 +32,30 @@ def _needs_nchw_kernels() -> str | None:
     return None
 
 
+def _needs_tf_keras() -> str | None:
+    try:
+        import tf_keras  # noqa: F401
+    except ImportError:
+        return "tf_keras is not installed; install the tf-keras of TensorFlow's own version"
+    return None
+
+
 def _keras_policy(name):
     return lambda: tf.keras.mixed_precision.set_global_policy(name)
 
 
 def _remapping(on):
     return lambda: tf.config.optimizer.set_experimental_options({"remapping": on})
+
+
+def _autocluster():
+    tf.config.optimizer.set_jit(True)
+    _remapping(False)()  # what grappler has merged, XLA cannot compile
+
+
+def _grappler_leaves(op, count):
+    """On a GPU grappler merges other patterns than on a CPU."""
+    return {} if tf.config.list_physical_devices("GPU") else {"expect_ops": {op: count}, "compiled": False}
 
 
 def _step_compiled_by_xla(step):
@@ -65,19 +88,27 @@ COMPILER = Axis(
     Level("xla", compile=_step_compiled_by_xla),
 )
 
-# Grappler's remapper, which merges a convolution or a product with what follows it. To be taken by
-# functions that XLA does not compile.
+# Who merges a kernel with what follows it: grappler's remapper, nobody, XLA where it is told to compile the function, or XLA
+# where it is left to find clusters. compile(step), as COMPILER gives it. proves(op): the contract that it is so.
 FUSION = Axis(
     "fusion",
-    Level("fused", setup=_remapping(True)),
-    Level("unfused", setup=_remapping(False)),
+    Level("fused", setup=_remapping(True), compile=_step_without_xla, proves=lambda op: _grappler_leaves(op, 1)),
+    Level("unfused", setup=_remapping(False), compile=_step_without_xla, proves=lambda op: _grappler_leaves(op, 0)),
+    Level("xla", compile=_step_compiled_by_xla, proves=lambda op: {"compiled": True}),
+    Level(
+        "autocluster",
+        setup=_autocluster,
+        compile=lambda step: tf.function(step),
+        proves=lambda op: {"compiled": True, "expect_ops": {"_XlaRun": 1}},
+        env={"TF_XLA_FLAGS": "--tf_xla_cpu_global_jit --tf_xla_min_cluster_size=1"},
+    ),
 )
 
 # Chains of elementwise ops and reductions, which only XLA merges. compile(step), as COMPILER gives it.
 FUSION_BY_XLA = Axis(
     "fusion",
-    Level("fused", compile=_step_compiled_by_xla),
-    Level("unfused", compile=_step_without_xla),
+    Level("fused", compile=_step_compiled_by_xla, proves=lambda: {"compiled": True}),
+    Level("unfused", compile=_step_without_xla, proves=lambda: {"compiled": False}),
 )
 
 # layout(images): from NHWC to this layout. pixels(): its axes of height and width.
@@ -87,6 +118,31 @@ LAYOUT = Axis("layout", Level("NHWC", **_NHWC), Level("NCHW", **_NCHW, requires=
 
 # The same for what XLA compiles, which needs no kernel of TensorFlow's.
 LAYOUT_UNDER_XLA = Axis("layout", Level("NHWC", **_NHWC), Level("NCHW", **_NCHW))
+
+# off(): what a dimension is less than a multiple of 16.
+ALIGNMENT = Axis("alignment", Level("aligned", off=lambda: 0), Level("misaligned", off=lambda: 1))
+
+
+def _composed(images, scale, offset, epsilon):
+    mean, variance = tf.nn.moments(images, axes=[0, 1, 2])
+    return tf.nn.batch_normalization(images, mean, variance, offset, scale, epsilon)
+
+
+# normalize(images, scale, offset, epsilon): by the moments of the batch.
+NORMALIZATION = Axis(
+    "normalization",
+    Level(
+        "fused",
+        normalize=lambda images, scale, offset, epsilon: tf.compat.v1.nn.fused_batch_norm(
+            images, scale, offset, epsilon=epsilon, is_training=True
+        )[0],
+    ),
+    Level("composed", normalize=_composed),
+)
+
+
+# unrolled(): whether a recurrent layer is a chain in the graph instead of a loop.
+ROLLING = Axis("rolling", Level("loop", unrolled=lambda: False), Level("unrolled", unrolled=lambda: True))
 
 # Read when TensorFlow is imported. Both levels say it, since the default depends on the processor.
 ONEDNN = Axis(
@@ -106,11 +162,140 @@ PIPELINE = Axis(
     Level("batch_then_map", feed=lambda data, load, size: data.batch(size).map(load)),
 )
 
+# read(paths, opened): the records of all files, whose datasets `opened` gives.
+READING = Axis(
+    "reading",
+    Level("naive", read=lambda paths, opened: paths.flat_map(opened)),
+    Level("interleave", read=lambda paths, opened: paths.interleave(opened, cycle_length=4)),
+    Level("parallel", read=lambda paths, opened: paths.interleave(opened, cycle_length=4, num_parallel_calls=4)),
+)
+
+# keep(data, path): what a second epoch need not make again.
+STORAGE = Axis(
+    "storage",
+    Level("naive", keep=lambda data, path: data),
+    Level("memory", keep=lambda data, path: data.cache()),
+    Level("disk", keep=lambda data, path: data.cache(path)),
+    Level("snapshot", keep=lambda data, path: data.snapshot(path)),
+)
+
+# shuffle(data): by a buffer of so many records.
+SHUFFLE = Axis(
+    "shuffle",
+    Level("none", shuffle=lambda data: data),
+    Level("100", shuffle=lambda data: data.shuffle(100, seed=1)),
+    Level("2000", shuffle=lambda data: data.shuffle(2000, seed=1)),
+)
+
+# feed(data, convert, size): batches behind a buffer of eight, converted before it or behind it.
+MEMORY = Axis(
+    "converted",
+    Level("early", feed=lambda data, convert, size: data.map(convert).batch(size).prefetch(8)),
+    Level("late", feed=lambda data, convert, size: data.batch(size).prefetch(8).map(convert)),
+)
+
+# feed(images, labels, load, size): endless batches of pairs, each image loaded by `load`.
+FEED = Axis(
+    "input",
+    Level(
+        "synthetic", feed=lambda images, labels, load, size: _pairs(images, labels).batch(size).take(1).cache().repeat()
+    ),
+    Level("naive", feed=lambda images, labels, load, size: _pairs(images, labels).map(load).batch(size).repeat()),
+    Level(
+        "prefetch",
+        feed=lambda images, labels, load, size: _pairs(images, labels).map(load).batch(size).repeat().prefetch(2),
+    ),
+    Level(
+        "parallel",
+        feed=lambda images, labels, load, size: (
+            _pairs(images, labels).map(load, num_parallel_calls=8).batch(size).repeat().prefetch(2)
+        ),
+    ),
+)
+
+
+def _pairs(images, labels):
+    return tf.data.Dataset.from_tensor_slices((images, labels))
+
+
+def _served(data):
+    service = tf.data.experimental.service
+    dispatcher = service.DispatchServer()
+    address = dispatcher.target.partition("://")[2]
+    worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))
+    distributed = data.apply(service.distribute(service.ShardingPolicy.OFF, dispatcher.target))
+
+    def stop():
+        worker.stop()
+        dispatcher.stop()
+
+    return distributed, stop
+
+
+# serve(data): the data as it comes, and what ends whatever makes it.
+SERVING = Axis(
+    "serving",
+    Level("local", serve=lambda data: (data, lambda: None)),
+    Level("service", serve=_served),
+)
+
+
+def _replicas(count):
+    """So many logical processors, or where there are GPUs as many of them as there are, at most."""
+
+    def split():
+        if not tf.config.list_physical_devices("GPU"):
+            (cpu,) = tf.config.list_physical_devices("CPU")
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+
+    def strategy():
+        kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+        return tf.distribute.MirroredStrategy([f"{kind}:{number}" for number in range(count)])
+
+    def too_few():
+        gpus = len(tf.config.list_physical_devices("GPU"))
+        return f"there are {gpus} GPUs; a machine with {count} can tell" if 0 < gpus < count else None
+
+    return {"setup": split, "strategy": strategy, "requires": too_few}
+
+
+# strategy(): a MirroredStrategy over so many devices.
+REPLICAS = Axis("replicas", Level("1", **_replicas(1)), Level("2", **_replicas(2)))
+
 # on_device(): a context in which tensors are made and functions run.
 DEVICE = Axis(
     "device",
     Level("cpu", on_device=lambda: tf.device("CPU:0")),
     Level("gpu", on_device=lambda: tf.device("GPU:0"), requires=_needs_gpu),
+)
+
+# compile(step): the step as Python runs it op by op, as a graph, or compiled by XLA.
+EXECUTION = Axis(
+    "execution",
+    Level("eager", compile=lambda step: step),
+    Level("function", compile=_step_without_xla),
+    Level("xla", compile=_step_compiled_by_xla),
+)
+
+# Batches between two calls from Python: int(variant["steps"]).
+STEPS_PER_EXECUTION = Axis("steps", Level("1"), Level("10"), Level("100"))
+
+# counts(number): whether metrics are updated after this step.
+METRICS = Axis(
+    "metrics",
+    Level("every_step", counts=lambda number: True),
+    Level("every_ten_steps", counts=lambda number: number % 10 == 9),
+    Level("none", counts=lambda number: False),
+)
+
+# tensors(): into how many variables the parameters are split.
+PARAMETERS = Axis("parameters", Level("few", tensors=lambda: 2), Level("many", tensors=lambda: 50))
+
+# Read when tf.keras is first used.
+KERAS = Axis(
+    "keras",
+    Level("3", env={"TF_USE_LEGACY_KERAS": "0"}),
+    Level("2", env={"TF_USE_LEGACY_KERAS": "1"}, requires=_needs_tf_keras),
 )
 
 # How many tensors a function is called with: int(variant["arguments"]).

@@ -7,6 +7,8 @@ from itertools import pairwise
 
 import tensorflow as tf
 
+from benchmarks.inputs import normal
+
 
 def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> tf.keras.Model:
     """A multilayer perceptron that gives logits in float32, as mixed precision wants its last layer."""
@@ -25,6 +27,73 @@ def mlp_flops(batch: int, *widths: int) -> int:
     return sum(2 * batch * before * after for before, after in pairwise(widths))
 
 
+def resnet(side: int, blocks: int, classes: int = 10) -> tf.keras.Model:
+    """The residual network for small images of He et al. 2016, Deep residual learning, sec. 4.2: 6 blocks + 2 layers."""
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(1)
+
+    def convolved(x, channels, strides=1, kernel=3):
+        x = layers.Conv2D(channels, kernel, strides, padding="same", use_bias=False)(x)
+        return layers.BatchNormalization()(x)
+
+    images = tf.keras.Input([side, side, 3])
+    x = layers.ReLU()(convolved(images, 16))
+    for stage, channels in enumerate((16, 32, 64)):
+        for block in range(blocks):
+            strides = 2 if stage and not block else 1
+            short = convolved(x, channels, strides, kernel=1) if strides == 2 else x
+            x = layers.ReLU()(convolved(x, channels, strides))
+            x = layers.ReLU()(layers.Add()([convolved(x, channels), short]))
+    x = layers.GlobalAveragePooling2D()(x)
+    return tf.keras.Model(images, layers.Dense(classes, dtype="float32")(x))
+
+
+def resnet_flops(batch: int, side: int, blocks: int) -> int:
+    """Of the convolutions of one forward pass."""
+    flops = 2 * batch * side**2 * 9 * 3 * 16
+    for stage, channels in enumerate((16, 32, 64)):
+        pixels = batch * (side // 2**stage) ** 2
+        for block in range(blocks):
+            before = channels // 2 if stage and not block else channels
+            flops += 2 * pixels * 9 * channels * (before + channels)
+            flops += 2 * pixels * before * channels if before != channels else 0
+    return flops
+
+
+def transformer(length: int, width: int, heads: int) -> tf.keras.Model:
+    """One encoder block: attention of the sequence with itself, a layer four times as wide, and what is around them."""
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(1)
+    x = tf.keras.Input([length, width])
+    attended = layers.LayerNormalization()(layers.Add()([x, layers.MultiHeadAttention(heads, width // heads)(x, x)]))
+    wide = layers.Dense(width)(layers.Dense(4 * width, activation="relu")(attended))
+    return tf.keras.Model(x, layers.LayerNormalization(dtype="float32")(layers.Add()([attended, wide])))
+
+
+def transformer_flops(batch: int, length: int, width: int) -> int:
+    """Of one forward pass."""
+    return 24 * batch * length * width**2 + 4 * batch * length**2 * width
+
+
+def trainer(model, optimizer, loss):
+    """A step that trains a model on a batch and returns the loss; mixed precision is scaled where it needs it."""
+    optimizer.build(model.trainable_variables)
+
+    def training_step(inputs, targets):
+        with tf.GradientTape() as tape:
+            value = tf.reduce_mean(loss(targets, model(inputs, training=True)))
+            scaled = loss_scaled(optimizer, value)
+        update(optimizer, tape.gradient(scaled, model.trainable_variables), model.trainable_variables)
+        return value
+
+    return training_step
+
+
+def scaled_for(precision: str, optimizer: tf.keras.optimizers.Optimizer) -> tf.keras.optimizers.Optimizer:
+    """The optimizer, with loss scaling where a precision needs it."""
+    return tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if precision == "mixed_float16" else optimizer
+
+
 def loss_scaled(optimizer: tf.keras.optimizers.Optimizer, loss: tf.Tensor) -> tf.Tensor:
     """The loss to differentiate, which float16 wants large. Keras 3 says it otherwise than Keras 2."""
     if hasattr(optimizer, "get_scaled_loss"):
@@ -39,3 +108,8 @@ def update(
     if hasattr(optimizer, "get_unscaled_gradients"):
         gradients = optimizer.get_unscaled_gradients(gradients)
     optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+
+def parameters(total: int, tensors: int) -> list[tf.Variable]:
+    """So many numbers in variables of the same size."""
+    return [tf.Variable(normal(total // tensors, seed=seed)) for seed in range(tensors)]

@@ -1,11 +1,11 @@
-"""Fusion: whether merging an op with those after it saves passes over memory.
+"""Fusion: whether merging an op with those after it saves passes over memory, and who merges it.
 
 Filters, biases and moments are arguments: as captured constants they would keep grappler from fusing.
 """
 
 import tensorflow as tf
 
-from benchmarks.axes import FUSION, FUSION_BY_XLA
+from benchmarks.axes import FUSION, FUSION_BY_XLA, sized
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -13,15 +13,10 @@ PARITY = 1e-5
 """Merging saves passes over memory and changes no arithmetic beyond its order."""
 
 
-def merged(variant, op):
-    """What grappler must have made of it, or left alone; on a GPU it merges other patterns than on a CPU."""
-    return None if tf.config.list_physical_devices("GPU") else {op: int(variant["fusion"] == "fused")}
-
-
 @across(FUSION)
 def test_conv2d_bias_relu(bench, variant):
     """Conv2D, BiasAdd and Relu as one _FusedConv2D or as three ops."""
-    batch, side, inputs, outputs, kernel = 2, 112, 8, 32, 3
+    batch, side, inputs, outputs, kernel = sized((2, 112, 8, 32, 3), (64, 112, 64, 64, 3))
     pixels = batch * side * side
     images = normal(batch, side, side, inputs)
     filters = normal(kernel, kernel, inputs, outputs, seed=2)
@@ -32,20 +27,20 @@ def test_conv2d_bias_relu(bench, variant):
         return tf.nn.relu(tf.nn.bias_add(convolved, bias))
 
     bench(
-        tf.function(conv2d_bias_relu, jit_compile=False),
+        variant.compile(conv2d_bias_relu),
         *(images, filters, bias),
         flops=2 * pixels * outputs * kernel**2 * inputs,
         bytes=4 * (pixels * (inputs + outputs) + kernel**2 * inputs * outputs + outputs),
-        expect_ops=merged(variant, "_FusedConv2D"),
-        max_traces=1,
         parity=PARITY,
+        max_traces=1,
+        **variant.proves("_FusedConv2D"),
     )
 
 
 @across(FUSION)
 def test_conv2d_batchnorm_relu(bench, variant):
     """Conv2D, batch normalisation for inference and Relu as one _FusedConv2D or as three ops."""
-    batch, side, inputs, outputs, kernel = 2, 112, 8, 32, 3
+    batch, side, inputs, outputs, kernel = sized((2, 112, 8, 32, 3), (64, 112, 64, 64, 3))
     pixels = batch * side * side
     images = normal(batch, side, side, inputs)
     filters = normal(kernel, kernel, inputs, outputs, seed=2)
@@ -57,43 +52,77 @@ def test_conv2d_batchnorm_relu(bench, variant):
         return tf.nn.relu(tf.compat.v1.nn.fused_batch_norm(convolved, *moments, is_training=False)[0])
 
     bench(
-        tf.function(conv2d_batchnorm_relu, jit_compile=False),
+        variant.compile(conv2d_batchnorm_relu),
         *(images, filters, scale, offset, mean, variance),
         flops=2 * pixels * outputs * kernel**2 * inputs,
         bytes=4 * (pixels * (inputs + outputs) + kernel**2 * inputs * outputs + 4 * outputs),
-        expect_ops=merged(variant, "_FusedConv2D"),
-        max_traces=1,
         parity=PARITY,
+        max_traces=1,
+        **variant.proves("_FusedConv2D"),
+    )
+
+
+@across(FUSION)
+def test_conv2d_squeeze_bias(bench, variant):
+    """Conv2D over one row, Squeeze and BiasAdd, which is how a Keras Conv1D is built, as one _FusedConv2D."""
+    batch, length, inputs, outputs, kernel = sized((8, 1024, 16, 32, 5), (256, 4096, 64, 64, 5))
+    rows = normal(batch, 1, length, inputs)
+    filters, bias = normal(1, kernel, inputs, outputs, seed=2), normal(outputs, seed=3)
+
+    def conv2d_squeeze_bias(rows, filters, bias):
+        convolved = tf.nn.conv2d(rows, filters, strides=1, padding="SAME")
+        return tf.nn.bias_add(tf.squeeze(convolved, [1]), bias)
+
+    bench(
+        variant.compile(conv2d_squeeze_bias),
+        *(rows, filters, bias),
+        flops=2 * batch * length * outputs * kernel * inputs,
+        bytes=4 * (batch * length * (inputs + outputs) + kernel * inputs * outputs + outputs),
+        parity=PARITY,
+        max_traces=1,
+        **variant.proves("_FusedConv2D"),
     )
 
 
 @across(FUSION)
 def test_dense_bias_relu(bench, variant):
     """MatMul, BiasAdd and Relu as one _FusedMatMul or as three ops."""
-    batch, inputs, outputs = 2048, 16, 512
+    batch, inputs, outputs = sized((2048, 16, 512), (8192, 1024, 4096))
     rows, weights, bias = normal(batch, inputs), normal(inputs, outputs, seed=2), normal(outputs, seed=3)
 
     def dense_bias_relu(rows, weights, bias):
         return tf.nn.relu(tf.nn.bias_add(tf.matmul(rows, weights), bias))
 
     bench(
-        tf.function(dense_bias_relu, jit_compile=False),
+        variant.compile(dense_bias_relu),
         *(rows, weights, bias),
         flops=2 * batch * inputs * outputs,
         bytes=4 * (batch * inputs + inputs * outputs + outputs + batch * outputs),
-        expect_ops=merged(variant, "_FusedMatMul"),
-        max_traces=1,
         parity=PARITY,
+        max_traces=1,
+        **variant.proves("_FusedMatMul"),
     )
 
 
 @across(FUSION_BY_XLA)
 def test_multiply_add_sum(bench, variant):
     """reduce_sum(x + y * z): one pass over three arrays under XLA, seven passes' worth of traffic without."""
-    n = 2**22
+    n = sized(2**22, 2**26)
     x, y, z = normal(n, seed=1), normal(n, seed=2), normal(n, seed=3)
 
     def multiply_add_sum(x, y, z):
         return tf.reduce_sum(x + y * z)
 
-    bench(variant.compile(multiply_add_sum), x, y, z, flops=3 * n, bytes=3 * 4 * n, parity=1e-4)
+    step = variant.compile(multiply_add_sum)
+    bench(step, x, y, z, flops=3 * n, bytes=3 * 4 * n, parity=1e-4, **variant.proves())
+
+
+@across(FUSION_BY_XLA)
+def test_gelu(bench, variant):
+    """A chain of nine elementwise ops over one array: as many passes over it, or one."""
+    n = sized(2**18, 2**26)
+
+    def gelu(x):
+        return 0.5 * x * (1.0 + tf.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+    bench(variant.compile(gelu), normal(n), flops=9 * n, bytes=2 * 4 * n, parity=1e-5, **variant.proves())

@@ -22,7 +22,7 @@ def test_function_call(bench, variant):
     def first_plus_last(*scalars):
         return scalars[0] + scalars[-1]
 
-    bench(first_plus_last, *scalars, items=len(scalars), max_traces=1)
+    bench(first_plus_last, *scalars, items=len(scalars), parity=1e-6, max_traces=1)
 
 
 @across(INVOCATION)
@@ -30,3 +30,18 @@ def test_keras_invocation(bench, variant):
     """Asking a small Keras model for one batch of predictions: predict() is made for many batches."""
     batch, inputs = 8, 32
     bench(variant.invoke(mlp(inputs, (32,), 10)), normal(batch, inputs), items=batch, parity=1e-5)
+
+
+def test_tracing(bench):
+    """Making a graph of a Python function of twenty ops: what every retrace costs."""
+    x = tf.TensorSpec([16, 16], tf.float32)
+
+    def trace():
+        def chain(x):
+            for _ in range(10):
+                x = tf.nn.relu(tf.matmul(x, x))
+            return x
+
+        return tf.function(chain, jit_compile=False, autograph=False).get_concrete_function(x)
+
+    bench(trace, items=20)

@@ -1,8 +1,9 @@
 """Linear algebra: bound by arithmetic where matrices are square, by memory where they are thin."""
 
+import pytest
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, DEVICE, PRECISION
+from benchmarks.axes import ALIGNMENT, COMPILER, DEVICE, ONEDNN, PRECISION, sized
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -12,23 +13,72 @@ def product(a, b):
     return tf.matmul(a, b)
 
 
+def _bench_product(bench, variant, a, b):
+    """Of two matrices, or of two batches of them, in the variant's precision and by its compiler."""
+    *batch, m, k = a.shape
+    n, batch = b.shape[-1], batch[0] if batch else 1
+    a, b = variant.cast(a), variant.cast(b)
+    bench(
+        variant.compile(product),
+        *(a, b),
+        flops=2 * batch * m * k * n,
+        bytes=batch * (m * k + k * n + m * n) * a.dtype.size,
+        parity=variant.parity(),
+        max_traces=1,
+    )
+
+
 @across(PRECISION, COMPILER)
 def test_matmul(bench, variant):
     """Square matrix product: what precision and compiler do to the compute-bound extreme."""
-    n = 384
+    n = sized(384, 4096)
+    _bench_product(bench, variant, normal(n, n, seed=1), normal(n, n, seed=2))
+
+
+@across(PRECISION, COMPILER)
+def test_tall_product(bench, variant):
+    """A tall matrix times a narrow one, as a dense layer of few units has it: less work for each number read."""
+    m, k, n = sized((4096, 256, 16), (65536, 1024, 64))
+    _bench_product(bench, variant, normal(m, k, seed=1), normal(k, n, seed=2))
+
+
+@across(PRECISION, COMPILER)
+def test_batched_product(bench, variant):
+    """Many small products at once, as attention has them."""
+    batch, n = sized((16, 96), (256, 256))
+    _bench_product(bench, variant, normal(batch, n, n, seed=1), normal(batch, n, n, seed=2))
+
+
+@across(PRECISION.only("float32", "mixed_float16"), ALIGNMENT)
+def test_aligned_product(bench, variant):
+    """Dimensions that 16 divides, and the same less one: Tensor Cores want the former, and so do vectors."""
+    n = sized(384, 4096) - variant.off()
     a, b = variant.cast(normal(n, n, seed=1)), variant.cast(normal(n, n, seed=2))
     bench(
-        variant.compile(product), a, b, flops=2 * n**3, bytes=3 * n * n * a.dtype.size,
-        parity=variant.parity(), max_traces=1,
-    )  # fmt: skip
+        tf.function(product, jit_compile=False),
+        *(a, b),
+        flops=2 * n**3,
+        bytes=3 * n * n * a.dtype.size,
+        max_traces=1,
+    )
 
 
 @across(COMPILER)
 def test_vector_matrix(bench, variant):
     """A row times a square matrix: each weight is read for two operations, so memory is the bound."""
-    n = 1024
+    n = sized(1024, 8192)
     row, matrix = normal(1, n, seed=1), normal(n, n, seed=2)
     bench(variant.compile(product), row, matrix, flops=2 * n * n, bytes=4 * (n * n + 2 * n), parity=1e-5)
+
+
+@across(ONEDNN)
+@pytest.mark.parametrize("shape", [(256, 256, 256), (2048, 64, 64)], ids=["square", "tall"])
+def test_product_by_library(bench, variant, shape):
+    """TensorFlow's own matrix product, which is Eigen's, and oneDNN's."""
+    m, k, n = shape
+    a, b = normal(m, k, seed=1), normal(k, n, seed=2)
+    work = {"flops": 2 * m * k * n, "bytes": 4 * (m * k + k * n + m * n)}
+    bench(tf.function(product, jit_compile=False), a, b, parity=1e-5, max_traces=1, **work)
 
 
 @across(COMPILER)
@@ -46,7 +96,7 @@ def test_gram_sum(bench, variant):
 @across(DEVICE)
 def test_large_product(bench, variant):
     """A product large enough to fill an accelerator, on each device."""
-    n = 512
+    n = sized(512, 4096)
     with variant.on_device():
         a, b = normal(n, n, seed=1), normal(n, n, seed=2)
-        bench(tf.function(product, jit_compile=False), a, b, flops=2 * n**3, bytes=3 * 4 * n * n)
+        bench(tf.function(product, jit_compile=False), a, b, flops=2 * n**3, bytes=3 * 4 * n * n, parity=1e-3)

@@ -4,14 +4,24 @@ The pipelines run as they are written: tf.data's own rewrites are off, as they w
 a parallel one, and so is its tuning, whose thread needs 20 ms to stop.
 """
 
+import itertools
 import time
 
 import pytest
 import tensorflow as tf
 
-from benchmarks.axes import PIPELINE
-from benchmarks.inputs import normal
+from benchmarks.axes import FEED, MEMORY, PIPELINE, READING, SERVING, SHUFFLE, STORAGE
+from benchmarks.inputs import classes, normal
+from benchmarks.models import mlp, trainer
 from tfbench import across
+
+
+def _as_written(data, threads=0):
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False
+    options.threading.private_threadpool_size = threads
+    return data.with_options(options)
 
 
 def _epochs(batches, threads=0):
@@ -21,12 +31,8 @@ def _epochs(batches, threads=0):
     Nothing runs between two steps: a batch larger than the epoch asks for its end, at which the stages
     that work ahead have stopped and a cache is complete.
     """
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.experimental_optimization.apply_default_optimizations = False
-    options.threading.private_threadpool_size = threads
     epoch = batches.map(tf.reduce_sum).batch(1_000_000)
-    return iter(tf.data.Dataset.range(2**62).flat_map(lambda _: epoch).with_options(options)).get_next
+    return iter(_as_written(tf.data.Dataset.range(2**62).flat_map(lambda _: epoch), threads)).get_next
 
 
 def _waiting(seconds):
@@ -39,10 +45,13 @@ def _waiting(seconds):
     return lambda values: tf.ensure_shape(tf.numpy_function(wait, [values], values.dtype), values.shape)
 
 
-def _faster(variant, **factors):
-    """The contract of a variant that has one: so many times as fast as the naive pipeline."""
-    factor = factors.get(variant["pipeline"])
-    return {"pipeline=naive": factor} if factor else None
+def _faster(variant, axis, **factors):
+    """The contract of a variant that has one: so many times as fast as the naive way."""
+    factor = factors.get(variant[axis])
+    return {f"{axis}=naive": factor} if factor else None
+
+
+# What is done to records
 
 
 @across(PIPELINE)
@@ -51,12 +60,8 @@ def test_pipeline_waiting(bench, variant):
     records, size = 8, 2
     source = tf.data.Dataset.range(records, output_type=tf.float32)
     batches = variant.feed(source, _waiting(0.0015), size).map(_waiting(0.002))
-    bench(
-        _epochs(batches, threads=4),
-        items=records,
-        parity=1e-6,
-        faster_than=_faster(variant, prefetch=1.1, parallel_map=1.3),
-    )
+    faster = _faster(variant, "pipeline", prefetch=1.1, parallel_map=1.3)
+    bench(_epochs(batches, threads=4), items=records, parity=1e-6, faster_than=faster)
 
 
 @across(PIPELINE.only("naive", "cache", "batch_then_map"))
@@ -65,7 +70,8 @@ def test_pipeline_small_records(bench, variant):
     records, size = 256, 64
     source = tf.data.Dataset.from_tensor_slices(normal(records, 32))
     step = _epochs(variant.feed(source, lambda values: (values * 2.0 + 1.0) / 3.0, size))
-    bench(step, items=records, parity=1e-5, faster_than=_faster(variant, cache=1.3, batch_then_map=1.3))
+    faster = _faster(variant, "pipeline", cache=1.3, batch_then_map=1.3)
+    bench(step, items=records, parity=1e-5, faster_than=faster)
 
 
 @pytest.mark.tfbench(cpus="all")
@@ -81,3 +87,104 @@ def test_pipeline_jpeg(bench, variant):
         return tf.ensure_shape(decoded, [side, side, 3])
 
     bench(_epochs(variant.feed(source, decode, size)), items=records, parity=1e-6)
+
+
+@across(MEMORY)
+def test_pipeline_memory(bench, variant):
+    """Images are turned into float32 before they wait in a buffer, or after: four times the memory, or not."""
+    records, size, side = 64, 8, 64
+    images = tf.cast(tf.abs(normal(records, side, side, 3)) * 80.0, tf.uint8)
+    source = tf.data.Dataset.from_tensor_slices(images)
+    bench(
+        _epochs(variant.feed(source, lambda image: tf.cast(image, tf.float32) / 255.0, size)),
+        items=records,
+        parity=1e-5,
+    )
+
+
+# Where records come from
+
+
+@across(READING)
+def test_reading(bench, variant, tmp_path):
+    """TFRecord files whose opening waits for 1 ms, as a network does: one after the other, in turn, or ahead."""
+    files, records = 8, 32
+    paths = [str(tmp_path / f"{number}.tfrecord") for number in range(files)]
+    for number, path in enumerate(paths):
+        with tf.io.TFRecordWriter(path) as writer:
+            for record in range(records):
+                writer.write(tf.io.serialize_tensor(tf.fill([16], float(number * records + record))).numpy())
+
+    def opened(path):
+        return tf.data.TFRecordDataset(_waiting(0.001)(path))
+
+    source = tf.data.Dataset.from_tensor_slices(paths)
+    parsed = variant.read(source, opened).map(lambda text: tf.ensure_shape(tf.io.parse_tensor(text, tf.float32), [16]))
+    faster = _faster(variant, "reading", parallel=1.1)
+    total = parsed.batch(files * records).map(lambda values: tf.sort(tf.reduce_sum(values, axis=1)))
+    bench(_epochs(total, threads=8), items=files * records, parity=1e-5, faster_than=faster)
+
+
+def _costly(records=64):
+    """Records that take a while to make: a product of small matrices for each."""
+    source = tf.data.Dataset.from_tensor_slices(normal(records, 64, 64))
+    return source.map(lambda matrix: tf.reduce_sum(tf.matmul(matrix, matrix), axis=0)).batch(16)
+
+
+@across(STORAGE)
+def test_first_epoch(bench, variant, tmp_path):
+    """The epoch that fills a cache: making and keeping every record."""
+    numbers = itertools.count()
+
+    def epoch():
+        kept = variant.keep(_costly(), str(tmp_path / str(next(numbers))))
+        return iter(_as_written(kept.map(tf.reduce_sum).batch(1_000_000))).get_next()
+
+    bench(epoch, items=64, parity=1e-5)
+
+
+@across(STORAGE)
+def test_second_epoch(bench, variant, tmp_path):
+    """The epochs after it, which only read what was kept."""
+    faster = _faster(variant, "storage", memory=1.3)
+    bench(_epochs(variant.keep(_costly(), str(tmp_path / "kept"))), items=64, parity=1e-5, faster_than=faster)
+
+
+@across(SHUFFLE)
+def test_shuffle(bench, variant):
+    """Drawing records in random order from a buffer that has to be filled first."""
+    records = 2000
+    data = variant.shuffle(tf.data.Dataset.from_tensor_slices(normal(records, 16)))
+    bench(_epochs(data.batch(100)), items=records, parity=1e-3)
+
+
+@across(SERVING)
+def test_service(bench, variant):
+    """Batches made in this process, or by a tf.data service behind a socket of this machine."""
+    data, stop = variant.serve(_as_written(_costly().repeat()))
+    batches = iter(data)
+    bench(lambda: tf.reduce_sum(next(batches)), items=16)
+    stop()
+
+
+# What it means for training
+
+
+@across(FEED)
+def test_fed_training(bench, variant):
+    """A training step with the batch it waits for. Synthetic data is the ceiling: what is slower, is bound by input."""
+    size, inputs = 32, 64
+    train = tf.function(
+        trainer(mlp(inputs, (64,), 10), tf.keras.optimizers.SGD(1e-6), _crossentropy), jit_compile=False
+    )
+    images, labels = normal(size * 4, inputs), classes(size * 4, 10)
+
+    def load(image, label):
+        return tf.ensure_shape(_waiting(0.0001)(image), [inputs]), label
+
+    batches = iter(_as_written(variant.feed(images, labels, load, size), threads=8))
+    bench(lambda: train(*next(batches)), items=size, parity=1e-2)
+
+
+def _crossentropy(labels, logits):
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

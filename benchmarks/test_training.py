@@ -1,50 +1,195 @@
-"""Training steps: forward, backward and update, compiled as a whole."""
+"""Training steps: forward, backward and update, and what Keras adds to them."""
 
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, PRECISION
+from benchmarks.axes import (
+    COMPILER,
+    EXECUTION,
+    KERAS,
+    METRICS,
+    PARAMETERS,
+    PRECISION,
+    STEPS_PER_EXECUTION,
+    sized,
+)  # fmt: skip
 from benchmarks.inputs import classes, normal
-from benchmarks.models import loss_scaled, mlp, mlp_flops, update
+from benchmarks.models import (
+    mlp,
+    mlp_flops,
+    parameters,
+    resnet,
+    resnet_flops,
+    scaled_for,
+    trainer,
+    transformer,
+    transformer_flops,
+)  # fmt: skip
 from tfbench import across
 
 # So small that thousands of steps on one batch leave the weights, and with them the work, as they were.
 LEARNING_RATE = 1e-6
 
 
+def crossentropy(labels, logits):
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+
+
+def squared(targets, outputs):
+    return tf.math.squared_difference(targets, outputs)
+
+
+def _optimizer(variant):
+    return scaled_for(variant["precision"], tf.keras.optimizers.SGD(LEARNING_RATE))
+
+
 @across(PRECISION, COMPILER)
 def test_training_step(bench, variant):
     """An MLP on MNIST's shape, loss scaling included where float16 needs it."""
-    batch, inputs, hidden, outputs = 64, 784, (256, 256), 10
-    model = mlp(inputs, hidden, outputs)
-    optimizer = tf.keras.optimizers.SGD(LEARNING_RATE)
-    if variant["precision"] == "mixed_float16":
-        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
-    optimizer.build(model.trainable_variables)
-
-    def training_step(images, labels):
-        with tf.GradientTape() as tape:
-            logits = model(images, training=True)
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
-            scaled = loss_scaled(optimizer, loss)
-        update(optimizer, tape.gradient(scaled, model.trainable_variables), model.trainable_variables)
-        return loss
-
-    flops = 3 * mlp_flops(batch, inputs, *hidden, outputs)
-    images, labels = normal(batch, inputs), classes(batch, outputs)
+    batch, inputs, hidden, outputs = sized((64, 784, (256, 256), 10), (1024, 784, (4096, 4096), 10))
+    step = trainer(mlp(inputs, hidden, outputs), _optimizer(variant), crossentropy)
     bench(
-        variant.compile(training_step), images, labels, flops=flops, items=batch,
-        max_traces=1, parity=variant.parity(),
-    )  # fmt: skip
+        variant.compile(step),
+        *(normal(batch, inputs), classes(batch, outputs)),
+        flops=3 * mlp_flops(batch, inputs, *hidden, outputs),
+        items=batch,
+        parity=variant.parity(),
+        max_traces=1,
+    )
+
+
+@across(PRECISION.only("float32", "mixed_float16"), COMPILER)
+def test_resnet_step(bench, variant):
+    """A residual network on small images: convolutions and batch normalisation, forth and back."""
+    batch, side, blocks = sized((4, 32, 1), (256, 32, 9))
+    step = trainer(resnet(side, blocks), _optimizer(variant), crossentropy)
+    bench(
+        variant.compile(step),
+        *(normal(batch, side, side, 3), classes(batch, 10)),
+        flops=3 * resnet_flops(batch, side, blocks),
+        items=batch,
+        parity=10 * variant.parity(),
+    )
+
+
+@across(PRECISION.only("float32", "mixed_float16"), COMPILER)
+def test_transformer_step(bench, variant):
+    """One encoder block: large products with normalisation and softmax between."""
+    batch, length, width, heads = sized((2, 64, 64, 4), (16, 512, 768, 12))
+    step = trainer(transformer(length, width, heads), _optimizer(variant), squared)
+    x = normal(batch, length, width)
+    bench(
+        variant.compile(step),
+        *(x, normal(batch, length, width, seed=2)),
+        flops=3 * transformer_flops(batch, length, width),
+        items=batch * length,
+        parity=10 * variant.parity(),
+    )
+
+
+@across(EXECUTION)
+def test_execution(bench, variant):
+    """The same step eagerly, as a graph, and compiled: what Python costs between the ops."""
+    batch, inputs, hidden, outputs = sized((32, 64, (64, 64), 10), (256, 1024, (1024, 1024), 10))
+    step = trainer(mlp(inputs, hidden, outputs), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
+    bench(
+        variant.compile(step),
+        *(normal(batch, inputs), classes(batch, outputs)),
+        flops=3 * mlp_flops(batch, inputs, *hidden, outputs),
+        items=batch,
+        parity=1e-5,
+        faster_than={"execution=eager": 2.0} if variant["execution"] != "eager" else None,
+    )
+
+
+# What Keras' own loop adds
+
+
+def _compiled(variant, batch, inputs=32, outputs=10, metrics=(), **settings):
+    """A small model and one batch of data for it; Keras' "auto" would choose XLA where it can."""
+    model = mlp(inputs, (32,), outputs)
+    model.compile(
+        optimizer=tf.keras.optimizers.SGD(LEARNING_RATE),
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=list(metrics),
+        **{"jit_compile": False, **settings},
+    )
+    return model, normal(batch, inputs), classes(batch, outputs)
 
 
 @across(COMPILER)
 def test_training_on_batch(bench, variant):
     """Keras' own train_on_batch of a small model: what the framework adds to the arithmetic."""
-    batch, inputs, hidden, outputs = 32, 64, (32,), 10
-    model = mlp(inputs, hidden, outputs)
-    model.compile(
-        optimizer=tf.keras.optimizers.SGD(LEARNING_RATE),
-        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        jit_compile=variant["compiler"] == "xla",  # Keras' "auto" would choose XLA where it can
-    )
-    bench(model.train_on_batch, normal(batch, inputs), classes(batch, outputs), items=batch, max_traces=1, parity=1e-4)
+    batch = 32
+    model, images, labels = _compiled(variant, batch, inputs=64, jit_compile=variant["compiler"] == "xla")
+    bench(model.train_on_batch, images, labels, items=batch, max_traces=1, parity=1e-4)
+
+
+@across(KERAS)
+def test_keras_generations(bench, variant):
+    """train_on_batch of Keras 3 and of tf_keras, the Keras 2 that goes on beside it."""
+    batch = 32
+    model, images, labels = _compiled(variant, batch)
+    bench(lambda images, labels: model.train_on_batch(images, labels), images, labels, items=batch, max_traces=1)
+
+
+@across(STEPS_PER_EXECUTION)
+def test_epoch(bench, variant):
+    """fit() over 100 small batches: Python is asked after every one of them, or after many."""
+    batch, batches = 8, 100
+    model, images, labels = _compiled(variant, batch * batches, steps_per_execution=int(variant["steps"]))
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch, drop_remainder=True)
+
+    def epoch():
+        return model.fit(data, epochs=1, verbose=0).history["loss"][-1]
+
+    factor = {"steps=1": 1.3} if variant["steps"] != "1" else None
+    bench(epoch, items=batch * batches, parity=1e-4, faster_than=factor)
+
+
+@across(METRICS)
+def test_metrics(bench, variant):
+    """Accuracy and the loss's mean, kept up to date after every step, or once in ten."""
+    batch, every = 32, 10
+    step = trainer(mlp(32, (32,), 10), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
+    train = tf.function(step, jit_compile=False)
+    mean, accuracy = tf.keras.metrics.Mean(), tf.keras.metrics.SparseCategoricalAccuracy()
+    images, labels, logits = normal(batch, 32), classes(batch, 10), normal(batch, 10, seed=2)
+
+    def steps():
+        for number in range(every):
+            loss = train(images, labels)
+            if variant.counts(number):
+                mean.update_state(loss)
+                accuracy.update_state(labels, logits)
+        return loss
+
+    bench(steps, items=batch * every, parity=1e-4)
+
+
+# The update alone
+
+
+@across(PARAMETERS, COMPILER)
+def test_sgd(bench, variant):
+    """Two operations for each parameter: a few large variables, or a hundred small ones."""
+    _bench_update(bench, variant, tf.keras.optimizers.SGD(LEARNING_RATE), flops=2, words=3)
+
+
+@across(PARAMETERS, COMPILER)
+def test_adam(bench, variant):
+    """A dozen operations for each parameter, and two averages to read and write beside it."""
+    _bench_update(bench, variant, tf.keras.optimizers.Adam(LEARNING_RATE), flops=12, words=7)
+
+
+def _bench_update(bench, variant, optimizer, flops, words):
+    total = sized(200_000, 10_000_000)
+    variables = parameters(total, variant.tensors())
+    gradients = [0.001 * normal(*variable.shape, seed=seed) for seed, variable in enumerate(variables)]
+    optimizer.build(variables)
+
+    def update(*gradients):
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return variables[0][0]
+
+    step = variant.compile(update)
+    bench(step, *gradients, flops=flops * total, bytes=4 * words * total, items=total, max_traces=1)

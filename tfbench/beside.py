@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from tfbench.analysis import contracts, exact, parity, sampled
 from tfbench.analysis.metrics import PARITY
 from tfbench.analysis.reading import read
-from tfbench.model import JSON, Case, Outcome, Reading, Reason, Verdict
+from tfbench.model import JSON, Case, Outcome, Reading, Reason, Recipe, Verdict
 from tfbench.policy import Policy
 from tfbench.question import Result
 from tfbench.race.launcher import Entrant
 from tfbench.race.lockstep import Failure
 from tfbench.race.prober import Prober
-from tfbench.replay import CHANGED
+from tfbench.replay import CHANGED, changed_since, machine_differences, obstacles
 from tfbench.results import NO_BASELINE
 from tfbench.sides.side import Side
+from tfbench.store.baselines import Baseline
 
 PROBES = "probes"
 """The row that says that probing failed."""
@@ -38,6 +39,30 @@ class Before:
     differences: Sequence[str] = ()
     """How its environment differs, one phrase each."""
     machines: Sequence[str] = ()
+
+
+def before_of(
+    result: Result, saved: Baseline | None, rival: Side | None, recipe: Callable[[str], Recipe]
+) -> Before | None:
+    """What a case is compared with, ``None`` if with nothing; exact metrics are saved ones where there are any.
+
+    Args:
+        recipe: What a side, by its name, is made of.
+    """
+    facts = [run.facts for run in result.rival.runs] if result.rival else []
+    here = recipe("contender")
+    if saved is not None:
+        sample = saved.samples.get(result.case.name)
+        changed = [CHANGED] if sample and changed_since(saved, result.case) else []
+        return Before(
+            reading=saved.readings.get(result.case.name, Reading()),
+            facts=facts or ([run.facts for run in sample.runs] if sample else []),
+            differences=[*obstacles(saved.recipe, here), *changed],
+            machines=machine_differences(saved.recipe, here),
+        )
+    if rival is None:
+        return None
+    return Before(side=rival, facts=facts, differences=obstacles(recipe(rival.name), here))
 
 
 @dataclass(frozen=True)

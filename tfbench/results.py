@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import median, quantiles
 
 from tfbench.analysis import contracts
 from tfbench.analysis.metrics import FIRST_CALL, PEAK_HOST_MEMORY
@@ -35,7 +35,7 @@ def of_variant(race: Race, index: int) -> Result:
         outcome=decision.outcome if decision else None,
         launches=len(sample.runs),
         rounds=race.rounds(index),
-        facts=_typical_facts(sample.runs),
+        facts=_typical_facts(sample.runs) | percentiles(sample),
     )
     return replace(new(case, race, index, NO_BASELINE), standing=standing, metrics=tuple(factors(race, index)))
 
@@ -79,6 +79,22 @@ def _against(race: Race, index: int, levels: str) -> Comparison | str:
         effects, race.rounds(index), race.policy, cases=race.terms.cases,
         look=look_of(len(effects), race.policy.looks), shared_zygote=shared,
     )  # fmt: skip
+
+
+_PERCENTILES = ((90, 64), (99, 662))
+"""Percentile, and rounds below which it says nothing (MLPerf's early stopping: 64 and 662 for 90% and 99%)."""
+
+
+def percentiles(sample: Sample) -> dict[str, float]:
+    """``p50``, ``p90`` and ``p99`` of single iterations in seconds, those for which there are rounds enough.
+
+    None where a round is a mean of several iterations, whose tails are gone.
+    """
+    if any(run.iterations != 1 for run in sample.runs):
+        return {}
+    found = {"p50": median(sample.seconds)}
+    cuts = quantiles(sample.seconds, n=100) if len(sample.seconds) >= _PERCENTILES[0][1] else []
+    return found | {f"p{number}": cuts[number - 1] for number, least in _PERCENTILES if len(sample.seconds) >= least}
 
 
 def new(case: Case, race: Race, index: int, reason: Reason) -> Result:

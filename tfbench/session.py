@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tfbench.beside import Before, Beside
-from tfbench.errors import BaselineError, BenchmarkError, SideError
-from tfbench.model import JSON, Case, Outcome, Reading, Reason, Recipe, Report, Sample, Setting, Skip, Verdict
+from tfbench.analysis.roofline import with_shares
+from tfbench.beside import Beside, before_of
+from tfbench.errors import BenchmarkError, SideError
+from tfbench.keeping import Keeper, Taken
+from tfbench.model import JSON, Case, Outcome, Reason, Recipe, Report, Skip, Verdict
 from tfbench.question import Progress, Question, Result, Step
 from tfbench.race.contest import Contest
 from tfbench.race.launcher import Entrant
@@ -28,17 +29,14 @@ from tfbench.replay import (
     VARIANTS,
     Screen,
     changed_since,
-    machine_differences,
     obstacles,
     side_again,
     words,
-)  # fmt: skip
+)
 from tfbench.results import broken, factors, failed, named_by, new, of_sides, of_variant, wanted_factors
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
-from tfbench.sides.tree import CANDIDATES, KEPT, Snapshot, snapshot
-from tfbench.store.baselines import Baseline, Baselines, now
-from tfbench.store.history import History, Past
+from tfbench.sides.tree import Snapshot
 
 
 class Session:
@@ -51,8 +49,7 @@ class Session:
         self._began = self._clock()
         self._rng = random.Random(question.seed)
         self._launcher = ProcessLauncher(question.suite, question.policy, question.processors)
-        self._baselines = Baselines(question.folder / "baselines")
-        self._history = History(question.folder / "history")
+        self._keeper = Keeper(question)
         self._contender = Side("contender", question.executable, question.root, "", question.env, question.slowdown)
         self._results: dict[str, Result] = {}
         self._suspects: dict[str, Result] = {}
@@ -66,18 +63,17 @@ class Session:
         self._interrupted = False
         self.notes: list[str] = []
         """What the user ought to know beside the verdicts."""
-        self._name = f"{now()}-{secrets.token_hex(4)}"
         # What can be refused is refused before anything is started.
         trees = question.folder / "trees"
         self._rival = parse(question.against, self._contender, trees) if question.against else None
-        self._saved = self._baselines.fetch(question.baseline) if question.baseline else None
+        self._saved = self._keeper.baselines.fetch(question.baseline) if question.baseline else None
         self._unmade: Reason | None = None
         if self._saved is not None and question.replay != NEVER:
             again = side_again(self._saved, self._contender, trees)
             self._rival, self._unmade = (again, None) if isinstance(again, Side) else (None, again)
         self._screen: Screen | None = None
         if question.save:
-            self._baselines.check_name(question.save)
+            self._keeper.baselines.check_name(question.save)
 
     # Asking
 
@@ -152,7 +148,7 @@ class Session:
             self._failure = SideError(f"{error}\n{error.output}")
             raise self._failure from error
 
-    def _recipe(self, tree: Snapshot | None, side: str = "contender") -> Recipe:
+    def _recipe(self, side: str = "contender", tree: Snapshot | None = None) -> Recipe:
         described = self._recipes[side]
         return Recipe(
             python=described["python"],
@@ -178,9 +174,9 @@ class Session:
             return [self._race_sides(case, self._rival)]
         self._start(group, self._contender)
         if self._screen is None:
-            past, strange = self._history.read()
+            past, strange = self._keeper.history.read()
             self.notes += strange
-            self._screen = Screen(self._saved, past, self._recipe(None), self.question.policy, len(self.cases))
+            self._screen = Screen(self._saved, past, self._recipe(), self.question.policy, len(self.cases))
         if self._way == SIDES or self._is_elsewhere:
             return [self._race_saved(case)]
         return self._race_variants(group)
@@ -221,7 +217,7 @@ class Session:
             race = self._new_race([Entrant(case, self._contender)])
             self._run(race, case.name)
             return failed(case, race.failures[0]) if race.failures else new(case, race, 0, self._not_saved())
-        if differences := obstacles(self._saved.recipe, self._recipe(None)):
+        if differences := obstacles(self._saved.recipe, self._recipe()):
             text = f"{words(self._saved)} cannot be made again here: {'; '.join(differences)}"
             return Result(case, Verdict(case, Outcome.INCOMPARABLE, Reason(OTHER_ENVIRONMENT, text)))
         self._start([case], self._rival)
@@ -250,7 +246,8 @@ class Session:
         self._progress(Step(f"{result.case.workload}: beside time", None, len(self._results), len(self.cases)))
         measured = [case for case in group if (one := self._results.get(case.name)) and one.sample is not None]
         self._beside.look(measured, self._contender)
-        result = self._beside.judged(result, self._contender, self._before(result))
+        before = before_of(result, self._saved, self._rival, self._recipe)
+        result = self._beside.judged(result, self._contender, before)
         return replace(result, metrics=(*result.metrics, *self._raced_factors(result)))
 
     def _raced_factors(self, result: Result) -> list[Verdict]:
@@ -263,23 +260,6 @@ class Session:
         race = self._new_race([Entrant(one, self._contender) for one in (*others, case)])
         self._run(race, f"{case.workload}: {case.label} against other variants")
         return [] if race.failures.get(len(others)) else factors(race, len(others))
-
-    def _before(self, result: Result) -> Before | None:
-        """What the case is compared with: exact metrics are saved ones where there are any."""
-        facts = [run.facts for run in result.rival.runs] if result.rival else []
-        if self._saved is not None:
-            saved = self._saved.samples.get(result.case.name)
-            changed = [CHANGED] if saved and changed_since(self._saved, result.case) else []
-            return Before(
-                reading=self._saved.readings.get(result.case.name, Reading()),
-                facts=facts or ([run.facts for run in saved.runs] if saved else []),
-                differences=[*obstacles(self._saved.recipe, self._recipe(None)), *changed],
-                machines=machine_differences(self._saved.recipe, self._recipe(None)),
-            )
-        if self._rival is None:
-            return None
-        theirs = self._recipe(None, self._rival.name)
-        return Before(side=self._rival, facts=facts, differences=obstacles(theirs, self._recipe(None)))
 
     # Judging by saved times
 
@@ -330,12 +310,12 @@ class Session:
 
     def report(self) -> Report:
         """All that is known by now."""
-        results = [self._results[case.name] for case in self.cases if case.name in self._results]
+        results = self._finished
         return Report(
             policy=self.question.policy.as_json(),
             sides=self._sides(),
             verdicts=(*(row for result in results for row in result.rows), *self.missing()),
-            standings=tuple(result.standing for result in results if result.standing),
+            standings=with_shares([result.standing for result in results if result.standing]),
             skips=tuple(Skip(result.case, result.skip) for result in results if result.skip),
             wall_seconds=self._clock() - self._began,
             seed=self.question.seed,
@@ -362,54 +342,22 @@ class Session:
         Raises:
             BaselineError: A case failed, nothing was measured, or the file cannot be written.
         """
-        name = self.question.save
-        if failed := next((result.case.name for result in self._results.values() if result.failures), ""):
-            raise BaselineError(f"the baseline {name!r} was not saved: {failed} did not pass")
-        if self.question.slowdown:
-            raise BaselineError(f"the baseline {name!r} was not saved: its times hold an injected slowdown")
-        if not self._samples():
-            raise BaselineError(f"the baseline {name!r} was not saved: nothing was measured")
-        return self._baselines.save(name, self._measured(KEPT + name))
+        return self._keeper.save(self._taken())
 
     def remember(self) -> Path | None:
-        """Write down what is to be known of this run later: its floors, and what `baseline accept` would take.
+        """Write down what is to be known of this run later, see `Keeper.remember`; nothing after an interruption."""
+        return None if self._interrupted else self._keeper.remember(self._taken(), self._saved)
 
-        Nothing is where times are no one's own: after an interruption, or with an injected slowdown.
-
-        Returns:
-            The file of the run that may become a baseline, if there is one.
-
-        Raises:
-            TfbenchError, OSError: It cannot be written.
-        """
-        if self._interrupted or self.question.slowdown or not self._samples():
-            return None
-        saved = self._saved
-        measured = self._measured(CANDIDATES + saved.name if saved else "")
-        samples = measured.samples
-        # What is known to be other code would pass for the spread of the same code.
-        judged = {name: result.verdict.outcome for name, result in self._results.items() if result.verdict}
-        changed = {name for name, outcome in judged.items() if outcome in _CHANGED}
-        floors = {name: sample.floors for name, sample in samples.items() if name not in changed}
-        sources = {name: sample.case.source for name, sample in samples.items()}
-        self._history.record(Past(measured.setting, floors, sources))
-        return Baselines(self.question.folder / "candidates").save(saved.name, measured) if saved else None
-
-    def _samples(self) -> dict[str, Sample]:
-        found = {case.name: self._results[case.name].sample for case in self.cases if case.name in self._results}
-        return {name: sample for name, sample in found.items() if sample is not None and sample.runs}
-
-    def _measured(self, keep_as: str) -> Baseline:
-        tree = snapshot(self.question.root, keep_as)
-        setting = Setting(
-            session=self._name,
-            recipe=self._recipe(tree),
-            tree=tree.tree if tree else "",
-            policy=self.question.policy.name,
+    def _taken(self) -> Taken:
+        return Taken(
+            results=self._finished,
             way=SIDES if self._is_elsewhere else self._way,
+            recipe=lambda tree: self._recipe(tree=tree),
         )
-        readings = {name: result.reading for name, result in self._results.items() if result.reading is not None}
-        return Baseline(setting, self._samples(), readings)
+
+    @property
+    def _finished(self) -> list[Result]:
+        return [self._results[case.name] for case in self.cases if case.name in self._results]
 
     def close(self) -> None:
         """End every process."""
@@ -430,7 +378,6 @@ class Session:
             os.sched_setaffinity(0, before)
 
 
-_CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
 OTHER_ENVIRONMENT = "other-environment"
 
 

@@ -26,6 +26,8 @@ def ruled(contracts, reading=READING, peaks=(1e6, 2e6, 3e6)):
         ({"expect_ops": {"_MklNativeFusedConv2D": 1}}, Outcome.UNCHANGED, "as expected"),
         ({"expect_ops": {"Cast": 0}}, Outcome.UNCHANGED, "none of Cast"),
         ({"expect_ops": {"_FusedConv2D": 2}}, Outcome.REGRESSED, "2 _FusedConv2D expected, 1 found"),
+        ({"compiled": False}, Outcome.UNCHANGED, "it was not told"),
+        ({"compiled": True}, Outcome.REGRESSED, "to be compiled by XLA"),
         ({"max_traces": 3}, Outcome.UNCHANGED, "traced 3 times, 3 allowed"),
         ({"max_traces": 1}, Outcome.REGRESSED, "1 allowed: 2 f: argument 0 was 1, then 2"),
         ({"max_peak_bytes": 2e6}, Outcome.UNCHANGED, "1.91 MiB allowed"),

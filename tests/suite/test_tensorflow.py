@@ -56,12 +56,13 @@ NO_TENSORFLOW_HERE = """
 """
 
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "writing-a-benchmark.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+GUIDES = [DOCS / name for name in ("writing-a-benchmark.md", "beside-time.md")]
 
 
 def examples():
-    """The whole modules among the examples of the guide."""
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    """The whole modules among the examples of the guides."""
+    blocks = [block for guide in GUIDES for block in re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)]
     return [block for block in blocks if block.startswith("import")]
 
 

@@ -95,7 +95,7 @@ def test_results_are_numbers_however_nested(tmp_path):
         outputs.found()
 
 
-def test_only_modules_of_the_first_call_are_told(tmp_path, monkeypatch):
+def test_only_modules_of_the_step_are_told(tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--mine")
     probe = Xla(tmp_path)
     assert os.environ["XLA_FLAGS"].startswith("--mine --xla_dump_to=")
@@ -106,7 +106,7 @@ def test_only_modules_of_the_first_call_are_told(tmp_path, monkeypatch):
     name = "module_0001.a_inference_step_42__XlaMustCompile_true_config_proto_1_executor_type_2_.9.cpu_after_optimizations.txt"
     (folder / name).touch()
     (folder / name.replace(".txt", "-buffer-assignment.txt")).touch()
-    probe.between(None)
+    probe.after(4)
     assert probe.found() == {"modules": [name]}
     assert of_module(name) == "step"
 

@@ -16,7 +16,8 @@ HELD, BROKEN, UNREADABLE, OPEN = "contract-held", "contract-broken", "contract-u
 
 
 def of_reading(case: Case, contracts: Mapping[str, Any], reading: Reading, peaks: Sequence[float]) -> list[Verdict]:
-    """The rows of the contracts that one side's launches decide: ``expect_ops``, ``max_traces``, ``max_peak_bytes``.
+    """The rows of the contracts that one side's launches decide: ``expect_ops``, ``compiled``,
+    ``max_traces``, ``max_peak_bytes``.
 
     Args:
         contracts: As ``bench`` was told them.
@@ -24,6 +25,7 @@ def of_reading(case: Case, contracts: Mapping[str, Any], reading: Reading, peaks
     """
     rulings: dict[str, Callable[[Any], Ruling]] = {
         "expect_ops": lambda wanted: _expected(wanted, reading),
+        "compiled": lambda wanted: _compiled(wanted, reading),
         "max_traces": lambda most: _traced(most, reading),
         "max_peak_bytes": lambda most: _fits(most, reading, peaks),
     }
@@ -65,6 +67,16 @@ def _expected(wanted: Mapping[str, int], reading: Reading) -> Ruling:
     return _held(
         f"as expected: {named({op: count for op, count in found.items() if count}) or 'none of ' + ', '.join(wanted)}"
     )
+
+
+def _compiled(wanted: bool, reading: Reading) -> Ruling:
+    """Whether XLA compiled anything of the step."""
+    kernels = reading.counts.get("xla_kernels")
+    if kernels is None:
+        why = reading.absent.get("xla_kernels", "it was not told")
+        return _broken(f"to be compiled by XLA, but {why}") if wanted else _held(why)
+    text = f"XLA compiled {sum(kernels.values())} kernels: {named(kernels)}"
+    return _held(text) if wanted else _broken(text)
 
 
 def _traced(most: int, reading: Reading) -> Ruling:

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from tfbench.model import Case, Outcome, Report, Standing, Verdict
 from tfbench.report.style import COLOURS, table
-from tfbench.report.units import duration, rate, size, times
+from tfbench.report.units import duration, percent, rate, size, times
 
 Row = TypeVar("Row", Standing, Verdict)
 TIME = "time"
-_EXTRA = (("first_call", "first call", duration), ("peak_host_memory", "memory", size))
+_EXTRA = (("first_call", "first call", duration), ("peak_host_memory", "memory", size), ("share", "of limit", percent))
 """Facts of a case that its table shows, if it has them."""
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.MISSING, Outcome.ERROR)
 """Outcomes that are worth a line each; of the others there are many."""

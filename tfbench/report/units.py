@@ -22,6 +22,11 @@ def rate(amount: float, unit: str) -> str:
     return f"{_significant(amount / scale)} {prefix}{unit}"
 
 
+def percent(fraction: float) -> str:
+    """``62%``; small ones with a digit more."""
+    return f"{fraction:.0%}" if fraction >= 0.1 else f"{fraction:.1%}"
+
+
 def size(amount: float) -> str:
     """Bytes in the unit that suits them: ``9.42 MiB``."""
     for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):

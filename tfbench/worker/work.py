@@ -10,8 +10,9 @@ from tfbench.errors import BenchmarkError
 from tfbench.model import JSON
 
 WORK = ("flops", "bytes", "items")
-CONTRACTS = ("expect_ops", "max_traces", "max_peak_bytes", "parity", "faster_than")
+CONTRACTS = ("expect_ops", "compiled", "max_traces", "max_peak_bytes", "parity", "faster_than")
 ARTIFACT = "artifact"
+CEILING = "ceiling"
 
 
 def facts(keywords: Mapping[str, Any]) -> JSON:
@@ -23,12 +24,14 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
     given = {name: value for name, value in keywords.items() if value is not None and name != ARTIFACT}
     for name, value in given.items():
         if name not in _CHECKS:
-            known = ", ".join((*WORK, *CONTRACTS, ARTIFACT))
+            known = ", ".join((*WORK, *CONTRACTS, ARTIFACT, CEILING))
             raise BenchmarkError(f"bench has no keyword {name!r}; it has {known}")
         if (wanted := _CHECKS[name](value)) is not None:
             raise BenchmarkError(f"bench: {name}={value!r} must be {wanted}")
     contracts = {name: given[name] for name in CONTRACTS if name in given}
-    amounts = {name: given[name] for name in WORK if name in given}
+    amounts = {name: given[name] for name in (*WORK, CEILING) if name in given}
+    if CEILING in given and given[CEILING] not in given:
+        raise BenchmarkError(f"bench: ceiling={given[CEILING]!r} needs {given[CEILING]}= beside it")
     return {**amounts, **({"contracts": contracts} if contracts else {})}
 
 
@@ -66,8 +69,10 @@ def _factors(value: Any) -> str | None:
 _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     **dict.fromkeys(WORK, _amount),
     "expect_ops": _counts,
+    "compiled": lambda value: None if isinstance(value, bool) else "True or False",
     "max_traces": _count,
     "max_peak_bytes": _amount,
     "parity": _error,
     "faster_than": _factors,
+    CEILING: lambda value: None if value in ("flops", "bytes") else "'flops' or 'bytes'",
 }

@@ -14,7 +14,9 @@ _ENDING = "_after_optimizations.txt"
 
 
 class Xla(Probe):
-    """Names of the files that hold the modules compiled in the first call, below the launch's folder.
+    """Names of the files that hold the modules compiled in all calls, below the launch's folder.
+
+    Not in the first one alone: what XLA clusters by itself is compiled at the second call.
 
     Made before anything has run: XLA reads its flags once.
     """
@@ -31,12 +33,12 @@ class Xla(Probe):
     def before(self) -> None:
         self._known = self._modules()
 
-    def between(self, result: object) -> None:
+    def after(self, calls: int) -> None:
         self._new = sorted(self._modules() - self._known)
 
     def found(self) -> JSON:
         if not self._new:
-            raise Unreadable("XLA compiled nothing in the first call")
+            raise Unreadable("XLA compiled nothing")
         return {"modules": self._new}
 
     def _modules(self) -> set[str]:

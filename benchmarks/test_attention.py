@@ -1,0 +1,44 @@
+"""Attention: two batched products with a softmax between, whose scores are the larger part of the traffic."""
+
+import tensorflow as tf
+
+from benchmarks.axes import COMPILER, PRECISION, sized
+from benchmarks.inputs import normal
+from tfbench import across
+
+
+def _work(batch, heads, length, depth, size):
+    """Of the two products; queries, keys, values and the result have to be moved at least."""
+    return {"flops": 4 * batch * heads * length**2 * depth, "bytes": 4 * batch * heads * length * depth * size}
+
+
+@across(PRECISION, COMPILER)
+def test_attention(bench, variant):
+    """Composed of ops: the scores of all pairs are written, normalised and read again, unless XLA merges them."""
+    batch, heads, length, depth = sized((1, 4, 128, 32), (16, 8, 1024, 64))
+    query, key, value = (variant.cast(normal(batch, heads, length, depth, seed=seed)) for seed in (1, 2, 3))
+
+    def attention(query, key, value):
+        scores = tf.matmul(query, key, transpose_b=True) * depth**-0.5
+        return tf.matmul(tf.nn.softmax(scores), value)
+
+    work = _work(batch, heads, length, depth, query.dtype.size)
+    bench(variant.compile(attention), query, key, value, parity=4 * variant.parity(), max_traces=1, **work)
+
+
+@across(PRECISION.only("float32", "mixed_float16"), COMPILER)
+def test_keras_attention(bench, variant):
+    """Keras' MultiHeadAttention of a sequence with itself, its four projections included."""
+    batch, heads, length, depth = sized((1, 4, 128, 32), (16, 8, 1024, 64))
+    tf.keras.utils.set_random_seed(1)
+    layer = tf.keras.layers.MultiHeadAttention(heads, depth)
+    width = heads * depth
+    x = variant.cast(normal(batch, length, width))
+    layer(x, x)  # makes its weights
+
+    def self_attention(x):
+        return layer(x, x, training=False)
+
+    work = _work(batch, heads, length, depth, x.dtype.size)
+    work["flops"] += 8 * batch * length * width**2
+    bench(variant.compile(self_attention), x, parity=4 * variant.parity(), max_traces=1, **work)

@@ -1,0 +1,127 @@
+"""Convolutions of image networks: where most of their arithmetic is."""
+
+import tensorflow as tf
+
+from benchmarks.axes import COMPILER, LAYOUT, LAYOUT_UNDER_XLA, ONEDNN, PRECISION, sized
+from benchmarks.inputs import normal
+from tfbench import across
+
+
+def _bench_convolution(bench, variant, images, filters, strides=1):
+    """A convolution with "SAME" padding in the variant's precision and by its compiler."""
+    batch, height, width, inputs = images.shape
+    kernel, _, _, outputs = filters.shape
+    pixels = batch * -(-height // strides) * -(-width // strides)
+    images, filters = variant.cast(images), variant.cast(filters)
+
+    def convolution(images, filters):
+        return tf.nn.conv2d(images, filters, strides=strides, padding="SAME")
+
+    elements = batch * height * width * inputs + kernel**2 * inputs * outputs + pixels * outputs
+    bench(
+        variant.compile(convolution),
+        *(images, filters),
+        flops=2 * pixels * outputs * kernel**2 * inputs,
+        bytes=elements * images.dtype.size,
+        parity=variant.parity(),
+        max_traces=1,
+    )
+
+
+@across(PRECISION, COMPILER)
+def test_conv2d_3x3(bench, variant):
+    """The convolution of residual blocks: every input is used nine times for each output channel."""
+    batch, side, channels = sized((2, 28, 32), (128, 56, 64))
+    images, filters = normal(batch, side, side, channels), normal(3, 3, channels, channels, seed=2)
+    _bench_convolution(bench, variant, images, filters)
+
+
+@across(PRECISION, COMPILER)
+def test_conv2d_1x1(bench, variant):
+    """A matrix product over pixels, as bottlenecks and separable convolutions have it."""
+    batch, side, channels = sized((2, 28, 96), (128, 28, 256))
+    images, filters = normal(batch, side, side, channels), normal(1, 1, channels, channels, seed=2)
+    _bench_convolution(bench, variant, images, filters)
+
+
+@across(PRECISION, COMPILER)
+def test_conv2d_stem(bench, variant):
+    """The first layer of a ResNet: large windows over three channels, which fill no vector."""
+    batch, side = sized((1, 96), (128, 224))
+    images, filters = normal(batch, side, side, 3), normal(7, 7, 3, sized(32, 64), seed=2)
+    _bench_convolution(bench, variant, images, filters, strides=2)
+
+
+@across(PRECISION, COMPILER)
+def test_depthwise(bench, variant):
+    """One filter a channel: a sixteenth of the arithmetic or less, and seldom a sixteenth of the time."""
+    batch, side, channels = sized((2, 28, 64), (128, 56, 64))
+    images = variant.cast(normal(batch, side, side, channels))
+    filters = variant.cast(normal(3, 3, channels, 1, seed=2))
+    pixels = batch * side * side
+
+    def depthwise(images, filters):
+        return tf.nn.depthwise_conv2d(images, filters, strides=[1, 1, 1, 1], padding="SAME")
+
+    bench(
+        variant.compile(depthwise),
+        *(images, filters),
+        flops=2 * pixels * channels * 9,
+        bytes=(2 * pixels + 9) * channels * images.dtype.size,
+        parity=variant.parity(),
+        max_traces=1,
+    )
+
+
+@across(COMPILER)
+def test_conv2d_gradient(bench, variant):
+    """What training adds to a convolution: the gradients of its filters and of its images."""
+    batch, side, channels = sized((2, 28, 32), (128, 56, 64))
+    images, filters = normal(batch, side, side, channels), normal(3, 3, channels, channels, seed=2)
+    errors = normal(batch, side, side, channels, seed=3)
+
+    def gradient(images, filters, errors):
+        with tf.GradientTape() as tape:
+            tape.watch([images, filters])
+            convolved = tf.nn.conv2d(images, filters, strides=1, padding="SAME")
+        return tape.gradient(convolved, [images, filters], errors)
+
+    flops = 2 * 2 * batch * side * side * channels * 9 * channels
+    bench(variant.compile(gradient), images, filters, errors, flops=flops, parity=1e-5, max_traces=1)
+
+
+# Channels last or first, in a block that ends in an answer without layout.
+
+
+def _bench_block(bench, variant, compiled):
+    """Convolution, bias, relu and global average pooling."""
+    batch, side, channels = sized((4, 28, 32), (128, 56, 64))
+    pixels = batch * side * side
+
+    def block(images, filters, bias):
+        layout = variant["layout"]
+        convolved = tf.nn.conv2d(images, filters, strides=1, padding="SAME", data_format=layout)
+        active = tf.nn.relu(tf.nn.bias_add(convolved, bias, data_format=layout))
+        return tf.reduce_mean(active, axis=variant.pixels())
+
+    images = variant.layout(normal(batch, side, side, channels))
+    bench(
+        tf.function(block, jit_compile=compiled),
+        *(images, normal(3, 3, channels, channels, seed=2), normal(channels, seed=3)),
+        flops=2 * pixels * channels * 9 * channels,
+        bytes=4 * (pixels * channels + 9 * channels**2 + channels + batch * channels),
+        parity=1e-5,
+        max_traces=1,
+    )
+
+
+@across(LAYOUT, ONEDNN)
+def test_convolution_block(bench, variant):
+    """TensorFlow's own kernels and oneDNN's: each has a layout that it was written for."""
+    _bench_block(bench, variant, compiled=False)
+
+
+@across(LAYOUT_UNDER_XLA)
+def test_convolution_block_xla(bench, variant):
+    """XLA takes either layout and transposes where its kernels want the other."""
+    _bench_block(bench, variant, compiled=True)

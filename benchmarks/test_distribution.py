@@ -1,0 +1,53 @@
+"""Distribution: one training step over several replicas, and what bringing their gradients together costs."""
+
+import pytest
+import tensorflow as tf
+
+from benchmarks.axes import REPLICAS, sized
+from benchmarks.inputs import normal
+from tfbench import across
+
+
+@pytest.mark.tfbench(cpus="all")
+@pytest.mark.parametrize("size", [10_000, 1_000_000], ids=["40kB", "4MB"])
+@across(REPLICAS.only("2"))
+def test_all_reduce(bench, variant, size):
+    """Summing one gradient of this size over two replicas; one alone has nothing to do."""
+    strategy = variant.strategy()
+
+    @tf.function(jit_compile=False)
+    def reduced(gradient):
+        def replica(gradient):
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(gradient))
+
+        return strategy.experimental_local_results(strategy.run(replica, args=(gradient,)))[0]
+
+    bench(reduced, normal(size), bytes=2 * 4 * size, max_traces=1)
+
+
+@pytest.mark.tfbench(cpus="all")
+@across(REPLICAS)
+def test_mirrored_step(bench, variant):
+    """A training step on one batch, split over the replicas: efficiency is the ratio to one replica."""
+    batch, width = sized((128, 256), (4096, 4096))
+    strategy = variant.strategy()
+    with strategy.scope():
+        weights = tf.Variable(normal(width, width) * 0.01)
+    images = normal(batch, width)
+
+    @tf.function(jit_compile=False)
+    def training_step(images):
+        def replica(images):
+            context = tf.distribute.get_replica_context()
+            share = batch // strategy.num_replicas_in_sync
+            number = context.replica_id_in_sync_group
+            mine = images[number * share : (number + 1) * share]
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.square(tf.matmul(mine, weights)))
+            gradient = context.all_reduce(tf.distribute.ReduceOp.SUM, tape.gradient(loss, weights))
+            weights.assign_sub(1e-12 * gradient)
+            return loss
+
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, args=(images,)), axis=None)
+
+    bench(training_step, images, flops=6 * batch * width * width, items=batch, parity=1e-4)

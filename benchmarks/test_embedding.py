@@ -1,0 +1,40 @@
+"""Embeddings: rows picked out of a large table, so latency of memory and not arithmetic is the bound."""
+
+import pytest
+import tensorflow as tf
+
+from benchmarks.axes import COMPILER, sized
+from benchmarks.inputs import ids, normal
+from tfbench import across
+
+
+def _table_and_ids(draw):
+    rows, width, count = sized((50_000, 32, 4096), (1_000_000, 128, 65_536))
+    return normal(rows, width), ids(draw, count, rows)
+
+
+@pytest.mark.parametrize("draw", ["uniform", "skewed"])
+@across(COMPILER)
+def test_embedding(bench, variant, draw):
+    """Looking rows up, uniformly or as words are: a few rows of a skewed draw stay in the cache."""
+    table, rows = _table_and_ids(draw)
+    width, count = table.shape[1], len(rows)
+
+    def lookup(table, rows):
+        return tf.reduce_sum(tf.gather(table, rows), axis=1)
+
+    bench(variant.compile(lookup), table, rows, items=count, bytes=4 * count * width, parity=1e-5, max_traces=1)
+
+
+@pytest.mark.parametrize("draw", ["uniform", "skewed"])
+@across(COMPILER)
+def test_embedding_gradient(bench, variant, draw):
+    """Adding errors to the rows they belong to: ids that repeat meet in the same row."""
+    table, rows = _table_and_ids(draw)
+    width, count = table.shape[1], len(rows)
+    errors = normal(count, width, seed=2)
+
+    def gradient(rows, errors):
+        return tf.math.unsorted_segment_sum(errors, rows, table.shape[0])
+
+    bench(variant.compile(gradient), rows, errors, items=count, bytes=2 * 4 * count * width, parity=1e-4, max_traces=1)

@@ -1,0 +1,34 @@
+"""Recurrent layers: step follows step, so small products and what is between them are what takes the time."""
+
+import tensorflow as tf
+
+from benchmarks.axes import COMPILER, ROLLING, sized
+from benchmarks.inputs import normal
+from tfbench import across
+
+
+def _bench_layer(bench, variant, make, gates):
+    """A Keras layer over sequences; ``gates`` products of inputs and of states with a matrix, each step."""
+    batch, length, width = sized((4, 16, 32), (32, 64, 128))
+    tf.keras.utils.set_random_seed(1)
+    layer = make(width, unroll=variant.unrolled())
+    x = normal(batch, length, width)
+    layer(x)  # makes its weights
+
+    def run(x):
+        return layer(x, training=False)
+
+    flops = 2 * gates * batch * length * width * (width + width)
+    bench(variant.compile(run), x, flops=flops, items=batch * length, parity=1e-4, max_traces=1)
+
+
+@across(COMPILER, ROLLING)
+def test_lstm(bench, variant):
+    """Four gates a step, in a loop of the graph's or unrolled."""
+    _bench_layer(bench, variant, tf.keras.layers.LSTM, gates=4)
+
+
+@across(COMPILER, ROLLING)
+def test_gru(bench, variant):
+    """Three gates a step, in a loop of the graph's or unrolled."""
+    _bench_layer(bench, variant, tf.keras.layers.GRU, gates=3)

@@ -1,0 +1,120 @@
+"""That the benchmarks do the work that they are about: it stands in the graphs that TensorFlow runs."""
+
+import sys
+
+import pytest
+
+from tfbench.analysis import hlo
+from tfbench.analysis.reading import Evidence, read
+from tfbench.collection import collect
+from tfbench.errors import BenchmarkSkipped
+from tfbench.options import available_cpus
+from tfbench.policy import preset
+from tfbench.race.launcher import Entrant
+from tfbench.race.prober import Prober
+from tfbench.race.processes import ProcessLauncher, processors
+from tfbench.sides.side import Side
+
+WORK = {
+    "test_adam": "ResourceApplyAdam AssignSubVariableOp",
+    "test_aligned_product": "MatMul",
+    "test_all_reduce": "CollectiveReduceV2",
+    "test_arithmetic": "MatMul",
+    "test_attention": "BatchMatMulV2 Softmax",
+    "test_batched_product": "BatchMatMulV2",
+    "test_batchnorm_inference": "FusedBatchNormV3",
+    "test_batchnorm_training": "FusedBatchNormV3",
+    "test_conv2d_1x1": "Conv2D",
+    "test_conv2d_3x3": "Conv2D",
+    "test_conv2d_batchnorm_relu": "_FusedConv2D",
+    "test_conv2d_bias_relu": "_FusedConv2D",
+    "test_conv2d_gradient": "Conv2DBackpropFilter Conv2DBackpropInput",
+    "test_conv2d_squeeze_bias": "_FusedConv2D",
+    "test_conv2d_stem": "Conv2D",
+    "test_convolution_block": "_FusedConv2D Mean",
+    "test_cumulative_sum": "Cumsum",
+    "test_dense_bias_relu": "_FusedMatMul",
+    "test_depthwise": "DepthwiseConv2dNative",
+    "test_embedding": "GatherV2",
+    "test_embedding_gradient": "UnsortedSegmentSum",
+    "test_fft": "RFFT",
+    "test_function_call": "AddV2 Mul",
+    "test_gram_sum": "MatMul Sum",
+    "test_gru": "LoopCond",
+    "test_image_inference": "Conv2D",
+    "test_inference": "_FusedMatMul",
+    "test_keras_attention": "Softmax",
+    "test_large_product": "MatMul",
+    "test_layer_norm": "Mean SquaredDifference",
+    "test_lstm": "LoopCond",
+    "test_matmul": "MatMul",
+    "test_memory": "DeepCopy",
+    "test_product_by_library": "MatMul",
+    "test_resize": "ResizeBilinear",
+    "test_resnet_step": "Conv2DBackpropFilter",
+    "test_row_sums": "Sum",
+    "test_sgd": "AssignSubVariableOp ResourceApplyGradientDescent",
+    "test_softmax": "Softmax",
+    "test_sort": "TopKV2",
+    "test_tall_product": "MatMul",
+    "test_top_k": "TopKV2",
+    "test_training_on_batch": "_FusedMatMul",
+    "test_training_step": "_FusedMatMul",
+    "test_transformer_step": "Softmax",
+    "test_vector_matrix": "MatMul",
+}
+"""Workload -> ops, of which its reference variant has one at least in the graph that grappler left."""
+IDLE = {"Const", "Placeholder", "VarHandleOp"}
+ARITHMETIC = {
+    "dot", "convolution", "reduce", "sort", "fft", "gather", "scatter", "add", "multiply", "custom-call", "reduce-window",
+    "exponential", "topk", "subtract", "dynamic-update-slice", "tanh",
+}  # fmt: skip
+
+
+def _some(cases):
+    """Of each workload its reference variant, and one that XLA compiles."""
+    kinds = {(case.workload, case.reference, "xla" in case.levels.values()): case for case in cases}
+    return [case for (_, reference, compiled), case in kinds.items() if reference or compiled]
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    """Case -> what it shows, of those that can run here."""
+    collected = collect()
+    side = Side("contender", sys.executable, collected.root)
+    policy = preset("quick")
+    launcher = ProcessLauncher(collected.suite, policy, processors(None, available_cpus()))
+    try:
+        cases = _some(collected.cases.values())
+        found = Prober(launcher, policy).probe([Entrant(case, side) for case in cases])
+    finally:
+        launcher.close()
+    broken = [one for one in found if isinstance(one, Exception) and not isinstance(one, BenchmarkSkipped)]
+    assert not broken, broken
+    return {case: one for case, one in zip(cases, found, strict=True) if isinstance(one, Evidence)}
+
+
+@pytest.mark.tensorflow
+def test_every_benchmark_does_its_work(evidence):
+    """In one test, since the processes that collect the benchmarks take seconds to start."""
+    assert len({case.workload for case in evidence}) >= 60
+    wrong = []
+    for case, one in evidence.items():
+        reading = read(one)
+        ops = set(reading.counts.get("optimized_ops", {})) - IDLE
+        compiled = {instruction.op for text in one.modules.values() for instruction in hlo.instructions(text)}
+        if "graph" in one.found and not ops:
+            wrong.append(f"{case.name}: its graph is empty")
+        if one.modules and not compiled & ARITHMETIC:
+            wrong.append(f"{case.name}: XLA left nothing of it but {sorted(compiled)}")
+        wanted = set(WORK.get(case.workload, "").split())
+        if case.reference and wanted and not one.modules and not wanted & ops:
+            wrong.append(f"{case.name}: none of {sorted(wanted)} among {sorted(ops)}")
+        if reading.counts.get("nonfinite"):
+            wrong.append(f"{case.name}: its result has {reading.counts['nonfinite']}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.tensorflow
+def test_the_table_of_work_names_what_there_is(evidence):
+    assert set(WORK) <= {case.workload for case in evidence}

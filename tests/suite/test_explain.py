@@ -1,0 +1,59 @@
+"""`tfbench explain` from end to end."""
+
+import subprocess
+import sys
+
+import pytest
+
+CASES = """
+    import tensorflow as tf
+
+    from tfbench import Axis, Level, across
+
+    REMAPPING = Axis("fusion",
+        Level("fused", setup=lambda: tf.config.optimizer.set_experimental_options({"remapping": True})),
+        Level("unfused", setup=lambda: tf.config.optimizer.set_experimental_options({"remapping": False})))
+
+    @across(REMAPPING)
+    def test_dense(bench, variant):
+        step = tf.function(lambda x, w, b: tf.nn.relu(tf.nn.bias_add(tf.matmul(x, w), b)), jit_compile=False)
+        bench(step, tf.ones([64, 32]), tf.ones([32, 128]), tf.ones([128]))
+"""
+
+
+def explain(project, *arguments):
+    command = [sys.executable, "-m", "tfbench", "explain", *arguments]
+    done = subprocess.run(
+        command, cwd=project.root, env=project.environment(), capture_output=True, text=True, timeout=120
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.tensorflow
+def test_a_lost_fusion_is_explained(project):
+    project.write(CASES)
+    code, output = explain(project, "test_dense[fusion=unfused]", "test_dense[fusion=fused]")
+    assert code == 0, output
+    assert "from test_dense[fusion=fused] to test_dense[fusion=unfused]" in output
+    assert "fused apart" in output
+    assert "fused_ops" in output
+    assert "lost BiasAdd in _FusedMatMul, Relu in _FusedMatMul" in output.replace("\n", " ").replace("  ", " ")
+    assert "the results differ by" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["test_dense[fusion=fused]"], "give one thing to compare with: --against SPEC, or a second case"),
+        (["test_other", "--against", "self"], "no benchmark is called 'test_other'"),
+        (["test_dense", "--against", "self"], "'test_dense' is part of 2 names"),
+        (["test_dense[fusion=fused]", "--against", "sometimes"], "'sometimes' is not understood"),
+        (["x", "--against", "self", "--paths", "nowhere"], "pytest could not collect the benchmarks"),
+    ],
+)
+def test_what_cannot_be_explained_is_one_line(project, arguments, words):
+    project.write(CASES)
+    code, output = explain(project, *arguments)
+    assert code == 2, output
+    assert words in output
+    assert "Traceback" not in output
