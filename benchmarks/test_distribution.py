@@ -1,8 +1,11 @@
 """Distribution: one training step over several replicas, and what bringing their gradients together costs."""
 
+import os
+
 import pytest
 import tensorflow as tf
 
+from benchmarks import peer
 from benchmarks.axes import REPLICAS, sized
 from benchmarks.inputs import normal
 from tfbench import across
@@ -51,3 +54,16 @@ def test_mirrored_step(bench, variant):
         return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, args=(images,)), axis=None)
 
     bench(training_step, images, flops=6 * batch * width * width, items=batch, parity=1e-4)
+
+
+@pytest.mark.tfbench(cpus="all")
+@pytest.mark.parametrize("size", [10_000, 1_000_000], ids=["40kB", "4MB"])
+def test_workers_all_reduce(bench, size):
+    """Summing one gradient of this size over two processes, through sockets of this machine."""
+    first, second = peer.cluster(2)
+    other = peer.start(second, size)
+    try:
+        os.environ["TF_CONFIG"] = first
+        bench(peer.reducing(size), bytes=2 * 4 * size, max_traces=1)
+    finally:
+        other.kill()

@@ -68,4 +68,4 @@ def test_saved_model_inference(bench, tmp_path):
     """The loaded function, which has no Python code of the model's any more."""
     batch = 8
     loaded = tf.saved_model.load(_exported(tmp_path / "model"))
-    bench(loaded.predict, normal(batch, WIDTHS[0]), flops=mlp_flops(batch, *WIDTHS), items=batch, max_traces=0)
+    bench(loaded.predict, normal(batch, WIDTHS[0]), flops=mlp_flops(batch, *WIDTHS), items=batch, max_traces=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median, quantiles
 
@@ -58,16 +58,17 @@ def factors(race: Race, index: int) -> list[Verdict]:
     rows = []
     for other, factor in wanted.items():
         named = f"faster_than {other}" if len(wanted) > 1 else "faster_than"
-        found = _against(race, index, other)
-        rows.append(contracts.row(case, named, contracts.faster_than(other, factor, found)))
+        if (levels := named_by(case, other)) is None:
+            ruling = contracts.mistaken(f"{other!r} names no other variant of {case.workload}")
+        else:
+            ruling = contracts.faster_than(other, factor, _against(race, index, levels))
+        rows.append(contracts.row(case, named, ruling))
     return rows
 
 
-def _against(race: Race, index: int, levels: str) -> Comparison | str:
-    """The times of another variant / those of this one."""
+def _against(race: Race, index: int, wanted: Mapping[str, str]) -> Comparison | str:
+    """The times of the variant with these levels / those of this one, or why there are none."""
     mine = race.entrants[index].case
-    if (wanted := named_by(mine, levels)) is None:
-        return f"{levels!r} names no other variant of {mine.workload}"
     other = next((i for i in race.working if race.entrants[i].case.levels == wanted), None)
     if other is None:
         return "that variant is no part of this run, or broke"

@@ -329,6 +329,7 @@ class Session:
                 "spec": side.spec or "working tree",
                 "root": str(side.root),
                 "slowdown": side.slowdown,
+                "import_seconds": self._launcher.import_seconds(side),
                 **self._recipes.get(name, {}),
             }
             for name, side in sides.items()

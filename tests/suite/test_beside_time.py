@@ -192,7 +192,8 @@ def test_a_variant_that_must_be_faster_is_raced_against_the_other_in_every_kind_
         assert done.metrics("test_feed[pipeline=good]")["contract:faster_than"] == "unchanged", told
         assert done.metrics("test_feed[pipeline=bad]")["contract:faster_than"] == "regressed"
         assert "1.5x is asked" in done.reason("test_feed[pipeline=bad]", "contract:faster_than")
-        assert done.metrics("test_wrong")["contract:faster_than"] == "inconclusive"
+        assert done.metrics("test_wrong")["contract:faster_than"] == "error"
+        assert "names no other variant of test_wrong" in done.reason("test_wrong", "contract:faster_than")
 
 
 SIZES = """

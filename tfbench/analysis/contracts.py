@@ -107,6 +107,11 @@ def parity(most: float, error: float | str) -> Ruling:
     return _held(text) if error <= most else _broken(text)
 
 
+def mistaken(text: str) -> Ruling:
+    """A contract that cannot be meant."""
+    return _unreadable(text)
+
+
 def faster_than(other: str, factor: float, found: Comparison | str) -> Ruling:
     """At least so many times as fast as another variant in the same race.
 

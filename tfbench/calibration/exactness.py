@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tfbench.analysis.exact import differing
 from tfbench.analysis.metrics import READ
 from tfbench.analysis.reading import Evidence, read
-from tfbench.collection import Collected
 from tfbench.errors import BenchmarkSkipped
 from tfbench.model import Case, Reading
-from tfbench.options import available_cpus
 from tfbench.policy import Policy
 from tfbench.race.launcher import Entrant
 from tfbench.race.prober import Prober
-from tfbench.race.processes import ProcessLauncher, processors
+from tfbench.race.processes import ProcessLauncher, Processors
+from tfbench.race.zygote import Suite
 from tfbench.sides.side import Side
 
 _AT_ONCE = 10
@@ -37,7 +37,13 @@ class Exactness:
 
 
 def examine(
-    collected: Collected, cases: Sequence[Case], launches: int, policy: Policy, tell: Callable[[Case, int], None]
+    root: Path,
+    suite: Suite,
+    cases: Sequence[Case],
+    launches: int,
+    policy: Policy,
+    processors: Processors,
+    tell: Callable[[Case, int], None],
 ) -> list[Exactness]:
     """Probe each case so many times, in processes of several zygotes.
 
@@ -45,11 +51,11 @@ def examine(
         BenchmarkError: A case breaks.
         SideError: A zygote does not start.
     """
-    side = Side("contender", sys.executable, collected.root)
+    side = Side("contender", sys.executable, root)
     readings: dict[str, list[Reading]] = {case.name: [] for case in cases}
     skipped: dict[str, str] = {}
     for first in range(0, launches, _AT_ONCE):
-        launcher = ProcessLauncher(collected.suite, policy, processors(None, available_cpus()))
+        launcher = ProcessLauncher(suite, policy, processors)
         try:
             for case in cases:
                 tell(case, first)

@@ -123,7 +123,7 @@ def _exact(arguments: argparse.Namespace, policy: Policy) -> int:
     with _progress(console) as bar:
         task = bar.add_task("", total=None)
         found = examine(
-            collected, cases, arguments.exact, policy,
+            collected.root, collected.suite, cases, arguments.exact, policy, processors(None, available_cpus()),
             lambda case, done: bar.update(task, description=f"launch {done}, {case.name.rpartition('::')[2]}"),
         )  # fmt: skip
     for one in found:

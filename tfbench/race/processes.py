@@ -8,6 +8,7 @@ import signal
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import IO, Any
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, WorkerDied, WorkerHung
@@ -98,6 +99,12 @@ class ProcessLauncher:
                 settings = {key: value for key, value in zygote.recipe["settings"].items() if key not in dict(env)}
                 return {**zygote.recipe, "settings": settings}
         return {}
+
+    def import_seconds(self, side: Side) -> float | None:
+        """What importing TensorFlow took the side's zygotes, their median; ``None`` if none did."""
+        zygotes = (zygote for (name, _, _), zygote in self._zygotes.items() if name == side.name)
+        found = [zygote.import_seconds for zygote in zygotes if zygote.import_seconds is not None]
+        return median(found) if found else None
 
     def devices(self, side: Side) -> JSON:
         """The devices TensorFlow sees on this side, asked in a process that ends afterwards."""

@@ -64,6 +64,8 @@ class Zygote:
         self.broken: dict[str, str] = {}
         self.offenders: frozenset[str] = frozenset()
         self.recipe: JSON = {}
+        self.import_seconds: float | None = None
+        """What importing TensorFlow took it, ``None`` if it did not."""
         self.log: IO[bytes] = tempfile.TemporaryFile()
         self._policy = policy
         self._channel, theirs = pair()
@@ -111,6 +113,7 @@ class Zygote:
         self.broken = answer["broken"]
         self.offenders = frozenset(answer["offenders"])
         self.recipe = answer["recipe"]
+        self.import_seconds = answer["import_seconds"]
 
     def why_not(self, case: Case) -> str | None:
         """Why this zygote cannot run the case, or ``None`` if it can."""

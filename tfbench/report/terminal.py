@@ -15,9 +15,16 @@ from tfbench.report.style import COLOURS, table
 from tfbench.report.units import duration, percent, rate, size, times
 
 Row = TypeVar("Row", Standing, Verdict)
+Column = tuple[str, str, Callable[[float], str]]
 TIME = "time"
-_EXTRA = (("first_call", "first call", duration), ("peak_host_memory", "memory", size), ("share", "of limit", percent))
-"""Facts of a case that its table shows, if it has them."""
+_EXTRA: tuple[Column, ...] = (
+    ("first_call", "first call", duration),
+    ("peak_host_memory", "memory", size),
+    ("share", "of limit", percent),
+)
+"""Facts of a case that its table shows, if it has them and the terminal is wide."""
+_WIDE = 100
+"""Characters."""
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.MISSING, Outcome.ERROR)
 """Outcomes that are worth a line each; of the others there are many."""
 _MEASURED = {"no-baseline": "measured", "contract-held": "contracts held"}
@@ -28,7 +35,8 @@ _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 def render(report: Report, *, width: int, colour: bool) -> str:
     """The tables of a report: variants of each workload, then verdicts, then what was skipped."""
     parts: list[RenderableType] = []
-    parts += [_standings(group, rows) for group, rows in _grouped(report.standings, str).items()]
+    extra = _EXTRA if width >= _WIDE else ()
+    parts += [_standings(group, rows, extra) for group, rows in _grouped(report.standings, str).items()]
     judged = [verdict for verdict in report.verdicts if verdict.reason.code != "no-baseline"]
     timed = [verdict for verdict in judged if verdict.metric == TIME]
     parts += [_verdicts(group, rows) for group, rows in _grouped(timed, _function).items()]
@@ -89,13 +97,13 @@ def _levels(case: Case) -> Text:
     return Text(", ".join(filter(None, (*case.levels.values(), others))) or "-")
 
 
-def _standings(group: str, standings: list[Standing]) -> Table:
+def _standings(group: str, standings: list[Standing], columns: Iterable[Column]) -> Table:
     made = table(group.rpartition("::")[2])
     _variant_column(made, standings[0].case)
     made.add_column("median", justify="right", no_wrap=True)
     made.add_column("ratio to reference", justify="right", no_wrap=True)
     made.add_column("launches", justify="right")
-    extra = [column for column in _EXTRA if any(column[0] in s.facts for s in standings)]
+    extra = [column for column in columns if any(column[0] in s.facts for s in standings)]
     for _, heading, _ in extra:
         made.add_column(heading, justify="right", no_wrap=True)
     work = next(((fact, unit) for fact, unit in _WORK if any(fact in s.facts for s in standings)), None)

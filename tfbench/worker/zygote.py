@@ -23,6 +23,7 @@ from tfbench.protocol import Channel, Closed
 from tfbench.source import digest
 from tfbench.worker import runtime
 from tfbench.worker.bench import Bench, Launch
+from tfbench.worker.imports import ImportTimer
 from tfbench.worker.probing import Probing
 from tfbench.worker.recipe import describe
 
@@ -38,7 +39,9 @@ def main(argv: list[str]) -> int:
     order = json.loads(argv[0])
     channel = Channel.from_descriptor(order["channel"])
     runtime.pin(order["cpus"])
-    zygote = Zygote(channel, order, argv)
+    timer = ImportTimer()
+    sys.meta_path.insert(0, timer)
+    zygote = Zygote(channel, order, argv, timer)
     code = pytest.main(_pytest_arguments(order), plugins=[zygote])
     if not zygote.served:
         channel.send("failed", message=zygote.explain(code))
@@ -62,7 +65,8 @@ def _pytest_arguments(order: JSON) -> list[str]:
 class Zygote:
     """A pytest plugin that takes over after collection and answers the controller."""
 
-    def __init__(self, channel: Channel, order: JSON, argv: list[str]) -> None:
+    def __init__(self, channel: Channel, order: JSON, argv: list[str], timer: ImportTimer) -> None:
+        self._timer = timer
         self._channel = channel
         self._order = order
         self._argv = argv
@@ -123,6 +127,7 @@ class Zygote:
             broken=self._broken,
             offenders=self._order["offenders"],
             recipe=describe(),
+            import_seconds=self._timer.seconds,
         )
         while True:
             request, descriptors = self._channel.receive_with_descriptors("launch", "reap")

@@ -1,0 +1,66 @@
+"""A second worker on this machine: it takes part in every step of the first one until it is told to end.
+
+Run as ``python -m benchmarks.peer SIZE`` with a TF_CONFIG of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import tensorflow as tf
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def cluster(workers: int) -> list[str]:
+    """The settings of each worker, on free ports of this machine."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("localhost", 0))) for _ in range(workers)]
+        addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
+    return [
+        json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
+        for index in range(workers)
+    ]
+
+
+def start(settings: str, size: int) -> subprocess.Popen:
+    """A peer, which ends when it is killed or whoever started it is gone."""
+    command = [sys.executable, "-m", "benchmarks.peer", str(size)]
+    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TF_CONFIG": settings}, stdin=subprocess.PIPE)
+
+
+def reducing(size: int) -> Callable[[], tf.Tensor]:
+    """A step that sums a gradient of this size over all workers of TF_CONFIG; the first op of its process."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    gradient = tf.random.stateless_normal([size], seed=[1, 0])
+
+    @tf.function(jit_compile=False)
+    def reduced(gradient):
+        def replica(gradient):
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(gradient))
+
+        return strategy.experimental_local_results(strategy.run(replica, args=(gradient,)))[0]
+
+    return lambda: reduced(gradient)
+
+
+def _end_with_its_starter() -> None:
+    sys.stdin.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_its_starter, daemon=True).start()
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    step = reducing(int(sys.argv[1]))
+    while True:
+        step()
