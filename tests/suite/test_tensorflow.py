@@ -76,7 +76,10 @@ def test_the_main_job_on_tensorflow(project):
     project.write(OP_AT_IMPORT, "benchmarks/test_poisoned.py")
     project.write(NO_TENSORFLOW_HERE, "conftest.py")
     done = project.run("-s")
-    told = {row["case"]: row["outcome"] for row in done.report["verdicts"]}
+    rows = done.report["verdicts"]
+    told = {row["case"]: row["outcome"] for row in rows if row["metric"] == "time"}
+    contracts = {row["metric"]: row["outcome"] for row in rows if row["metric"].startswith("contract:")}
+    assert set(contracts.values()) == {"unchanged"}, done.output
     assert {outcome for case, outcome in told.items() if "test_example" in case} == {"new"}
     assert {case.rpartition("::")[2]: outcome for case, outcome in told.items() if "test_example" not in case} == {
         "test_square[compiler=none]": "new",
@@ -90,6 +93,7 @@ def test_the_main_job_on_tensorflow(project):
     assert "move the op into the benchmark or a fixture" in done.reason("test_poisoned")
     assert "imported: False" in done.output
     side = done.report["sides"]["contender"]
+    assert 0.5 < side["import_seconds"] < 60
     assert side["packages"]["tensorflow"].startswith("2.")
     assert "TF_ENABLE_ONEDNN_OPTS" not in side["settings"]
     facts = {row["case"].rpartition("::")[2]: row["facts"] for row in done.report["standings"]}
