@@ -123,23 +123,22 @@ LAYOUT_UNDER_XLA = Axis("layout", Level("NHWC", **_NHWC), Level("NCHW", **_NCHW)
 ALIGNMENT = Axis("alignment", Level("aligned", off=lambda: 0), Level("misaligned", off=lambda: 1))
 
 
-def _composed(images, scale, offset, epsilon):
-    mean, variance = tf.nn.moments(images, axes=[0, 1, 2])
-    return tf.nn.batch_normalization(images, mean, variance, offset, scale, epsilon)
+def _fused(images, scale, offset, epsilon, layout="NHWC"):
+    return tf.compat.v1.nn.fused_batch_norm(
+        images, scale, offset, epsilon=epsilon, data_format=layout, is_training=True
+    )[0]
 
 
-# normalize(images, scale, offset, epsilon): by the moments of the batch.
-NORMALIZATION = Axis(
-    "normalization",
-    Level(
-        "fused",
-        normalize=lambda images, scale, offset, epsilon: tf.compat.v1.nn.fused_batch_norm(
-            images, scale, offset, epsilon=epsilon, is_training=True
-        )[0],
-    ),
-    Level("composed", normalize=_composed),
-)
+def _composed(images, scale, offset, epsilon, layout="NHWC"):
+    axes, shape = ([0, 1, 2], [-1]) if layout == "NHWC" else ([0, 2, 3], [1, -1, 1, 1])
+    mean, variance = tf.nn.moments(images, axes=axes, keepdims=True)
+    return tf.nn.batch_normalization(
+        images, mean, variance, tf.reshape(offset, shape), tf.reshape(scale, shape), epsilon
+    )
 
+
+# normalize(images, scale, offset, epsilon, layout): by the moments of the batch.
+NORMALIZATION = Axis("normalization", Level("fused", normalize=_fused), Level("composed", normalize=_composed))
 
 # unrolled(): whether a recurrent layer is a chain in the graph instead of a loop.
 ROLLING = Axis("rolling", Level("loop", unrolled=lambda: False), Level("unrolled", unrolled=lambda: True))

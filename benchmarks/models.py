@@ -111,5 +111,5 @@ def update(
 
 
 def parameters(total: int, tensors: int) -> list[tf.Variable]:
-    """So many numbers in variables of the same size."""
-    return [tf.Variable(normal(total // tensors, seed=seed)) for seed in range(tensors)]
+    """The same numbers in so many variables of the same size."""
+    return [tf.Variable(part) for part in tf.split(normal(total), tensors)]

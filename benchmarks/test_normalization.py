@@ -36,6 +36,21 @@ def test_batchnorm_training(bench, variant):
     )
 
 
+@across(NORMALIZATION, LAYOUT)
+def test_batchnorm_layout(bench, variant):
+    """The same by one kernel or composed, channels last and first."""
+    images = variant.layout(_images())
+    scale, offset = normal(64, seed=2), normal(64, seed=3)
+    elements = images.shape.num_elements()
+
+    def batchnorm(images, scale, offset):
+        normalized = variant.normalize(images, scale, offset, EPSILON, variant["layout"])
+        return tf.reduce_max(normalized, axis=variant.pixels())
+
+    work = {"flops": 8 * elements, "bytes": 3 * 4 * elements}
+    bench(tf.function(batchnorm, jit_compile=False), images, scale, offset, parity=1e-4, max_traces=1, **work)
+
+
 def _bench_inference(bench, variant, compiled):
     images = variant.layout(_images())
     scale, offset, mean = normal(64, seed=2), normal(64, seed=3), normal(64, seed=4)

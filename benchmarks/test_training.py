@@ -1,5 +1,6 @@
 """Training steps: forward, backward and update, and what Keras adds to them."""
 
+import pytest
 import tensorflow as tf
 
 from benchmarks.axes import (
@@ -101,6 +102,17 @@ def test_execution(bench, variant):
     )
 
 
+@pytest.mark.parametrize("batch", [16, 64, 256])
+@across(COMPILER)
+def test_batch_size(bench, variant, batch):
+    """A step of the MLP on more images at once: weights are read as often, and serve more."""
+    inputs, hidden, outputs = 784, (128, 128), 10
+    step = trainer(mlp(inputs, hidden, outputs), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
+    flops = 3 * mlp_flops(batch, inputs, *hidden, outputs)
+    data = normal(batch, inputs), classes(batch, outputs)
+    bench(variant.compile(step), *data, flops=flops, items=batch, parity=1e-5, max_traces=1)
+
+
 # What Keras' own loop adds
 
 
@@ -186,7 +198,7 @@ def test_adam(bench, variant):
 def _bench_update(bench, variant, optimizer, flops, words):
     total = sized(200_000, 10_000_000)
     variables = parameters(total, variant.tensors())
-    gradients = [0.001 * normal(*variable.shape, seed=seed) for seed, variable in enumerate(variables)]
+    gradients = tf.split(0.001 * normal(total, seed=2), len(variables))
     optimizer.build(variables)
 
     def update(*gradients):
@@ -194,4 +206,5 @@ def _bench_update(bench, variant, optimizer, flops, words):
         return variables[0][0]
 
     step = variant.compile(update)
-    bench(step, *gradients, flops=flops * total, bytes=4 * words * total, items=total, max_traces=1)
+    work = {"flops": flops * total, "bytes": 4 * words * total, "items": total}
+    bench(step, *gradients, parity=1e-5, max_traces=1, **work)

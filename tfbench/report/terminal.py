@@ -17,14 +17,13 @@ from tfbench.report.units import duration, percent, rate, size, times
 Row = TypeVar("Row", Standing, Verdict)
 Column = tuple[str, str, Callable[[float], str]]
 TIME = "time"
-_EXTRA: tuple[Column, ...] = (
-    ("first_call", "first call", duration),
-    ("peak_host_memory", "memory", size),
-    ("share", "of limit", percent),
+_EXTRA: tuple[tuple[Column, int], ...] = (
+    (("first_call", "first call", duration), 100),
+    (("peak_host_memory", "memory", size), 100),
+    (("p90", "90% below", duration), 130),
+    (("share", "of limit", percent), 110),
 )
-"""Facts of a case that its table shows, if it has them and the terminal is wide."""
-_WIDE = 100
-"""Characters."""
+"""Facts of a case that its table shows if it has them, and characters that the terminal must have for it."""
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.MISSING, Outcome.ERROR)
 """Outcomes that are worth a line each; of the others there are many."""
 _MEASURED = {"no-baseline": "measured", "contract-held": "contracts held"}
@@ -35,7 +34,7 @@ _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 def render(report: Report, *, width: int, colour: bool) -> str:
     """The tables of a report: variants of each workload, then verdicts, then what was skipped."""
     parts: list[RenderableType] = []
-    extra = _EXTRA if width >= _WIDE else ()
+    extra = [column for column, least in _EXTRA if width >= least]
     parts += [_standings(group, rows, extra) for group, rows in _grouped(report.standings, str).items()]
     judged = [verdict for verdict in report.verdicts if verdict.reason.code != "no-baseline"]
     timed = [verdict for verdict in judged if verdict.metric == TIME]
