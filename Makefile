@@ -1,4 +1,5 @@
-# make bench   create the environment and run the benchmarks   (make bench ARGS="-k matmul" passes options on)
+# make bench   create the environment and run a tour of the benchmarks, minutes   (ARGS="-k matmul" chooses others)
+# make suite   create the environment and run all of them, quickly: a quarter of an hour
 # make test    create the environment, then lint, type check and tests
 # make lint    create the environment and run ruff
 # make types   create the environment and run mypy
@@ -14,20 +15,28 @@ READY := $(VENV)/.ready
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WHAT := -r requirements.txt -e ".[dev]"
 ARGS ?=
+# One or two of each family. What is named in ARGS takes its place.
+TOUR = -k "test_matmul or test_conv2d_bias_relu or test_dense_bias_relu or test_softmax or test_convolution_block or \
+	test_training_step or test_epoch or test_function_call or test_keras_invocation or test_eager_add or \
+	test_pipeline_waiting or test_pipeline_small_records or test_fed_training or test_saved_model or test_ceilings"
 # An interpreter counts when it runs: pyenv leaves names on the path that do not, Debian a venv without ensurepip.
 SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
-.PHONY: help bench test lint types harness clean
+.PHONY: help bench suite test lint types harness clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
 
 # What is said goes through $(info): in a shell's echo, parentheses within ARGS would be syntax.
 bench: $(READY)
-	$(info tfbench: running the benchmarks: pytest --benchmark $(ARGS))
-	@$(BIN)/pytest --benchmark $(ARGS)
+	$(info tfbench: running the benchmarks: pytest --benchmark $(or $(ARGS),$(TOUR)))
+	@$(BIN)/pytest --benchmark $(or $(ARGS),$(TOUR))
+
+suite: $(READY)
+	$(info tfbench: running all benchmarks: pytest --benchmark --policy quick $(ARGS))
+	@$(BIN)/pytest --benchmark --policy quick $(ARGS)
 
 test: $(READY) lint types
 	$(info tfbench: running the tests: pytest $(ARGS))
