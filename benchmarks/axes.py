@@ -193,21 +193,16 @@ MEMORY = Axis(
     Level("late", feed=lambda data, convert, size: data.batch(size).prefetch(8).map(convert)),
 )
 
-# feed(images, labels, load, size): endless batches of pairs, each image loaded by `load`.
+# feed(images, labels, load, size): an epoch of batches of pairs, each image loaded by `load`.
 FEED = Axis(
     "input",
-    Level(
-        "synthetic", feed=lambda images, labels, load, size: _pairs(images, labels).batch(size).take(1).cache().repeat()
-    ),
-    Level("naive", feed=lambda images, labels, load, size: _pairs(images, labels).map(load).batch(size).repeat()),
-    Level(
-        "prefetch",
-        feed=lambda images, labels, load, size: _pairs(images, labels).map(load).batch(size).repeat().prefetch(2),
-    ),
+    Level("synthetic", feed=lambda images, labels, load, size: _pairs(images, labels).batch(size)),
+    Level("naive", feed=lambda images, labels, load, size: _pairs(images, labels).map(load).batch(size)),
+    Level("prefetch", feed=lambda images, labels, load, size: _pairs(images, labels).map(load).batch(size).prefetch(2)),
     Level(
         "parallel",
         feed=lambda images, labels, load, size: (
-            _pairs(images, labels).map(load, num_parallel_calls=8).batch(size).repeat().prefetch(2)
+            _pairs(images, labels).map(load, num_parallel_calls=8).batch(size).prefetch(2)
         ),
     ),
 )
@@ -222,7 +217,9 @@ def _served(data):
     dispatcher = service.DispatchServer()
     address = dispatcher.target.partition("://")[2]
     worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))
-    distributed = data.apply(service.distribute(service.ShardingPolicy.OFF, dispatcher.target))
+    distributed = data.apply(
+        service.distribute(service.ShardingPolicy.OFF, dispatcher.target, max_outstanding_requests=1)
+    )
 
     def stop():
         worker.stop()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tfbench.display import Display
-from tfbench.errors import BaselineError, TfbenchError, UsageError
+from tfbench.errors import BaselineError, DeclarationError, TfbenchError, UsageError
 from tfbench.model import Case, Outcome, Sample, Verdict
 from tfbench.options import (
     available_cpus,
@@ -84,6 +84,8 @@ class Runner:
             if is_benchmark(item):
                 assert isinstance(item, pytest.Function)
                 case = case_of(item)
+                if case.name in self.cases:
+                    raise DeclarationError(f"{case.name} is collected twice; give each benchmark a name of its own")
                 if wanted_by_device(case, device):
                     # Its own fixtures are for the measuring process; here it is a sample to be filed.
                     item.fixturenames = ["benchmark"]

@@ -171,6 +171,14 @@ def test_option_values_that_cannot_be_used(project):
         assert "Traceback" not in output
 
 
+def test_a_case_that_is_there_twice_fails_at_collection(project):
+    project.write(FINE)
+    file = "benchmarks/test_mine.py"
+    done = project.run("--keep-duplicates", file, file)
+    assert done.code == 4, done.output
+    assert "is collected twice; give each benchmark a name of its own" in done.output
+
+
 def test_a_corrupt_baseline_is_named_and_left_alone(project):
     project.write(FINE)
     path = project.root / ".tfbench/baselines/first.json"
