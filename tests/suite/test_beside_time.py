@@ -198,7 +198,6 @@ def test_a_variant_that_must_be_faster_is_raced_against_the_other_in_every_kind_
 
 SIZES = """
     import os
-    import random
 
     import numpy as np
 
@@ -207,7 +206,9 @@ SIZES = """
         bench(lambda: float(np.ones(size).sum()), artifact=b"x" * size)
 
     def test_not_exact(bench):
-        bench(lambda: 1, artifact=os.urandom(random.SystemRandom().randrange(1000, 100000)))
+        with open("launches", "a") as launches:
+            launches.write("x")
+        bench(lambda: 1, artifact=b"x" * 1000 * os.path.getsize("launches"))
 """
 
 
