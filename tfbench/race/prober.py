@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -15,11 +14,12 @@ from tfbench.analysis.reading import Evidence
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, WorkerDied, WorkerHung
 from tfbench.model import JSON
 from tfbench.policy import Policy
-from tfbench.protocol import Channel, Closed, TimedOut, pair
+from tfbench.protocol import Closed, TimedOut
 from tfbench.race.launcher import Entrant
 from tfbench.race.lockstep import Failure
+from tfbench.race.process import Process
 from tfbench.race.processes import ProcessLauncher
-from tfbench.race.zygote import Zygote, tail
+from tfbench.race.zygote import tail
 from tfbench.worker.probes.xla import FOLDER, of_module
 
 
@@ -59,10 +59,7 @@ class Prober:
 class _Probed:
     """One launched process, and the folder that it writes to."""
 
-    zygote: Zygote
-    channel: Channel
-    pid: int
-    log: IO[bytes]
+    process: Process
     folder: tempfile.TemporaryDirectory[str]
     policy: Policy
 
@@ -77,48 +74,40 @@ class _Probed:
         if (reason := zygote.why_not(entrant.case)) is not None:
             raise BenchmarkError(reason)
         folder = tempfile.TemporaryDirectory(prefix="tfbench-")
-        log = tempfile.TemporaryFile()
-        channel, theirs = pair()
-        with theirs:
-            pid = zygote.launch(
-                entrant.case,
-                [theirs.fileno(), log.fileno()],
-                probe=folder.name,
-                calls=policy.probe_calls,
-                cpus=cpus,
-                threads=len(cpus),
-            )
-        return cls(zygote, channel, pid, log, folder, policy)
+        process = Process.start(
+            zygote, entrant.case, probe=folder.name, calls=policy.probe_calls, cpus=cpus, threads=len(cpus)
+        )
+        return cls(process, folder, policy)
 
     def __enter__(self) -> _Probed:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.channel.close()
-        self.zygote.reap(self.pid, kill=True)
-        self.log.close()
+        self.process.end(kill=True)
         self.folder.cleanup()
 
     def evidence(self) -> Evidence | Failure:
         """Wait for it and read what it wrote."""
         try:
-            answer = self.channel.receive("probed", "failed", "skipped", "done", timeout=self.policy.setup_seconds)
+            answer = self.process.channel.receive(
+                "probed", "failed", "skipped", "done", timeout=self.policy.setup_seconds
+            )
             if answer["kind"] != "probed":
                 return self._failure(answer)
             # What stands behind bench is part of the benchmark.
-            last = self.channel.receive("done", "failed", "skipped", timeout=self.policy.answer_seconds)
+            last = self.process.channel.receive("done", "failed", "skipped", timeout=self.policy.answer_seconds)
             return self._read(answer) if last["kind"] == "done" else self._failure(last)
         except Closed:
-            return WorkerDied("its process ended while it was probed", tail(self.log))
+            return WorkerDied("its process ended while it was probed", tail(self.process.log))
         except TimedOut:
             text = f"it did not answer within {self.policy.setup_seconds:g} s while it was probed, and was killed"
-            return WorkerHung(text, tail(self.log))
+            return WorkerHung(text, tail(self.process.log))
 
     def _failure(self, answer: JSON) -> Failure:
         if answer["kind"] == "skipped":
             return BenchmarkSkipped(answer["message"])
         text = answer.get("message", "it ended early")
-        return BenchmarkError(f"while it was probed: {text}", answer.get("trace") or tail(self.log))
+        return BenchmarkError(f"while it was probed: {text}", answer.get("trace") or tail(self.process.log))
 
     def _read(self, answer: JSON) -> Evidence:
         found, root = answer["found"], Path(self.folder.name)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import select
 import signal
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
-from typing import IO, Any
+from typing import Any
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, WorkerDied, WorkerHung
 from tfbench.model import JSON, Case, Plan
 from tfbench.policy import Policy
-from tfbench.protocol import Channel, Closed, TimedOut, token_pipe
-from tfbench.protocol import pair as channel_pair
+from tfbench.protocol import Closed, TimedOut, token_pipe
 from tfbench.race.launcher import Entrant, OpenLaunch, Prepared
 from tfbench.race.plan import followers
-from tfbench.race.zygote import Suite, Zygote, tail
+from tfbench.race.process import Process
+from tfbench.race.zygote import Suite, Zygote
 from tfbench.sides.side import Side
 from tfbench.worker.block import TOKEN
 
@@ -109,34 +108,20 @@ class ProcessLauncher:
     def devices(self, side: Side) -> JSON:
         """The devices TensorFlow sees on this side, asked in a process that ends afterwards."""
         zygote = self.zygote(Entrant(Case("", "", ""), side), 0)
-        channel, theirs = channel_pair()
-        with tempfile.TemporaryFile() as log, theirs:
-            pid = zygote.launch(None, [theirs.fileno(), log.fileno()], cpus=list(self.processors.every), threads=1)
-            theirs.close()
-            try:
-                found: JSON = channel.receive("done", timeout=self._policy.answer_seconds)["devices"]
-                return found
-            except ProtocolError as error:
-                raise WorkerDied(f"asking TensorFlow for its devices failed ({error})", tail(log)) from error
-            finally:
-                channel.close()
-                zygote.reap(pid, kill=False)
+        process = Process.start(zygote, None, cpus=list(self.processors.every), threads=1)
+        try:
+            found: JSON = process.channel.receive("done", timeout=self._policy.answer_seconds)["devices"]
+        except ProtocolError as error:
+            _, output = process.end(kill=False)
+            raise WorkerDied(f"asking TensorFlow for its devices failed ({error})", output) from error
+        process.end(kill=False)
+        return found
 
     def close(self) -> None:
         """End every zygote and what it forked."""
         for zygote in self._zygotes.values():
             zygote.close()
         self._zygotes.clear()
-
-
-@dataclass
-class _Process:
-    """One launched process: its channel, its pid and what it prints."""
-
-    zygote: Zygote
-    channel: Channel
-    pid: int
-    log: IO[bytes] = field(repr=False)
 
 
 class ProcessLaunch:
@@ -148,27 +133,24 @@ class ProcessLaunch:
         self._cpus = cpus
         self._policy = policy
         self._pipes = [token_pipe() for _ in entrants]
-        self._running: dict[int, _Process] = {}
+        self._running: dict[int, Process] = {}
 
     def prepare(self, entrant: int) -> Prepared:
         zygote, case = self._zygotes[entrant], self._entrants[entrant].case
         if (reason := zygote.why_not(case)) is not None:
             raise BenchmarkError(reason)
-        channel, theirs = channel_pair()
-        log = tempfile.TemporaryFile()
         inbox = self._pipes[entrant][0]
         outboxes = [write for _, write in self._pipes]
         policy = self._policy
-        with theirs:
-            pid = zygote.launch(
-                case,
-                [theirs.fileno(), log.fileno(), inbox, *outboxes],
-                own=entrant,
-                cpus=self._cpus,
-                threads=len(self._cpus),
-                warmup=[policy.warmup_seconds, policy.warmup_limit_seconds, policy.warmup_steady],
-            )
-        self._running[entrant] = _Process(zygote, channel, pid, log)
+        self._running[entrant] = Process.start(
+            zygote,
+            case,
+            [inbox, *outboxes],
+            own=entrant,
+            cpus=self._cpus,
+            threads=len(self._cpus),
+            warmup=[policy.warmup_seconds, policy.warmup_limit_seconds, policy.warmup_steady],
+        )
         answer = self._answer(entrant, "prepared", "failed", "skipped", "done", seconds=policy.setup_seconds)
         if answer["kind"] == "prepared":
             return Prepared(float(answer["iteration"]), answer["facts"])
@@ -265,12 +247,8 @@ class ProcessLaunch:
         return error
 
     def _end(self, entrant: int, *, kill: bool) -> tuple[int | None, str]:
-        """End a process; its exit code, if anybody knows it, and the last lines it wrote."""
-        process = self._running.pop(entrant)
-        process.channel.close()
-        status = process.zygote.reap(process.pid, kill=kill)
-        with process.log:
-            return status, tail(process.log)
+        """As `Process.end`; it no longer counts as running."""
+        return self._running.pop(entrant).end(kill=kill)
 
 
 def _status_text(status: int) -> str:
