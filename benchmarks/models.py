@@ -75,6 +75,11 @@ def transformer_flops(batch: int, length: int, width: int) -> int:
     return 24 * batch * length * width**2 + 4 * batch * length**2 * width
 
 
+def crossentropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Of each example."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+
+
 def trainer(model, optimizer, loss):
     """A step that trains a model on a batch and returns the loss; mixed precision is scaled where it needs it."""
     optimizer.build(model.trainable_variables)

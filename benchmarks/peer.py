@@ -39,8 +39,13 @@ def start(settings: str, size: int) -> subprocess.Popen:
 
 def reducing(size: int) -> Callable[[], tf.Tensor]:
     """A step that sums a gradient of this size over all workers of TF_CONFIG; the first op of its process."""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    reduced = summed(tf.distribute.MultiWorkerMirroredStrategy())
     gradient = tf.random.stateless_normal([size], seed=[1, 0])
+    return lambda: reduced(gradient)
+
+
+def summed(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A function that sums what every replica has of a gradient."""
 
     @tf.function(jit_compile=False)
     def reduced(gradient):
@@ -49,7 +54,7 @@ def reducing(size: int) -> Callable[[], tf.Tensor]:
 
         return strategy.experimental_local_results(strategy.run(replica, args=(gradient,)))[0]
 
-    return lambda: reduced(gradient)
+    return reduced
 
 
 def _end_with_its_starter() -> None:

@@ -16,16 +16,7 @@ from tfbench import across
 @across(REPLICAS.only("2"))
 def test_all_reduce(bench, variant, size):
     """Summing one gradient of this size over two replicas; one alone has nothing to do."""
-    strategy = variant.strategy()
-
-    @tf.function(jit_compile=False)
-    def reduced(gradient):
-        def replica(gradient):
-            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(gradient))
-
-        return strategy.experimental_local_results(strategy.run(replica, args=(gradient,)))[0]
-
-    bench(reduced, normal(size), bytes=2 * 4 * size, max_traces=1)
+    bench(peer.summed(variant.strategy()), normal(size), bytes=2 * 4 * size, max_traces=1)
 
 
 @pytest.mark.tfbench(cpus="all")

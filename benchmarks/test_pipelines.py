@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from benchmarks.axes import FEED, MEMORY, PIPELINE, READING, SERVING, SHUFFLE, STORAGE
 from benchmarks.inputs import classes, normal
-from benchmarks.models import mlp, trainer
-from tfbench import across
+from benchmarks.models import crossentropy, mlp, trainer
+from tfbench import across, faster
 
 
 def _as_written(data, threads=0):
@@ -45,33 +45,29 @@ def _waiting(seconds):
     return lambda values: tf.ensure_shape(tf.numpy_function(wait, [values], values.dtype), values.shape)
 
 
-def _faster(variant, axis, **factors):
-    """The contract of a variant that has one: so many times as fast as the naive way."""
-    factor = factors.get(variant[axis])
-    return {f"{axis}=naive": factor} if factor else None
-
-
 # What is done to records
 
 
+@faster("pipeline=prefetch", than="pipeline=naive", by=1.1)
+@faster("pipeline=parallel_map", than="pipeline=naive", by=1.3)
 @across(PIPELINE)
 def test_pipeline_waiting(bench, variant):
     """A disk of 1.5 ms a request feeds an accelerator of 2 ms a batch: waiting can overlap on one core."""
     records, size = 8, 2
     source = tf.data.Dataset.range(records, output_type=tf.float32)
     batches = variant.feed(source, _waiting(0.0015), size).map(_waiting(0.002))
-    faster = _faster(variant, "pipeline", prefetch=1.1, parallel_map=1.3)
-    bench(_epochs(batches, threads=4), items=records, parity=1e-6, faster_than=faster)
+    bench(_epochs(batches, threads=4), items=records, parity=1e-6)
 
 
+@faster("pipeline=cache", than="pipeline=naive", by=1.3)
+@faster("pipeline=batch_then_map", than="pipeline=naive", by=1.3)
 @across(PIPELINE.only("naive", "cache", "batch_then_map"))
 def test_pipeline_small_records(bench, variant):
     """A few operations on each of many small records: calling the stage costs more than its arithmetic."""
     records, size = 256, 64
     source = tf.data.Dataset.from_tensor_slices(normal(records, 32))
     step = _epochs(variant.feed(source, lambda values: (values * 2.0 + 1.0) / 3.0, size))
-    faster = _faster(variant, "pipeline", cache=1.3, batch_then_map=1.3)
-    bench(step, items=records, parity=1e-5, faster_than=faster)
+    bench(step, items=records, parity=1e-5)
 
 
 @pytest.mark.tfbench(cpus="all")
@@ -105,6 +101,7 @@ def test_pipeline_memory(bench, variant):
 # Where records come from
 
 
+@faster("reading=parallel", than="reading=naive", by=1.5)
 @across(READING)
 def test_reading(bench, variant, tmp_path):
     """TFRecord files whose records come 0.5 ms apart, as from a network: one file after the other, in turn, or ahead."""
@@ -120,9 +117,8 @@ def test_reading(bench, variant, tmp_path):
 
     source = tf.data.Dataset.from_tensor_slices(paths)
     parsed = variant.read(source, opened).map(lambda text: tf.ensure_shape(tf.io.parse_tensor(text, tf.float32), [16]))
-    faster = _faster(variant, "reading", parallel=1.5)
     total = parsed.batch(files * records).map(lambda values: tf.sort(tf.reduce_sum(values, axis=1)))
-    bench(_epochs(total, threads=8), items=files * records, parity=1e-5, faster_than=faster)
+    bench(_epochs(total, threads=8), items=files * records, parity=1e-5)
 
 
 def _costly(records=64):
@@ -143,11 +139,11 @@ def test_first_epoch(bench, variant, tmp_path):
     bench(epoch, items=64, parity=1e-5)
 
 
+@faster("storage=memory", than="storage=naive", by=1.3)
 @across(STORAGE)
 def test_second_epoch(bench, variant, tmp_path):
     """The epochs after it, which only read what was kept."""
-    faster = _faster(variant, "storage", memory=1.3)
-    bench(_epochs(variant.keep(_costly(), str(tmp_path / "kept"))), items=64, parity=1e-5, faster_than=faster)
+    bench(_epochs(variant.keep(_costly(), str(tmp_path / "kept"))), items=64, parity=1e-5)
 
 
 @across(SHUFFLE)
@@ -173,12 +169,13 @@ def test_service(bench, variant):
 # What it means for training
 
 
+@faster("input=parallel", than="input=naive", by=1.3)
 @across(FEED)
 def test_fed_training(bench, variant):
     """An epoch of training steps, each with the batch it waits for. Synthetic data is the ceiling: what is slower than
     it, is bound by input."""
     size, batches, inputs = 32, 4, 64
-    train = trainer(mlp(inputs, (64,), 10), tf.keras.optimizers.SGD(1e-6), _crossentropy)
+    train = trainer(mlp(inputs, (64,), 10), tf.keras.optimizers.SGD(1e-6), crossentropy)
     images, labels = normal(size * batches, inputs), classes(size * batches, 10)
 
     def load(image, label):
@@ -193,9 +190,4 @@ def test_fed_training(bench, variant):
             loss = train(images, labels)
         return loss
 
-    faster = {"input=naive": 1.3} if variant["input"] == "parallel" else None
-    bench(epoch, items=size * batches, faster_than=faster)
-
-
-def _crossentropy(labels, logits):
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    bench(epoch, items=size * batches)

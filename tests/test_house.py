@@ -20,13 +20,15 @@ PACKAGE = ROOT / "tfbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 GROUND = {"model", "errors"}
-FIRST = GROUND | {"policy", "axes", "protocol", "source"}
+FIRST = GROUND | {"timing", "policy", "axes", "claims", "protocol", "source"}
 ROOMS = {"worker", "analysis", "report", "store", "sides"}
 MAY_IMPORT = {
     "model": GROUND,
     "errors": GROUND,
+    "timing": GROUND,
     "policy": GROUND,
     "axes": GROUND,
+    "claims": GROUND | {"axes"},
     "protocol": GROUND,
     "source": GROUND,
     **{room: FIRST | {room} for room in ROOMS},

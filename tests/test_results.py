@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tests.scripted import Clock, ScriptedLauncher, steady, variants_of
-from tfbench.model import Case, Outcome, Run, Sample
+from tfbench.model import Case, Claim, Outcome, Run, Sample
 from tfbench.policy import preset
 from tfbench.race.sequential import Race, Terms
-from tfbench.results import factors, named_by, percentiles
+from tfbench.results import claimed, percentiles
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
 
@@ -40,23 +40,16 @@ def test_percentiles_are_those_of_the_rounds():
     assert found["p99"] == pytest.approx(1.99e-3, rel=1e-2)
 
 
-def raced(*seconds, contracts):
-    """A race of variants a=0, a=1 …, the last of which has contracts."""
+def raced(*seconds, claims):
+    """A race of variants a=0, a=1 …, of which the last claims that it is so many times as fast as others."""
     clock = Clock()
     entrants = variants_of(*map(str, range(len(seconds))))
-    launcher = ScriptedLauncher(clock, [steady(value) for value in seconds])
-    race = Race(entrants, launcher, preset("quick"), Terms(10, range(6)), clock, random.Random(1))
+    told = tuple(Claim(f"a={other}", (("a", other),), factor) for other, factor in claims.items())
+    entrants[-1] = replace(entrants[-1], case=replace(entrants[-1].case, claims=told))
+    race = Race(entrants, ScriptedLauncher(clock, [steady(value) for value in seconds]), preset("quick"),
+                Terms(10, range(6)), clock, random.Random(1))  # fmt: skip
     race.run()
-    last = len(seconds) - 1
-    race.launches = [
-        replace(launch, runs=tuple(_with(run, contracts) if index == last else run for index, run in enumerate(launch.runs)))
-        for launch in race.launches
-    ]  # fmt: skip
-    return factors(race, last)
-
-
-def _with(run, contracts):
-    return run and replace(run, facts={**run.facts, "contracts": contracts})
+    return claimed(race, len(seconds) - 1)
 
 
 @pytest.mark.parametrize(
@@ -64,30 +57,27 @@ def _with(run, contracts):
     [((3e-3, 1e-3), 2.0, Outcome.UNCHANGED), ((3e-3, 2.9e-3), 2.0, Outcome.REGRESSED), ((1e-3, 3e-3, 1e-3), 2.0, None)],
 )
 def test_a_variant_is_held_to_be_faster_than_another_one(seconds, factor, outcome):
-    (row,) = raced(*seconds, contracts={"faster_than": {"a=0": factor}})
+    (row,) = raced(*seconds, claims={"0": factor})
     assert row.outcome is (outcome or Outcome.REGRESSED)
     assert row.metric == "contract:faster_than"
 
 
 def test_variants_that_are_no_reference_can_be_compared():
-    rows = raced(1e-3, 6e-3, 2e-3, contracts={"faster_than": {"a=1": 2.0, "a=0": 2.0}})
+    rows = raced(1e-3, 6e-3, 2e-3, claims={"1": 2.0, "0": 2.0})
     assert {row.metric: row.outcome for row in rows} == {
         "contract:faster_than a=1": Outcome.UNCHANGED,
         "contract:faster_than a=0": Outcome.REGRESSED,
     }
 
 
+def test_a_variant_that_is_not_in_the_race_leaves_a_claim_open():
+    (row,) = raced(3e-3, 1e-3, claims={"9": 2.0})
+    assert row.outcome is Outcome.INCONCLUSIVE
+
+
 @pytest.mark.parametrize(
-    ("levels", "outcome"), [("b=0", Outcome.ERROR), ("a=1", Outcome.ERROR), ("a=9", Outcome.INCONCLUSIVE)]
-)
-def test_a_contract_about_nobody(levels, outcome):
-    (row,) = raced(3e-3, 1e-3, contracts={"faster_than": {levels: 2.0}})
-    assert row.outcome is outcome
-
-
-def test_levels_that_are_left_out_are_the_cases_own():
-    case = Case("n", "w", "w", (("compiler", "xla"), ("precision", "float32")))
-    assert named_by(case, "compiler=none") == {"compiler": "none", "precision": "float32"}
-    assert named_by(case, "compiler=none, precision=float16") == {"compiler": "none", "precision": "float16"}
-    assert named_by(case, "layout=NHWC") is None
-    assert named_by(case, "compiler=xla") is None
+    ("seconds", "outcome"), [((2e-3, 2e-3), Outcome.UNCHANGED), ((2e-3, 1e-3), Outcome.REGRESSED), ((1e-3, 2e-3), Outcome.REGRESSED)]
+)  # fmt: skip
+def test_a_negative_control_is_neither_faster_nor_slower(seconds, outcome):
+    (row,) = raced(*seconds, claims={"0": None})
+    assert (row.metric, row.outcome) == ("contract:as_fast", outcome)

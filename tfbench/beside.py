@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -97,13 +97,12 @@ class Beside:
         entrants = [Entrant(case, side) for case in needed for side in sides]
         missing = [entrant for entrant in entrants if _key(entrant) not in self._seen]
         for entrant, seen in zip(missing, self._probed(missing), strict=True):
-            self._seen[_key(entrant)] = seen
+            self._seen[_key(entrant)] = seen  # before the next is read, which may be compared with it
 
-    def _probed(self, entrants: Sequence[Entrant]) -> list[_Seen | Failure]:
-        found: list[_Seen | Failure] = []
+    def _probed(self, entrants: Sequence[Entrant]) -> Iterator[_Seen | Failure]:
         for entrant, evidence in zip(entrants, self._prober.probe(entrants), strict=True):
             if isinstance(evidence, Exception):
-                found.append(evidence)
+                yield evidence
                 continue
             # Only results of reference variants are needed by others; the rest are let go once they were compared.
             seen = _Seen(
@@ -111,9 +110,7 @@ class Beside:
             )
             if not self._is_reference(entrant.case):
                 seen = replace(seen, reading=self._with_parity(entrant, seen), outputs=())
-            found.append(seen)
-            self._seen.setdefault(_key(entrant), seen)
-        return found
+            yield seen
 
     def _is_reference(self, case: Case) -> bool:
         reference = self._references.get(case.group)
@@ -160,7 +157,7 @@ class Beside:
         if before is None:
             rows = self._measured(case, mine.reading, facts)
         else:
-            rows, explained = self._compared(case, side, mine.reading, before, facts)
+            rows, explained = self._compared(case, side, mine, before, facts)
         rows += contracts.of_reading(case, mine.contracts, mine.reading, sampled.peaks(facts))
         if PARITY in mine.contracts:
             rows.append(contracts.row(case, PARITY, contracts.parity(mine.contracts[PARITY], self._error(case, mine))))
@@ -187,7 +184,7 @@ class Beside:
         return [replace(row, reason=NO_BASELINE) for row in rows]
 
     def _compared(
-        self, case: Case, side: Side, mine: Reading, before: Before, facts: Sequence[JSON]
+        self, case: Case, side: Side, mine: _Seen, before: Before, facts: Sequence[JSON]
     ) -> tuple[list[Verdict], list[str]]:
         theirs, differences = before.reading, list(before.differences)
         if theirs is None and before.side is not None:
@@ -196,25 +193,21 @@ class Beside:
                 reason = Reason("not-probed", f"the baseline's side was timed, but not probed: {seen}")
                 return [Verdict(case, Outcome.ERROR, reason, PROBES)], []
             theirs = seen.reading
-            if seen.source and seen.source != self._seen_source(side, case):
+            if seen.source and seen.source != mine.source:
                 differences.append(CHANGED)
         if theirs is None:
             theirs = Reading()
         terms = exact.Terms(differences, before.machines)
-        rows, explained = self._rows(case, theirs, mine, terms)
+        rows, explained = self._rows(case, theirs, mine.reading, terms)
         if any(row.outcome not in (Outcome.UNCHANGED, Outcome.NEW) for row in rows):
-            unstable = self._unstable(case, side, mine)
+            unstable = self._unstable(case, side, mine.reading)
             if before.side is not None and before.reading is None:
                 unstable |= self._unstable(case, before.side, theirs)
             if unstable:
-                rows, explained = self._rows(case, theirs, mine, replace(terms, unstable=unstable))
+                rows, explained = self._rows(case, theirs, mine.reading, replace(terms, unstable=unstable))
         if (row := sampled.memory(case, before.facts, facts, self._policy)) is not None:
             rows.append(row)
         return rows, explained
-
-    def _seen_source(self, side: Side, case: Case) -> str:
-        seen = self._seen[side.name, case.name]
-        return seen.source if isinstance(seen, _Seen) else ""
 
     def _rows(self, case: Case, theirs: Reading, mine: Reading, terms: exact.Terms) -> tuple[list[Verdict], list[str]]:
         rows, explained = exact.compare(case, theirs, mine, terms, self._policy)

@@ -14,6 +14,21 @@ from typing import Any
 JSON = dict[str, Any]
 
 
+TIME = "time"
+"""The metric that is raced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A contract on the times of two variants: this case's and the one with these ``levels``."""
+
+    other: str
+    """As the benchmark names it: what of its levels is not this case's."""
+    levels: tuple[tuple[str, str], ...]
+    factor: float | None
+    """So many times as fast at least, ``None`` for neither faster nor slower."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A workload in one variant; one pytest item. ``name`` is its node id.
@@ -34,6 +49,7 @@ class Case:
     """``""`` for one pinned core, ``"all"`` for every processor the run may use."""
     source: str = ""
     """Digest of the benchmark's own code, ``""`` where it is not known."""
+    claims: tuple[Claim, ...] = ()
 
     @property
     def levels(self) -> dict[str, str]:
@@ -157,7 +173,7 @@ class Verdict:
     case: Case
     outcome: Outcome
     reason: Reason
-    metric: str = "time"
+    metric: str = TIME
     ratio: Ratio | None = None
     launches: int = 0
     rounds: int = 0
@@ -246,39 +262,6 @@ class Sample:
     def floors(self) -> tuple[float, ...]:
         """Seconds of an iteration in the fastest block of each launch, in time order."""
         return tuple(min(run.seconds) for run in self.runs)
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """What a result file knows of how long a case takes; seconds of one iteration."""
-
-    case: str
-    median: float
-    rounds: int
-    launches: tuple[tuple[float, ...], ...] = ()
-    """Round by round, for each process; empty where the file has no raw times."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contrast:
-    """One case in two result files; ``interval`` is ``None`` where there can be none, and the reason says why."""
-
-    case: str
-    first: Timing | None
-    second: Timing | None
-    reason: Reason
-    ratio: float | None = None
-    interval: Ratio | None = None
-
-    def as_json(self) -> JSON:
-        return {
-            "case": self.case,
-            "first_median_seconds": None if self.first is None else self.first.median,
-            "second_median_seconds": None if self.second is None else self.second.median,
-            "ratio": self.ratio,
-            "interval": None if self.interval is None else self.interval.as_json(),
-            "reason": self.reason.as_json(),
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from tfbench.axes import Variant
+from tfbench.claims import claims_of
 from tfbench.errors import DeclarationError, UsageError
 from tfbench.model import Case
 from tfbench.source import digest
@@ -65,7 +66,7 @@ def case_of(item: pytest.Function) -> Case:
     """The case that an item is.
 
     Raises:
-        DeclarationError: Its ``tfbench`` mark asks for what there is not.
+        DeclarationError: Its ``tfbench`` mark asks for what there is not, or a claim is about no variant.
     """
     variant, others = Variant(), ""
     callspec = getattr(item, "callspec", None)
@@ -84,6 +85,7 @@ def case_of(item: pytest.Function) -> Case:
         env=tuple(sorted(variant.env.items())),
         cpus=_marked_cpus(item),
         source=digest(item.function),
+        claims=claims_of(item, variant),
     )
 
 

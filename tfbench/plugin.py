@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfbench.axes import Variant
+from tfbench.claims import MARKER
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.policy import PRESETS
 
@@ -62,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "tfbench(cpus): cpus='all' lets a benchmark use every processor")
+    config.addinivalue_line("markers", MARKER)
     if not config.getoption("benchmark"):
         return
     from tfbench.runner import Runner

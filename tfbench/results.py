@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median, quantiles
 
@@ -11,7 +11,7 @@ from tfbench.analysis.metrics import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.analysis.spending import look_of
 from tfbench.analysis.verdict import compare
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
-from tfbench.model import JSON, Case, Comparison, Outcome, Reason, Run, Sample, Standing, Verdict
+from tfbench.model import JSON, Case, Claim, Comparison, Outcome, Reason, Run, Sample, Standing, Verdict
 from tfbench.question import Result
 from tfbench.race.contest import Contest
 from tfbench.race.sequential import Race
@@ -37,39 +37,30 @@ def of_variant(race: Race, index: int) -> Result:
         rounds=race.rounds(index),
         facts=_typical_facts(sample.runs) | percentiles(sample),
     )
-    return replace(new(case, race, index, NO_BASELINE), standing=standing, metrics=tuple(factors(race, index)))
+    return replace(new(case, race, index, NO_BASELINE), standing=standing, metrics=tuple(claimed(race, index)))
 
 
-def wanted_factors(runs: Sequence[Run]) -> dict[str, float]:
-    """Other variant -> how many times as fast as it this one has to be, by its contract."""
-    return dict(runs[0].facts.get("contracts", {}).get("faster_than", {})) if runs else {}
-
-
-def named_by(case: Case, levels: str) -> dict[str, str] | None:
-    """The levels of the variant that a contract of this case names; those it leaves out are the case's own."""
-    wanted = case.levels | dict(part.strip().split("=", 1) for part in levels.split(",") if "=" in part)
-    return wanted if set(wanted) == set(case.levels) and wanted != case.levels else None
-
-
-def factors(race: Race, index: int) -> list[Verdict]:
-    """The rows of the contract that a variant is so many times as fast as others of its race."""
+def claimed(race: Race, index: int) -> list[Verdict]:
+    """The rows of what a variant claims of its time and those of others of its race."""
     case = race.entrants[index].case
-    wanted = wanted_factors(race.runs(index))
+    failure = race.failures.get(index)
     rows = []
-    for other, factor in wanted.items():
-        named = f"faster_than {other}" if len(wanted) > 1 else "faster_than"
-        if (levels := named_by(case, other)) is None:
-            ruling = contracts.mistaken(f"{other!r} names no other variant of {case.workload}")
+    for claim in case.claims:
+        if failure is not None:
+            ruling = contracts.unreadable(f"in a race against {claim.other}, it broke: {failure}")
+        elif claim.factor is None:
+            ruling = contracts.as_fast(claim.other, _against(race, index, claim), race.policy)
         else:
-            ruling = contracts.faster_than(other, factor, _against(race, index, levels))
-        rows.append(contracts.row(case, named, ruling))
+            ruling = contracts.faster_than(claim.other, claim.factor, _against(race, index, claim))
+        name = "as_fast" if claim.factor is None else "faster_than"
+        rows.append(contracts.row(case, f"{name} {claim.other}" if len(case.claims) > 1 else name, ruling))
     return rows
 
 
-def _against(race: Race, index: int, wanted: Mapping[str, str]) -> Comparison | str:
-    """The times of the variant with these levels / those of this one, or why there are none."""
+def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
+    """The times of the variant that is claimed about / those of this one, or why there are none."""
     mine = race.entrants[index].case
-    other = next((i for i in race.working if race.entrants[i].case.levels == wanted), None)
+    other = next((i for i in race.working if race.entrants[i].case.variant == claim.levels), None)
     if other is None:
         return "that variant is no part of this run, or broke"
     effects = race.effects(other, index)

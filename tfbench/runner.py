@@ -12,7 +12,7 @@ import pytest
 
 from tfbench.display import Display
 from tfbench.errors import BaselineError, DeclarationError, TfbenchError, UsageError
-from tfbench.model import Case, Outcome, Sample, Verdict
+from tfbench.model import TIME, Case, Outcome, Sample, Verdict
 from tfbench.options import (
     available_cpus,
     case_of,
@@ -239,7 +239,7 @@ _OPEN = (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.MISSING)
 
 
 def _told(verdict: Verdict) -> str:
-    metric = "" if verdict.metric == "time" else f"{verdict.metric} "
+    metric = "" if verdict.metric == TIME else f"{verdict.metric} "
     return f"{metric}{verdict.outcome}: {verdict.reason.message}"
 
 

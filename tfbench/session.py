@@ -33,7 +33,7 @@ from tfbench.replay import (
     side_again,
     words,
 )
-from tfbench.results import broken, factors, failed, named_by, new, of_sides, of_variant, wanted_factors
+from tfbench.results import broken, claimed, failed, new, of_sides, of_variant
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
 from tfbench.sides.tree import Snapshot
@@ -248,18 +248,18 @@ class Session:
         self._beside.look(measured, self._contender)
         before = before_of(result, self._saved, self._rival, self._recipe)
         result = self._beside.judged(result, self._contender, before)
-        return replace(result, metrics=(*result.metrics, *self._raced_factors(result)))
+        return replace(result, metrics=(*result.metrics, *self._raced_claims(result)))
 
-    def _raced_factors(self, result: Result) -> list[Verdict]:
+    def _raced_claims(self, result: Result) -> list[Verdict]:
         """The rows of contracts on other variants' times, where it was not the variants that raced."""
-        if result.standing is not None or result.sample is None or not wanted_factors(result.sample.runs):
+        if result.standing is not None or result.sample is None or not result.case.claims:
             return []
         case = result.case
-        named = [named_by(case, levels) for levels in wanted_factors(result.sample.runs)]
-        others = [other for other in self.cases if other.group == case.group and other.levels in named]
+        named = [claim.levels for claim in case.claims]
+        others = [other for other in self.cases if other.group == case.group and other.variant in named]
         race = self._new_race([Entrant(one, self._contender) for one in (*others, case)])
         self._run(race, f"{case.workload}: {case.label} against other variants")
-        return [] if race.failures.get(len(others)) else factors(race, len(others))
+        return claimed(race, len(others))
 
     # Judging by saved times
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from tfbench.analysis.finished import STANDS_OUT, contrast
-from tfbench.model import Timing
+from tfbench.timing import Timing
 
 
 def launches(center, number=6, rounds=50, deviation=0.01, seed=0):

@@ -23,7 +23,7 @@ def test_several_modules_are_counted_together():
 
 
 def test_a_fusion_names_its_computation():
-    fusion = next(one for one in hlo.kernels(TEXT) if one.op == "fusion")
+    fusion = next(one for one in hlo.kernels(hlo.instructions(TEXT)) if one.op == "fusion")
     assert hlo.called(fusion) == "fused_computation"
 
 

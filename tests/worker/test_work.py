@@ -12,12 +12,11 @@ def test_amounts_and_contracts_are_kept_and_what_is_none_is_left_out():
         "items": None,
         "parity": 1e-3,
         "expect_ops": {"A": 0},
-        "faster_than": {"a=b": 1.2},
         "artifact": b"",
     }
     assert facts(given) == {
         "flops": 3,
-        "contracts": {"expect_ops": {"A": 0}, "parity": 1e-3, "faster_than": {"a=b": 1.2}},
+        "contracts": {"expect_ops": {"A": 0}, "parity": 1e-3},
     }
     assert facts({}) == {}
 
@@ -35,8 +34,6 @@ def test_amounts_and_contracts_are_kept_and_what_is_none_is_left_out():
         ({"expect_ops": {"A": -1}}, "how often each op"),
         ({"expect_ops": {}}, "how often each op"),
         ({"expect_ops": "A"}, "how often each op"),
-        ({"faster_than": {"naive": 2}}, "as fast as another variant"),
-        ({"faster_than": {"a=b": 0}}, "as fast as another variant"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_could(keywords, words):

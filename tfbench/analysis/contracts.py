@@ -10,6 +10,7 @@ from tfbench.analysis.exact import amount, named
 from tfbench.analysis.metrics import BYTES, CONTRACT
 from tfbench.analysis.verdict import evidence
 from tfbench.model import Case, Comparison, Outcome, Reading, Reason, Verdict
+from tfbench.policy import Policy
 
 Ruling = tuple[Outcome, Reason]
 HELD, BROKEN, UNREADABLE, OPEN = "contract-held", "contract-broken", "contract-unreadable", "contract-open"
@@ -46,7 +47,8 @@ def _broken(text: str) -> Ruling:
     return Outcome.REGRESSED, Reason(BROKEN, text)
 
 
-def _unreadable(text: str) -> Ruling:
+def unreadable(text: str) -> Ruling:
+    """A contract that nothing can be said about, which is an error."""
     return Outcome.ERROR, Reason(UNREADABLE, text)
 
 
@@ -59,7 +61,7 @@ def _expected(wanted: Mapping[str, int], reading: Reading) -> Ruling:
     graphs = [reading.counts[key] for key in ("optimized_ops", "graph_ops", "xla_kernels") if key in reading.counts]
     if not graphs:
         why = reading.absent.get("graph_ops", "no graph was read")
-        return _unreadable(f"ops are expected and no graph could be read: {why}")
+        return unreadable(f"ops are expected and no graph could be read: {why}")
     found = {op: next((graph[op] for graph in graphs if op in graph), 0) for op in wanted}
     if wrong := {op: count for op, count in found.items() if count != wanted[op]}:
         text = ", ".join(f"{wanted[op]} {op} expected, {count} found" for op, count in sorted(wrong.items()))
@@ -82,7 +84,7 @@ def _compiled(wanted: bool, reading: Reading) -> Ruling:
 def _traced(most: int, reading: Reading) -> Ruling:
     first, later = reading.value("traces"), reading.value("retraces")
     if first is None or later is None:
-        return _unreadable(f"traces could not be counted: {reading.absent.get('traces', 'they were not told')}")
+        return unreadable(f"traces could not be counted: {reading.absent.get('traces', 'they were not told')}")
     text = f"traced {first + later:.0f} times, {most} allowed"
     if first + later <= most:
         return _held(text)
@@ -94,7 +96,7 @@ def _fits(most: float, reading: Reading, peaks: Sequence[float]) -> Ruling:
     """On an accelerator its own memory counts, elsewhere the process'."""
     peak = reading.numbers.get("peak_device_memory") or (median(peaks) if peaks else None)
     if peak is None:
-        return _unreadable("this system does not tell how much memory a process needs")
+        return unreadable("this system does not tell how much memory a process needs")
     text = f"peak of {amount(peak, BYTES)}, {amount(most, BYTES)} allowed"
     return _held(text) if peak <= most else _broken(text)
 
@@ -107,9 +109,20 @@ def parity(most: float, error: float | str) -> Ruling:
     return _held(text) if error <= most else _broken(text)
 
 
-def mistaken(text: str) -> Ruling:
-    """A contract that cannot be meant."""
-    return _unreadable(text)
+def as_fast(other: str, found: Comparison | str, policy: Policy) -> Ruling:
+    """Neither faster nor slower than another variant in the same race.
+
+    Args:
+        found: The times of the other / those of this case, or why there are none.
+    """
+    if isinstance(found, str):
+        return _open(f"the same time as {other} is claimed: {found}")
+    most = 1 + policy.tolerance
+    text = f"{found.ratio.center:.2f}x as fast as {other} ({evidence(found)})"
+    if found.ratio.low > most or found.ratio.high < 1 / most:
+        return _broken(f"{text}, the same time is claimed")
+    held = 1 / most <= found.ratio.low and found.ratio.high <= most
+    return _held(text) if held else _open(f"not decided: {text}, {policy.tolerance:.0%} either way is the same")
 
 
 def faster_than(other: str, factor: float, found: Comparison | str) -> Ruling:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tfbench.analysis import hlo
-from tfbench.analysis.exact import amount, details, named
+from tfbench.analysis.exact import amount, details, lost_and_gained, named
 from tfbench.analysis.graphs import Node, fusion, working
 from tfbench.analysis.metrics import READ
 from tfbench.analysis.reading import Evidence
 from tfbench.model import Reading
 
-_ONEDNN = re.compile(r"Mkl")
 _SOURCES = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
 """What values come from: no part of a fusion."""
 GRAPH, XLA = "graph", "XLA"
@@ -114,7 +112,7 @@ def _leading(key: Key, side: Mapping[Key, Node], free: set[Key]) -> list[Key]:
 
 
 def _by_whom(was: Node, became: Node) -> str:
-    dnn = [bool(_ONEDNN.search(node["op"])) for node in (was, became)]
+    dnn = ["Mkl" in node["op"] for node in (was, became)]
     if dnn == [False, True]:
         return ", a kernel of oneDNN's"
     return ", a kernel of TensorFlow's own" if dnn == [True, False] else ""
@@ -144,26 +142,25 @@ def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Chang
             side, word = (new, "added") if new else (old, "removed")
             changes.append(Change(where, word, f"a module of {sum(side.values())} kernels: {named(side)}"))
             continue
-        lost, gained = old - new, new - old
-        if not lost and not gained:
+        changed = lost_and_gained(old, new)
+        if not changed:
             continue
         total = f"{sum(old.values())} kernels before, {sum(new.values())} now"
         fewer = sum(new.values()) < sum(old.values())
         what = "fused together" if fewer else "fused apart" if sum(new.values()) > sum(old.values()) else "other kernel"
-        parts = [f"lost {named(lost)}"] if lost else []
-        parts += [f"gained {named(gained)}"] if gained else []
-        changes.append(Change(where, what, f"{total}: {'; '.join(parts)}"))
+        changes.append(Change(where, what, f"{total}: {changed}"))
     return changes
 
 
 def _kernels(text: str) -> Counter[str]:
     """Kernel in words -> how often it stands in a module; a fusion with the instructions in it."""
     inside: dict[str, Counter[str]] = {}
-    for one in hlo.instructions(text):
+    every = hlo.instructions(text)
+    for one in every:
         if one.op not in _PARTS:
             inside.setdefault(one.computation, Counter())[one.op] += 1
     found: Counter[str] = Counter()
-    for kernel in hlo.kernels(text):
+    for kernel in hlo.kernels(every):
         parts = inside.get(hlo.called(kernel), Counter()) if kernel.op == "fusion" else Counter()
         found[f"{kernel.words} of {', '.join(sorted(parts))}" if parts else kernel.words] += 1
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -103,12 +104,14 @@ def _from_to(metric: Metric, old: float, new: float) -> str:
 
 def details(metric: str, before: Reading, now: Reading) -> str:
     """What was gained and lost between two counts: ``: lost _FusedConv2D(BiasAdd, Relu); gained 2 Cast``."""
-    old, new = before.counts.get(metric, {}), now.counts.get(metric, {})
-    change = {what: new.get(what, 0) - old.get(what, 0) for what in {*old, *new}}
-    lost = {what: -by for what, by in change.items() if by < 0}
-    gained = {what: by for what, by in change.items() if by > 0}
-    parts = [f"{word} {named(some)}" for word, some in (("lost", lost), ("gained", gained)) if some]
-    return f": {'; '.join(parts)}" if parts else ""
+    changed = lost_and_gained(before.counts.get(metric, {}), now.counts.get(metric, {}))
+    return f": {changed}" if changed else ""
+
+
+def lost_and_gained(before: Mapping[str, int], now: Mapping[str, int]) -> str:
+    """The difference of two counts in words, ``""`` if there is none."""
+    old, new = Counter(before), Counter(now)
+    return "; ".join(f"{word} {named(some)}" for word, some in (("lost", old - new), ("gained", new - old)) if some)
 
 
 def named(counts: Mapping[str, int]) -> str:

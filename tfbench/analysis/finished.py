@@ -15,7 +15,8 @@ from scipy import stats
 
 from tfbench.analysis.statistics import Floats
 from tfbench.analysis.verdict import change
-from tfbench.model import Contrast, Ratio, Reason, Timing
+from tfbench.model import Ratio, Reason
+from tfbench.timing import Contrast, Timing
 
 CONFIDENCE = 0.95
 BATCHES = 20

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 _INSTRUCTION = re.compile(
     r"^\s*(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<type>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$"
@@ -46,19 +47,20 @@ class Instruction:
         return self.op
 
 
-def instructions(text: str) -> Iterator[Instruction]:
+def instructions(text: str) -> list[Instruction]:
     """Every instruction of a module, in order."""
     computation = ""
+    read = []
     for line in text.splitlines():
         if found := _COMPUTATION.match(line):
             computation = found["name"]
         elif found := _INSTRUCTION.match(line):
-            yield Instruction(computation, found["name"], found["type"], found["op"], found["rest"])
+            read.append(Instruction(computation, found["name"], found["type"], found["op"], found["rest"]))
+    return read
 
 
-def kernels(text: str) -> list[Instruction]:
-    """The instructions that are run one by one, those inside of fusions and reductions left out."""
-    every = list(instructions(text))
+def kernels(every: Sequence[Instruction]) -> list[Instruction]:
+    """The instructions of a module that are run one by one, those inside of fusions and reductions left out."""
     # A parallel call on a CPU has a computation that is run; those of fusions, reductions and sorts are parts of one.
     inner = {
         called["name"]
@@ -77,9 +79,9 @@ def called(kernel: Instruction) -> str:
 
 def counts(modules: Iterable[str]) -> dict[str, dict[str, int]]:
     """Every count of a step's modules."""
-    modules = list(modules)
-    run = [kernel for text in modules for kernel in kernels(text)]
-    every = [one for text in modules for one in instructions(text)]
+    read = [instructions(text) for text in modules]
+    run = [kernel for module in read for kernel in kernels(module)]
+    every = list(chain.from_iterable(read))
     found = {
         "xla_kernels": Counter(kernel.words for kernel in run),
         "xla_fusions": Counter(kernel.words.removeprefix("fusion ") for kernel in run if kernel.op == "fusion"),

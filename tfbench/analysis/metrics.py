@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tfbench.model import TIME
+
 MORE, FEWER, EITHER = "more", "fewer", "either"
 BYTES = "B"
 
@@ -60,7 +62,7 @@ PEAK_HOST_MEMORY = "peak_host_memory"
 FIRST_CALL = "first_call"
 """These three are judged by rules of their own."""
 
-SETTLED = frozenset({"time"})
+SETTLED = frozenset({TIME})
 """Metrics that a run has to decide: what is open about another one is told and stops nobody."""
 CONTRACT = "contract:"
 """Before the name of a contract, in the rows that say whether it holds."""

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench.analysis.gating import Gate, rule
+from tfbench.model import TIME
 from tfbench.report import reading
 from tfbench.report.style import COLOURS
 from tfbench.store.files import read_text
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     ruling = rule(report)
     console = Console(highlight=False, soft_wrap=True)
     for verdict in ruling.verdicts:
-        metric = "" if verdict.metric == "time" else f" ({verdict.metric})"
+        metric = "" if verdict.metric == TIME else f" ({verdict.metric})"
         outcome = Text(str(verdict.outcome), COLOURS[verdict.outcome])
         console.print(Text.assemble(outcome, f" {verdict.case.name}{metric}: {verdict.reason.message}"))
     word, style = MEANING[ruling.gate]

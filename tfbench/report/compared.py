@@ -8,9 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.model import Contrast, Report, Timing, Verdict
+from tfbench.model import TIME, Report, Verdict
 from tfbench.report.style import COLOURS, table
 from tfbench.report.units import duration, times
+from tfbench.timing import Contrast, Timing
 
 LIMITS = (
     "Intervals (95%) hold what scattered within the two runs. Runs of the same code lie further apart than "
@@ -56,7 +57,7 @@ def verdicts(first: Report | None, second: Report | None) -> Table:
 
 def _by_case(report: Report | None) -> Mapping[tuple[str, ...], Verdict]:
     found: Iterable[Verdict] = report.verdicts if report else ()
-    return {(v.case.name, *([v.metric] if v.metric != "time" else [])): v for v in found}
+    return {(v.case.name, *([v.metric] if v.metric != TIME else [])): v for v in found}
 
 
 def _cells(verdict: Verdict | None) -> tuple[Text, Text]:

@@ -10,13 +10,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.model import Case, Outcome, Report, Standing, Verdict
+from tfbench.model import TIME, Case, Outcome, Report, Standing, Verdict
 from tfbench.report.style import COLOURS, table
 from tfbench.report.units import duration, percent, rate, size, times
 
 Row = TypeVar("Row", Standing, Verdict)
 Column = tuple[str, str, Callable[[float], str]]
-TIME = "time"
 _EXTRA: tuple[tuple[Column, int], ...] = (
     (("first_call", "first call", duration), 100),
     (("peak_host_memory", "memory", size), 100),

@@ -10,8 +10,9 @@ from statistics import median
 from typing import Any
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Report, Timing
+from tfbench.model import JSON, Report
 from tfbench.store import baselines
+from tfbench.timing import Timing
 
 RAW, STATISTICS = "with raw times", "statistics only"
 

@@ -97,7 +97,7 @@ class Bench:
             step: One iteration of the work.
             arguments: Handed to every call.
             keywords: ``flops``, ``bytes`` (least traffic) and ``items`` of one call, for rates; the contracts
-                ``expect_ops``, ``compiled``, ``max_traces``, ``max_peak_bytes``, ``parity`` and ``faster_than``; ``artifact``,
+                ``expect_ops``, ``compiled``, ``max_traces``, ``max_peak_bytes`` and ``parity``; ``artifact``,
                 bytes or a path whose size is to be told; ``ceiling``, ``flops`` or ``bytes``, if nothing on this
                 machine does more of these in a second.
 

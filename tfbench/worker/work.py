@@ -10,7 +10,7 @@ from tfbench.errors import BenchmarkError
 from tfbench.model import JSON
 
 WORK = ("flops", "bytes", "items")
-CONTRACTS = ("expect_ops", "compiled", "max_traces", "max_peak_bytes", "parity", "faster_than")
+CONTRACTS = ("expect_ops", "compiled", "max_traces", "max_peak_bytes", "parity")
 ARTIFACT = "artifact"
 CEILING = "ceiling"
 
@@ -58,14 +58,6 @@ def _counts(value: Any) -> str | None:
     return None if good else 'how often each op stands in the graph, as {"_FusedConv2D": 1}'
 
 
-def _factors(value: Any) -> str | None:
-    good = isinstance(value, dict) and value and all(
-        isinstance(levels, str) and "=" in levels and _is_number(factor) and factor > 0
-        for levels, factor in value.items()
-    )  # fmt: skip
-    return None if good else 'how many times as fast as another variant, as {"pipeline=naive": 1.2}'
-
-
 _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     **dict.fromkeys(WORK, _amount),
     "expect_ops": _counts,
@@ -73,6 +65,5 @@ _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "max_traces": _count,
     "max_peak_bytes": _amount,
     "parity": _error,
-    "faster_than": _factors,
     CEILING: lambda value: None if value in ("flops", "bytes") else "'flops' or 'bytes'",
 }

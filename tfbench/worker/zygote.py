@@ -17,6 +17,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tfbench.axes import Variant
+from tfbench.claims import MARKER
 from tfbench.errors import TfbenchError
 from tfbench.model import JSON
 from tfbench.protocol import Channel, Closed
@@ -82,6 +83,7 @@ class Zygote:
 
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "tfbench(cpus): cpus='all' lets a benchmark use every processor")
+        config.addinivalue_line("markers", MARKER)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:

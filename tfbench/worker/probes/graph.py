@@ -59,7 +59,9 @@ def _node(node: Any) -> JSON:
     made: JSON = {"name": _UNIQUE.sub("", node.name), "op": "function" if node.op.startswith("__") else node.op}
     if "fused_ops" in node.attr and (fused := [name.decode() for name in node.attr["fused_ops"].list.s]):
         made["fused"] = fused
-    if types := {key: _type_name(node.attr[key].type) for key in _TYPES if key in node.attr and node.attr[key].type}:
+    if types := {
+        key: internals.dtype_name(node.attr[key].type) for key in _TYPES if key in node.attr and node.attr[key].type
+    }:
         made["types"] = types
     if node.op in ("_Send", "_HostSend"):
         ends = (node.attr[key].s.decode() for key in ("send_device", "recv_device"))
@@ -71,7 +73,3 @@ def _node(node: Any) -> JSON:
 
 def _plain_inputs(inputs: Iterable[str]) -> list[str]:
     return [_UNIQUE.sub("", name.removeprefix("^").partition(":")[0]) for name in inputs]
-
-
-def _type_name(number: int) -> str:
-    return internals.dtype_name(number)

@@ -1,0 +1,47 @@
+"""What a benchmark claims of its variants' times is checked while pytest collects."""
+
+import pytest
+
+BENCHMARK = """
+    from tfbench import Axis, Level, across, as_fast, faster
+
+    FEED = Axis("feed", Level("naive"), Level("ahead"))
+    SIZE = Axis("size", Level("1"), Level("2"))
+
+    {claim}
+    @across(FEED, SIZE)
+    def test_feed(bench, variant):
+        bench(sum, range(500))
+"""
+
+
+@pytest.mark.parametrize(
+    ("claim", "told"),
+    [
+        ("@faster('feed=behind', than='feed=naive', by=2)", "about 'feed=behind', and no variant has that"),
+        ("@faster('feed=ahead', than='feed=native', by=2)", "feed is naive, ahead; size is 1, 2"),
+        ("@faster('feed=ahead', than='feed=ahead', by=2)", "which is no other variant"),
+        ("@as_fast('feed=ahead', like='layout=NHWC')", "no variant has that"),
+        ("@as_fast('size=2', like='')", "no variant has that"),
+        ("@faster('feed=ahead', than='feed=naive', by=0)", "must be how many times as fast"),
+    ],
+)
+def test_a_claim_about_no_variant_is_refused(project, claim, told):
+    project.write(BENCHMARK.format(claim=claim))
+    done = project.run("--collect-only", "-q")
+    assert done.code != 0
+    assert told in done.output
+
+
+def test_a_claim_is_of_every_variant_with_these_levels_and_single_ones_can_be_selected(project):
+    claim = "@faster('feed=ahead', than='feed=naive', by=0.01)\n    @as_fast('feed=ahead,size=2', like='size=1')"
+    project.write(BENCHMARK.format(claim=claim))
+    done = project.run("-k", "ahead")
+    told = {row["case"].partition("[")[2]: row for row in done.report["verdicts"] if "contract" in row["metric"]}
+    assert done.code == 0, done.output
+    assert set(told) == {"feed=ahead,size=1]", "feed=ahead,size=2]"}
+    rows = [(row["metric"], row["outcome"]) for row in done.report["verdicts"] if "size=2" in row["case"]][1:]
+    assert [metric for metric, _ in rows if "contract" in metric] == [
+        "contract:faster_than feed=naive", "contract:as_fast size=1",
+    ]  # fmt: skip
+    assert dict(rows)["contract:faster_than feed=naive"] == "inconclusive"
