@@ -60,6 +60,22 @@ def resnet_flops(batch: int, side: int, blocks: int) -> int:
     return flops
 
 
+def resnet20() -> tf.keras.Model:
+    """The smallest network of that section: 20 layers for images of 32 pixels a side."""
+    return resnet(32, blocks=3)
+
+
+def resnet50(classes: int = 1000) -> tf.keras.Model:
+    """The residual network for images of 224 pixels a side, untrained; logits in float32."""
+    tf.keras.utils.set_random_seed(1)
+    trunk = tf.keras.applications.ResNet50(weights=None, include_top=False, input_shape=(224, 224, 3), pooling="avg")
+    return tf.keras.Model(trunk.input, tf.keras.layers.Dense(classes, dtype="float32")(trunk.output))
+
+
+RESNET50_FLOPS = 2 * 3_855_925_248
+"""Of the convolutions of one image's forward pass, counted; He et al. 2016, table 1, has 3.8e9 multiplications."""
+
+
 def transformer(length: int, width: int, heads: int) -> tf.keras.Model:
     """One encoder block: attention of the sequence with itself, a layer four times as wide, and what is around them."""
     layers = tf.keras.layers

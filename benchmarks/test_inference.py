@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from benchmarks.axes import COMPILER, PRECISION
 from benchmarks.inputs import normal
-from benchmarks.models import mlp, mlp_flops, resnet, resnet_flops
+from benchmarks.models import mlp, mlp_flops, resnet20, resnet_flops
 from tfbench import across
 
 WIDTHS = (784, 256, 256, 10)
@@ -32,9 +32,9 @@ def test_inference(bench, variant, batch):
 @pytest.mark.parametrize("batch", [1, 8])
 @across(COMPILER)
 def test_image_inference(bench, variant, batch):
-    """A small residual network: convolutions, whose weights serve every pixel."""
-    side, blocks = 32, 1
-    model = resnet(side, blocks)
+    """ResNet-20: convolutions, whose weights serve every pixel."""
+    side, blocks = 32, 3
+    model = resnet20()
 
     def predict(images):
         return model(images, training=False)

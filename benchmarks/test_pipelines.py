@@ -162,7 +162,7 @@ def test_service(bench, variant):
     """
     data, stop = variant.serve(_as_written(_costly().repeat()))
     batches = iter(data)
-    bench(lambda: sum(tf.reduce_sum(next(batches)) for _ in range(4)), items=64)
+    bench(lambda: sum(tf.reduce_sum(next(batches)) for _ in range(4)), items=64, parity=1e-4)
     stop()
 
 
@@ -190,4 +190,4 @@ def test_fed_training(bench, variant):
             loss = train(images, labels)
         return loss
 
-    bench(epoch, items=size * batches)
+    bench(epoch, items=size * batches, parity=1e-4)
