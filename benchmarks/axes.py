@@ -5,6 +5,9 @@ Anything of TensorFlow stands inside a function here, so that importing this mod
 
 from __future__ import annotations
 
+import importlib.util
+from importlib import metadata
+
 import tensorflow as tf
 
 from tfbench import Axis, Level
@@ -33,11 +36,22 @@ def _needs_nchw_kernels() -> str | None:
 
 
 def _needs_tf_keras() -> str | None:
+    """Its minor version must be TensorFlow's."""
+    minor = ".".join(tf.__version__.split(".")[:2])
+    cure = f"pip install 'tf-keras~={minor}.0'"
     try:
-        import tf_keras  # noqa: F401
-    except ImportError:
-        return "tf_keras is not installed; install the tf-keras of TensorFlow's own version"
+        found = metadata.version("tf-keras")
+    except metadata.PackageNotFoundError:
+        return f"tf_keras is not installed; {cure}"
+    if not f"{found}.".startswith(f"{minor}."):
+        return f"tf_keras {found} is not for TensorFlow {tf.__version__}; {cure}"
     return None
+
+
+def _needs_optimization() -> str | None:
+    if importlib.util.find_spec("tensorflow_model_optimization") is None:
+        return "tensorflow-model-optimization is not installed; pip install tensorflow-model-optimization"
+    return _needs_tf_keras()
 
 
 def _keras_policy(name):
@@ -304,3 +318,48 @@ INVOCATION = Axis(
     Level("call", invoke=lambda model: lambda batch: model(batch, training=False)),
     Level("predict", invoke=lambda model: lambda batch: model.predict(batch, verbose=0)),
 )
+
+
+# How a model was optimised. training(): what of; precision(): of the numbers in its file for TFLite.
+def _optimized(name, training, precision="float32"):
+    return Level(name, training=lambda: training, precision=lambda: precision, requires=_needs_optimization)
+
+
+PRUNING = Axis(
+    "pruning",
+    _optimized("none", "dense"),
+    _optimized("50", "pruned_50"),
+    _optimized("80", "pruned_80"),
+    _optimized("90", "pruned_90"),
+    _optimized("2of4", "pruned_2of4"),
+)
+CLUSTERING = Axis("clustering", _optimized("none", "dense"), _optimized("16", "clustered_16"))
+QUANTIZATION = Axis(
+    "quantization",
+    _optimized("none", "dense"),
+    _optimized("dynamic", "dense", "dynamic"),
+    _optimized("float16", "dense", "float16"),
+    _optimized("int8", "dense", "int8"),
+    _optimized("aware", "aware", "int8"),
+    _optimized("pruned_int8", "pruned_80", "int8"),
+    _optimized("clustered_int8", "clustered_16", "int8"),
+)
+
+# Whether zeros are left out of the file, and with them out of the products.
+SPARSE = Axis(
+    "kernels",
+    _optimized("unpruned", "dense"),
+    _optimized("dense", "pruned_90"),
+    _optimized("sparse", "pruned_90", "sparse"),
+)
+
+# answer(deployed): a function of one image.
+TARGET = Axis(
+    "target",
+    Level("function", answer=lambda deployed: deployed.function(), requires=_needs_optimization),
+    Level("saved_model", answer=lambda deployed: deployed.saved_model(), requires=_needs_optimization),
+    Level("tflite", answer=lambda deployed: deployed.tflite(), requires=_needs_optimization),
+)
+
+# Of TFLite: int(variant["threads"]).
+THREADS = Axis("threads", Level("1"), Level("2"))

@@ -20,6 +20,7 @@ from benchmarks.models import (
     mlp,
     mlp_flops,
     parameters,
+    resnet8,
     resnet20,
     resnet50,
     resnet_flops,
@@ -32,6 +33,8 @@ from tfbench import across, faster
 
 # So small that thousands of steps on one batch leave the weights, and with them the work, as they were.
 LEARNING_RATE = 1e-6
+# Model, batch, pixels a side, classes, and operations of one image.
+_RESNET50 = (resnet50, 128, 224, 1000, RESNET50_FLOPS)
 
 
 def squared(targets, outputs):
@@ -57,11 +60,19 @@ def test_training_step(bench, variant):
     )
 
 
-@across(PRECISION.only("float32", "mixed_float16"), COMPILER)
+@across(COMPILER)
 def test_resnet_step(bench, variant):
     """ResNet-20 on small images, ResNet-50 on a GPU: convolutions and batch normalisation, forth and back."""
-    small, large = (resnet20, 32, 32, 10, resnet_flops(1, 32, 3)), (resnet50, 128, 224, 1000, RESNET50_FLOPS)
-    model, batch, side, labels, flops = sized(small, large)
+    model, batch, side, labels, flops = sized((resnet20, 32, 32, 10, resnet_flops(1, 32, 3)), _RESNET50)
+    step = trainer(model(), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
+    data = normal(batch, side, side, 3), classes(batch, labels)
+    bench(variant.compile(step), *data, flops=3 * batch * flops, items=batch, parity=1e-4)
+
+
+@across(PRECISION.only("float32", "mixed_float16"), COMPILER)
+def test_resnet_precision(bench, variant):
+    """The same by precision; on a CPU with eight layers and few images, since float16 is slow there."""
+    model, batch, side, labels, flops = sized((resnet8, 4, 32, 10, resnet_flops(1, 32, 1)), _RESNET50)
     bench(
         variant.compile(trainer(model(), _optimizer(variant), crossentropy)),
         *(normal(batch, side, side, 3), classes(batch, labels)),

@@ -44,7 +44,10 @@ def raced(*seconds, claims):
     """A race of variants a=0, a=1 …, of which the last claims that it is so many times as fast as others."""
     clock = Clock()
     entrants = variants_of(*map(str, range(len(seconds))))
-    told = tuple(Claim(f"a={other}", (("a", other),), factor) for other, factor in claims.items())
+    told = tuple(
+        Claim("faster_than" if factor else "as_fast", f"a={other}", (("a", other),), factor)
+        for other, factor in claims.items()
+    )
     entrants[-1] = replace(entrants[-1], case=replace(entrants[-1].case, claims=told))
     race = Race(entrants, ScriptedLauncher(clock, [steady(value) for value in seconds]), preset("quick"),
                 Terms(10, range(6)), clock, random.Random(1))  # fmt: skip
@@ -79,5 +82,5 @@ def test_a_variant_that_is_not_in_the_race_leaves_a_claim_open():
     ("seconds", "outcome"), [((2e-3, 2e-3), Outcome.UNCHANGED), ((2e-3, 1e-3), Outcome.REGRESSED), ((1e-3, 2e-3), Outcome.REGRESSED)]
 )  # fmt: skip
 def test_a_negative_control_is_neither_faster_nor_slower(seconds, outcome):
-    (row,) = raced(*seconds, claims={"0": None})
+    (row,) = raced(*seconds, claims={"0": 0.0})
     assert (row.metric, row.outcome) == ("contract:as_fast", outcome)

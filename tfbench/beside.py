@@ -9,9 +9,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tfbench.analysis import contracts, exact, parity, sampled
-from tfbench.analysis.metrics import PARITY
+from tfbench.analysis.metrics import PARITY, READ
 from tfbench.analysis.reading import read
-from tfbench.model import JSON, Case, Outcome, Reading, Reason, Recipe, Verdict
+from tfbench.model import JSON, Case, Claim, Outcome, Reading, Reason, Recipe, Verdict
 from tfbench.policy import Policy
 from tfbench.question import Result
 from tfbench.race.launcher import Entrant
@@ -85,15 +85,18 @@ class Beside:
         self._prober = prober
         self._policy = policy
         self._references = {case.group: case for case in reversed(cases) if case.reference}
+        self._others = {(case.group, case.variant): case for case in cases}
         self._seen: dict[tuple[str, str], _Seen | Failure] = {}
 
     def look(self, cases: Sequence[Case], *sides: Side) -> None:
-        """Probe these cases on these sides, and the reference variants that they are compared with, once each.
+        """Probe these cases on these sides, and the variants that they are compared with, once each.
 
         Raises:
             SideError: A zygote does not start.
         """
-        needed = dict.fromkeys([*filter(None, (self._references.get(case.group) for case in cases)), *cases])
+        claimed = [self._others.get((case.group, claim.levels)) for case in cases for claim in self._readable(case)]
+        references = [self._references.get(case.group) for case in cases]
+        needed = dict.fromkeys([case for case in (*references, *claimed, *cases) if case is not None])
         entrants = [Entrant(case, side) for case in needed for side in sides]
         missing = [entrant for entrant in entrants if _key(entrant) not in self._seen]
         for entrant, seen in zip(missing, self._probed(missing), strict=True):
@@ -159,6 +162,7 @@ class Beside:
         else:
             rows, explained = self._compared(case, side, mine, before, facts)
         rows += contracts.of_reading(case, mine.contracts, mine.reading, sampled.peaks(facts))
+        rows += [self._claimed(case, side, claim, mine.reading) for claim in self._readable(case)]
         if PARITY in mine.contracts:
             rows.append(contracts.row(case, PARITY, contracts.parity(mine.contracts[PARITY], self._error(case, mine))))
         verdict = result.verdict
@@ -166,6 +170,20 @@ class Beside:
             text = f"{verdict.reason.message}; beside time: {'; '.join(explained)}"
             verdict = replace(verdict, reason=Reason(verdict.reason.code, text))
         return replace(result, verdict=verdict, metrics=(*result.metrics, *rows), reading=mine.reading)
+
+    @staticmethod
+    def _readable(case: Case) -> list[Claim]:
+        return case.claims_on(*(metric.name for metric in READ))
+
+    def _claimed(self, case: Case, side: Side, claim: Claim, mine: Reading) -> Verdict:
+        other = self._others.get((case.group, claim.levels))
+        seen = self._seen.get((side.name, other.name)) if other else None
+        if isinstance(seen, _Seen):
+            ruling = contracts.of_readings(claim, mine, seen.reading)
+        else:
+            why = f"it could not be probed: {seen}" if seen else "that variant is no part of this run"
+            ruling = contracts.of_readings(claim, mine, why)
+        return contracts.claim_row(case, claim, ruling)
 
     def _error(self, case: Case, mine: _Seen) -> float | str:
         if self._is_reference(case):

@@ -1,4 +1,4 @@
-"""What a benchmark claims of its variants' times, declared beside ``across`` and checked while pytest collects."""
+"""What a benchmark claims of its variants, declared beside ``across`` and checked while pytest collects."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from tfbench.axes import Variant
 from tfbench.errors import DeclarationError
-from tfbench.model import Claim
+from tfbench.model import TIME, Claim
 
 MARK = "tfbench_claim"
-MARKER = f"{MARK}(levels, than, by): what the times of two variants are to each other"
+MARKER = f"{MARK}(name, levels, other, bound, metric): what two variants are to each other"
 """For pytest's list of markers."""
 
 
@@ -27,9 +27,7 @@ def faster(levels: str, *, than: str, by: float) -> pytest.MarkDecorator:
     Raises:
         DeclarationError: ``by`` is no number above zero.
     """
-    if isinstance(by, bool) or not isinstance(by, (int, float)) or not math.isfinite(by) or by <= 0:
-        raise DeclarationError(f"@faster({levels!r}): by={by!r} must be how many times as fast it is, as 1.3")
-    return _claim(levels, than, float(by))
+    return _claim("faster_than", levels, than, _positive("faster", levels, "by", by), TIME)
 
 
 def as_fast(levels: str, *, like: str) -> pytest.MarkDecorator:
@@ -39,11 +37,47 @@ def as_fast(levels: str, *, like: str) -> pytest.MarkDecorator:
         levels: ``"pruning=80"``, or several with commas between.
         like: What is other in the variant that each is compared with: ``"pruning=none"``.
     """
-    return _claim(levels, like, None)
+    return _claim("as_fast", levels, like, 0.0, TIME)
 
 
-def _claim(levels: str, other: str, factor: float | None) -> pytest.MarkDecorator:
-    mark: pytest.MarkDecorator = getattr(pytest.mark, MARK)(levels, other, factor)
+def smaller(levels: str, *, than: str, by: float, zipped: bool = False) -> pytest.MarkDecorator:
+    """Decorator: the artifact of the variants with these levels is so many times as small as others'.
+
+    Args:
+        levels: ``"quantization=int8"``, or several with commas between.
+        than: What is other in the variant that each is compared with: ``"quantization=none"``.
+        by: At least this ratio of sizes, as 3.3.
+        zipped: Of the gzipped artifacts.
+
+    Raises:
+        DeclarationError: ``by`` is no number above zero.
+    """
+    metric = "artifact_gzipped_bytes" if zipped else "artifact_bytes"
+    return _claim("smaller_than", levels, than, _positive("smaller", levels, "by", by), metric)
+
+
+def as_accurate(levels: str, *, like: str, within: float) -> pytest.MarkDecorator:
+    """Decorator: the accuracy of the variants with these levels is that of others, or not much less.
+
+    Args:
+        levels: ``"pruning=80"``, or several with commas between.
+        like: What is other in the variant that each is compared with: ``"pruning=none"``.
+        within: Accuracy may be less by so much, as 0.01 for a point.
+
+    Raises:
+        DeclarationError: ``within`` is no number above zero.
+    """
+    return _claim("as_accurate", levels, like, _positive("as_accurate", levels, "within", within), "accuracy")
+
+
+def _positive(decorator: str, levels: str, name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
+        raise DeclarationError(f"@{decorator}({levels!r}): {name}={value!r} must be a number above zero")
+    return float(value)
+
+
+def _claim(name: str, levels: str, other: str, bound: float, metric: str) -> pytest.MarkDecorator:
+    mark: pytest.MarkDecorator = getattr(pytest.mark, MARK)(name, levels, other, bound, metric)
     return mark
 
 
@@ -56,13 +90,13 @@ def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:
     every = list(_variants(item))
     found = []
     for mark in reversed(list(item.iter_markers(MARK))):
-        levels, other, factor = mark.args
+        name, levels, other, bound, metric = mark.args
         about, against = _parsed(item, levels, every), _parsed(item, other, every)
         if about.items() <= dict(variant).items():
             wanted = {**dict(variant), **against}
             if wanted == dict(variant) or wanted not in every:
                 raise DeclarationError(f"{item.nodeid}: a claim compares it with {other!r}, which is no other variant")
-            found.append(Claim(other, tuple(sorted(wanted.items())), factor))
+            found.append(Claim(name, other, tuple(sorted(wanted.items())), bound, metric))
     return tuple(found)
 
 

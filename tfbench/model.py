@@ -16,17 +16,23 @@ JSON = dict[str, Any]
 
 TIME = "time"
 """The metric that is raced."""
+QUALITIES = "qualities"
+"""The fact that holds what a benchmark tells of its model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A contract on the times of two variants: this case's and the one with these ``levels``."""
+    """A contract between two variants: this case and the one with these ``levels``."""
 
+    name: str
+    """``faster_than``, ``as_fast``, ``smaller_than`` or ``as_accurate``."""
     other: str
     """As the benchmark names it: what of its levels is not this case's."""
     levels: tuple[tuple[str, str], ...]
-    factor: float | None
-    """So many times as fast at least, ``None`` for neither faster nor slower."""
+    bound: float = 0.0
+    """So many times as fast or as small at least; so much less accurate at most."""
+    metric: str = TIME
+    """What is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,10 @@ class Case:
     def levels(self) -> dict[str, str]:
         """Axis -> level, as written in reports."""
         return dict(self.variant)
+
+    def claims_on(self, *metrics: str) -> list[Claim]:
+        """What is claimed of one of these metrics."""
+        return [claim for claim in self.claims if claim.metric in metrics]
 
     @property
     def label(self) -> str:

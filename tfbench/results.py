@@ -11,7 +11,7 @@ from tfbench.analysis.metrics import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.analysis.spending import look_of
 from tfbench.analysis.verdict import compare
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
-from tfbench.model import JSON, Case, Claim, Comparison, Outcome, Reason, Run, Sample, Standing, Verdict
+from tfbench.model import JSON, TIME, Case, Claim, Comparison, Outcome, Reason, Run, Sample, Standing, Verdict
 from tfbench.question import Result
 from tfbench.race.contest import Contest
 from tfbench.race.sequential import Race
@@ -45,15 +45,12 @@ def claimed(race: Race, index: int) -> list[Verdict]:
     case = race.entrants[index].case
     failure = race.failures.get(index)
     rows = []
-    for claim in case.claims:
+    for claim in case.claims_on(TIME):
         if failure is not None:
             ruling = contracts.unreadable(f"in a race against {claim.other}, it broke: {failure}")
-        elif claim.factor is None:
-            ruling = contracts.as_fast(claim.other, _against(race, index, claim), race.policy)
         else:
-            ruling = contracts.faster_than(claim.other, claim.factor, _against(race, index, claim))
-        name = "as_fast" if claim.factor is None else "faster_than"
-        rows.append(contracts.row(case, f"{name} {claim.other}" if len(case.claims) > 1 else name, ruling))
+            ruling = contracts.of_times(claim, _against(race, index, claim), race.policy)
+        rows.append(contracts.claim_row(case, claim, ruling))
     return rows
 
 

@@ -29,7 +29,7 @@ from tfbench.race.zygote import Suite
 from tfbench.replay import CHOICES
 from tfbench.report import as_json, terminal
 from tfbench.session import Session
-from tfbench.store.files import keep_out_of_git, write_whole
+from tfbench.store.files import MADE, keep_out_of_git, write_whole
 
 DEVICES = ("cpu", "gpu", "all")
 FOLDER = ".tfbench"
@@ -112,6 +112,7 @@ class Runner:
             files=tuple(dict.fromkeys(name.partition("::")[0] for name in self.cases)),
             inifile=inifile.relative_to(root).as_posix() if inifile and inifile.is_relative_to(root) else "",
             import_mode=self._config.getoption("importmode"),
+            made=str(root / FOLDER / MADE),
             cpus=available_cpus(),
         )
 

@@ -14,7 +14,7 @@ from tfbench.analysis.roofline import with_shares
 from tfbench.beside import Beside, before_of
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.keeping import Keeper, Taken
-from tfbench.model import JSON, Case, Outcome, Reason, Recipe, Report, Skip, Verdict
+from tfbench.model import JSON, TIME, Case, Outcome, Reason, Recipe, Report, Skip, Verdict
 from tfbench.question import Progress, Question, Result, Step
 from tfbench.race.contest import Contest
 from tfbench.race.launcher import Entrant
@@ -252,10 +252,10 @@ class Session:
 
     def _raced_claims(self, result: Result) -> list[Verdict]:
         """The rows of contracts on other variants' times, where it was not the variants that raced."""
-        if result.standing is not None or result.sample is None or not result.case.claims:
+        if result.standing is not None or result.sample is None or not result.case.claims_on(TIME):
             return []
         case = result.case
-        named = [claim.levels for claim in case.claims]
+        named = [claim.levels for claim in case.claims_on(TIME)]
         others = [other for other in self.cases if other.group == case.group and other.variant in named]
         race = self._new_race([Entrant(one, self._contender) for one in (*others, case)])
         self._run(race, f"{case.workload}: {case.label} against other variants")

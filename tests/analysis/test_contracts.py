@@ -2,8 +2,9 @@
 
 import pytest
 
-from tfbench.analysis.contracts import faster_than, of_reading, parity
-from tfbench.model import Case, Comparison, Outcome, Ratio, Reading
+from tfbench.analysis.contracts import of_reading, of_readings, of_times, parity
+from tfbench.model import Case, Claim, Comparison, Outcome, Ratio, Reading
+from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
 READING = Reading(
@@ -58,11 +59,46 @@ def test_parity():
     assert parity(1e-3, "its reference is no part of this run")[0] is Outcome.INCONCLUSIVE
 
 
+FASTER = Claim("faster_than", "pipeline=naive", (), 1.2)
+AS_FAST = Claim("as_fast", "pruning=none", ())
+
+
 @pytest.mark.parametrize(
-    ("low", "high", "outcome"),
-    [(1.3, 1.5, Outcome.UNCHANGED), (1.1, 1.5, Outcome.INCONCLUSIVE), (0.9, 1.19, Outcome.REGRESSED)],
+    ("claim", "low", "high", "outcome"),
+    [
+        (FASTER, 1.3, 1.5, Outcome.UNCHANGED),
+        (FASTER, 1.1, 1.5, Outcome.INCONCLUSIVE),
+        (FASTER, 0.9, 1.19, Outcome.REGRESSED),
+        (AS_FAST, 0.985, 1.015, Outcome.UNCHANGED),
+        (AS_FAST, 0.9, 1.01, Outcome.INCONCLUSIVE),
+        (AS_FAST, 1.1, 1.2, Outcome.REGRESSED),
+        (AS_FAST, 0.8, 0.9, Outcome.REGRESSED),
+    ],
 )
-def test_a_factor_must_be_proved(low, high, outcome):
+def test_a_claim_about_times_must_be_proved(claim, low, high, outcome):
     found = Comparison(Ratio((low + high) / 2, low, high, 0.95), 3, 3, 100)
-    assert faster_than("pipeline=naive", 1.2, found)[0] is outcome
-    assert faster_than("pipeline=naive", 1.2, "it broke")[0] is Outcome.INCONCLUSIVE
+    assert of_times(claim, found, preset("standard"))[0] is outcome
+    assert of_times(claim, "it broke", preset("standard"))[0] is Outcome.INCONCLUSIVE
+
+
+def read(**numbers):
+    return Reading(numbers=numbers)
+
+
+@pytest.mark.parametrize(
+    ("claim", "mine", "other", "outcome"),
+    [
+        (("smaller_than", 2.5, "artifact_bytes"), 40, 100, Outcome.UNCHANGED),
+        (("smaller_than", 2.5, "artifact_bytes"), 41, 100, Outcome.REGRESSED),
+        (("as_accurate", 0.01, "accuracy"), 0.96, 0.97, Outcome.UNCHANGED),
+        (("as_accurate", 0.01, "accuracy"), 0.98, 0.97, Outcome.UNCHANGED),
+        (("as_accurate", 0.01, "accuracy"), 0.95, 0.97, Outcome.REGRESSED),
+    ],
+)
+def test_a_claim_about_a_model_is_read_from_both(claim, mine, other, outcome):
+    name, bound, metric = claim
+    claim = Claim(name, "pruning=none", (), bound, metric)
+    assert of_readings(claim, read(**{metric: mine}), read(**{metric: other}))[0] is outcome
+    assert of_readings(claim, read(**{metric: mine}), "it is no part of this run")[0] is Outcome.INCONCLUSIVE
+    for some in ((read(), read(**{metric: other})), (read(**{metric: mine}), read())):
+        assert of_readings(claim, *some)[0] is Outcome.ERROR

@@ -23,7 +23,7 @@ BENCHMARK = """
         ("@faster('feed=ahead', than='feed=ahead', by=2)", "which is no other variant"),
         ("@as_fast('feed=ahead', like='layout=NHWC')", "no variant has that"),
         ("@as_fast('size=2', like='')", "no variant has that"),
-        ("@faster('feed=ahead', than='feed=naive', by=0)", "must be how many times as fast"),
+        ("@faster('feed=ahead', than='feed=naive', by=0)", "by=0 must be a number above zero"),
     ],
 )
 def test_a_claim_about_no_variant_is_refused(project, claim, told):
@@ -42,6 +42,6 @@ def test_a_claim_is_of_every_variant_with_these_levels_and_single_ones_can_be_se
     assert set(told) == {"feed=ahead,size=1]", "feed=ahead,size=2]"}
     rows = [(row["metric"], row["outcome"]) for row in done.report["verdicts"] if "size=2" in row["case"]][1:]
     assert [metric for metric, _ in rows if "contract" in metric] == [
-        "contract:faster_than feed=naive", "contract:as_fast size=1",
+        "contract:faster_than", "contract:as_fast",
     ]  # fmt: skip
-    assert dict(rows)["contract:faster_than feed=naive"] == "inconclusive"
+    assert dict(rows)["contract:faster_than"] == "inconclusive"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from tfbench.analysis.exact import amount, named
 from tfbench.analysis.metrics import BYTES, CONTRACT
 from tfbench.analysis.verdict import evidence
-from tfbench.model import Case, Comparison, Outcome, Reading, Reason, Verdict
+from tfbench.model import Case, Claim, Comparison, Outcome, Reading, Reason, Verdict
 from tfbench.policy import Policy
 
 Ruling = tuple[Outcome, Reason]
@@ -109,31 +110,44 @@ def parity(most: float, error: float | str) -> Ruling:
     return _held(text) if error <= most else _broken(text)
 
 
-def as_fast(other: str, found: Comparison | str, policy: Policy) -> Ruling:
-    """Neither faster nor slower than another variant in the same race.
+def claim_row(case: Case, claim: Claim, ruling: Ruling) -> Verdict:
+    """A claim's row of the report, with the other variant in its name where there are several."""
+    several = sum(one.name == claim.name for one in case.claims) > 1
+    return row(case, f"{claim.name} {claim.other}" if several else claim.name, ruling)
+
+
+def of_times(claim: Claim, found: Comparison | str, policy: Policy) -> Ruling:
+    """So many times as fast as another variant in the same race, or neither faster nor slower.
 
     Args:
         found: The times of the other / those of this case, or why there are none.
     """
+    asked = "the same time is claimed" if claim.name == "as_fast" else f"{claim.bound:g}x is claimed"
     if isinstance(found, str):
-        return _open(f"the same time as {other} is claimed: {found}")
-    most = 1 + policy.tolerance
-    text = f"{found.ratio.center:.2f}x as fast as {other} ({evidence(found)})"
-    if found.ratio.low > most or found.ratio.high < 1 / most:
-        return _broken(f"{text}, the same time is claimed")
-    held = 1 / most <= found.ratio.low and found.ratio.high <= most
-    return _held(text) if held else _open(f"not decided: {text}, {policy.tolerance:.0%} either way is the same")
-
-
-def faster_than(other: str, factor: float, found: Comparison | str) -> Ruling:
-    """At least so many times as fast as another variant in the same race.
-
-    Args:
-        found: The times of the other / those of this case, or why there are none.
-    """
-    if isinstance(found, str):
-        return _open(f"{factor:g}x as fast as {other} is asked: {found}")
-    text = f"{found.ratio.center:.2f}x as fast as {other}, {factor:g}x is asked ({evidence(found)})"
-    if found.ratio.low >= factor:
+        return _open(f"{claim.other}: {asked}; {found}")
+    ratio, most = found.ratio, 1 + policy.tolerance
+    text = f"{ratio.center:.2f}x as fast as {claim.other}, {asked} ({evidence(found)})"
+    least, limit = (1 / most, most) if claim.name == "as_fast" else (claim.bound, math.inf)
+    if least <= ratio.low and ratio.high <= limit:
         return _held(text)
-    return _broken(text) if found.ratio.high < factor else _open(f"not decided: {text}")
+    return _broken(text) if ratio.high < least or ratio.low > limit else _open(f"not decided: {text}")
+
+
+def of_readings(claim: Claim, mine: Reading, other: Reading | str) -> Ruling:
+    """So many times as small as another variant, or about as accurate.
+
+    Args:
+        other: What was read of the other variant, or why nothing was.
+    """
+    if isinstance(other, str):
+        return _open(f"{claim.other}: {other}")
+    theirs, ours = other.value(claim.metric), mine.value(claim.metric)
+    if theirs is None or ours is None:
+        lacking = other if theirs is None else mine
+        return unreadable(f"{claim.metric} is claimed: {lacking.absent.get(claim.metric, 'it was not told')}")
+    if claim.name == "as_accurate":
+        text = f"accuracy {ours:.2%}, {theirs:.2%} of {claim.other}, {100 * claim.bound:g} points less are allowed"
+        return _held(text) if round(theirs - ours, 9) <= claim.bound else _broken(text)
+    text = f"{amount(ours, BYTES)}, {amount(theirs, BYTES)} of {claim.other}: {theirs / ours:.2f}x as small"
+    text = f"{text}, {claim.bound:g}x is claimed"
+    return _held(text) if theirs >= claim.bound * ours else _broken(text)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from tfbench.analysis.metrics import BYTES, EITHER, MORE, PARITY, READ, SIZES, Metric
+from tfbench.analysis.metrics import BYTES, EITHER, MORE, PARITY, READ, ROUGH, Metric
 from tfbench.model import Case, Outcome, Reading, Reason, Verdict
 from tfbench.policy import Policy
 
@@ -78,7 +78,7 @@ def same(metric: Metric, before: Reading, now: Reading, policy: Policy) -> bool:
     if metric.name in before.counts and metric.name in now.counts:
         return dict(before.counts[metric.name]) == dict(now.counts[metric.name])
     old, new = before.value(metric.name), now.value(metric.name)
-    if metric in SIZES and old is not None and new is not None:
+    if metric in ROUGH and old is not None and new is not None:
         return abs(new - old) <= policy.memory_tolerance * old
     return old == new
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tfbench.analysis import graphs, hlo, parity
 from tfbench.analysis.metrics import READ
-from tfbench.model import JSON, Reading
+from tfbench.model import JSON, QUALITIES, Reading
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,12 @@ def read(evidence: Evidence) -> Reading:
             "artifact_bytes": found["artifact"]["bytes"],
             "artifact_gzipped_bytes": found["artifact"]["gzipped"],
         }
+    numbers |= evidence.facts.get(QUALITIES, {})
     if "outputs" in found:
         counts["nonfinite"] = parity.nonfinite(evidence.outputs)
     sketch = parity.sketch(evidence.outputs)
     absent = {
-        metric.name: evidence.absent.get(metric.probe, "it was not told")
+        metric.name: evidence.absent.get(metric.probe, "the benchmark does not tell it")
         for metric in READ
         if metric.name not in counts and metric.name not in numbers
     }

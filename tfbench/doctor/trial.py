@@ -158,7 +158,8 @@ def race(
     Raises:
         TfbenchError: No process could be started, or none of the steps runs.
     """
-    launcher = ProcessLauncher(Suite((FILE.name,), "", "importlib", where.every), policy, where)
+    suite = Suite((FILE.name,), "", "importlib", made="", cpus=where.every)  # its steps share nothing
+    launcher = ProcessLauncher(suite, policy, where)
     # Every process would take all of a GPU's memory: the steps are small and run on the CPU.
     settings = {"CUDA_VISIBLE_DEVICES": "-1"}
     sides = [Side(name, sys.executable, FILE.parent, env=settings) for name in ("baseline", "contender")]

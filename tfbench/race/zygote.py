@@ -31,6 +31,8 @@ class Suite:
     inifile: str
     """Relative to the side's root, ``""`` if there is none."""
     import_mode: str
+    made: str
+    """Folder for what benchmarks make once for all launches."""
     cpus: tuple[int, ...]
     """Processors that a zygote may use while it starts, whatever the controller keeps to itself."""
 
@@ -76,6 +78,7 @@ class Zygote:
             "inifile": str(side.root / suite.inifile) if suite.inifile else "",
             "import_mode": suite.import_mode,
             "cpus": suite.cpus,
+            "made": suite.made,
             "offenders": [],
         }
         try:

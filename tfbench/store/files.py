@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tfbench.errors import ReportError
 
-UNSHARED = ("candidates", "calibration", "history", "trees")
+MADE = "made"
+UNSHARED = ("candidates", "calibration", "history", MADE, "trees")
 """What tfbench keeps for itself; baselines may be shared."""
 
 

@@ -15,6 +15,7 @@ from tfbench.worker import runtime, work
 from tfbench.worker.block import Block, Clock, collector_held_off, serve_turns, slowdown, warm_up
 from tfbench.worker.probes.first_call import first_call
 from tfbench.worker.probes.memory import HostPeak
+from tfbench.worker.shared import Shared
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Launch:
     outboxes: Sequence[int]
     warmup: tuple[float, float, float]
     """Seconds, limit in seconds and steadiness of `warm_up`."""
+    shared: Shared
     clock: Clock = time.perf_counter_ns
     called: bool = False
     facts: JSON = field(default_factory=dict)
@@ -54,7 +56,7 @@ class Launch:
         self._peak.mark()
         if (peak := self._peak.bytes) is not None:
             self.facts["peak_host_memory"] = peak
-        self.channel.send("prepared", iteration=iteration, facts=self.facts)
+        self.channel.send("prepared", iteration=iteration, made_seconds=self.shared.seconds, facts=self.facts)
         while (request := self.channel.receive("serve", "stop"))["kind"] == "serve":
             self._answer(block, request)
 
@@ -97,8 +99,8 @@ class Bench:
             step: One iteration of the work.
             arguments: Handed to every call.
             keywords: ``flops``, ``bytes`` (least traffic) and ``items`` of one call, for rates; the contracts
-                ``expect_ops``, ``compiled``, ``max_traces``, ``max_peak_bytes`` and ``parity``; ``artifact``,
-                bytes or a path whose size is to be told; ``ceiling``, ``flops`` or ``bytes``, if nothing on this
+                ``expect_ops``, ``compiled``, ``max_traces``, ``max_peak_bytes`` and ``parity``; ``accuracy``,
+                ``sparsity`` and ``unique_weights`` of a model; ``artifact``, bytes or a path whose size is to be told; ``ceiling``, ``flops`` or ``bytes``, if nothing on this
                 machine does more of these in a second.
 
         Raises:

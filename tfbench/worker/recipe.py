@@ -27,13 +27,14 @@ def describe() -> JSON:
     return {
         "python": platform.python_version(),
         "executable": sys.executable,
-        "packages": _packages(),
+        "packages": packages(),
         "settings": _settings(),
         "machine": machine(),
     }
 
 
-def _packages() -> dict[str, str]:
+def packages() -> dict[str, str]:
+    """Distributions that can change a time, with their versions."""
     found = {}
     for name in PACKAGES:
         try:

@@ -7,16 +7,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfbench.errors import BenchmarkError
-from tfbench.model import JSON
+from tfbench.model import JSON, QUALITIES
 
 WORK = ("flops", "bytes", "items")
 CONTRACTS = ("expect_ops", "compiled", "max_traces", "max_peak_bytes", "parity")
+MODEL = ("accuracy", "sparsity", "unique_weights")
 ARTIFACT = "artifact"
 CEILING = "ceiling"
 
 
 def facts(keywords: Mapping[str, Any]) -> JSON:
-    """Amounts of work, and ``contracts`` if there are any; what is ``None`` is left out.
+    """Amounts of work, and ``contracts`` and ``qualities`` if there are any; what is ``None`` is left out.
 
     Raises:
         BenchmarkError: A keyword is unknown, or its value cannot be meant.
@@ -24,7 +25,7 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
     given = {name: value for name, value in keywords.items() if value is not None and name != ARTIFACT}
     for name, value in given.items():
         if name not in _CHECKS:
-            known = ", ".join((*WORK, *CONTRACTS, ARTIFACT, CEILING))
+            known = ", ".join((*WORK, *CONTRACTS, *MODEL, ARTIFACT, CEILING))
             raise BenchmarkError(f"bench has no keyword {name!r}; it has {known}")
         if (wanted := _CHECKS[name](value)) is not None:
             raise BenchmarkError(f"bench: {name}={value!r} must be {wanted}")
@@ -32,7 +33,12 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
     amounts = {name: given[name] for name in (*WORK, CEILING) if name in given}
     if CEILING in given and given[CEILING] not in given:
         raise BenchmarkError(f"bench: ceiling={given[CEILING]!r} needs {given[CEILING]}= beside it")
-    return {**amounts, **({"contracts": contracts} if contracts else {})}
+    qualities = {name: given[name] for name in MODEL if name in given}
+    return {
+        **amounts,
+        **({"contracts": contracts} if contracts else {}),
+        **({QUALITIES: qualities} if qualities else {}),
+    }
 
 
 def _is_number(value: object) -> bool:
@@ -51,6 +57,10 @@ def _error(value: Any) -> str | None:
     return None if _is_number(value) and 0 <= value < 1 else "a relative error of the result, from 0 to 1"
 
 
+def _fraction(value: Any) -> str | None:
+    return None if _is_number(value) and 0 <= value <= 1 else "a fraction, from 0 to 1"
+
+
 def _counts(value: Any) -> str | None:
     good = (
         isinstance(value, dict) and value and all(isinstance(op, str) and _count(n) is None for op, n in value.items())
@@ -65,5 +75,8 @@ _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "max_traces": _count,
     "max_peak_bytes": _amount,
     "parity": _error,
+    "accuracy": _fraction,
+    "sparsity": _fraction,
+    "unique_weights": _count,
     CEILING: lambda value: None if value in ("flops", "bytes") else "'flops' or 'bytes'",
 }

@@ -27,6 +27,7 @@ from tfbench.worker.bench import Bench, Launch
 from tfbench.worker.imports import ImportTimer
 from tfbench.worker.probing import Probing
 from tfbench.worker.recipe import describe
+from tfbench.worker.shared import Shared
 
 _REAP_SECONDS = 5.0
 """A process told to end gets this long before it is killed."""
@@ -74,6 +75,7 @@ class Zygote:
         self._items: dict[str, pytest.Item] = {}
         self._broken: dict[str, str] = {}
         self._launch: Launch | Probing | None = None
+        self._shared = Shared(Path(order["made"]), order["cpus"])
         self.served = False
 
     # Collection
@@ -179,6 +181,7 @@ class Zygote:
                 inbox=pipes[0],
                 outboxes=pipes[1:],
                 warmup=tuple(request["warmup"]),
+                shared=self._shared,
             )
         reports = runtestprotocol(self._items[request["case"]], log=False, nextitem=None)
         if failed := [report for report in reports if report.failed]:
@@ -205,6 +208,11 @@ class Zygote:
         if self._launch is None:
             raise TfbenchError("bench outside a launch")
         return Bench(self._launch)
+
+    @pytest.fixture
+    def shared(self) -> Shared:
+        """``shared(build, *arguments)`` is the folder that ``build`` has filled, once for all launches, see `Shared`."""
+        return self._shared
 
     @pytest.fixture
     def variant(self) -> Variant:

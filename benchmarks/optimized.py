@@ -1,0 +1,281 @@
+"""Small models, trained on made-up images, optimised by tensorflow-model-optimization and converted for TFLite.
+
+What fills a ``folder`` runs through ``shared``, once for all launches. Networks are those of tf_keras, the only ones
+that tensorflow-model-optimization knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+with contextlib.suppress(Exception):  # what is wrong with it, an axis' requires= says
+    import tf_keras
+
+SHAPES = {"mlp": (28, 28, 1), "cnn": (28, 28, 1), "mobilenet": (32, 32, 3)}
+"""Network -> height, width and channels of its images."""
+CLASSES = 10
+_EPOCHS = {"mlp": 4, "cnn": 4, "mobilenet": 2}
+"""In which zeros come and the others make up for them."""
+_TRAINING, _TEST, _BATCH = 4000, 2000, 50
+_WEIGHTS, _FACTS, _FILE = "weights.npz", "facts.json", "model.tflite"
+
+
+# Images
+
+
+def images(network: str, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """So many images in float32 of ten patterns that were moved about, paled and made noisy, and their classes."""
+    height, width, channels = SHAPES[network]
+    coarse = np.random.default_rng(0).normal(size=(CLASSES, height // 4, width // 4, channels))
+    patterns = np.kron(coarse, np.ones((1, 4, 4, 1)))
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(CLASSES, size=count)
+    shifts = draw.integers(-3, 4, size=(count, 2))
+    moved = [np.roll(patterns[label], shift, (0, 1)) for label, shift in zip(labels, shifts, strict=True)]
+    pixels = np.array(moved) * draw.uniform(0.5, 1.2, (count, 1, 1, 1)) + 1.25 * draw.normal(
+        size=(count, height, width, channels)
+    )
+    return pixels.astype(np.float32), labels.astype(np.int32)
+
+
+# Networks
+
+
+def _mlp(layers):
+    return [layers.Flatten(), layers.Dense(256, "relu"), layers.Dense(128, "relu"), layers.Dense(CLASSES)]
+
+
+def _cnn(layers):
+    return [
+        layers.Conv2D(16, 3, padding="same", activation="relu"),
+        layers.MaxPooling2D(),
+        layers.Conv2D(32, 3, padding="same", activation="relu"),
+        layers.MaxPooling2D(),
+        layers.Flatten(),
+        layers.Dense(64, "relu"),
+        layers.Dense(CLASSES),
+    ]
+
+
+def _mobilenet(layers):
+    """Only what XNNPACK has sparse kernels around: padding stands by itself, and pooling keeps its axes."""
+
+    def normalized(convolution):
+        return [convolution, layers.BatchNormalization(momentum=0.9), layers.ReLU()]
+
+    def separable(channels, strides=1):
+        padded = [layers.ZeroPadding2D(1)] if strides == 2 else []
+        depthwise = layers.DepthwiseConv2D(3, strides, "valid" if padded else "same", use_bias=False)
+        return [*padded, *normalized(depthwise), *normalized(layers.Conv2D(channels, 1, use_bias=False))]
+
+    return [
+        layers.ZeroPadding2D(1),
+        *normalized(layers.Conv2D(16, 3, 2, "valid", use_bias=False)),
+        *separable(64),
+        *separable(128, strides=2),
+        *separable(256, strides=2),
+        *separable(512),
+        layers.GlobalAveragePooling2D(keepdims=True),
+        layers.Flatten(),
+        layers.Dense(256, "relu"),
+        layers.Dense(CLASSES),
+    ]
+
+
+_LAYERS = {"mlp": _mlp, "cnn": _cnn, "mobilenet": _mobilenet}
+
+
+def network(name: str, weights: Path | None = None) -> tf_keras.Model:
+    """The network, new, or with the weights of a folder."""
+    tf_keras.utils.set_random_seed(1)
+    model = tf_keras.Sequential([tf_keras.Input(SHAPES[name]), *_LAYERS[name](tf_keras.layers)])
+    if weights is not None:
+        with np.load(weights / _WEIGHTS) as arrays:
+            model.set_weights([arrays[key] for key in arrays.files])
+    return model
+
+
+def _fit(model: tf_keras.Model, name: str, epochs: int, rate: float, callbacks: Sequence[object] = ()) -> None:
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(tf_keras.optimizers.Adam(rate), loss)
+    model.fit(*images(name, _TRAINING, seed=1), batch_size=_BATCH, epochs=epochs, verbose=0, callbacks=list(callbacks))
+
+
+def _keep(folder: Path, name: str, model: tf_keras.Model) -> None:
+    """Weights, and what can be said of them."""
+    np.savez(folder / _WEIGHTS, *model.get_weights())
+    kernels = [weights for weights in model.get_weights() if weights.ndim > 1]
+    pictures, labels = images(name, _TEST, seed=2)
+    _tell(
+        folder,
+        accuracy=float(np.mean(np.argmax(model.predict(pictures, verbose=0), axis=1) == labels)),
+        sparsity=float(np.mean(np.concatenate([kernel.ravel() for kernel in kernels]) == 0.0)),
+        unique_weights=sum(np.unique(kernel).size for kernel in kernels),
+    )
+
+
+def _tell(folder: Path, **told: float) -> None:
+    (folder / _FACTS).write_text(json.dumps(told), encoding="utf-8")
+
+
+def facts(folder: Path) -> dict[str, float]:
+    """What the maker of a folder said of its model: keywords of ``bench``."""
+    return json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+
+
+# Training and optimising: each leaves the plain network with other weights
+
+
+def weights(shared: Callable[..., Path], name: str, training: str) -> Path:
+    """The folder of a network's weights: ``dense``, ``pruned_80``, ``pruned_2of4`` or ``clustered_16``."""
+    dense = shared(trained, name)
+    kind, _, how = training.partition("_")
+    if kind == "pruned":
+        return shared(pruned, name, dense, how)
+    return shared(clustered, name, dense, int(how)) if kind == "clustered" else dense
+
+
+def trained(folder: Path, name: str) -> None:
+    """From scratch."""
+    model = network(name)
+    _fit(model, name, epochs=3, rate=2e-3)
+    _keep(folder, name, model)
+
+
+def pruned(folder: Path, name: str, dense: Path, how: str) -> None:
+    """``how`` is the percentage of zeros, or ``2of4``: two of four weights side by side."""
+    import tensorflow_model_optimization as tfmot
+
+    sparsity = tfmot.sparsity.keras
+    epochs = _EPOCHS[name]
+    steps = epochs * _TRAINING // _BATCH
+    if how == "2of4":
+        settings = {"pruning_schedule": sparsity.ConstantSparsity(0.5, 0, frequency=20), "sparsity_m_by_n": (2, 4)}
+    else:
+        # As in the guide, but that training goes on at the end, with the zeros that it has.
+        schedule = sparsity.PolynomialDecay(0.0, int(how) / 100, 0, steps * 2 // 3, frequency=10)
+        settings = {"pruning_schedule": schedule}
+    model = sparsity.prune_low_magnitude(network(name, dense), **settings)
+    _fit(model, name, epochs, rate=1e-3, callbacks=[sparsity.UpdatePruningStep()])
+    _keep(folder, name, sparsity.strip_pruning(model))
+
+
+def clustered(folder: Path, name: str, dense: Path, clusters: int) -> None:
+    """Every layer with so many different weights at most."""
+    import tensorflow_model_optimization as tfmot
+
+    clustering = tfmot.clustering.keras
+    start = clustering.CentroidInitialization.KMEANS_PLUS_PLUS
+    model = clustering.cluster_weights(network(name, dense), clusters, start)
+    _fit(model, name, epochs=1, rate=1e-4)
+    _keep(folder, name, clustering.strip_clustering(model))
+
+
+# Conversion
+
+
+def deployed(shared: Callable[..., Path], name: str, training: str, precision: str) -> Path:
+    """The folder of a network's file for TFLite, whose weights may also be ``aware`` of their quantization."""
+    if training == "aware":
+        return shared(aware, name, shared(trained, name))
+    return shared(converted, name, weights(shared, name, training), precision)
+
+
+def _representative(name: str) -> Callable[[], object]:
+    pictures, _ = images(name, 100, seed=3)
+    return lambda: ([picture[np.newaxis]] for picture in pictures)
+
+
+def converter(name: str, model: tf_keras.Model, precision: str) -> tf.lite.TFLiteConverter:
+    """For one image at a time; ``precision`` is ``float32``, ``dynamic``, ``float16``, ``int8`` or ``sparse``."""
+    made = tf.lite.TFLiteConverter.from_keras_model(model)
+    if precision == "float16":
+        made.target_spec.supported_types = [tf.float16]
+    if precision == "int8":
+        made.representative_dataset = _representative(name)
+        made.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    if precision in ("dynamic", "float16", "int8"):
+        made.optimizations = [tf.lite.Optimize.DEFAULT]
+    if precision == "sparse":
+        made.optimizations = [tf.lite.Optimize.EXPERIMENTAL_SPARSITY]
+    return made
+
+
+def converted(folder: Path, name: str, source: Path, precision: str) -> None:
+    """The network with these weights as a file for TFLite."""
+    _deploy(folder, name, converter(name, network(name, source), precision), facts(source))
+
+
+def aware(folder: Path, name: str, dense: Path) -> None:
+    """Trained on with the errors of int8, and converted."""
+    import tensorflow_model_optimization as tfmot
+
+    model = tfmot.quantization.keras.quantize_model(network(name, dense))
+    _fit(model, name, epochs=1, rate=1e-4)
+    _deploy(folder, name, converter(name, model, "dynamic"), facts(dense))
+
+
+def _deploy(folder: Path, name: str, made: tf.lite.TFLiteConverter, told: dict[str, float]) -> None:
+    file = folder / _FILE
+    file.write_bytes(made.convert())
+    pictures, labels = images(name, _TEST, seed=2)
+    answer = interpreter(folder)
+    found = [int(np.argmax(answer(picture[np.newaxis]))) for picture in pictures]
+    _tell(folder, **{**told, "accuracy": float(np.mean(np.array(found) == labels))})
+
+
+def interpreter(folder: Path, threads: int = 1) -> Callable[[np.ndarray], np.ndarray]:
+    """A function that asks TFLite for the answer to one image."""
+    made = tf.lite.Interpreter(str(folder / _FILE), num_threads=threads)
+    made.allocate_tensors()
+    (given,), (told,) = made.get_input_details(), made.get_output_details()
+
+    def answer(image):
+        made.set_tensor(given["index"], image)
+        made.invoke()
+        return made.get_tensor(told["index"])
+
+    return answer
+
+
+def file(folder: Path) -> Path:
+    """The file for TFLite in a folder."""
+    return folder / _FILE
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """One model in several ways, each a function of one image.
+
+    Args:
+        folder: Where there is room for a SavedModel.
+    """
+
+    model: tf_keras.Model
+    file: Path
+    folder: Path
+
+    def function(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        return tf.function(lambda image: self.model(image, training=False), jit_compile=False)
+
+    def saved_model(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Saved and loaded, without any of Keras' code."""
+        module = tf.Module()
+        module.model = self.model
+        image = tf.TensorSpec([1, *self.model.input_shape[1:]], tf.float32)
+        module.answer = tf.function(
+            lambda image: self.model(image, training=False), input_signature=[image], jit_compile=False
+        )
+        tf.saved_model.save(module, str(self.folder))
+        loaded = tf.saved_model.load(str(self.folder))
+        return lambda image: loaded.answer(image)  # the function alone does not keep its variables
+
+    def tflite(self) -> Callable[[np.ndarray], np.ndarray]:
+        return interpreter(self.file)

@@ -1,0 +1,108 @@
+"""Model optimisation: what pruning, clustering and quantization give, in time, in bytes and in accuracy.
+
+The models are trained by the first launch that needs them, once for all; it takes minutes, and is kept in `.tfbench`.
+"""
+
+import pytest
+import tensorflow as tf
+
+from benchmarks import optimized
+from benchmarks.axes import CLUSTERING, PRUNING, QUANTIZATION, SPARSE, TARGET, THREADS
+from tfbench import across, as_accurate, as_fast, smaller
+
+NETWORKS = pytest.mark.parametrize("network", ["mlp", "cnn", "mobilenet"])
+BATCH = 16
+
+
+def _bench_weights(bench, variant, shared, network):
+    """The plain network with these weights, by TensorFlow; the artifact is its file for TFLite."""
+    weights = optimized.weights(shared, network, variant.training())
+    file = optimized.deployed(shared, network, variant.training(), "float32")
+    model = optimized.network(network, weights)
+    pictures, _ = optimized.images(network, BATCH, seed=2)
+    step = tf.function(lambda pictures: model(pictures, training=False), jit_compile=False)
+    told = optimized.facts(weights)
+    bench(step, tf.constant(pictures), items=BATCH, artifact=optimized.file(file), max_traces=1, **told)
+
+
+@NETWORKS
+@as_fast("pruning=80", like="pruning=none")
+@smaller("pruning=80", than="pruning=none", by=2.5, zipped=True)
+@as_accurate("pruning=50", like="pruning=none", within=0.01)
+@as_accurate("pruning=2of4", like="pruning=none", within=0.01)
+@as_accurate("pruning=80", like="pruning=none", within=0.01)
+@as_accurate("pruning=90", like="pruning=none", within=0.02)
+@across(PRUNING)
+def test_pruning(bench, variant, shared, network):
+    """Weights that are zero: dense kernels multiply by them all the same, but gzip leaves them out."""
+    _bench_weights(bench, variant, shared, network)
+
+
+@NETWORKS
+@as_fast("clustering=16", like="clustering=none")
+@smaller("clustering=16", than="clustering=none", by=2.5, zipped=True)
+@as_accurate("clustering=16", like="clustering=none", within=0.01)
+@across(CLUSTERING)
+def test_clustering(bench, variant, shared, network):
+    """Weights that share sixteen values a layer, which only gzip sees."""
+    _bench_weights(bench, variant, shared, network)
+
+
+def _bench_file(bench, variant, shared, network):
+    """One image at a time, by TFLite."""
+    file = optimized.deployed(shared, network, variant.training(), variant.precision())
+    pictures, _ = optimized.images(network, 1, seed=2)
+    bench(optimized.interpreter(file), pictures, items=1, artifact=optimized.file(file), **optimized.facts(file))
+
+
+@NETWORKS
+@smaller("quantization=dynamic", than="quantization=none", by=3.33)
+@smaller("quantization=float16", than="quantization=none", by=1.8)
+@smaller("quantization=int8", than="quantization=none", by=3.33)
+@smaller("quantization=aware", than="quantization=none", by=3.33)
+@smaller("quantization=pruned_int8", than="quantization=int8", by=2.0, zipped=True)
+@smaller("quantization=clustered_int8", than="quantization=int8", by=1.3, zipped=True)
+@as_accurate("quantization=dynamic", like="quantization=none", within=0.01)
+@as_accurate("quantization=float16", like="quantization=none", within=0.01)
+@as_accurate("quantization=int8", like="quantization=none", within=0.01)
+@as_accurate("quantization=aware", like="quantization=none", within=0.01)
+@as_accurate("quantization=pruned_int8", like="quantization=none", within=0.01)
+@as_accurate("quantization=clustered_int8", like="quantization=none", within=0.01)
+@across(QUANTIZATION)
+def test_quantization(bench, variant, shared, network):
+    """Weights, or weights and activations, in fewer bits, by one thread of TFLite."""
+    _bench_file(bench, variant, shared, network)
+
+
+@as_fast("kernels=dense", like="kernels=unpruned")
+@smaller("kernels=sparse", than="kernels=dense", by=3.0)
+@across(SPARSE)
+def test_pruned_kernels(bench, variant, shared):
+    """1x1 convolutions with nine zeros in ten: XNNPACK has kernels that leave them out, if this build of TFLite uses them."""
+    _bench_file(bench, variant, shared, "mobilenet")
+
+
+@across(TARGET)
+def test_pruned_target(bench, variant, shared, tmp_path):
+    """The same pruned model for the same image: TensorFlow's function, a SavedModel, TFLite."""
+    model = optimized.network("cnn", optimized.weights(shared, "cnn", "pruned_80"))
+    file = optimized.deployed(shared, "cnn", "pruned_80", "float32")
+    pictures, _ = optimized.images("cnn", 1, seed=2)
+    answer = variant.answer(optimized.Deployed(model, file, tmp_path / "saved"))
+    bench(answer, pictures, items=1, parity=1e-4)
+
+
+@pytest.mark.tfbench(cpus="all")
+@across(THREADS, QUANTIZATION.only("none", "int8"))
+def test_quantization_threads(bench, variant, shared):
+    """A second thread of TFLite: what there is to share is little where the numbers are small."""
+    file = optimized.deployed(shared, "mobilenet", variant.training(), variant.precision())
+    pictures, _ = optimized.images("mobilenet", 1, seed=2)
+    bench(optimized.interpreter(file, int(variant["threads"])), pictures, items=1)
+
+
+@across(QUANTIZATION.only("none", "dynamic", "int8"))
+def test_quantization_conversion(bench, variant, shared):
+    """From the model in memory to the bytes of its file; int8 runs a hundred images to see what ranges there are."""
+    model = optimized.network("mlp", shared(optimized.trained, "mlp"))
+    bench(lambda: optimized.converter("mlp", model, variant.precision()).convert(), items=1)

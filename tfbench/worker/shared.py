@@ -1,0 +1,139 @@
+"""What a benchmark needs and takes long to make, made once and read by all launches: a trained model, a converted file."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import inspect
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tfbench.errors import BenchmarkError
+from tfbench.model import JSON
+from tfbench.source import digest
+from tfbench.worker import runtime
+from tfbench.worker.recipe import packages
+
+_MANIFEST, _FAILED = "made.json", "failed.txt"
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class Shared:
+    """The ``shared`` fixture in the measuring process.
+
+    Args:
+        root: Where everything that was made is kept.
+        cpus: Processors for making it, while nothing is timed.
+    """
+
+    def __init__(self, root: Path, cpus: Sequence[int]) -> None:
+        self.seconds = 0.0
+        """What making, or waiting for others to do so, took so far."""
+        self._root = root
+        self._cpus = list(cpus)
+
+    def __call__(self, build: Callable[..., object], *arguments: Any) -> Path:
+        """The folder that ``build(folder, *arguments)`` has filled; it is for reading only.
+
+        It is made by the first launch that asks, in a process of its own, so that neither memory nor TensorFlow of
+        the launch know of it. It is made anew for another source file of ``build``, other arguments, or other
+        versions of TensorFlow's packages.
+
+        Args:
+            build: A function at the top of a module.
+            arguments: Texts, numbers, and folders that ``shared`` gave.
+
+        Raises:
+            BenchmarkError: ``build`` fails, what it made has been changed since, or an op has run in this process.
+        """
+        name = f"{build.__name__}-{_key(build, arguments)}"
+        place = self._root / name
+        began = time.monotonic()
+        with _locked(self._root / f"{name}.lock"):
+            if not (place / _MANIFEST).exists():
+                self._make(place, build, arguments)
+        self.seconds += time.monotonic() - began
+        _check(place)
+        return place
+
+    def _make(self, place: Path, build: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        if runtime.has_run_an_op():
+            raise BenchmarkError("shared(...) must stand before the first op: TensorFlow that has run cannot be forked")
+        shutil.rmtree(place, ignore_errors=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=self._root))
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _build(scratch, place, partial(build, scratch, *arguments), self._cpus)
+            _, status = os.waitpid(pid, 0)
+            if status:
+                told = scratch / _FAILED
+                why = told.read_text(encoding="utf-8") if told.exists() else f"its process ended with status {status}"
+                raise BenchmarkError(f"{build.__name__} failed: {why}")
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _build(scratch: Path, place: Path, build: Callable[[], object], cpus: list[int]) -> NoReturn:
+    """In the process of its own."""
+    code = 1
+    try:
+        runtime.die_with_parent()
+        runtime.pin(cpus)
+        runtime.set_threads(len(cpus))
+        build()
+        (scratch / _MANIFEST).write_text(json.dumps(_digests(scratch), indent=1), encoding="utf-8")
+        os.rename(scratch, place)
+        code = 0
+    except BaseException as error:
+        traceback.print_exc()
+        text = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+        (scratch / _FAILED).write_text(text[:500], encoding="utf-8")
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _key(build: Callable[..., object], arguments: tuple[Any, ...]) -> str:
+    for argument in arguments:
+        if not isinstance(argument, (*_PLAIN, Path)):
+            raise BenchmarkError(f"shared({build.__name__}, {argument!r}): give texts, numbers and folders of shared()")
+    plain = [argument.name if isinstance(argument, Path) else argument for argument in arguments]
+    known: list[JSON | str | list[Any]] = [digest(inspect.getmodule(build)), build.__qualname__, plain, packages()]
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """File -> SHA-256 of its content."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != _MANIFEST)
+    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def _check(place: Path) -> None:
+    try:
+        wanted = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))
+        changed = sorted(set(wanted.items()) ^ set(_digests(place).items()))
+    except (OSError, ValueError, AttributeError):
+        changed = [(_MANIFEST, "")]
+    if changed:
+        raise BenchmarkError(f"{place}: {changed[0][0]} is not what was made; delete the folder, and it is made again")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time; the lock of one that has died is free."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
