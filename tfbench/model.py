@@ -56,6 +56,8 @@ class Case:
     source: str = ""
     """Digest of the benchmark's own code, ``""`` where it is not known."""
     claims: tuple[Claim, ...] = ()
+    shared: bool = False
+    """Whether it asks for what is made once for all launches."""
 
     @property
     def levels(self) -> dict[str, str]:

@@ -86,6 +86,7 @@ def case_of(item: pytest.Function) -> Case:
         cpus=_marked_cpus(item),
         source=digest(item.function),
         claims=claims_of(item, variant),
+        shared="shared" in item.fixturenames,
     )
 
 

@@ -147,6 +147,9 @@ class Session:
         except BenchmarkError as error:
             self._failure = SideError(f"{error}\n{error.output}")
             raise self._failure from error
+        if shared := [case for case in group if case.shared]:
+            # Probing asks for it too, in several processes at once, and a race is timed from its first launch on.
+            self._look(f"{shared[0].workload}: making what its launches share", shared, *sides)
 
     def _recipe(self, side: str = "contender", tree: Snapshot | None = None) -> Recipe:
         described = self._recipes[side]
@@ -236,18 +239,25 @@ class Session:
 
     # Beside time
 
+    @property
+    def _looker(self) -> Beside:
+        if self._beside is None:
+            self._beside = Beside(Prober(self._launcher, self.question.policy), self.question.policy, self.cases)
+        return self._beside
+
+    def _look(self, text: str, cases: Sequence[Case], *sides: Side) -> None:
+        self._progress(Step(text, None, len(self._results), len(self.cases)))
+        self._looker.look(cases, *sides)
+
     def _beside_time(self, result: Result, group: Sequence[Case]) -> Result:
         """The result with what the case shows beside its time; the cases of a group are probed together."""
         verdict = result.verdict
         if verdict is None or (result.sample is None and verdict.reason.code != OTHER_ENVIRONMENT):
             return result
-        if self._beside is None:
-            self._beside = Beside(Prober(self._launcher, self.question.policy), self.question.policy, self.cases)
-        self._progress(Step(f"{result.case.workload}: beside time", None, len(self._results), len(self.cases)))
         measured = [case for case in group if (one := self._results.get(case.name)) and one.sample is not None]
-        self._beside.look(measured, self._contender)
+        self._look(f"{result.case.workload}: beside time", measured, self._contender)
         before = before_of(result, self._saved, self._rival, self._recipe)
-        result = self._beside.judged(result, self._contender, before)
+        result = self._looker.judged(result, self._contender, before)
         return replace(result, metrics=(*result.metrics, *self._raced_claims(result)))
 
     def _raced_claims(self, result: Result) -> list[Verdict]:

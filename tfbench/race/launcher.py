@@ -28,8 +28,6 @@ class Prepared:
     iteration: float
     """Seconds of one iteration, as the warm-up saw it."""
     facts: JSON
-    made_seconds: float = 0.0
-    """What making things for all launches took it, which is no cost of this one."""
 
 
 class OpenLaunch(Protocol):

@@ -153,7 +153,7 @@ class ProcessLaunch:
         )
         answer = self._answer(entrant, "prepared", "failed", "skipped", "done", seconds=policy.setup_seconds)
         if answer["kind"] == "prepared":
-            return Prepared(float(answer["iteration"]), answer["facts"], float(answer["made_seconds"]))
+            return Prepared(float(answer["iteration"]), answer["facts"])
         _, output = self._end(entrant, kill=False)
         if answer["kind"] == "skipped":
             raise BenchmarkSkipped(answer["message"])

@@ -15,7 +15,6 @@ from tfbench.worker import runtime, work
 from tfbench.worker.block import Block, Clock, collector_held_off, serve_turns, slowdown, warm_up
 from tfbench.worker.probes.first_call import first_call
 from tfbench.worker.probes.memory import HostPeak
-from tfbench.worker.shared import Shared
 
 
 @dataclass
@@ -28,7 +27,6 @@ class Launch:
     outboxes: Sequence[int]
     warmup: tuple[float, float, float]
     """Seconds, limit in seconds and steadiness of `warm_up`."""
-    shared: Shared
     clock: Clock = time.perf_counter_ns
     called: bool = False
     facts: JSON = field(default_factory=dict)
@@ -56,7 +54,7 @@ class Launch:
         self._peak.mark()
         if (peak := self._peak.bytes) is not None:
             self.facts["peak_host_memory"] = peak
-        self.channel.send("prepared", iteration=iteration, made_seconds=self.shared.seconds, facts=self.facts)
+        self.channel.send("prepared", iteration=iteration, facts=self.facts)
         while (request := self.channel.receive("serve", "stop"))["kind"] == "serve":
             self._answer(block, request)
 

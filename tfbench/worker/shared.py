@@ -10,9 +10,8 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,14 +32,10 @@ class Shared:
 
     Args:
         root: Where everything that was made is kept.
-        cpus: Processors for making it, while nothing is timed.
     """
 
-    def __init__(self, root: Path, cpus: Sequence[int]) -> None:
-        self.seconds = 0.0
-        """What making, or waiting for others to do so, took so far."""
+    def __init__(self, root: Path) -> None:
         self._root = root
-        self._cpus = list(cpus)
 
     def __call__(self, build: Callable[..., object], *arguments: Any) -> Path:
         """The folder that ``build(folder, *arguments)`` has filled; it is for reading only.
@@ -56,25 +51,23 @@ class Shared:
         Raises:
             BenchmarkError: ``build`` fails, what it made has been changed since, or an op has run in this process.
         """
+        if runtime.has_run_an_op():  # told even where nothing is to be made now
+            raise BenchmarkError("shared(...) must stand before the first op: TensorFlow that has run cannot be forked")
         name = f"{build.__name__}-{_key(build, arguments)}"
         place = self._root / name
-        began = time.monotonic()
         with _locked(self._root / f"{name}.lock"):
             if not (place / _MANIFEST).exists():
                 self._make(place, build, arguments)
-        self.seconds += time.monotonic() - began
         _check(place)
         return place
 
     def _make(self, place: Path, build: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-        if runtime.has_run_an_op():
-            raise BenchmarkError("shared(...) must stand before the first op: TensorFlow that has run cannot be forked")
         shutil.rmtree(place, ignore_errors=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=self._root))
         try:
             pid = os.fork()
             if pid == 0:
-                _build(scratch, place, partial(build, scratch, *arguments), self._cpus)
+                _build(scratch, place, partial(build, scratch, *arguments))
             _, status = os.waitpid(pid, 0)
             if status:
                 told = scratch / _FAILED
@@ -84,13 +77,11 @@ class Shared:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _build(scratch: Path, place: Path, build: Callable[[], object], cpus: list[int]) -> NoReturn:
+def _build(scratch: Path, place: Path, build: Callable[[], object]) -> NoReturn:
     """In the process of its own."""
     code = 1
     try:
         runtime.die_with_parent()
-        runtime.pin(cpus)
-        runtime.set_threads(len(cpus))
         build()
         (scratch / _MANIFEST).write_text(json.dumps(_digests(scratch), indent=1), encoding="utf-8")
         os.rename(scratch, place)

@@ -75,7 +75,6 @@ class Zygote:
         self._items: dict[str, pytest.Item] = {}
         self._broken: dict[str, str] = {}
         self._launch: Launch | Probing | None = None
-        self._shared = Shared(Path(order["made"]), order["cpus"])
         self.served = False
 
     # Collection
@@ -181,7 +180,6 @@ class Zygote:
                 inbox=pipes[0],
                 outboxes=pipes[1:],
                 warmup=tuple(request["warmup"]),
-                shared=self._shared,
             )
         reports = runtestprotocol(self._items[request["case"]], log=False, nextitem=None)
         if failed := [report for report in reports if report.failed]:
@@ -212,7 +210,7 @@ class Zygote:
     @pytest.fixture
     def shared(self) -> Shared:
         """``shared(build, *arguments)`` is the folder that ``build`` has filled, once for all launches, see `Shared`."""
-        return self._shared
+        return Shared(Path(self._order["made"]))
 
     @pytest.fixture
     def variant(self) -> Variant:
