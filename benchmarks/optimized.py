@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,6 +209,21 @@ def converter(name: str, model: tf_keras.Model, precision: str) -> tf.lite.TFLit
     return made
 
 
+def convert(made: tf.lite.TFLiteConverter) -> bytes:
+    """The file.
+
+    Raises:
+        NotImplementedError: The model has an operation that TFLite lacks.
+    """
+    try:
+        return made.convert()
+    except Exception as error:
+        if lacking := re.search(r"^(?:Custom|Flex) ops: (.*?)\s*$", str(error), re.MULTILINE):
+            cure = "replace it in the model, or allow tf.lite.OpsSet.SELECT_TF_OPS"
+            raise NotImplementedError(f"TFLite has no {lacking[1]}; {cure}") from None
+        raise
+
+
 def converted(folder: Path, name: str, source: Path, precision: str) -> None:
     """The network with these weights as a file for TFLite."""
     _deploy(folder, name, converter(name, network(name, source), precision), facts(source))
@@ -224,7 +240,7 @@ def aware(folder: Path, name: str, dense: Path) -> None:
 
 def _deploy(folder: Path, name: str, made: tf.lite.TFLiteConverter, told: dict[str, float]) -> None:
     file = folder / _FILE
-    file.write_bytes(made.convert())
+    file.write_bytes(convert(made))
     pictures, labels = images(name, _TEST, seed=2)
     answer = interpreter(folder)
     found = [int(np.argmax(answer(picture[np.newaxis]))) for picture in pictures]

@@ -105,4 +105,4 @@ def test_quantization_threads(bench, variant, shared):
 def test_quantization_conversion(bench, variant, shared):
     """From the model in memory to the bytes of its file; int8 runs a hundred images to see what ranges there are."""
     model = optimized.network("mlp", shared(optimized.trained, "mlp"))
-    bench(lambda: optimized.converter("mlp", model, variant.precision()).convert(), items=1)
+    bench(lambda: optimized.convert(optimized.converter("mlp", model, variant.precision())), items=1)

@@ -53,6 +53,8 @@ WORK = {
     "test_product_by_library": "MatMul",
     "test_resize": "ResizeBilinear",
     "test_resnet_step": "Conv2DBackpropFilter",
+    "test_pruning": "_FusedConv2D",
+    "test_clustering": "_FusedConv2D",
     "test_row_sums": "Sum",
     "test_sgd": "AssignSubVariableOp ResourceApplyGradientDescent",
     "test_softmax": "Softmax",

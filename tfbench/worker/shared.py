@@ -68,10 +68,10 @@ class Shared:
             pid = os.fork()
             if pid == 0:
                 _build(scratch, place, partial(build, scratch, *arguments))
-            _, status = os.waitpid(pid, 0)
-            if status:
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            if code:
                 told = scratch / _FAILED
-                why = told.read_text(encoding="utf-8") if told.exists() else f"its process ended with status {status}"
+                why = told.read_text(encoding="utf-8") if told.exists() else f"its process ended with status {code}"
                 raise BenchmarkError(f"{build.__name__} failed: {why}")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,83 @@
+"""Optimised models: what stands in the way of one is said, and the others go on."""
+
+import importlib.util
+import re
+from importlib import metadata
+
+import numpy as np
+import pytest
+
+from benchmarks import axes, optimized
+from tests.suite.conftest import Project
+
+
+def test_images_are_the_same_in_every_process_and_of_all_classes():
+    for network, shape in optimized.SHAPES.items():
+        pictures, labels = optimized.images(network, 200, seed=1)
+        again, _ = optimized.images(network, 200, seed=1)
+        other, _ = optimized.images(network, 200, seed=2)
+        assert pictures.shape == (200, *shape)
+        assert pictures.dtype == np.float32
+        assert set(labels) == set(range(optimized.CLASSES))
+        assert np.array_equal(pictures, again)
+        assert not np.array_equal(pictures, other)
+
+
+def test_a_tf_keras_that_is_missing_or_for_another_tensorflow_is_named_with_its_cure(monkeypatch):
+    assert axes._needs_optimization() is None
+
+    monkeypatch.setattr(metadata, "version", {"tf-keras": "2.15.1"}.__getitem__)
+    assert re.search(r"tf_keras 2\.15\.1 is not for TensorFlow .*; pip install 'tf-keras~=", axes._needs_optimization())
+
+    def missing(name):
+        raise metadata.PackageNotFoundError
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert axes._needs_optimization().startswith("tf_keras is not installed; pip install")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert axes._needs_optimization() == (
+        "tensorflow-model-optimization is not installed; pip install tensorflow-model-optimization"
+    )
+
+
+LACKING = """
+    import tensorflow as tf
+
+    from benchmarks import optimized
+
+
+    def make(folder, op):
+        signature = [tf.TensorSpec([4, 4], tf.float32)]
+        function = tf.function({"svd": lambda x: tf.linalg.svd(x, compute_uv=False), "relu": tf.nn.relu}[op], signature)
+        made = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()])
+        (folder / "model.tflite").write_bytes(optimized.convert(made))
+
+
+    def _bench(bench, shared, op):
+        file = optimized.file(shared(make, op))
+        bench(lambda: file.stat().st_size, items=1, artifact=file, accuracy=0.5)
+
+
+    def test_lacking(bench, shared):
+        _bench(bench, shared, "svd")
+
+
+    def test_fine(bench, shared):
+        _bench(bench, shared, "relu")
+"""
+
+
+@pytest.mark.tensorflow
+def test_an_operation_that_tflite_lacks_and_a_corrupt_file_are_told_and_the_rest_goes_on(tmp_path):
+    project = Project(tmp_path)
+    project.write(LACKING, "test_lacking.py")
+    (tmp_path / "benchmarks").rmdir()  # this repository's is meant
+    done = project.run("test_lacking.py")
+    assert done.outcomes() == {"test_lacking": "error", "test_fine": "new"}, done.output
+    assert "make failed: NotImplementedError: TFLite has no Svd; replace it in the model" in done.reason("test_lacking")
+    assert {"artifact_bytes", "accuracy"} <= set(done.metrics("test_fine"))
+    (file,) = tmp_path.glob(".tfbench/made/make-*/model.tflite")
+    file.write_bytes(b"corrupt")
+    done = project.run("test_lacking.py")
+    assert done.outcomes() == {"test_lacking": "error", "test_fine": "error"}
+    assert "model.tflite is not what was made; delete the folder, and it is made again" in done.reason("test_fine")

@@ -1,0 +1,103 @@
+"""What is made once: by whom, when again, and what is said where it went wrong. Real processes, real files."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tfbench.errors import BenchmarkError
+from tfbench.worker import runtime
+from tfbench.worker.shared import Shared
+
+
+def write(folder: Path, text: str = "made", source: Path | None = None) -> None:
+    """Leaves a file, and elsewhere a trace of each time that it ran."""
+    time.sleep(0.05)
+    (folder / "deeper").mkdir()
+    (folder / "deeper" / "file.txt").write_text(text + ((source / "deeper" / "file.txt").read_text() if source else ""))
+    with Path(os.environ["TRACE"]).open("a") as trace:
+        trace.write(f"{os.getpid()}\n")
+
+
+def fail(folder: Path, how: str) -> None:
+    (folder / "half.txt").write_text("half")
+    if how == "raises":
+        raise ValueError("no such model\nin two lines")
+    os._exit(3)
+
+
+@pytest.fixture
+def trace(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACE", str(tmp_path / "trace.txt"))
+    return lambda: (tmp_path / "trace.txt").read_text().split()
+
+
+def content(folder: Path) -> str:
+    return (folder / "deeper" / "file.txt").read_text()
+
+
+def test_it_is_made_once_in_a_process_of_its_own(tmp_path, trace):
+    shared = Shared(tmp_path / "made")
+    first, second = shared(write, "text"), Shared(tmp_path / "made")(write, "text")
+    assert first == second
+    assert content(first) == "text"
+    (pid,) = trace()
+    assert int(pid) != os.getpid()
+    assert [path.name for path in (tmp_path / "made").iterdir() if path.name.startswith(".")] == []
+
+
+def test_other_arguments_and_other_versions_make_it_again(tmp_path, trace, monkeypatch):
+    shared = Shared(tmp_path / "made")
+    folders = [shared(write, "text"), shared(write, "other"), shared(write, "text", shared(write, "text"))]
+    monkeypatch.setattr("tfbench.worker.shared.packages", lambda: {"tensorflow": "9.9"})
+    folders.append(shared(write, "text"))
+    assert len(set(folders)) == len(trace()) == 4
+    assert content(folders[2]) == "texttext"
+
+
+def test_two_processes_that_ask_at_once_make_it_once(tmp_path, trace):
+    children = []
+    for _ in range(3):
+        if (pid := os.fork()) == 0:
+            try:
+                os._exit(content(Shared(tmp_path / "made")(write, "text")) != "text")
+            finally:
+                os._exit(9)
+        children.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0]
+    assert len(trace()) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "told"), [("raises", "ValueError: no such model$"), ("ends", "its process ended with status 3")]
+)
+def test_what_fails_is_told_and_leaves_nothing(tmp_path, how, told):
+    with pytest.raises(BenchmarkError, match=told):
+        Shared(tmp_path)(fail, how)
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+def test_what_was_changed_afterwards_is_refused_with_the_cure(tmp_path, trace):
+    shared = Shared(tmp_path)
+    folder = shared(write)
+    (folder / "deeper" / "file.txt").write_text("changed")
+    with pytest.raises(
+        BenchmarkError, match=r"file\.txt is not what was made; delete the folder, and it is made again"
+    ):
+        shared(write)
+    (folder / "made.json").write_text("{")
+    with pytest.raises(BenchmarkError, match=r"made\.json is not what was made"):
+        shared(write)
+
+
+def test_only_plain_arguments_have_a_key(tmp_path):
+    with pytest.raises(BenchmarkError, match="give texts, numbers and folders"):
+        Shared(tmp_path)(write, object())
+
+
+def test_it_must_stand_before_the_first_op_even_where_nothing_is_to_be_made(tmp_path, trace, monkeypatch):
+    Shared(tmp_path)(write)
+    monkeypatch.setattr(runtime, "has_run_an_op", lambda: True)
+    with pytest.raises(BenchmarkError, match="before the first op"):
+        Shared(tmp_path)(write)
