@@ -1,5 +1,5 @@
 # make bench   create the environment and run a tour of the benchmarks, minutes   (ARGS="-k matmul" chooses others)
-# make suite   create the environment and run all of them, quickly: a quarter of an hour
+# make suite   create the environment and run all of them, quickly: twenty minutes
 # make test    create the environment, then lint, type check and tests
 # make lint    create the environment and run ruff
 # make types   create the environment and run mypy

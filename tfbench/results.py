@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median, quantiles
 
 from tfbench.analysis import contracts
-from tfbench.analysis.metrics import FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.analysis.metrics import FIRST_CALL, OF_MODELS, PEAK_HOST_MEMORY
 from tfbench.analysis.spending import look_of
 from tfbench.analysis.verdict import compare
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
@@ -38,6 +38,15 @@ def of_variant(race: Race, index: int) -> Result:
         facts=_typical_facts(sample.runs) | percentiles(sample),
     )
     return replace(new(case, race, index, NO_BASELINE), standing=standing, metrics=tuple(claimed(race, index)))
+
+
+def with_model(result: Result) -> Result:
+    """The result whose standing also says how accurate and how large the model is, where a probe has read it."""
+    if result.standing is None or result.reading is None:
+        return result
+    numbers = result.reading.numbers
+    told = {metric.name: numbers[metric.name] for metric in OF_MODELS if metric.name in numbers}
+    return replace(result, standing=replace(result.standing, facts={**result.standing.facts, **told}))
 
 
 def claimed(race: Race, index: int) -> list[Verdict]:

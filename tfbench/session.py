@@ -33,7 +33,7 @@ from tfbench.replay import (
     side_again,
     words,
 )
-from tfbench.results import broken, claimed, failed, new, of_sides, of_variant
+from tfbench.results import broken, claimed, failed, new, of_sides, of_variant, with_model
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
 from tfbench.sides.tree import Snapshot
@@ -257,7 +257,7 @@ class Session:
         measured = [case for case in group if (one := self._results.get(case.name)) and one.sample is not None]
         self._look(f"{result.case.workload}: beside time", measured, self._contender)
         before = before_of(result, self._saved, self._rival, self._recipe)
-        result = self._looker.judged(result, self._contender, before)
+        result = with_model(self._looker.judged(result, self._contender, before))
         return replace(result, metrics=(*result.metrics, *self._raced_claims(result)))
 
     def _raced_claims(self, result: Result) -> list[Verdict]:

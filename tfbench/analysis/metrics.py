@@ -44,12 +44,17 @@ EXACT = (
 )
 """The same in every launch of the same program: any difference is a change."""
 
+ARTIFACT = (
+    Metric("artifact_bytes", MORE, "artifact", BYTES),
+    Metric("artifact_gzipped_bytes", MORE, "artifact", BYTES),
+)
+"""Of what a benchmark makes for deployment."""
+
 SIZES = (
     Metric("xla_temporary_bytes", MORE, "xla", BYTES, compiled=True),
     Metric("live_bytes", MORE, "live", BYTES),
     Metric("peak_device_memory", MORE, "device_memory", BYTES),
-    Metric("artifact_bytes", MORE, "artifact", BYTES),
-    Metric("artifact_gzipped_bytes", MORE, "artifact", BYTES),
+    *ARTIFACT,
 )
 """Sizes, of which a little more is no change."""
 
@@ -59,6 +64,9 @@ TOLD = (
     Metric("unique_weights", MORE, "told"),
 )
 """What the benchmark itself says of its model; another machine trains it a little differently."""
+
+OF_MODELS = (*TOLD, *ARTIFACT)
+"""What a model is judged by beside its time."""
 
 ROUGH = (*SIZES, *TOLD)
 """These have a tolerance."""

@@ -19,6 +19,9 @@ Column = tuple[str, str, Callable[[float], str]]
 _EXTRA: tuple[tuple[Column, int], ...] = (
     (("first_call", "first call", duration), 100),
     (("peak_host_memory", "memory", size), 100),
+    (("accuracy", "accuracy", "{:.1%}".format), 120),
+    (("artifact_bytes", "size", size), 120),
+    (("artifact_gzipped_bytes", "gzipped", size), 120),
     (("p90", "90% below", duration), 130),
     (("share", "of limit", percent), 110),
 )
