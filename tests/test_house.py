@@ -164,7 +164,11 @@ def test_the_public_names_need_pytest_alone():
 
 def test_the_bounds_are_the_same_in_both_places():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = {*project["dependencies"], *project["optional-dependencies"]["suite"]}
+    declared = {
+        *project["dependencies"],
+        *project["optional-dependencies"]["suite"],
+        *project["optional-dependencies"]["versions"],
+    }
     required = (line.partition("#")[0].strip() for line in (ROOT / "requirements.txt").read_text().splitlines())
     assert {re.sub(r"\s", "", line) for line in declared} == {re.sub(r"\s", "", line) for line in required if line}
 

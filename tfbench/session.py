@@ -34,6 +34,7 @@ from tfbench.replay import (
     words,
 )
 from tfbench.results import broken, claimed, failed, new, of_sides, of_variant, with_model
+from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
 from tfbench.sides.tree import Snapshot
@@ -65,7 +66,9 @@ class Session:
         """What the user ought to know beside the verdicts."""
         # What can be refused is refused before anything is started.
         trees = question.folder / "trees"
-        self._rival = parse(question.against, self._contender, trees) if question.against else None
+        self._environments = Environments(kept(), lambda text: progress(Step(text)))
+        rival = question.against and parse(question.against, self._contender, trees, self._environments)
+        self._rival = rival or None
         self._saved = self._keeper.baselines.fetch(question.baseline) if question.baseline else None
         self._unmade: Reason | None = None
         if self._saved is not None and question.replay != NEVER:
@@ -373,6 +376,7 @@ class Session:
     def close(self) -> None:
         """End every process."""
         self._launcher.close()
+        self._environments.close()
 
     @contextmanager
     def away_from_workers(self) -> Iterator[None]:

@@ -1,10 +1,12 @@
 """Source trees by content, in real git repositories."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tfbench.errors import SideError, UsageError
+from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
 from tfbench.sides.tree import KEPT, OWN, drop, materialise, snapshot, tree_of
@@ -96,24 +98,28 @@ def test_an_empty_repository_has_a_snapshot(tmp_path):
     assert snapshot(tmp_path).dirty
 
 
+NONE = Environments(Path("/nowhere"))
+"""These specifications need none."""
+
+
 def test_specifications(checkout, tmp_path):
     contender = Side("contender", "/usr/bin/python", checkout, slowdown=0.1)
-    same = parse("self", contender, tmp_path)
+    same = parse("self", contender, tmp_path, NONE)
     assert (same.name, same.slowdown, same.root) == ("baseline", 0.0, checkout)
-    assert parse("self+env:A=b=c", contender, tmp_path).env == {"A": "b=c"}
-    assert parse("python:sh", contender, tmp_path).executable.endswith("sh")
-    assert (parse("git:HEAD", contender, tmp_path / "cache").root / "sub" / "a.py").read_text() == "one"
+    assert parse("self+env:A=b=c", contender, tmp_path, NONE).env == {"A": "b=c"}
+    assert parse("python:sh", contender, tmp_path, NONE).executable.endswith("sh")
+    assert (parse("git:HEAD", contender, tmp_path / "cache", NONE).root / "sub" / "a.py").read_text() == "one"
 
 
 @pytest.mark.parametrize("spec", ["", "selfish", "env:", "env:=x", "self:x", "python:", "tensorflow", "self+"])
 def test_other_specifications_are_refused(checkout, tmp_path, spec):
     with pytest.raises(UsageError, match="not understood"):
-        parse(spec, Side("contender", "python", checkout), tmp_path)
+        parse(spec, Side("contender", "python", checkout), tmp_path, NONE)
 
 
 def test_what_is_not_there_is_named(checkout, tmp_path):
     contender = Side("contender", "python", checkout)
     with pytest.raises(UsageError, match="no interpreter /nowhere"):
-        parse("python:/nowhere", contender, tmp_path)
+        parse("python:/nowhere", contender, tmp_path, NONE)
     with pytest.raises(SideError, match="no such revision"):
-        parse("git:nope", contender, tmp_path)
+        parse("git:nope", contender, tmp_path, NONE)

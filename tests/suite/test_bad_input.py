@@ -205,7 +205,7 @@ def test_a_module_that_cannot_be_imported_is_an_error_of_its_own(project):
 def test_ctrl_c_ends_the_workers_and_keeps_what_was_measured(project):
     project.write(
         """
-        import os, pathlib
+        import os, pathlib, time
 
         def test_first(bench):
             bench(sum, range(500))
@@ -213,6 +213,7 @@ def test_ctrl_c_ends_the_workers_and_keeps_what_was_measured(project):
         def test_second(bench):
             pathlib.Path("pid").write_text(str(os.getpid()))
             os.rename("pid", "started")
+            time.sleep(1)  # it is interrupted here, however busy the machine is
             bench(sum, range(500))
         """
     )

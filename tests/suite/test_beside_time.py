@@ -189,7 +189,7 @@ def test_a_variant_that_must_be_faster_is_raced_against_the_other_in_every_kind_
         told = done.reason("test_feed[pipeline=good]", "contract:faster_than")
         assert done.metrics("test_feed[pipeline=good]")["contract:faster_than"] == "unchanged", told
         assert done.metrics("test_feed[pipeline=bad]")["contract:faster_than"] == "regressed"
-        assert "1.5x is asked" in done.reason("test_feed[pipeline=bad]", "contract:faster_than")
+        assert "1.5x is claimed" in done.reason("test_feed[pipeline=bad]", "contract:faster_than")
 
 
 SIZES = """

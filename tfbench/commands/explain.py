@@ -24,6 +24,7 @@ from tfbench.race.prober import Prober
 from tfbench.race.processes import ProcessLauncher, processors
 from tfbench.report.explained import render
 from tfbench.runner import FOLDER
+from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import KINDS, parse
 
@@ -43,9 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
     collected = collect(arguments.paths)
     case = collected.named(arguments.case)
     contender = Side("contender", sys.executable, collected.root)
+    environments = Environments(kept())
     if arguments.against:
         trees = Path(collected.root, FOLDER, "trees")
-        first = Entrant(case, parse(arguments.against, contender, trees))
+        first = Entrant(case, parse(arguments.against, contender, trees, environments))
         title = f"{case.name.rpartition('::')[2]}: from {arguments.against} to the working tree"
     else:
         first = Entrant(collected.named(arguments.other), contender)
@@ -61,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             before, now = (_probed(found) for found in Prober(launcher, policy).probe([first, second]))
     finally:
         launcher.close()
+        environments.close()
     changes = [(change.where, change.what, change.text) for change in explain(before, now)]
     console.print(render(title, changes, metric_changes(read(before), read(now)), _notes(before, now)))
     return 0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -19,7 +22,6 @@ from tfbench.sides.side import Side
 
 TAIL_LINES = 20
 """How much of a process' last output is shown."""
-_PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,18 @@ def worker_environment(side: Side, extra: Mapping[str, str]) -> dict[str, str]:
     # A pinned process whose BLAS or OpenMP has two threads spins against itself and seems to hang.
     env.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
     env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, (_PACKAGE_PARENT, env.get("PYTHONPATH", ""))))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (_package_alone(), env.get("PYTHONPATH", ""))))
     return env
+
+
+@cache
+def _package_alone() -> str:
+    """A folder with this package and nothing else: beside it there may be a TensorFlow, which is not the side's."""
+    folder = tempfile.mkdtemp(prefix="tfbench-package-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    package = Path(__file__).resolve().parents[1]
+    Path(folder, package.name).symlink_to(package, target_is_directory=True)
+    return folder
 
 
 def tail(log: IO[bytes]) -> str:

@@ -1,0 +1,25 @@
+"""``tfbench envs`` on a folder of its own."""
+
+import os
+
+from tfbench.cli import main
+from tfbench.commands import envs
+from tfbench.sides.environments import Environments, interpreters
+
+
+def test_environments_are_listed_and_pruned(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(envs, "kept", lambda: tmp_path)
+    assert main(["envs", "list"]) == 0
+    assert f"no environments in {tmp_path}" in capsys.readouterr().out
+    with Environments(tmp_path) as ours:
+        made = ours.get(["iniconfig==2.0.0"], interpreters())
+    assert main(["envs", "list"]) == 0
+    told = capsys.readouterr().out
+    assert "iniconfig==2.0.0" in told
+    assert "today" in told
+    assert main(["envs", "prune"]) == 0
+    assert "0 removed, 0 B freed; 1 left" in capsys.readouterr().out
+    os.utime(made.folder / "tfbench.json", (0, 0))
+    assert main(["envs", "prune"]) == 0
+    assert "1 removed" in capsys.readouterr().out
+    assert not made.folder.exists()

@@ -1,0 +1,159 @@
+"""Environments by real uv from the real index, of packages so small that each takes seconds."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tfbench.errors import SideError, UsageError
+from tfbench.sides import environments, uv
+from tfbench.sides.environments import Environments, interpreters
+from tfbench.sides.side import Side
+from tfbench.sides.spec import parse
+from tfbench.sides.uv import Refused
+
+SMALL = ["iniconfig==2.0.0"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A folder with one environment."""
+    root = tmp_path_factory.mktemp("environments")
+    with Environments(root) as made:
+        made.get(SMALL, interpreters())
+    return root
+
+
+def test_it_has_what_was_asked_for_and_what_the_worker_needs(built):
+    (found,) = Environments(built).every()
+    program = "import iniconfig, numpy, pytest, importlib.metadata as m; print(m.version('iniconfig'))"
+    printed = subprocess.run([found.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == "2.0.0"
+    assert found.request == ("iniconfig==2.0.0",)
+    assert "iniconfig==2.0.0" in found.packages
+    assert found.bytes > 1e6
+    assert list(found.folder.rglob("*.pyc"))
+    assert found.folder in built.iterdir()
+
+
+def test_it_is_built_once_and_used_again(built):
+    said = []
+    before = Environments(built).every()[0]
+    time.sleep(0.01)
+    with Environments(built, said.append) as ours:
+        again = ours.get(SMALL, interpreters())
+    assert again.folder == before.folder
+    assert again.used > before.used - 1
+    assert not [text for text in said if "building" in text]
+
+
+def test_two_runs_that_want_the_same_build_it_once(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from tfbench.sides.environments import *;"
+        "print(Environments(Path(sys.argv[1]), lambda t: print(t)).get(['iniconfig==2.0.0'], interpreters()).folder)"
+    )
+    runs = [
+        subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    told = [run.communicate(timeout=120)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0]
+    assert sum("building" in text for text in told) == 1
+    assert len({text.splitlines()[-1] for text in told}) == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (["iniconfig==2.0.9"], "iniconfig has no version 2.0.9; the nearest are 2.0.0 and 2.1.0"),
+        (["no-such-package-at-all==1.0"], "there is no package no-such-package-at-all"),
+    ],
+)
+def test_what_there_is_not_is_said_with_the_nearest(tmp_path, request_, told):
+    with pytest.raises(SideError, match=told):
+        Environments(tmp_path).get(request_, interpreters())
+    assert not list(tmp_path.glob("[0-9a-f]*"))
+
+
+def test_a_python_that_there_is_no_wheel_for_names_those_that_would_do(tmp_path):
+    newest = [one for one in interpreters() if one.endswith("3.13")]
+    if not newest:
+        pytest.skip("no Python 3.13 here, which old wheels do not fit")
+    with pytest.raises(SideError, match=r"not to be had for the Pythons of this machine; Python 3\.10 or 3\.11 would do"):
+        Environments(tmp_path).get(["typed-ast==1.5.5"], newest)
+
+
+def test_without_a_network_what_is_kept_is_used_or_that_is_said(built, tmp_path, monkeypatch):
+    def offline(*arguments, given=""):
+        raise Refused("error: Failed to fetch: https://index.invalid/ dns error")
+
+    monkeypatch.setattr(uv, "run", offline)
+    with Environments(built) as ours:
+        assert ours.get(SMALL, interpreters()).request == tuple(SMALL)
+    with pytest.raises(SideError, match="there is no network, and no environment with it was kept"):
+        Environments(tmp_path).get(SMALL, interpreters())
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
+    real = uv.run
+
+    def full(*arguments, given=""):
+        if "install" in arguments:
+            raise Refused("error: failed to copy file: No space left on device (os error 28)")
+        return real(*arguments, given=given)
+
+    monkeypatch.setattr(uv, "run", full)
+    with pytest.raises(SideError, match=r"no room left in .*; tfbench envs prune"):
+        Environments(tmp_path).get(SMALL, interpreters())
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_what_nobody_uses_is_pruned(tmp_path, built, monkeypatch):
+    ours = Environments(tmp_path)
+    folder = ours.get(SMALL, interpreters()).folder
+    assert Environments(tmp_path).prune(days=1) == []
+    assert Environments(tmp_path).prune(days=0) == []  # it is held by `ours`
+    ours.close()
+    assert [one.folder for one in Environments(tmp_path).prune(days=0)] == [folder]
+    assert not folder.exists()
+
+
+def test_uv_that_is_missing_is_named_with_the_cure(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uv", None)
+    monkeypatch.setenv("PATH", os.devnull)
+    with pytest.raises(SideError, match=r"pip install 'tfbench\[versions\]'"):
+        uv.run("--version")
+
+
+class Recorded(Environments):
+    def get(self, request, interpreters):
+        self.request = request
+        return environments.Environment(Path("/made"), tuple(request), "3.11.0", ())
+
+
+def test_a_specification_names_packages(tmp_path):
+    contender = Side("contender", sys.executable, tmp_path)
+    made = Recorded(tmp_path)
+    side = parse("tensorflow-cpu==2.20.0+keras==3.9.0+env:A=1", contender, tmp_path, made)
+    assert made.request == ["tensorflow-cpu==2.20.0", "keras==3.9.0"]
+    assert (side.executable, side.env) == ("/made/bin/python", {"A": "1"})
+    parse("keras==3.9.0", contender, tmp_path, made)
+    assert made.request[0] == "keras==3.9.0"
+    assert made.request[1].startswith("tensorflow==")
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("tensorflow==2.11.0", "TensorFlow 2.12 is the oldest"),
+        ("tensorflow==2.20.0+python:sh", "give one of the two"),
+        ("tensorflow>=2.20", "is not understood"),
+        ("tensorflow==", "is not understood"),
+    ],
+)
+def test_a_specification_that_cannot_be_meant_is_refused(tmp_path, spec, told):
+    with pytest.raises(UsageError, match=told):
+        parse(spec, Side("contender", sys.executable, tmp_path), tmp_path, Recorded(tmp_path))

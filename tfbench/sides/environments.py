@@ -1,0 +1,279 @@
+"""Interpreters with other packages: resolved and installed by uv, kept by what is in them.
+
+An environment is a folder, named by a digest of its list (every requirement with its version), its interpreter and the
+machine. It is built beside its place and renamed into it, so no run ever sees half of one; whoever uses one holds
+a lock on it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from platformdirs import user_cache_path
+
+from tfbench.errors import SideError
+from tfbench.sides import uv
+from tfbench.sides.uv import Refused
+
+NEEDED = ("numpy", "pytest>=8.2,<10")
+"""What the measuring processes need beside TensorFlow."""
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+"""Versions that they run on."""
+_MADE, _LOCK = "tfbench.json", ".lock"
+_UNFIT = re.compile(
+    r"no (?:usable )?wheels?|Python requirement|Python version|requires Python|python ABI", re.IGNORECASE
+)
+_UNKNOWN = re.compile(r"Because ([\w.\-]+) was not found in the package registry")
+_ABSENT = re.compile(r"there is no version of ([\w.\-\[\]]+)==(\S+?)[ ,]")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One that is there."""
+
+    folder: Path
+    request: tuple[str, ...]
+    """What was asked for."""
+    python: str
+    packages: tuple[str, ...]
+    """Every requirement with its version."""
+
+    @property
+    def executable(self) -> str:
+        return str(self.folder / "bin" / "python")
+
+    @property
+    def used(self) -> float:
+        """When it was last asked for, seconds since 1970."""
+        return (self.folder / _MADE).stat().st_mtime
+
+    @property
+    def bytes(self) -> int:
+        """What it takes on disk."""
+        return sum(file.lstat().st_size for file in self.folder.rglob("*") if not file.is_dir())
+
+
+def kept() -> Path:
+    """Where this user's environments are, for all projects."""
+    return user_cache_path("tfbench", appauthor=False) / "environments"
+
+
+class Environments:
+    """Those of one folder.
+
+    Args:
+        root: Where they are.
+        tell: Called with what is being done.
+    """
+
+    def __init__(self, root: Path, tell: Callable[[str], None] = lambda text: None) -> None:
+        self._root = root
+        self._tell = tell
+        self._held: list[IO[str]] = []
+
+    def __enter__(self) -> Environments:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others remove what was asked for."""
+        for lock in self._held:
+            lock.close()
+        self._held.clear()
+
+    def get(self, request: Sequence[str], interpreters: Sequence[str]) -> Environment:
+        """An environment with these requirements, built if it is not there.
+
+        Args:
+            request: ``tensorflow==2.20.0`` and the like.
+            interpreters: Of the Pythons that there are, the one to be preferred first.
+
+        Raises:
+            SideError: No such version, none for these Pythons, no network and nothing kept, or no room.
+        """
+        request = tuple(sorted(request))
+        self._tell(f"resolving {', '.join(request)}")
+        try:
+            interpreter, packages = self._resolve(request, interpreters)
+        except Refused as refused:
+            if not refused.offline:
+                raise
+            same = [one for one in self.every() if one.request == request]
+            if not same:
+                text = f"{', '.join(request)}: there is no network, and no environment with it was kept"
+                raise SideError(f"{text} ({refused})") from None
+            return self._hold(max(same, key=lambda one: one.used).folder)
+        key = hashlib.sha256("\n".join([*packages, interpreter, platform.platform()]).encode()).hexdigest()[:16]
+        folder = self._root / key
+        with self._locked(key, fcntl.LOCK_EX):
+            if not (folder / _MADE).exists():
+                self._build(folder, request, interpreter, packages)
+        return self._hold(folder)
+
+    def _resolve(self, request: tuple[str, ...], interpreters: Sequence[str]) -> tuple[str, list[str]]:
+        """The first interpreter that all of it can be had for, and every package with its version."""
+        refusals = []
+        for interpreter in interpreters:
+            try:
+                return interpreter, _compile(request, "--python", interpreter)
+            except Refused as refused:
+                if refused.offline or refused.full:
+                    raise
+                refusals.append(refused)
+        first = refusals[0]
+        if (unknown := _UNKNOWN.search(str(first))) is not None:
+            raise SideError(f"there is no package {unknown[1]}")
+        if (absent := _ABSENT.search(str(first))) is not None:
+            raise SideError(f"{absent[1]} has no version {absent[2]}{_nearest(absent[1], absent[2])}")
+        if _UNFIT.search(str(first)):
+            fitting = [python for python in PYTHONS if _fits(request, interpreters[0], python)]
+            cure = f"Python {' or '.join(fitting)} would do" if fitting else "no Python that tfbench runs on would do"
+            raise SideError(f"{', '.join(request)}: not to be had for the Pythons of this machine; {cure}")
+        raise SideError(f"{', '.join(request)}: {first}")
+
+    def _build(self, folder: Path, request: tuple[str, ...], interpreter: str, packages: list[str]) -> None:
+        self._tell(f"building an environment with {', '.join(request)}, {len(packages)} packages")
+        self._root.mkdir(parents=True, exist_ok=True)
+        half = Path(tempfile.mkdtemp(prefix=".half-", dir=self._root))
+        try:
+            uv.run("venv", "--quiet", "--relocatable", "--allow-existing", "--python", interpreter, str(half))
+            wanted = half / "requirements.txt"
+            wanted.write_text("".join(f"{one}\n" for one in packages), encoding="utf-8")
+            uv.run(
+                "pip", "install", "--quiet", "--no-deps", "--compile-bytecode",
+                "--python", str(half / "bin" / "python"), "--requirement", str(wanted),
+            )  # fmt: skip
+            made = {"request": request, "python": _version(interpreter), "packages": packages}
+            (half / _MADE).write_text(json.dumps(made, indent=1), encoding="utf-8")
+            half.rename(folder)
+        except Refused as refused:
+            if refused.full:
+                raise SideError(f"no room left in {self._root} for {', '.join(request)}; tfbench envs prune") from None
+            raise
+        except OSError as error:
+            raise SideError(f"cannot build an environment in {self._root}: {error.strerror or error}") from error
+        finally:
+            shutil.rmtree(half, ignore_errors=True)
+
+    def _hold(self, folder: Path) -> Environment:
+        """Keep others from removing it until `close`, and note that it is used."""
+        lock = self._opened(folder.name)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        self._held.append(lock)
+        found = self._read(folder)
+        if found is None:
+            raise SideError(f"{folder}: not an environment that tfbench built; delete the folder")
+        os.utime(folder / _MADE)
+        return found
+
+    # What is there
+
+    def every(self) -> list[Environment]:
+        """All that are whole, the one that was used last first."""
+        found = [self._read(folder) for folder in self._root.glob("[0-9a-f]*")] if self._root.is_dir() else []
+        return sorted((one for one in found if one is not None), key=lambda one: -one.used)
+
+    def prune(self, days: float) -> list[Environment]:
+        """Remove those that nobody has used for so many days; returns them. What is in use stays."""
+        removed = []
+        for one in self.every():
+            if time.time() - one.used < days * 86400:
+                continue
+            with self._opened(one.folder.name) as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    continue
+                shutil.rmtree(one.folder)
+                removed.append(one)
+        return removed
+
+    @staticmethod
+    def _read(folder: Path) -> Environment | None:
+        try:
+            made = json.loads((folder / _MADE).read_text(encoding="utf-8"))
+            return Environment(folder, tuple(made["request"]), made["python"], tuple(made["packages"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _opened(self, key: str) -> IO[str]:
+        self._root.mkdir(parents=True, exist_ok=True)
+        return (self._root / f"{key}{_LOCK}").open("a", encoding="utf-8")
+
+    @contextmanager
+    def _locked(self, key: str, how: int) -> Iterator[None]:
+        with self._opened(key) as lock:
+            fcntl.flock(lock, how)
+            yield
+
+
+def _compile(request: Sequence[str], *options: str) -> list[str]:
+    given = "".join(f"{one}\n" for one in (*request, *NEEDED))
+    fixed = ("--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")  # what has no wheel is not built here
+    printed = uv.run("pip", "compile", "-", *fixed, *options, given=given)
+    return printed.split("\n")[:-1] if printed.endswith("\n") else printed.splitlines()
+
+
+def _fits(request: Sequence[str], interpreter: str, version: str) -> bool:
+    """Whether another Python would do; without an interpreter by name, uv goes looking for one."""
+    try:
+        return bool(_compile(request, "--python", interpreter, "--python-version", version))
+    except Refused:
+        return False
+
+
+def _nearest(package: str, version: str) -> str:
+    """The versions on either side of one that does not exist, in words."""
+    found = []
+    for relation, which in (("<", "highest"), (">", "lowest-direct")):
+        try:
+            packages = _compile([f"{package}{relation}{version}"], "--resolution", which, "--no-deps")
+        except Refused:
+            continue
+        name = package.partition("[")[0].lower()
+        found += [one.partition("==")[2] for one in packages if one.lower().partition("==")[0] == name]
+    return f"; the nearest are {' and '.join(found)}" if found else ""
+
+
+def _version(interpreter: str) -> str:
+    printed = subprocess.run(
+        [interpreter, "-c", "import platform; print(platform.python_version())"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return printed.stdout.strip()
+
+
+def interpreters() -> list[str]:
+    """The Pythons of this machine that the worker runs on: this one first, then by version."""
+    found = [os.path.realpath(getattr(sys, "_base_executable", sys.executable))]
+    folders = [Path.home() / ".pyenv" / "versions", Path.home() / ".local" / "share" / "uv" / "python"]
+    for version in reversed(PYTHONS):
+        named = shutil.which(f"python{version}")
+        installed = [path for folder in folders for path in sorted(folder.glob(f"*{version}*/bin/python{version}"))]
+        found += [os.path.realpath(one) for one in ([named] if named else []) + [str(path) for path in installed]]
+    return [one for one in dict.fromkeys(found) if _runs(one)]
+
+
+def _runs(interpreter: str) -> bool:
+    """pyenv leaves names on the path that are no interpreters."""
+    try:
+        return ".".join(_version(interpreter).split(".")[:2]) in PYTHONS
+    except (OSError, subprocess.CalledProcessError):
+        return False

@@ -1,0 +1,59 @@
+"""uv, asked for one thing at a time: its answer, or one line that says why there is none."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+from tfbench.errors import SideError
+
+_OFFLINE = re.compile(r"dns error|failed to fetch|could not connect|error sending request|offline", re.IGNORECASE)
+_FULL = re.compile(r"no space left on device|os error 28", re.IGNORECASE)
+
+
+class Refused(SideError):
+    """uv did not do it; ``offline`` and ``full`` tell the two causes that are no fault of the request."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.offline = bool(_OFFLINE.search(text))
+        self.full = bool(_FULL.search(text))
+
+
+def run(*arguments: str, given: str = "") -> str:
+    """What uv prints.
+
+    Args:
+        given: Its standard input.
+
+    Raises:
+        Refused: It fails.
+        SideError: There is no uv.
+    """
+    # It must see neither the environment that it runs in nor the packages of this process.
+    env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")}
+    command = [_program(), *arguments, "--color=never", "--no-progress"]
+    done = subprocess.run(command, input=given, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Refused(_sentence(done.stderr))
+    return done.stdout
+
+
+def _program() -> str:
+    """The one that was installed beside tfbench, or the one on the path."""
+    try:
+        from uv import find_uv_bin
+
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        pass
+    if (found := shutil.which("uv")) is None:
+        raise SideError("other versions are installed by uv, which is not there; pip install 'tfbench[versions]'")
+    return found
+
+
+def _sentence(text: str) -> str:
+    """uv draws its reasons as a tree over several lines."""
+    return " ".join(re.sub(r"[×╰─▶│├]+", " ", text).split()) or "uv failed and said nothing"
