@@ -82,7 +82,9 @@ def test_a_python_that_there_is_no_wheel_for_names_those_that_would_do(tmp_path)
     newest = [one for one in interpreters() if one.endswith("3.13")]
     if not newest:
         pytest.skip("no Python 3.13 here, which old wheels do not fit")
-    with pytest.raises(SideError, match=r"not to be had for the Pythons of this machine; Python 3\.10 or 3\.11 would do"):
+    with pytest.raises(
+        SideError, match=r"not to be had for the Pythons of this machine; Python 3\.10 or 3\.11 would do"
+    ):
         Environments(tmp_path).get(["typed-ast==1.5.5"], newest)
 
 

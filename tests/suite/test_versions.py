@@ -1,0 +1,88 @@
+"""``tfbench versions`` with real processes; settings stand in for versions, as they are there at once."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+BENCHMARK = """
+    import os
+
+    import pytest
+
+
+    def test_work(bench):
+        bench(sum, range(1000 * int(os.environ.get("SLOWER", "1"))))
+
+
+    def test_same(bench):
+        bench(sum, range(1000))
+
+
+    def test_lacking(bench):
+        if "SLOWER" in os.environ:
+            pytest.skip("not before 9.9")
+        bench(sum, range(1000))
+"""
+
+
+def versions(project, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "tfbench", "versions", *arguments],
+        cwd=project.root, env=project.environment(), capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+
+
+def test_several_sides_race_each_case_in_the_same_rounds(project):
+    project.write(BENCHMARK)
+    done = versions(
+        project, "env:OTHER=1", "env:SLOWER=2", "self", "--report-json", "v.json", "--report-markdown", "v.md"
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads((project.root / "v.json").read_text())
+    assert told["schema"] == "tfbench-versions/1"
+    assert list(told["sides"]) == ["env:OTHER=1", "env:SLOWER=2", "self"]
+    cases = {case["case"].rpartition("::")[2]: case["sides"] for case in told["cases"]}
+    work = cases["test_work"]
+    assert work["env:OTHER=1"]["ratio"] is None
+    assert work["env:SLOWER=2"]["outcome"] == "regressed"
+    assert 1.6 < work["env:SLOWER=2"]["ratio"]["center"] < 2.4
+    assert work["self"]["outcome"] != "regressed"
+    assert cases["test_same"]["env:SLOWER=2"]["outcome"] != "regressed"
+    assert cases["test_lacking"]["env:SLOWER=2"] == {"why": "skipped: not before 9.9"}
+    assert cases["test_lacking"]["self"]["outcome"] != "regressed"
+    first = next(line for line in done.stdout.splitlines() if "test_" in line)
+    assert first.split()[0] == "test_work"  # what got worse stands first
+    assert "3 cases on 3 sides" in done.stdout
+    page = (project.root / "v.md").read_text()
+    assert "| case | env:OTHER=1 | env:SLOWER=2 | self |" in page
+    assert "skipped: not before 9.9" in page
+
+
+def test_a_case_that_the_reference_cannot_run_has_no_ratios(project):
+    project.write(BENCHMARK)
+    done = versions(project, "env:SLOWER=2", "env:OTHER=1", "-k", "lacking", "--report-json", "v.json")
+    assert done.returncode == 0, done.stderr
+    (case,) = json.loads((project.root / "v.json").read_text())["cases"]
+    assert case["sides"] == {
+        "env:SLOWER=2": {"why": "skipped: not before 9.9"},
+        "env:OTHER=1": {"why": "the reference cannot run it"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["self"], "give two or more versions"),
+        (["self", "self"], "give two or more versions"),
+        (["self", "env:A=1", "--reference", "2.20.0"], "none of self, env:A=1"),
+        (["self", "nonsense"], "is not understood"),
+        (["self", "env:A=1", "-k", "nothing"], "no benchmark is chosen"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(project, arguments, told):
+    project.write(BENCHMARK)
+    done = versions(project, *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr

@@ -1,0 +1,115 @@
+"""One question about several versions: the same cases on every side, racing in the same rounds."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tfbench.errors import BenchmarkSkipped, UsageError
+from tfbench.model import JSON, Case, Standing
+from tfbench.policy import Policy
+from tfbench.race.launcher import Entrant
+from tfbench.race.prober import Prober
+from tfbench.race.processes import ProcessLauncher
+from tfbench.race.sequential import Race, Terms
+from tfbench.results import of_variant
+from tfbench.sides.environments import Environments
+from tfbench.sides.side import Side
+from tfbench.sides.spec import parse
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case on every side, in the order of the sides."""
+
+    case: Case
+    entries: tuple[Standing | str, ...]
+    """How a side stands to the reference, or why it could not be timed."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What became of the question."""
+
+    sides: Mapping[str, JSON]
+    """Side, the reference first -> its Python, packages and what importing TensorFlow took it."""
+    rows: tuple[Row, ...]
+    seconds: float
+
+
+def sides_of(specs: Sequence[str], reference: str, contender: Side, trees: Path, kept: Environments) -> list[Side]:
+    """A side for each specification, the reference first; a bare version is one of TensorFlow.
+
+    Raises:
+        UsageError: Fewer than two, one twice, or a reference that is none of them.
+        SideError: One of them cannot be made.
+    """
+    whole = [f"tensorflow=={one}" if one[:1].isdigit() else one for one in specs]
+    named = f"tensorflow=={reference}" if reference[:1].isdigit() else reference or whole[0]
+    if len(set(whole)) < max(2, len(whole)):
+        raise UsageError("give two or more versions, each once; for the same twice, give `self` as the second")
+    if named not in whole:
+        raise UsageError(f"--reference {reference}: it is none of {', '.join(specs)}")
+    ordered = sorted(whole, key=lambda one: one != named)
+    first = parse(ordered[0], contender, trees, kept)
+    # `self` is the reference once more, in processes of its own.
+    return [
+        replace(first if one == "self" else parse(one, contender, trees, kept), name=one, spec=one) for one in ordered
+    ]
+
+
+def race(
+    cases: Sequence[Case],
+    sides: Sequence[Side],
+    launcher: ProcessLauncher,
+    policy: Policy,
+    rng: random.Random,
+    progress: Progress,
+) -> Compared:
+    """Race every case on all sides at once; whoever is decided against the reference drops out of later launches.
+
+    Raises:
+        SideError: A side does not start.
+    """
+    began = time.monotonic()
+    environments = dict.fromkeys(case.env for case in cases)
+    progress(f"starting {len(sides)} sides")
+    launcher.ready([(side, env) for side in sides for env in environments], range(policy.looks[0]))
+    terms = Terms(len(cases) * (len(sides) - 1), range(policy.zygotes))
+    rows = []
+    for number, case in enumerate(cases):
+        entrants = [Entrant(case, side) for side in sides]
+        one = Race(entrants, launcher, policy, terms, time.perf_counter, rng)
+        text = f"{number}/{len(cases)} {case.name.rpartition('::')[2]}"
+        progress(text)
+        if case.shared:  # made before the seconds of the race are counted
+            Prober(launcher, policy).probe(entrants)
+        one.run(lambda race, text=text: progress(f"{text}, {len(race.launches)} launches"))  # type: ignore[misc]
+        rows.append(Row(case, tuple(_entry(one, index) for index in range(len(sides)))))
+    return Compared(
+        sides={side.name: _told(launcher, side) for side in sides}, rows=tuple(rows), seconds=time.monotonic() - began
+    )
+
+
+def _entry(race: Race, index: int) -> Standing | str:
+    if (failure := race.failures.get(index)) is not None:
+        return f"{'skipped' if isinstance(failure, BenchmarkSkipped) else 'broke'}: {failure}"
+    if race.reference != 0:
+        return "the reference cannot run it"
+    standing = of_variant(race, index).standing
+    return standing if standing is not None else "it was not timed"
+
+
+def _told(launcher: ProcessLauncher, side: Side) -> JSON:
+    recipe = launcher.recipe(side)
+    return {
+        "python": recipe["python"],
+        "packages": recipe["packages"],
+        "settings": recipe["settings"],
+        "import_seconds": launcher.import_seconds(side),
+    }
