@@ -20,7 +20,7 @@ PACKAGE = ROOT / "tfbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 GROUND = {"model", "errors"}
-FIRST = GROUND | {"timing", "policy", "axes", "claims", "protocol", "source"}
+FIRST = GROUND | {"timing", "policy", "axes", "claims", "protocol", "source", "folders"}
 ROOMS = {"worker", "analysis", "report", "store", "sides"}
 MAY_IMPORT = {
     "model": GROUND,
@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "claims": GROUND | {"axes"},
     "protocol": GROUND,
     "source": GROUND,
+    "folders": GROUND,
     **{room: FIRST | {room} for room in ROOMS},
     "race": FIRST | ROOMS | {"race"},
 }

@@ -16,10 +16,8 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -27,6 +25,7 @@ from typing import IO
 from platformdirs import user_cache_path
 
 from tfbench.errors import SideError
+from tfbench.folders import locked, whole
 from tfbench.sides import uv
 from tfbench.sides.uv import Refused
 
@@ -122,7 +121,7 @@ class Environments:
             return self._hold(max(same, key=lambda one: one.used).folder)
         key = hashlib.sha256("\n".join([*packages, interpreter, platform.platform()]).encode()).hexdigest()[:16]
         folder = self._root / key
-        with self._locked(key, fcntl.LOCK_EX):
+        with locked(self._root / f"{key}{_LOCK}"):
             if not (folder / _MADE).exists():
                 self._build(folder, request, interpreter, packages)
         return self._hold(folder)
@@ -150,27 +149,15 @@ class Environments:
 
     def _build(self, folder: Path, request: tuple[str, ...], interpreter: str, packages: list[str]) -> None:
         self._tell(f"building an environment with {', '.join(request)}, {len(packages)} packages")
-        self._root.mkdir(parents=True, exist_ok=True)
-        half = Path(tempfile.mkdtemp(prefix=".half-", dir=self._root))
         try:
-            uv.run("venv", "--quiet", "--relocatable", "--allow-existing", "--python", interpreter, str(half))
-            wanted = half / "requirements.txt"
-            wanted.write_text("".join(f"{one}\n" for one in packages), encoding="utf-8")
-            uv.run(
-                "pip", "install", "--quiet", "--no-deps", "--compile-bytecode",
-                "--python", str(half / "bin" / "python"), "--requirement", str(wanted),
-            )  # fmt: skip
-            made = {"request": request, "python": _version(interpreter), "packages": packages}
-            (half / _MADE).write_text(json.dumps(made, indent=1), encoding="utf-8")
-            half.rename(folder)
+            with whole(folder) as half:
+                _install(half, request, interpreter, packages)
         except Refused as refused:
             if refused.full:
                 raise SideError(f"no room left in {self._root} for {', '.join(request)}; tfbench envs prune") from None
             raise
         except OSError as error:
             raise SideError(f"cannot build an environment in {self._root}: {error.strerror or error}") from error
-        finally:
-            shutil.rmtree(half, ignore_errors=True)
 
     def _hold(self, folder: Path) -> Environment:
         """Keep others from removing it until `close`, and note that it is used."""
@@ -217,18 +204,24 @@ class Environments:
         self._root.mkdir(parents=True, exist_ok=True)
         return (self._root / f"{key}{_LOCK}").open("a", encoding="utf-8")
 
-    @contextmanager
-    def _locked(self, key: str, how: int) -> Iterator[None]:
-        with self._opened(key) as lock:
-            fcntl.flock(lock, how)
-            yield
+
+def _install(half: Path, request: tuple[str, ...], interpreter: str, packages: list[str]) -> None:
+    uv.run("venv", "--quiet", "--relocatable", "--allow-existing", "--python", interpreter, str(half))
+    wanted = half / "requirements.txt"
+    wanted.write_text("".join(f"{one}\n" for one in packages), encoding="utf-8")
+    uv.run(
+        "pip", "install", "--quiet", "--no-deps", "--compile-bytecode",
+        "--python", str(half / "bin" / "python"), "--requirement", str(wanted),
+    )  # fmt: skip
+    made = {"request": request, "python": _version(interpreter), "packages": packages}
+    (half / _MADE).write_text(json.dumps(made, indent=1), encoding="utf-8")
 
 
 def _compile(request: Sequence[str], *options: str) -> list[str]:
     given = "".join(f"{one}\n" for one in (*request, *NEEDED))
     fixed = ("--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")  # what has no wheel is not built here
     printed = uv.run("pip", "compile", "-", *fixed, *options, given=given)
-    return printed.split("\n")[:-1] if printed.endswith("\n") else printed.splitlines()
+    return printed.splitlines()
 
 
 def _fits(request: Sequence[str], interpreter: str, version: str) -> bool:

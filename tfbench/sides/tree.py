@@ -7,7 +7,6 @@ out. Nothing of the user's checkout, index or branches is touched.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.errors import SideError
+from tfbench.folders import whole
 
 KEPT, CANDIDATES = "refs/tfbench/", "refs/tfbench-candidates/"
 """Where git is told to keep the trees of saved baselines, and of runs that may become one."""
@@ -137,19 +137,13 @@ def materialise(root: Path, tree: str, cache: Path) -> Path:
             _git(top, "cat-file", "-e", f"{tree}^{{tree}}")
         except SideError:
             raise SideError(f"this repository does not hold the tree {tree[:12]} any more") from None
-        cache.mkdir(parents=True, exist_ok=True)
-        half = Path(tempfile.mkdtemp(prefix=".half-", dir=cache))
         try:
-            archive = half.with_suffix(".tar")
-            _git(top, "archive", "--format=tar", f"--output={archive}", tree)
-            with tarfile.open(archive) as tar:
-                tar.extractall(half, filter="data")
-            archive.unlink()
-            half.rename(target)
+            with whole(target) as half, tempfile.TemporaryDirectory() as scratch:
+                archive = Path(scratch, "tree.tar")
+                _git(top, "archive", "--format=tar", f"--output={archive}", tree)
+                with tarfile.open(archive) as tar:
+                    tar.extractall(half, filter="data")
         except OSError as error:
             if not target.is_dir():  # another run made it meanwhile
                 raise SideError(f"cannot make the tree {tree[:12]} in {cache}: {error}") from error
-        finally:
-            shutil.rmtree(half, ignore_errors=True)
-            half.with_suffix(".tar").unlink(missing_ok=True)
     return target / root.resolve().relative_to(top.resolve())

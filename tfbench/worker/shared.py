@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import inspect
 import json
 import os
 import shutil
 import sys
-import tempfile
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tfbench.errors import BenchmarkError
+from tfbench.folders import locked, whole
 from tfbench.model import JSON
 from tfbench.source import digest
 from tfbench.worker import runtime
@@ -55,7 +53,7 @@ class Shared:
             raise BenchmarkError("shared(...) must stand before the first op: TensorFlow that has run cannot be forked")
         name = f"{build.__name__}-{_key(build, arguments)}"
         place = self._root / name
-        with _locked(self._root / f"{name}.lock"):
+        with locked(self._root / f"{name}.lock"):
             if not (place / _MANIFEST).exists():
                 self._make(place, build, arguments)
         _check(place)
@@ -63,33 +61,29 @@ class Shared:
 
     def _make(self, place: Path, build: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         shutil.rmtree(place, ignore_errors=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=self._root))
-        try:
+        with whole(place) as folder:
             pid = os.fork()
             if pid == 0:
-                _build(scratch, place, partial(build, scratch, *arguments))
+                _build(folder, partial(build, folder, *arguments))
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if code:
-                told = scratch / _FAILED
+                told = folder / _FAILED
                 why = told.read_text(encoding="utf-8") if told.exists() else f"its process ended with status {code}"
                 raise BenchmarkError(f"{build.__name__} failed: {why}")
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _build(scratch: Path, place: Path, build: Callable[[], object]) -> NoReturn:
+def _build(folder: Path, build: Callable[[], object]) -> NoReturn:
     """In the process of its own."""
     code = 1
     try:
         runtime.die_with_parent()
         build()
-        (scratch / _MANIFEST).write_text(json.dumps(_digests(scratch), indent=1), encoding="utf-8")
-        os.rename(scratch, place)
+        (folder / _MANIFEST).write_text(json.dumps(_digests(folder), indent=1), encoding="utf-8")
         code = 0
     except BaseException as error:
         traceback.print_exc()
         text = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-        (scratch / _FAILED).write_text(text[:500], encoding="utf-8")
+        (folder / _FAILED).write_text(text[:500], encoding="utf-8")
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -119,12 +113,3 @@ def _check(place: Path) -> None:
         changed = [(_MANIFEST, "")]
     if changed:
         raise BenchmarkError(f"{place}: {changed[0][0]} is not what was made; delete the folder, and it is made again")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; the lock of one that has died is free."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
