@@ -87,14 +87,15 @@ def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:
     Raises:
         DeclarationError: A claim names levels that no variant of the benchmark has, or a variant itself.
     """
-    every = list(_variants(item))
+    marks = list(item.iter_markers(MARK))
+    every, mine = list(_variants(item)) if marks else [], dict(variant)
     found = []
-    for mark in reversed(list(item.iter_markers(MARK))):
+    for mark in reversed(marks):
         name, levels, other, bound, metric = mark.args
         about, against = _parsed(item, levels, every), _parsed(item, other, every)
-        if about.items() <= dict(variant).items():
-            wanted = {**dict(variant), **against}
-            if wanted == dict(variant) or wanted not in every:
+        if about.items() <= mine.items():
+            wanted = {**mine, **against}
+            if wanted == mine or wanted not in every:
                 raise DeclarationError(f"{item.nodeid}: a claim compares it with {other!r}, which is no other variant")
             found.append(Claim(name, other, tuple(sorted(wanted.items())), bound, metric))
     return tuple(found)

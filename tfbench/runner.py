@@ -29,11 +29,9 @@ from tfbench.race.zygote import Suite
 from tfbench.replay import CHOICES
 from tfbench.report import as_json, terminal
 from tfbench.session import Session
-from tfbench.store.files import MADE, keep_out_of_git, write_whole
+from tfbench.store.files import FOLDER, MADE, keep_out_of_git, write_whole
 
 DEVICES = ("cpu", "gpu", "all")
-FOLDER = ".tfbench"
-"""Where baselines and made source trees are kept, below pytest's root."""
 
 
 class Runner:

@@ -67,8 +67,9 @@ class Session:
         # What can be refused is refused before anything is started.
         trees = question.folder / "trees"
         self._environments = Environments(kept(), lambda text: progress(Step(text)))
-        rival = question.against and parse(question.against, self._contender, trees, self._environments)
-        self._rival = rival or None
+        self._rival = None
+        if question.against:
+            self._rival = parse(question.against, self._contender, trees, self._environments)
         self._saved = self._keeper.baselines.fetch(question.baseline) if question.baseline else None
         self._unmade: Reason | None = None
         if self._saved is not None and question.replay != NEVER:

@@ -24,21 +24,13 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Row:
-    """One case on every side, in the order of the sides."""
-
-    case: Case
-    entries: tuple[Standing | str, ...]
-    """How a side stands to the reference, or why it could not be timed."""
-
-
-@dataclass(frozen=True)
 class Compared:
     """What became of the question."""
 
     sides: Mapping[str, JSON]
     """Side, the reference first -> its Python, packages and what importing TensorFlow took it."""
-    rows: tuple[Row, ...]
+    rows: tuple[tuple[Case, tuple[Standing | str, ...]], ...]
+    """Each case, and in the order of the sides how it stands to the reference, or why it could not be timed."""
     seconds: float
 
 
@@ -49,8 +41,8 @@ def sides_of(specs: Sequence[str], reference: str, contender: Side, trees: Path,
         UsageError: Fewer than two, one twice, or a reference that is none of them.
         SideError: One of them cannot be made.
     """
-    whole = [f"tensorflow=={one}" if one[:1].isdigit() else one for one in specs]
-    named = f"tensorflow=={reference}" if reference[:1].isdigit() else reference or whole[0]
+    whole = [_spec(one) for one in specs]
+    named = _spec(reference) or whole[0]
     if len(set(whole)) < max(2, len(whole)):
         raise UsageError("give two or more versions, each once; for the same twice, give `self` as the second")
     if named not in whole:
@@ -61,6 +53,10 @@ def sides_of(specs: Sequence[str], reference: str, contender: Side, trees: Path,
     return [
         replace(first if one == "self" else parse(one, contender, trees, kept), name=one, spec=one) for one in ordered
     ]
+
+
+def _spec(text: str) -> str:
+    return f"tensorflow=={text}" if text[:1].isdigit() else text
 
 
 def race(
@@ -90,7 +86,7 @@ def race(
         if case.shared:  # made before the seconds of the race are counted
             Prober(launcher, policy).probe(entrants)
         one.run(lambda race, text=text: progress(f"{text}, {len(race.launches)} launches"))  # type: ignore[misc]
-        rows.append(Row(case, tuple(_entry(one, index) for index in range(len(sides)))))
+        rows.append((case, tuple(_entry(one, index) for index in range(len(sides)))))
     return Compared(
         sides={side.name: _told(launcher, side) for side in sides}, rows=tuple(rows), seconds=time.monotonic() - began
     )

@@ -21,7 +21,7 @@ from tfbench.race.launcher import Entrant
 from tfbench.race.processes import ProcessLauncher, Processors
 from tfbench.race.zygote import Suite
 from tfbench.sides.side import Side
-from tfbench.store.files import MADE
+from tfbench.store.files import FOLDER, MADE
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "worker" / "workloads"
 SLOWDOWNS = (0.02, 0.03, 0.05, 0.10)
@@ -91,7 +91,7 @@ def calibrate(plan: Plan, journal: Journal, seconds: float, progress: Progress, 
 
 def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str], None]) -> Iterator[Trial]:
     """The trials of one run: zygotes of its own, the workloads in random order."""
-    made = Path(".tfbench", MADE).absolute()  # beside the journal
+    made = Path(FOLDER, MADE).absolute()  # beside the journal
     suite = Suite(plan.files, "", "importlib", str(made), plan.cpus)
     launcher = ProcessLauncher(suite, plan.policy, plan.processors)
     contender = Side("contender", sys.executable, plan.root)

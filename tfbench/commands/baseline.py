@@ -21,9 +21,8 @@ from tfbench.report.style import table
 from tfbench.report.units import duration
 from tfbench.sides.tree import CANDIDATES, KEPT, drop, keep
 from tfbench.store.baselines import Acceptance, Baseline, Baselines, now
+from tfbench.store.files import FOLDER
 from tfbench.store.history import History
-
-FOLDER = ".tfbench"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -32,7 +32,7 @@ from tfbench.options import available_cpus, parse_cpus
 from tfbench.policy import Policy, preset
 from tfbench.race.processes import processors
 from tfbench.report.rates import of, table
-from tfbench.store.files import write_whole
+from tfbench.store.files import FOLDER, write_whole
 from tfbench.worker.recipe import machine
 
 SCHEMA = "tfbench-calibration/1"
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         variants=arguments.variants,
     )
     name = f"{policy.name}{'-variants' * arguments.variants}{'-busy' * arguments.busy}.jsonl"
-    journal = Journal(arguments.journal or Path(".tfbench", "calibration", name))
+    journal = Journal(arguments.journal or Path(FOLDER, "calibration", name))
     console = Console(highlight=False)
     neighbour = busy_neighbour(available_cpus(), plan.processors.one) if arguments.busy else nullcontext()
     interrupted = False

@@ -23,10 +23,10 @@ from tfbench.race.launcher import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.processes import ProcessLauncher, processors
 from tfbench.report.explained import render
-from tfbench.runner import FOLDER
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import KINDS, parse
+from tfbench.store.files import FOLDER
 
 
 def add(parser: argparse.ArgumentParser) -> None:

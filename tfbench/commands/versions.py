@@ -20,10 +20,9 @@ from tfbench.options import available_cpus
 from tfbench.policy import PRESETS, preset
 from tfbench.race.processes import ProcessLauncher, processors
 from tfbench.report import versions as report
-from tfbench.runner import FOLDER
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
-from tfbench.store.files import write_whole
+from tfbench.store.files import FOLDER, write_whole
 from tfbench.versions import race, sides_of
 
 
@@ -54,12 +53,13 @@ def run(arguments: argparse.Namespace) -> int:
             found = race(list(collected.cases.values()), sides, launcher, policy, random.Random(), status.update)
         finally:
             launcher.close()
-    rows = [(row.case, row.entries) for row in found.rows]
-    console.print(report.terminal(found.sides, rows))
-    console.print(f"{len(rows)} cases on {len(found.sides)} sides in {found.seconds:.0f} s (policy {policy.name})")
+    console.print(report.terminal(found.sides, found.rows))
+    console.print(
+        f"{len(found.rows)} cases on {len(found.sides)} sides in {found.seconds:.0f} s (policy {policy.name})"
+    )
     for path, text in (
-        (arguments.report_json, report.as_json(found.sides, rows, policy.as_json(), found.seconds)),
-        (arguments.report_markdown, report.markdown(found.sides, rows)),
+        (arguments.report_json, report.as_json(found.sides, found.rows, policy.as_json(), found.seconds)),
+        (arguments.report_markdown, report.markdown(found.sides, found.rows)),
     ):
         if path is not None:
             write_whole(path, text)

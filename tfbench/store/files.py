@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tfbench.errors import ReportError
 
+FOLDER = ".tfbench"
+"""Where all that follows is kept, below pytest's root."""
 MADE = "made"
 UNSHARED = ("candidates", "calibration", "history", MADE, "trees")
 """What tfbench keeps for itself; baselines may be shared."""

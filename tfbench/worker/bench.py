@@ -98,8 +98,8 @@ class Bench:
             arguments: Handed to every call.
             keywords: ``flops``, ``bytes`` (least traffic) and ``items`` of one call, for rates; the contracts
                 ``expect_ops``, ``compiled``, ``max_traces``, ``max_peak_bytes`` and ``parity``; ``accuracy``,
-                ``sparsity`` and ``unique_weights`` of a model; ``artifact``, bytes or a path whose size is to be told; ``ceiling``, ``flops`` or ``bytes``, if nothing on this
-                machine does more of these in a second.
+                ``sparsity`` and ``unique_weights`` of a model; ``artifact``, bytes or a path whose size is to be told;
+                ``ceiling``, ``flops`` or ``bytes``, if nothing on this machine does more of these in a second.
 
         Raises:
             BenchmarkError: Called twice, with what is not a function, or with an unknown keyword.
