@@ -18,7 +18,7 @@ from tfbench.race.sequential import Race, Terms
 from tfbench.results import of_variant
 from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
-from tfbench.sides.spec import parse
+from tfbench.sides.spec import packages_of, parse
 
 Progress = Callable[[str], None]
 
@@ -48,11 +48,12 @@ def sides_of(specs: Sequence[str], reference: str, contender: Side, trees: Path,
     if named not in whole:
         raise UsageError(f"--reference {reference}: it is none of {', '.join(specs)}")
     ordered = sorted(whole, key=lambda one: one != named)
-    first = parse(ordered[0], contender, trees, kept)
+    kept.prefer([packages for one in ordered if (packages := packages_of(one))])
+    first, *others = ordered
+    reference_side = parse(first, contender, trees, kept)
     # `self` is the reference once more, in processes of its own.
-    return [
-        replace(first if one == "self" else parse(one, contender, trees, kept), name=one, spec=one) for one in ordered
-    ]
+    sides = [reference_side if one == "self" else parse(one, contender, trees, kept) for one in others]
+    return [replace(side, name=one, spec=one) for one, side in zip(ordered, [reference_side, *sides], strict=True)]
 
 
 def _spec(text: str) -> str:

@@ -4,7 +4,7 @@ import os
 
 from tfbench.cli import main
 from tfbench.commands import envs
-from tfbench.sides.environments import Environments, interpreters
+from tfbench.sides.environments import Environments
 
 
 def test_environments_are_listed_and_pruned(tmp_path, monkeypatch, capsys):
@@ -12,7 +12,7 @@ def test_environments_are_listed_and_pruned(tmp_path, monkeypatch, capsys):
     assert main(["envs", "list"]) == 0
     assert f"no environments in {tmp_path}" in capsys.readouterr().out
     with Environments(tmp_path) as ours:
-        made = ours.get(["iniconfig==2.0.0"], interpreters())
+        made = ours.get(["iniconfig==2.0.0"])
     assert main(["envs", "list"]) == 0
     told = capsys.readouterr().out
     assert "iniconfig==2.0.0" in told

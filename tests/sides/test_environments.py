@@ -10,7 +10,8 @@ import pytest
 
 from tfbench.errors import SideError, UsageError
 from tfbench.sides import environments, uv
-from tfbench.sides.environments import Environments, interpreters
+from tfbench.sides.environments import Environments
+from tfbench.sides.pythons import interpreters
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
 from tfbench.sides.uv import Refused
@@ -23,7 +24,7 @@ def built(tmp_path_factory):
     """A folder with one environment."""
     root = tmp_path_factory.mktemp("environments")
     with Environments(root) as made:
-        made.get(SMALL, interpreters())
+        made.get(SMALL)
     return root
 
 
@@ -44,16 +45,35 @@ def test_it_is_built_once_and_used_again(built):
     before = Environments(built).every()[0]
     time.sleep(0.01)
     with Environments(built, said.append) as ours:
-        again = ours.get(SMALL, interpreters())
+        again = ours.get(SMALL)
     assert again.folder == before.folder
     assert again.used > before.used - 1
     assert not [text for text in said if "building" in text]
 
 
+def test_what_is_in_use_is_had_once_more_by_this_run_and_by_others(built):
+    with Environments(built) as ours, Environments(built) as others:
+        assert ours.get(SMALL).folder == ours.get(SMALL).folder == others.get(SMALL).folder
+
+
+def test_environments_to_be_compared_get_the_same_python(tmp_path):
+    """typed-ast has wheels up to Python 3.11."""
+    found = interpreters()
+    if not any("3.13" in one or "3.12" in one for one in found) or not any("3.10" in one or "3.11" in one for one in found):
+        pytest.skip("takes a Python that typed-ast has wheels for, and one that it has none for")
+    newest_first = sorted(found, key=lambda one: one.rpartition("python")[2], reverse=True)
+    with Environments(tmp_path, interpreters=newest_first) as ours:
+        assert ours.get(SMALL).python.startswith(("3.12", "3.13"))
+        ours.prefer([SMALL, ["typed-ast==1.5.5"]])
+        assert ours.get(SMALL).python.startswith(("3.10", "3.11"))
+        with pytest.raises(SideError, match=r"no Python 3\.7"):
+            ours.prefer([SMALL], "3.7")
+
+
 def test_two_runs_that_want_the_same_build_it_once(tmp_path):
     program = (
         "import sys; from pathlib import Path; from tfbench.sides.environments import *;"
-        "print(Environments(Path(sys.argv[1]), lambda t: print(t)).get(['iniconfig==2.0.0'], interpreters()).folder)"
+        "print(Environments(Path(sys.argv[1]), lambda t: print(t)).get(['iniconfig==2.0.0']).folder)"
     )
     runs = [
         subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
@@ -74,7 +94,7 @@ def test_two_runs_that_want_the_same_build_it_once(tmp_path):
 )
 def test_what_there_is_not_is_said_with_the_nearest(tmp_path, request_, told):
     with pytest.raises(SideError, match=told):
-        Environments(tmp_path).get(request_, interpreters())
+        Environments(tmp_path).get(request_)
     assert not list(tmp_path.glob("[0-9a-f]*"))
 
 
@@ -85,7 +105,7 @@ def test_a_python_that_there_is_no_wheel_for_names_those_that_would_do(tmp_path)
     with pytest.raises(
         SideError, match=r"not to be had for the Pythons of this machine; Python 3\.10 or 3\.11 would do"
     ):
-        Environments(tmp_path).get(["typed-ast==1.5.5"], newest)
+        Environments(tmp_path, interpreters=newest).get(["typed-ast==1.5.5"])
 
 
 def test_without_a_network_what_is_kept_is_used_or_that_is_said(built, tmp_path, monkeypatch):
@@ -94,9 +114,9 @@ def test_without_a_network_what_is_kept_is_used_or_that_is_said(built, tmp_path,
 
     monkeypatch.setattr(uv, "run", offline)
     with Environments(built) as ours:
-        assert ours.get(SMALL, interpreters()).request == tuple(SMALL)
+        assert ours.get(SMALL).request == tuple(SMALL)
     with pytest.raises(SideError, match="there is no network, and no environment with it was kept"):
-        Environments(tmp_path).get(SMALL, interpreters())
+        Environments(tmp_path).get(SMALL)
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -109,13 +129,13 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
 
     monkeypatch.setattr(uv, "run", full)
     with pytest.raises(SideError, match=r"no room left in .*; tfbench envs prune"):
-        Environments(tmp_path).get(SMALL, interpreters())
+        Environments(tmp_path).get(SMALL)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
 def test_what_nobody_uses_is_pruned(tmp_path, built, monkeypatch):
     ours = Environments(tmp_path)
-    folder = ours.get(SMALL, interpreters()).folder
+    folder = ours.get(SMALL).folder
     assert Environments(tmp_path).prune(days=1) == []
     assert Environments(tmp_path).prune(days=0) == []  # it is held by `ours`
     ours.close()
@@ -131,7 +151,7 @@ def test_uv_that_is_missing_is_named_with_the_cure(monkeypatch):
 
 
 class Recorded(Environments):
-    def get(self, request, interpreters):
+    def get(self, request):
         self.request = request
         return environments.Environment(Path("/made"), tuple(request), "3.11.0", ())
 

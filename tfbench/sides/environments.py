@@ -14,11 +14,10 @@ import os
 import platform
 import re
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
@@ -26,13 +25,11 @@ from platformdirs import user_cache_path
 
 from tfbench.errors import SideError
 from tfbench.folders import locked, whole
-from tfbench.sides import uv
+from tfbench.sides import pythons, uv
 from tfbench.sides.uv import Refused
 
 NEEDED = ("numpy", "pytest>=8.2,<10")
 """What the measuring processes need beside TensorFlow."""
-PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-"""Versions that they run on."""
 _MADE, _LOCK = "tfbench.json", ".lock"
 _UNFIT = re.compile(
     r"no (?:usable )?wheels?|Python requirement|Python version|requires Python|python ABI", re.IGNORECASE
@@ -78,12 +75,20 @@ class Environments:
     Args:
         root: Where they are.
         tell: Called with what is being done.
+        interpreters: The Pythons to build with, the one to be preferred first; those of this machine, if not given.
     """
 
-    def __init__(self, root: Path, tell: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self, root: Path, tell: Callable[[str], None] = lambda text: None, interpreters: Sequence[str] | None = None
+    ) -> None:
         self._root = root
         self._tell = tell
+        self._given = interpreters
         self._held: list[IO[str]] = []
+
+    @cached_property
+    def _interpreters(self) -> list[str]:
+        return list(self._given if self._given is not None else pythons.interpreters())
 
     def __enter__(self) -> Environments:
         return self
@@ -97,12 +102,26 @@ class Environments:
             lock.close()
         self._held.clear()
 
-    def get(self, request: Sequence[str], interpreters: Sequence[str]) -> Environment:
+    def prefer(self, requests: Sequence[Sequence[str]], version: str = "") -> None:
+        """From now on take a Python that all of these can be had for, if there is one: what differs between
+        environments shall be what was asked for.
+
+        Args:
+            version: As ``3.11``, if no other one will do.
+        """
+        found = [one for one in self._interpreters if version in ("", pythons.minor(pythons.version_of(one)))]
+        if not found:
+            raise SideError(f"there is no Python {version} on this machine")
+        self._tell("looking for a Python that all of them run on")
+        fitting = (one for one in found if all(_fits(request, one) for request in requests))
+        first = next(fitting, found[0])
+        self._interpreters = [first, *(one for one in found if one != first)]
+
+    def get(self, request: Sequence[str]) -> Environment:
         """An environment with these requirements, built if it is not there.
 
         Args:
             request: ``tensorflow==2.20.0`` and the like.
-            interpreters: Of the Pythons that there are, the one to be preferred first.
 
         Raises:
             SideError: No such version, none for these Pythons, no network and nothing kept, or no room.
@@ -110,7 +129,7 @@ class Environments:
         request = tuple(sorted(request))
         self._tell(f"resolving {', '.join(request)}")
         try:
-            interpreter, packages = self._resolve(request, interpreters)
+            interpreter, packages = self._resolve(request)
         except Refused as refused:
             if not refused.offline:
                 raise
@@ -118,18 +137,23 @@ class Environments:
             if not same:
                 text = f"{', '.join(request)}: there is no network, and no environment with it was kept"
                 raise SideError(f"{text} ({refused})") from None
-            return self._hold(max(same, key=lambda one: one.used).folder)
+            for one in sorted(same, key=lambda one: -one.used):
+                if (held := self._hold(one.folder)) is not None:
+                    return held
+            raise
         key = hashlib.sha256("\n".join([*packages, interpreter, platform.platform()]).encode()).hexdigest()[:16]
         folder = self._root / key
-        with locked(self._root / f"{key}{_LOCK}"):
-            if not (folder / _MADE).exists():
-                self._build(folder, request, interpreter, packages)
-        return self._hold(folder)
+        # Looked for before it is locked to be built: whoever uses it, this run included, keeps that lock away.
+        while (found := self._hold(folder)) is None:
+            with locked(self._root / f"{key}{_LOCK}"):
+                if not (folder / _MADE).exists():
+                    self._build(folder, request, interpreter, packages)
+        return found
 
-    def _resolve(self, request: tuple[str, ...], interpreters: Sequence[str]) -> tuple[str, list[str]]:
+    def _resolve(self, request: tuple[str, ...]) -> tuple[str, list[str]]:
         """The first interpreter that all of it can be had for, and every package with its version."""
         refusals = []
-        for interpreter in interpreters:
+        for interpreter in self._interpreters:
             try:
                 return interpreter, _compile(request, "--python", interpreter)
             except Refused as refused:
@@ -142,7 +166,7 @@ class Environments:
         if (absent := _ABSENT.search(str(first))) is not None:
             raise SideError(f"{absent[1]} has no version {absent[2]}{_nearest(absent[1], absent[2])}")
         if _UNFIT.search(str(first)):
-            fitting = [python for python in PYTHONS if _fits(request, interpreters[0], python)]
+            fitting = [python for python in pythons.VERSIONS if _fits(request, self._interpreters[0], python)]
             cure = f"Python {' or '.join(fitting)} would do" if fitting else "no Python that tfbench runs on would do"
             raise SideError(f"{', '.join(request)}: not to be had for the Pythons of this machine; {cure}")
         raise SideError(f"{', '.join(request)}: {first}")
@@ -159,14 +183,21 @@ class Environments:
         except OSError as error:
             raise SideError(f"cannot build an environment in {self._root}: {error.strerror or error}") from error
 
-    def _hold(self, folder: Path) -> Environment:
-        """Keep others from removing it until `close`, and note that it is used."""
+    def _hold(self, folder: Path) -> Environment | None:
+        """Keep others from removing it until `close`, and note that it is used; ``None`` if it is not there.
+
+        Raises:
+            SideError: What is there was not built by this class.
+        """
         lock = self._opened(folder.name)
         fcntl.flock(lock, fcntl.LOCK_SH)
-        self._held.append(lock)
         found = self._read(folder)
         if found is None:
-            raise SideError(f"{folder}: not an environment that tfbench built; delete the folder")
+            lock.close()
+            if folder.exists():
+                raise SideError(f"{folder}: not an environment that tfbench built; delete the folder")
+            return None
+        self._held.append(lock)
         os.utime(folder / _MADE)
         return found
 
@@ -213,7 +244,7 @@ def _install(half: Path, request: tuple[str, ...], interpreter: str, packages: l
         "pip", "install", "--quiet", "--no-deps", "--compile-bytecode",
         "--python", str(half / "bin" / "python"), "--requirement", str(wanted),
     )  # fmt: skip
-    made = {"request": request, "python": _version(interpreter), "packages": packages}
+    made = {"request": request, "python": pythons.version_of(interpreter), "packages": packages}
     (half / _MADE).write_text(json.dumps(made, indent=1), encoding="utf-8")
 
 
@@ -224,10 +255,10 @@ def _compile(request: Sequence[str], *options: str) -> list[str]:
     return printed.splitlines()
 
 
-def _fits(request: Sequence[str], interpreter: str, version: str) -> bool:
-    """Whether another Python would do; without an interpreter by name, uv goes looking for one."""
+def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
+    """Whether this Python would do, or one of this version; without an interpreter by name, uv looks for one."""
     try:
-        return bool(_compile(request, "--python", interpreter, "--python-version", version))
+        return bool(_compile(request, "--python", interpreter, *(["--python-version", version] if version else [])))
     except Refused:
         return False
 
@@ -243,30 +274,3 @@ def _nearest(package: str, version: str) -> str:
         name = package.partition("[")[0].lower()
         found += [one.partition("==")[2] for one in packages if one.lower().partition("==")[0] == name]
     return f"; the nearest are {' and '.join(found)}" if found else ""
-
-
-def _version(interpreter: str) -> str:
-    printed = subprocess.run(
-        [interpreter, "-c", "import platform; print(platform.python_version())"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return printed.stdout.strip()
-
-
-def interpreters() -> list[str]:
-    """The Pythons of this machine that the worker runs on: this one first, then by version."""
-    found = [os.path.realpath(getattr(sys, "_base_executable", sys.executable))]
-    folders = [Path.home() / ".pyenv" / "versions", Path.home() / ".local" / "share" / "uv" / "python"]
-    for version in reversed(PYTHONS):
-        named = shutil.which(f"python{version}")
-        installed = [path for folder in folders for path in sorted(folder.glob(f"*{version}*/bin/python{version}"))]
-        found += [os.path.realpath(one) for one in ([named] if named else []) + [str(path) for path in installed]]
-    return [one for one in dict.fromkeys(found) if _runs(one)]
-
-
-def _runs(interpreter: str) -> bool:
-    """pyenv leaves names on the path that are no interpreters."""
-    try:
-        return ".".join(_version(interpreter).split(".")[:2]) in PYTHONS
-    except (OSError, subprocess.CalledProcessError):
-        return False

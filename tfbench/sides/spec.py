@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tfbench.errors import UsageError
-from tfbench.sides.environments import Environments, interpreters
+from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
 from tfbench.sides.tree import materialise, tree_of
 
@@ -55,8 +55,14 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
     if packages:
         if side.executable != contender.executable:
             raise UsageError(f"--against {spec}: python: names an interpreter with its packages; give one of the two")
-        side = replace(side, executable=environments.get(_with_tensorflow(packages), interpreters()).executable)
+        side = replace(side, executable=environments.get(_with_tensorflow(packages)).executable)
     return side
+
+
+def packages_of(spec: str) -> list[str]:
+    """The packages that a specification asks for, TensorFlow with them; none if it asks for none."""
+    packages = [part for part in map(str.strip, spec.split("+")) if _PACKAGE.fullmatch(part)]
+    return _with_tensorflow(packages) if packages else []
 
 
 def _check_age(package: str) -> None:
