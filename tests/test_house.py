@@ -20,7 +20,7 @@ PACKAGE = ROOT / "tfbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 GROUND = {"model", "errors"}
-FIRST = GROUND | {"timing", "policy", "axes", "claims", "protocol", "source", "folders"}
+FIRST = GROUND | {"timing", "policy", "axes", "claims", "protocol", "source", "folders", "trail"}
 ROOMS = {"worker", "analysis", "report", "store", "sides"}
 MAY_IMPORT = {
     "model": GROUND,
@@ -32,11 +32,12 @@ MAY_IMPORT = {
     "protocol": GROUND,
     "source": GROUND,
     "folders": GROUND,
+    "trail": GROUND,
     **{room: FIRST | {room} for room in ROOMS},
     "race": FIRST | ROOMS | {"race"},
 }
 """What stands above the race may import all of these, but not the wiring."""
-WIRING = {"plugin", "cli", "commands", "runner", "display", "options", "collection", "__main__"}
+WIRING = {"plugin", "cli", "commands", "runner", "display", "options", "collection", "stage", "__main__"}
 WORKER_NEEDS = {"pytest", "_pytest", "numpy", "tensorflow", "keras", "tf_keras", "tfbench"}
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "multiprocessing"}

@@ -117,6 +117,12 @@ class Policy:
     warmup_steady: float = 0.02
     """Steady: the floors of two successive stretches differ by less than this."""
 
+    patience: int = 3
+    """A step of a bisection that is inconclusive is raced again with so many times the launches, from twice the
+    zygotes: a wrong turn there costs the answer, an open one only says that it is open."""
+    zygotes_together: int = 48
+    """Zygotes of all sides of `tfbench versions` at most, 9 GB of private memory: two sides at their most."""
+
     # Patience
     start_seconds: float = 120.0
     """A zygote that has not collected by now is broken: an uncompiled TensorFlow imports in 10 s."""
@@ -144,8 +150,21 @@ class Policy:
             raise UsageError("policy: 0 < first_call_effect < first_call_tolerance < 1 must hold")
         if self.probe_calls < 1 or self.probe_launches < 1 or self.memory_launches < 1:
             raise UsageError("policy: probe_calls, probe_launches and memory_launches must be at least 1")
+        if self.patience < 1:
+            raise UsageError("policy: patience must be at least 1")
         if self.sessions < 3 or self.floor_launches < 1:
             raise UsageError("policy: a spread needs three sessions at least, and a floor one launch")
+
+    def patient(self) -> Policy:
+        """The same for what was inconclusive: more launches, as `patience` says."""
+        last = self.looks[-1]
+        more = tuple(round(last * (1 + (self.patience - 1) * share)) for share in (0.25, 0.5, 1))
+        return dataclasses.replace(
+            self,
+            looks=(*self.looks, *sorted({look for look in more if look > last})),
+            zygotes=2 * self.zygotes,
+            case_seconds=self.patience * self.case_seconds,
+        )
 
     def as_json(self) -> JSON:
         """Every field, as the report keeps it."""

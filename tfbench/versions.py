@@ -6,7 +6,6 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from tfbench.errors import BenchmarkSkipped, UsageError
 from tfbench.model import JSON, Case, Standing
@@ -16,9 +15,8 @@ from tfbench.race.prober import Prober
 from tfbench.race.processes import ProcessLauncher
 from tfbench.race.sequential import Race, Terms
 from tfbench.results import of_variant
-from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
-from tfbench.sides.spec import packages_of, parse
+from tfbench.sides.spec import of_version
 
 Progress = Callable[[str], None]
 
@@ -34,30 +32,32 @@ class Compared:
     seconds: float
 
 
-def sides_of(specs: Sequence[str], reference: str, contender: Side, trees: Path, kept: Environments) -> list[Side]:
-    """A side for each specification, the reference first; a bare version is one of TensorFlow.
+def ordered(labels: Sequence[str], reference: str = "") -> list[str]:
+    """The labels of the sides, the reference first.
 
     Raises:
         UsageError: Fewer than two, one twice, or a reference that is none of them.
+    """
+    if len(set(map(of_version, labels))) < max(2, len(labels)):
+        raise UsageError("give two or more versions, each once; for the same twice, give `self` as the second")
+    first = next((one for one in labels if of_version(one) == of_version(reference or labels[0])), None)
+    if first is None:
+        raise UsageError(f"--reference {reference}: it is none of {', '.join(labels)}")
+    return sorted(labels, key=lambda one: one != first)
+
+
+def sides_of(labels: Sequence[str], make: Callable[[str, str], Side]) -> list[Side]:
+    """A side for each label, the reference first; `self` is the reference once more, in processes of its own.
+
+    Args:
+        make: From a specification and a name to a side.
+
+    Raises:
         SideError: One of them cannot be made.
     """
-    whole = [_spec(one) for one in specs]
-    named = _spec(reference) or whole[0]
-    if len(set(whole)) < max(2, len(whole)):
-        raise UsageError("give two or more versions, each once; for the same twice, give `self` as the second")
-    if named not in whole:
-        raise UsageError(f"--reference {reference}: it is none of {', '.join(specs)}")
-    ordered = sorted(whole, key=lambda one: one != named)
-    kept.prefer([packages for one in ordered if (packages := packages_of(one))])
-    first, *others = ordered
-    reference_side = parse(first, contender, trees, kept)
-    # `self` is the reference once more, in processes of its own.
-    sides = [reference_side if one == "self" else parse(one, contender, trees, kept) for one in others]
-    return [replace(side, name=one, spec=one) for one, side in zip(ordered, [reference_side, *sides], strict=True)]
-
-
-def _spec(text: str) -> str:
-    return f"tensorflow=={text}" if text[:1].isdigit() else text
+    first = make(of_version(labels[0]), labels[0])
+    others = [replace(first, name=one) if one == "self" else make(of_version(one), one) for one in labels[1:]]
+    return [first, *others]
 
 
 def race(
@@ -77,7 +77,8 @@ def race(
     environments = dict.fromkeys(case.env for case in cases)
     progress(f"starting {len(sides)} sides")
     launcher.ready([(side, env) for side in sides for env in environments], range(policy.looks[0]))
-    terms = Terms(len(cases) * (len(sides) - 1), range(policy.zygotes))
+    pairs = min(policy.zygotes, max(policy.looks[0], policy.zygotes_together // len(sides)))
+    terms = Terms(len(cases) * (len(sides) - 1), range(pairs))
     rows = []
     for number, case in enumerate(cases):
         entrants = [Entrant(case, side) for side in sides]

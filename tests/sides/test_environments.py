@@ -59,7 +59,9 @@ def test_what_is_in_use_is_had_once_more_by_this_run_and_by_others(built):
 def test_environments_to_be_compared_get_the_same_python(tmp_path):
     """typed-ast has wheels up to Python 3.11."""
     found = interpreters()
-    if not any("3.13" in one or "3.12" in one for one in found) or not any("3.10" in one or "3.11" in one for one in found):
+    if not any("3.13" in one or "3.12" in one for one in found) or not any(
+        "3.10" in one or "3.11" in one for one in found
+    ):
         pytest.skip("takes a Python that typed-ast has wheels for, and one that it has none for")
     newest_first = sorted(found, key=lambda one: one.rpartition("python")[2], reverse=True)
     with Environments(tmp_path, interpreters=newest_first) as ours:

@@ -25,7 +25,7 @@ from platformdirs import user_cache_path
 
 from tfbench.errors import SideError
 from tfbench.folders import locked, whole
-from tfbench.sides import pythons, uv
+from tfbench.sides import pythons, releases, uv
 from tfbench.sides.uv import Refused
 
 NEEDED = ("numpy", "pytest>=8.2,<10")
@@ -155,7 +155,7 @@ class Environments:
         refusals = []
         for interpreter in self._interpreters:
             try:
-                return interpreter, _compile(request, "--python", interpreter)
+                return interpreter, uv.resolved((*request, *NEEDED), "--python", interpreter)
             except Refused as refused:
                 if refused.offline or refused.full:
                     raise
@@ -164,7 +164,9 @@ class Environments:
         if (unknown := _UNKNOWN.search(str(first))) is not None:
             raise SideError(f"there is no package {unknown[1]}")
         if (absent := _ABSENT.search(str(first))) is not None:
-            raise SideError(f"{absent[1]} has no version {absent[2]}{_nearest(absent[1], absent[2])}")
+            found = releases.nearest(absent[1], absent[2])
+            cure = f"; the nearest are {' and '.join(found)}" if found else ""
+            raise SideError(f"{absent[1]} has no version {absent[2]}{cure}")
         if _UNFIT.search(str(first)):
             fitting = [python for python in pythons.VERSIONS if _fits(request, self._interpreters[0], python)]
             cure = f"Python {' or '.join(fitting)} would do" if fitting else "no Python that tfbench runs on would do"
@@ -248,29 +250,13 @@ def _install(half: Path, request: tuple[str, ...], interpreter: str, packages: l
     (half / _MADE).write_text(json.dumps(made, indent=1), encoding="utf-8")
 
 
-def _compile(request: Sequence[str], *options: str) -> list[str]:
-    given = "".join(f"{one}\n" for one in (*request, *NEEDED))
-    fixed = ("--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")  # what has no wheel is not built here
-    printed = uv.run("pip", "compile", "-", *fixed, *options, given=given)
-    return printed.splitlines()
-
-
 def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
     """Whether this Python would do, or one of this version; without an interpreter by name, uv looks for one."""
     try:
-        return bool(_compile(request, "--python", interpreter, *(["--python-version", version] if version else [])))
+        return bool(
+            uv.resolved(
+                (*request, *NEEDED), "--python", interpreter, *(["--python-version", version] if version else [])
+            )
+        )
     except Refused:
         return False
-
-
-def _nearest(package: str, version: str) -> str:
-    """The versions on either side of one that does not exist, in words."""
-    found = []
-    for relation, which in (("<", "highest"), (">", "lowest-direct")):
-        try:
-            packages = _compile([f"{package}{relation}{version}"], "--resolution", which, "--no-deps")
-        except Refused:
-            continue
-        name = package.partition("[")[0].lower()
-        found += [one.partition("==")[2] for one in packages if one.lower().partition("==")[0] == name]
-    return f"; the nearest are {' and '.join(found)}" if found else ""

@@ -17,7 +17,8 @@ KINDS = "self, tensorflow==VERSION, env:NAME=VALUE, python:PATH, git:REV, joined
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly")
 OLDEST = (2, 12)
 """Of TensorFlow: the measuring process uses what came with it."""
-_PACKAGE = re.compile(r"[A-Za-z0-9][\w.\-]*(\[[\w,\-]+\])?==[\w.+!]+")
+PACKAGE = re.compile(r"[A-Za-z0-9][\w.\-]*(\[[\w,\-]+\])?==[\w.!]+")
+"""A package with its version."""
 
 
 def parse(spec: str, contender: Side, cache: Path, environments: Environments) -> Side:
@@ -37,7 +38,7 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
         kind, _, value = part.partition(":")
         if part == "self":
             continue
-        if _PACKAGE.fullmatch(part):
+        if PACKAGE.fullmatch(part):
             _check_age(part)
             packages.append(part)
         elif kind == "env" and (setting := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", value)):
@@ -59,9 +60,14 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
     return side
 
 
+def of_version(text: str) -> str:
+    """The specification that the user means: a bare version is one of TensorFlow."""
+    return f"tensorflow=={text}" if re.match(r"\d+\.\d", text) else text
+
+
 def packages_of(spec: str) -> list[str]:
     """The packages that a specification asks for, TensorFlow with them; none if it asks for none."""
-    packages = [part for part in map(str.strip, spec.split("+")) if _PACKAGE.fullmatch(part)]
+    packages = [part for part in map(str.strip, of_version(spec).split("+")) if PACKAGE.fullmatch(part)]
     return _with_tensorflow(packages) if packages else []
 
 

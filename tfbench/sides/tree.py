@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfbench.errors import SideError
+from tfbench.errors import SideError, UsageError
 from tfbench.folders import whole
 
 KEPT, CANDIDATES = "refs/tfbench/", "refs/tfbench-candidates/"
@@ -118,6 +118,32 @@ def tree_of(root: Path, revision: str) -> str:
         return _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
     except SideError:
         raise SideError(f"git:{revision}: no such revision here; `git fetch` it first if it is on a remote") from None
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit and what its message begins with."""
+
+    hash: str
+    subject: str
+
+
+def commits(root: Path, good: str, bad: str) -> list[Commit]:
+    """The commits from one to another along first parents, both included: a merge counts as one step.
+
+    Raises:
+        SideError: There is no such revision, or no repository.
+        UsageError: The first does not lead to the second.
+    """
+    for revision in (good, bad):
+        tree_of(root, revision)
+    try:
+        _git(root, "merge-base", "--is-ancestor", good, bad)
+    except SideError:
+        raise UsageError(f"{good} is no ancestor of {bad}, so nothing lies between them") from None
+    listed = _git(root, "log", "--first-parent", "--reverse", "--format=%H %s", f"{good}..{bad}")
+    first = _git(root, "log", "-1", "--format=%H %s", good)
+    return [Commit(*line.split(" ", 1)) for line in (first, *listed.splitlines())]
 
 
 def materialise(root: Path, tree: str, cache: Path) -> Path:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 
 from tfbench.errors import SideError
 
@@ -39,6 +40,17 @@ def run(*arguments: str, given: str = "") -> str:
     if done.returncode:
         raise Refused(_sentence(done.stderr))
     return done.stdout
+
+
+def resolved(requirements: Iterable[str], *options: str) -> list[str]:
+    """Every package that comes with these requirements, as ``name==version``; what has no wheel counts for nothing.
+
+    Raises:
+        Refused: There is no such set.
+    """
+    given = "".join(f"{one}\n" for one in requirements)
+    fixed = ("--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")  # nothing is built from source here
+    return run("pip", "compile", "-", *fixed, *options, given=given).splitlines()
 
 
 def _program() -> str:
