@@ -94,7 +94,7 @@ def test_what_is_not_slower_is_answered_by_one_race(factor, outcome):
 
 
 def test_an_open_step_is_raced_again_with_more_launches_and_is_then_told_as_open():
-    scripted = Scripted(since("2.18"), deviation=0.1)
+    scripted = Scripted(since("2.18", 1.0), deviation=0.1)
     (trail,) = scripted.run(CASE)
     assert scripted.raced == [(CASE.name, "2.21")] * 2
     assert scripted.looks == [30, 90]

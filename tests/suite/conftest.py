@@ -73,6 +73,18 @@ class Project:
         found = json.loads(report.read_text()) if report.exists() else {}
         return Done(done.returncode, done.stdout + done.stderr, found)
 
+    def tfbench(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The command line, in this project."""
+        return subprocess.run(
+            [sys.executable, "-m", "tfbench", *arguments],
+            cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=False,
+        )  # fmt: skip
+
+    def git(self, *arguments: str) -> None:
+        """As somebody, in this project."""
+        identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
+        subprocess.run(["git", *identity, *arguments], cwd=self.root, check=True, capture_output=True)
+
     def interrupted(self, after: str, *options: str) -> Done:
         """Start a run and send it Ctrl-C once the file ``after`` is there."""
         report = self.root / "report.json"

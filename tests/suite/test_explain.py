@@ -1,8 +1,5 @@
 """`tfbench explain` from end to end."""
 
-import subprocess
-import sys
-
 import pytest
 
 CASES = """
@@ -22,10 +19,7 @@ CASES = """
 
 
 def explain(project, *arguments):
-    command = [sys.executable, "-m", "tfbench", "explain", *arguments]
-    done = subprocess.run(
-        command, cwd=project.root, env=project.environment(), capture_output=True, text=True, timeout=120
-    )
+    done = project.tfbench("explain", *arguments)
     return done.returncode, done.stdout + done.stderr
 
 

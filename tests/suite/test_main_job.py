@@ -1,7 +1,6 @@
 """The main job, end to end, on steps that need no TensorFlow and are therefore quick to start."""
 
 import json
-import subprocess
 import textwrap
 
 from tfbench import cli
@@ -27,11 +26,6 @@ ADDED = """
     def test_added(bench):
         bench(sum, list(range(500)))
 """
-
-
-def git(root, *arguments):
-    identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
-    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
 
 
 def test_variants_race_each_other(project):
@@ -88,7 +82,7 @@ def test_a_race_against_itself_is_unchanged_and_a_slowdown_is_seen(project):
 
 
 def checkout(project):
-    git(project.root, "init", "-q")
+    project.git("init", "-q")
     project.write("report.json\n__pycache__\n", ".gitignore")
     project.write(ALONE)
 
@@ -169,11 +163,11 @@ def test_only_suspects_are_raced_again(project):
 
 
 def test_a_commit_is_raced_from_its_own_tree(project):
-    git(project.root, "init", "-q")
+    project.git("init", "-q")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
     project.write(ALONE.replace("50_", "200_"))
-    git(project.root, "add", "-A")
-    git(project.root, "commit", "-qm", "slow")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "slow")
     project.write(ALONE)
     done = project.run("--against", "git:HEAD")
     assert done.outcomes() == {"test_mine": "improved"}, done.output

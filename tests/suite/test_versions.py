@@ -1,8 +1,6 @@
 """``tfbench versions`` with real processes; settings stand in for versions, as they are there at once."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -27,17 +25,10 @@ BENCHMARK = """
 """
 
 
-def versions(project, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "tfbench", "versions", *arguments],
-        cwd=project.root, env=project.environment(), capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-
-
 def test_several_sides_race_each_case_in_the_same_rounds(project):
     project.write(BENCHMARK)
-    done = versions(
-        project, "env:OTHER=1", "env:SLOWER=2", "self", "--report-json", "v.json", "--report-markdown", "v.md"
+    done = project.tfbench(
+        "versions", "env:OTHER=1", "env:SLOWER=2", "self", "--report-json", "v.json", "--report-markdown", "v.md"
     )
     assert done.returncode == 0, done.stderr
     told = json.loads((project.root / "v.json").read_text())
@@ -62,7 +53,7 @@ def test_several_sides_race_each_case_in_the_same_rounds(project):
 
 def test_a_case_that_the_reference_cannot_run_has_no_ratios(project):
     project.write(BENCHMARK)
-    done = versions(project, "env:SLOWER=2", "env:OTHER=1", "-k", "lacking", "--report-json", "v.json")
+    done = project.tfbench("versions", "env:SLOWER=2", "env:OTHER=1", "-k", "lacking", "--report-json", "v.json")
     assert done.returncode == 0, done.stderr
     (case,) = json.loads((project.root / "v.json").read_text())["cases"]
     assert case["sides"] == {
@@ -83,6 +74,6 @@ def test_a_case_that_the_reference_cannot_run_has_no_ratios(project):
 )
 def test_what_cannot_be_asked_is_said(project, arguments, told):
     project.write(BENCHMARK)
-    done = versions(project, *arguments)
+    done = project.tfbench("versions", *arguments)
     assert done.returncode == 2
     assert told in done.stderr

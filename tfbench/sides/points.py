@@ -29,6 +29,8 @@ def points_between(good: str, bad: str, root: Path, every: bool = False) -> list
         SideError: There is no such revision, or no network to ask for versions.
     """
     specs = [of_version(one) for one in (good, bad)]
+    if specs[0] == specs[1]:
+        raise UsageError(f"--good {good} and --bad {bad} are the same; give two")
     ours, theirs = ([part.strip() for part in spec.split("+")] for spec in specs)
     packaged = [bool(PACKAGE.fullmatch(part)) for part in (ours[0], theirs[0])]
     if packaged[0] != packaged[1]:

@@ -6,7 +6,7 @@ import sys
 
 from packaging.version import Version
 
-from tfbench.errors import SideError, UsageError
+from tfbench.errors import SideError
 from tfbench.sides import pythons, uv
 from tfbench.sides.uv import Refused
 
@@ -24,12 +24,9 @@ def between(package: str, first: str, last: str) -> list[str]:
         first: May be newer than ``last``.
 
     Raises:
-        UsageError: They are the same.
         SideError: The index cannot be asked.
     """
     low, high = sorted((first, last), key=Version)
-    if low == high:
-        raise UsageError(f"{package} {first} and {last} are one version; give two")
     found = {low, high}
     for python in (pythons.VERSIONS[0], pythons.VERSIONS[-1]):  # what has wheels for neither, nobody here can race
         under: str | None = high

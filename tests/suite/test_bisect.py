@@ -1,0 +1,90 @@
+"""``tfbench bisect`` over the commits of a real repository, with real processes."""
+
+import json
+
+import pytest
+
+BENCHMARK = """
+    def test_work(bench):
+        bench(sum, range({work}))
+
+
+    def test_same(bench):
+        bench(sum, range(1000))
+"""
+
+
+@pytest.fixture
+def repository(project):
+    """Six commits: the fourth is slower by half, the third cannot be imported."""
+    project.git("init", "-q")
+    project.write(".tfbench\n__pycache__\n*.json\n", ".gitignore")
+    subjects = ["the first", "a page", "broken", "slower", "mended", "another page"]
+    for number, subject in enumerate(subjects):
+        work = 1000 if number < 3 else 1500
+        project.write("import nothing_of_that_name" if subject == "broken" else BENCHMARK.format(work=work))
+        project.write(f"{subject}\n", "page.txt")
+        project.git("add", "-A")
+        project.git("commit", "-qm", subject)
+    return project
+
+
+def test_the_commit_since_which_a_case_is_slower_is_found(repository):
+    done = repository.tfbench("bisect", "--good", "HEAD~5", "--bad", "HEAD", "-k", "work or same", "--report-json", "b.json",
+                              "--policy", "quick")  # fmt: skip
+    assert done.returncode == 3, done.stdout + done.stderr  # whether it is the broken one or the next, nobody can tell
+    told = json.loads((repository.root / "b.json").read_text())
+    assert told["schema"] == "tfbench-bisect/1"
+    about = {point["label"]: point["about"] for point in told["points"]}
+    assert list(about.values()) == ["the first", "a page", "broken", "slower", "mended", "another page"]
+    work, same = (next(case for case in told["cases"] if case["case"].endswith(name)) for name in ("work", "same"))
+    assert about[work["last_good"]] == "a page"
+    assert [about[label] for label in work["suspects"]] == ["broken", "slower"]
+    broken = next(step for step in work["steps"] if about[step["point"]] == "broken")
+    assert broken["outcome"] is None
+    assert "cannot be imported" in broken["reason"]
+    assert len(work["steps"]) <= 1 + 3
+    assert same["answered"]
+    assert same["first_bad"] is None
+    assert len(same["steps"]) == 1
+
+    done = repository.tfbench("bisect", "--good", "git:HEAD~2", "--bad", "HEAD", "benchmarks/test_mine.py::test_work",
+                              "--policy", "quick")  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is not slower than" in done.stdout
+
+
+def test_a_single_step_ends_with_what_changed(repository):
+    done = repository.tfbench("bisect", "--good", "HEAD~4", "--bad", "HEAD~2", "-k", "work", "--policy", "quick")
+    assert done.returncode == 3, done.stdout + done.stderr
+    repository.write(BENCHMARK.format(work=4000))
+    repository.git("commit", "-qam", "slower still")
+    done = repository.tfbench("bisect", "--good", "HEAD~1", "--bad", "HEAD", "-k", "work", "--policy", "quick")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "slower still" in done.stdout
+    assert "what changed from" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--good", "HEAD~0", "--bad", "HEAD"), "the same commit"),
+        (("--good", "HEAD", "--bad", "HEAD~1"), "no ancestor of"),
+        (("--good", "HEAD~1", "--bad", "2.20.0"), "give two of a kind"),
+        (("--good", "keras==3.9.0", "--bad", "2.20.0"), "in the version of one package"),
+        (("--good", "2.20.0", "--bad", "2.20.0"), "are the same; give two"),
+        (("--good", "HEAD~1", "--bad", "HEAD", "--metric", "colour"), "there are time and first_call"),
+        (("--good", "HEAD~1", "--bad", "HEAD", "--least", "0.7"), "must hold"),
+        (("--good", "HEAD~1", "--bad", "HEAD", "-k", "nothing"), "no benchmark is chosen"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(repository, arguments, told):
+    done = repository.tfbench("bisect", *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
+def test_a_revision_that_there_is_not_is_said(repository):
+    done = repository.tfbench("bisect", "--good", "nowhere", "--bad", "HEAD")
+    assert done.returncode == 5
+    assert "git:nowhere: no such revision" in done.stderr
