@@ -106,8 +106,10 @@ def _entry(race: Race, index: int) -> Standing | str:
 def _told(launcher: ProcessLauncher, side: Side) -> JSON:
     recipe = launcher.recipe(side)
     return {
+        "spec": side.spec,
         "python": recipe["python"],
         "packages": recipe["packages"],
         "settings": recipe["settings"],
+        "defaults": recipe["defaults"],
         "import_seconds": launcher.import_seconds(side),
     }

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfbench.model import TIME, Case, Outcome, Report, Standing, Verdict
+from tfbench.report.differences import differences
 from tfbench.report.style import COLOURS, table
 from tfbench.report.units import duration, percent, rate, size, times
 
@@ -35,7 +36,7 @@ _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 
 def render(report: Report, *, width: int, colour: bool) -> str:
     """The tables of a report: variants of each workload, then verdicts, then what was skipped."""
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
     extra = [column for column, least in _EXTRA if width >= least]
     parts += [_standings(group, rows, extra) for group, rows in _grouped(report.standings, str).items()]
     judged = [verdict for verdict in report.verdicts if verdict.reason.code != "no-baseline"]

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfbench.model import JSON, Case, Outcome, Standing
+from tfbench.report.differences import differences
 from tfbench.report.style import table
 from tfbench.report.units import duration, size, times
 
@@ -19,19 +20,7 @@ SCHEMA = "tfbench-versions/1"
 Entries = Sequence[Standing | str]
 Rows = Sequence[tuple[Case, Entries]]
 _STYLE = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green", Outcome.INCONCLUSIVE: "yellow"}
-_HEADINGS = (
-    "side",
-    "Python",
-    "Keras",
-    "import",
-    "slower",
-    "faster",
-    "the same",
-    "open",
-    "time",
-    "first call",
-    "memory",
-)
+_WORDS = {"slower": Outcome.REGRESSED, "faster": Outcome.IMPROVED, "the same": Outcome.UNCHANGED}
 
 
 def by_what_got_worse(rows: Rows) -> list[tuple[Case, Entries]]:
@@ -42,17 +31,6 @@ def by_what_got_worse(rows: Rows) -> list[tuple[Case, Entries]]:
         return max(found, default=0.0)
 
     return sorted(rows, key=worst, reverse=True)
-
-
-def differences(sides: Mapping[str, JSON]) -> list[str]:
-    """How the sides differ beside what was asked for, one line each."""
-    lines = []
-    packages = sorted({name for side in sides.values() for name in side["packages"]})
-    for name in packages:
-        found = {label: side["packages"].get(name, "none") for label, side in sides.items()}
-        if len(set(found.values())) > 1 and not name.startswith(("tensorflow", "tf-nightly")):
-            lines.append(f"{name}: {', '.join(f'{version} on {label}' for label, version in found.items())}")
-    return lines
 
 
 def terminal(sides: Mapping[str, JSON], rows: Rows) -> RenderableType:
@@ -81,32 +59,42 @@ def _cell(entry: Standing | str) -> Text:
 
 
 def _summary(sides: Mapping[str, JSON], rows: Rows) -> Table:
-    made = table("sides, all cases together")
-    for heading in _HEADINGS:
-        made.add_column(heading, justify="left" if heading in ("side", "Python", "Keras") else "right", no_wrap=True)
-    for row in _sides(sides, rows):
-        made.add_row(*map(Text, row))
+    made = table("all cases together")
+    made.add_column("", no_wrap=True)
+    for label in sides:
+        made.add_column(label, justify="right")
+    for name, cells in _facts(sides, rows):
+        made.add_row(name, *map(Text, cells))
     return made
 
 
-def _sides(sides: Mapping[str, JSON], rows: Rows) -> list[tuple[str, ...]]:
-    found = []
-    for index, (label, side) in enumerate(sides.items()):
-        pairs = [(one[0], one[index]) for _, one in rows]
-        both = [(a, b) for a, b in pairs if isinstance(a, Standing) and isinstance(b, Standing)]
-        outcomes = [b.outcome for _, b in both if b.ratio]
-        counts = [outcomes.count(one) for one in (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.UNCHANGED)]
-        ratios = [b.ratio.center for _, b in both if b.ratio]
-        called = [(a.facts.get("first_call"), b.facts.get("first_call")) for a, b in both]
-        first = [mine / reference for reference, mine in called if reference and mine]
-        memory = [b.facts["peak_host_memory"] for _, b in both if "peak_host_memory" in b.facts]
-        imported = side["import_seconds"]
-        found.append((
-            label, side["python"], side["packages"].get("keras", "-"), duration(imported) if imported else "-",
-            *(("-",) * 4 if index == 0 else (*map(str, counts), str(len(outcomes) - sum(counts)))),
-            f"{_mean(ratios):.3f}" if ratios else "-", f"{_mean(first):.2f}" if first else "-",
-            size(median(memory)) if memory else "-",
-        ))  # fmt: skip
+def _facts(sides: Mapping[str, JSON], rows: Rows) -> list[tuple[str, list[str]]]:
+    """What is told of each side: its name, and a cell for each side."""
+    columns = [_of_side(index, side, rows) for index, side in enumerate(sides.values())]
+    return [(name, [column.get(name, "-") for column in columns]) for name in columns[-1]]
+
+
+def _of_side(index: int, side: JSON, rows: Rows) -> dict[str, str]:
+    pairs = [(one[0], one[index]) for _, one in rows]
+    both = [(a, b) for a, b in pairs if isinstance(a, Standing) and isinstance(b, Standing)]
+    outcomes = [b.outcome for _, b in both if b.ratio]
+    imported = side["import_seconds"]
+    found = {
+        "Python": side["python"],
+        "Keras": side["packages"].get("keras", "-"),
+        "import of TensorFlow": duration(imported) if imported else "-",
+        "cases": str(len(both)),
+    }
+    if index:
+        found |= {word: str(outcomes.count(one)) for word, one in _WORDS.items()}
+        found["open"] = str(len(outcomes) - sum(outcomes.count(one) for one in _WORDS.values()))
+    ratios = [b.ratio.center for _, b in both if b.ratio]
+    called = [(a.facts.get("first_call"), b.facts.get("first_call")) for a, b in both]
+    first = [mine / reference for reference, mine in called if reference and mine]
+    memory = [b.facts["peak_host_memory"] for _, b in both if "peak_host_memory" in b.facts]
+    found["time, mean ratio"] = f"{_mean(ratios):.3f}" if ratios else "-"
+    found["first call, mean ratio"] = f"{_mean(first):.2f}" if first and index else "-"
+    found["memory of a case, median"] = size(median(memory)) if memory else "-"
     return found
 
 
@@ -123,8 +111,8 @@ def markdown(sides: Mapping[str, JSON], rows: Rows) -> str:
     for case, entries in by_what_got_worse(rows):
         cells = [_mark(entry) for entry in entries]
         lines.append(_line([f"`{case.name.rpartition('::')[2]}`", *cells]))
-    lines += ["", _line(_HEADINGS), _line(["---", "---", "---", *["---:"] * (len(_HEADINGS) - 3)])]
-    lines += [_line(row) for row in _sides(sides, rows)]
+    lines += ["", _line(["all cases together", *labels]), _line(["---", *["---:"] * len(labels)])]
+    lines += [_line([name, *cells]) for name, cells in _facts(sides, rows)]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 

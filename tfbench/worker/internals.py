@@ -6,6 +6,7 @@ Written for TensorFlow 2.12 to 2.21. What a version lacks, or a process without 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import random
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tfbench.model import JSON
 from tfbench.worker import runtime
 from tfbench.worker.probes import Unreadable
 
@@ -87,6 +89,20 @@ def has_onednn() -> bool:
         return bool(_pywrap_util_port.IsMklEnabled())
     except (ImportError, AttributeError):
         return False
+
+
+def defaults() -> JSON:
+    """What this version decides for its user and another one may decide otherwise, in words; starts nothing."""
+    tf = runtime.tensorflow()
+    if tf is None or not hasattr(tf, "function"):
+        return {}
+    found = {"oneDNN": "used" if has_onednn() else "not used"}
+    with contextlib.suppress(ImportError, AttributeError, KeyError, TypeError, ValueError):
+        keras = tf.keras
+        found["backend of Keras"] = str(keras.backend.backend())
+        compiled = inspect.signature(keras.Model.compile).parameters["jit_compile"].default
+        found["XLA in Keras' fit"] = {"auto": "where it can", True: "always"}.get(compiled, "only if asked for")
+    return found
 
 
 # Traces

@@ -22,7 +22,7 @@ from tfbench.errors import TfbenchError
 from tfbench.model import JSON
 from tfbench.protocol import Channel, Closed
 from tfbench.source import digest
-from tfbench.worker import runtime
+from tfbench.worker import internals, runtime
 from tfbench.worker.bench import Bench, Launch
 from tfbench.worker.imports import ImportTimer
 from tfbench.worker.probing import Probing
@@ -129,7 +129,7 @@ class Zygote:
             cases=list(self._items),
             broken=self._broken,
             offenders=self._order["offenders"],
-            recipe=describe(),
+            recipe={**describe(), "defaults": internals.defaults()},
             import_seconds=self._timer.seconds,
         )
         while True:
