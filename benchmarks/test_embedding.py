@@ -38,3 +38,18 @@ def test_embedding_gradient(bench, variant, draw):
         return tf.math.unsorted_segment_sum(errors, rows, table.shape[0])
 
     bench(variant.compile(gradient), rows, errors, items=count, bytes=2 * 4 * count * width, parity=1e-4, max_traces=1)
+
+
+@across(COMPILER)
+def test_sparse_adam(bench, variant):
+    """Adam where few rows have a gradient and every row has averages that decay (keras#19992)."""
+    table, rows = _table_and_ids("uniform")
+    weights, errors = tf.Variable(table), 0.001 * normal(len(rows), table.shape[1], seed=2)
+    optimizer = tf.keras.optimizers.Adam(1e-3)
+    optimizer.build([weights])
+
+    def update(errors, rows):
+        optimizer.apply_gradients([(tf.IndexedSlices(errors, rows, tf.constant(table.shape)), weights)])
+        return weights[0]
+
+    bench(variant.compile(update), errors, rows, items=len(rows), bytes=7 * 4 * tf.size(table).numpy(), max_traces=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,10 +10,13 @@ from tfbench.analysis.saved import judge
 from tfbench.errors import SideError
 from tfbench.model import Case, Outcome, Reason, Recipe, Sample, Verdict
 from tfbench.policy import Policy
+from tfbench.sides.environments import Environments
+from tfbench.sides.pythons import minor
 from tfbench.sides.side import Side
 from tfbench.sides.tree import materialise, snapshot
 from tfbench.store.baselines import Baseline
 from tfbench.store.history import Past
+from tfbench.worker.recipe import packages, settings
 
 ALL, SUSPECTS, NEVER = CHOICES = ("all", "suspects", "never")
 """What is raced again: every case; those that saved times do not settle; none."""
@@ -28,30 +32,45 @@ def words(saved: Baseline) -> str:
 # Making its side again
 
 
-def side_again(saved: Baseline, contender: Side, cache: Path) -> Side | Reason:
-    """A side with the baseline's source tree, or why there can be none.
+def side_again(saved: Baseline, contender: Side, cache: Path, environments: Environments) -> Side | Reason:
+    """A side with the baseline's source tree, packages and settings, or why there can be none.
 
     Args:
         cache: Folder for source trees that have to be made.
+        environments: Where packages are installed that are not those of this process.
     """
     spec = words(saved)
     here = snapshot(contender.root)
     if here is not None and here.tree == saved.tree:
-        return Side("baseline", contender.executable, contender.root, spec, contender.env)
-    if not saved.tree:
+        root = contender.root
+    elif not saved.tree:
         text = f"{spec} was saved outside version control, so its code cannot be made again; save it in a git checkout"
         return Reason("no-source", text)
+    else:
+        try:
+            root = materialise(contender.root, saved.tree, cache)
+        except SideError as error:
+            return Reason("no-source", f"{spec}: {error}")
     try:
-        root = materialise(contender.root, saved.tree, cache)
+        executable = _executable(saved.recipe, contender, environments)
     except SideError as error:
-        return Reason("no-source", f"{spec}: {error}")
-    return Side("baseline", contender.executable, root, spec, contender.env)
+        return Reason("no-environment", f"{spec}: its environment cannot be made again: {error}")
+    there, now = saved.recipe.settings, {**settings(), **contender.env}
+    return Side("baseline", executable, root, spec, there, unset=tuple(name for name in now if name not in there))
+
+
+def _executable(saved: Recipe, contender: Side, environments: Environments) -> str:
+    """An interpreter with the packages of a baseline: this one, where it has the same."""
+    if saved.packages == packages() and minor(saved.python) == minor(platform.python_version()):
+        return contender.executable
+    environments.prefer([], minor(saved.python))
+    return environments.get([f"{name}=={version}" for name, version in saved.packages.items()]).executable
 
 
 def obstacles(saved: Recipe, now: Recipe) -> list[str]:
-    """What keeps this machine's environment from being the baseline's, one phrase each."""
+    """How an environment is not the baseline's, one phrase each."""
     found = []
-    if saved.python != now.python:
+    if minor(saved.python) != minor(now.python):
         found.append(f"Python {saved.python} there, {now.python} here")
     found += _differences(saved.packages, now.packages, "not installed")
     found += _differences(saved.settings, now.settings, "not set")
@@ -61,6 +80,8 @@ def obstacles(saved: Recipe, now: Recipe) -> list[str]:
 def machine_differences(saved: Recipe, now: Recipe) -> list[str]:
     """How the machines differ, one phrase each; matters only to times that are not raced again."""
     found = _differences(saved.machine, now.machine, "unknown")
+    if saved.python != now.python and minor(saved.python) == minor(now.python):
+        found.append(f"Python {saved.python} there, {now.python} here")
     if saved.threads != now.threads:
         found.append(f"threads {saved.threads} there, {now.threads} here")
     return found

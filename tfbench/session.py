@@ -73,7 +73,7 @@ class Session:
         self._saved = self._keeper.baselines.fetch(question.baseline) if question.baseline else None
         self._unmade: Reason | None = None
         if self._saved is not None and question.replay != NEVER:
-            again = side_again(self._saved, self._contender, trees)
+            again = side_again(self._saved, self._contender, trees, self._environments)
             self._rival, self._unmade = (again, None) if isinstance(again, Side) else (None, again)
         self._screen: Screen | None = None
         if question.save:
@@ -224,10 +224,10 @@ class Session:
             race = self._new_race([Entrant(case, self._contender)])
             self._run(race, case.name)
             return failed(case, race.failures[0]) if race.failures else new(case, race, 0, self._not_saved())
-        if differences := obstacles(self._saved.recipe, self._recipe()):
-            text = f"{words(self._saved)} cannot be made again here: {'; '.join(differences)}"
-            return Result(case, Verdict(case, Outcome.INCOMPARABLE, Reason(OTHER_ENVIRONMENT, text)))
         self._start([case], self._rival)
+        if differences := obstacles(self._saved.recipe, self._recipe(self._rival.name)):
+            text = f"{words(self._saved)} could not be made again as it was: {'; '.join(differences)}"
+            return Result(case, Verdict(case, Outcome.INCOMPARABLE, Reason(OTHER_ENVIRONMENT, text)))
         return self._race_sides(case, self._rival, CHANGED if changed_since(self._saved, case) else "")
 
     def _race_sides(self, case: Case, rival: Side, note: str = "") -> Result:
@@ -297,9 +297,11 @@ class Session:
 
     def _explained(self, verdict: Verdict) -> Verdict:
         """With why it was not raced, or how to, where saved times did not settle it."""
-        if verdict.outcome is not Outcome.INCONCLUSIVE:
+        more = self._unmade.message if self._unmade else ""
+        if verdict.outcome is Outcome.INCONCLUSIVE:
+            more = more or "race it with --replay all"
+        if verdict.outcome not in (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE) or not more:
             return verdict
-        more = self._unmade.message if self._unmade else "race it with --replay all"
         return replace(verdict, reason=Reason(verdict.reason.code, f"{verdict.reason.message}; {more}"))
 
     def _not_saved(self) -> Reason:

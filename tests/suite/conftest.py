@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from platformdirs import user_cache_path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 240
@@ -56,7 +57,9 @@ class Project:
 
     def environment(self) -> dict[str, str]:
         clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-        return {**clean, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+        # Environments that a test has built go with the test; what uv has downloaded stays.
+        caches = {"UV_CACHE_DIR": str(user_cache_path("uv")), "XDG_CACHE_HOME": str(self.root / ".cache")}
+        return {**caches, **clean, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
 
     def run(self, *options: str, benchmark: bool = True) -> Done:
         report = self.root / "report.json"

@@ -143,6 +143,38 @@ def test_times_that_are_not_raced_again_pass_nothing(project):
     assert "tensorflow 2.20.0 there" in elsewhere.reason("test_mine")
 
 
+def test_a_baseline_is_raced_with_the_packages_and_settings_it_was_saved_with(project):
+    checkout(project)
+    project.write(
+        """
+        import os
+        from zlib import crc32
+
+        def test_mine(bench):
+            bench(crc32, bytes(int(os.environ.get("TF_AMOUNT", 50_000))))
+        """
+    )
+    assert project.run("--save-baseline", "first").code == 0
+    path = project.root / ".tfbench/baselines/first.json"
+    content = json.loads(path.read_text())
+    recipe = content["tfbench"]["recipe"]
+    recipe["packages"] = {"numpy": "2.0.2" if recipe["packages"]["numpy"] != "2.0.2" else "2.1.0"}
+    recipe["settings"] = {"TF_AMOUNT": "200000"}
+    path.write_text(json.dumps(content))
+    done = project.run("--baseline", "first")
+    assert done.outcomes() == {"test_mine": "improved"}, done.output
+    made = done.report["sides"]["baseline"]
+    assert made["packages"] == recipe["packages"]
+    assert made["settings"] == recipe["settings"]
+    assert "differs: numpy: " in done.output
+
+    recipe["packages"] = {"numpy": "2.0.99"}
+    path.write_text(json.dumps(content))
+    unmade = project.run("--baseline", "first")
+    assert unmade.outcomes() == {"test_mine": "incomparable"}, unmade.output
+    assert "its environment cannot be made again: numpy has no version 2.0.99" in unmade.reason("test_mine")
+
+
 def test_only_suspects_are_raced_again(project):
     checkout(project)
     project.write("AMOUNT = 50_000\n", "amount.py")

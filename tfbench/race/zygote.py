@@ -42,6 +42,7 @@ class Suite:
 def worker_environment(side: Side, extra: Mapping[str, str]) -> dict[str, str]:
     """The environment of a side's processes: the user's, the side's, the variant's, one thread a library."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    env = {key: value for key, value in env.items() if key not in side.unset}
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     env.update(side.env)
     env.update(extra)

@@ -24,3 +24,5 @@ class Side:
     """Environment variables set on this side on top of the controller's own."""
     slowdown: float = 0.0
     """Fraction of extra iterations that this side really does, uncounted."""
+    unset: tuple[str, ...] = ()
+    """Environment variables of the controller's that this side does not have."""

@@ -28,7 +28,7 @@ def describe() -> JSON:
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": packages(),
-        "settings": _settings(),
+        "settings": settings(),
         "machine": machine(),
     }
 
@@ -44,7 +44,8 @@ def packages() -> dict[str, str]:
     return found
 
 
-def _settings() -> dict[str, str]:
+def settings() -> dict[str, str]:
+    """Environment variables that can change a time."""
     return {
         key: value
         for key, value in sorted(os.environ.items())
