@@ -51,6 +51,40 @@ def test_several_sides_race_each_case_in_the_same_rounds(project):
     assert "skipped: not before 9.9" in page
 
 
+def test_earlier_results_stand_beside_as_what_was_not_raced(project):
+    project.write(BENCHMARK)
+    saved = project.run("--benchmark-json=plain.json", "--save-baseline", "first", "-k", "work")
+    assert saved.code == 0, saved.output
+    first = ["versions", "self", "env:OTHER=1", "-k", "work"]
+    assert project.tfbench(*first, "--report-json", "v.json").returncode == 0
+    beside = ["--beside", ".tfbench/baselines/first.json", "--beside", "v.json"]
+    done = project.tfbench(*first, *beside, "--report-json", "w.json", "--report-markdown", "w.md")
+    assert done.returncode == 0, done.stderr
+    told = json.loads((project.root / "w.json").read_text())["not_raced"]
+    assert set(told) == {"first.json", "self in v.json", "env:OTHER=1 in v.json"}
+    assert all(list(medians) == ["benchmarks/test_mine.py::test_work"] for medians in told.values())
+    assert "first.json, not raced" in (project.root / "w.md").read_text()
+    assert "not raced" in done.stdout.replace("\n", " ")
+    (project.root / "v.json").write_text('{"schema": "tfbench-versions/1", "sides": {"a": {}}}')
+    broken = project.tfbench(*first, *beside)
+    assert broken.returncode == 5
+    assert "v.json is not of the schema tfbench-versions/1" in broken.stderr
+
+
+def test_benchmarks_of_another_directory_and_single_cases_are_chosen_by_their_paths(project, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "pytest.ini").write_text("[pytest]\ntfbench_paths = .\n")
+    (elsewhere / "test_other.py").write_text("def test_other(bench):\n    bench(sum, range(500))\n")
+    done = project.tfbench("versions", "self", "env:A=1", str(elsewhere), "--report-json", "v.json")
+    assert done.returncode == 0, done.stderr
+    (case,) = json.loads((project.root / "v.json").read_text())["cases"]
+    assert case["case"] == "test_other.py::test_other"
+    project.write(BENCHMARK)
+    named = "benchmarks/test_mine.py::test_same"
+    done = project.tfbench("versions", "self", named, "env:A=1", "--deselect", "nothing", "--report-json", "v.json")
+    assert [one["case"] for one in json.loads((project.root / "v.json").read_text())["cases"]] == [named]
+
+
 def test_a_case_that_the_reference_cannot_run_has_no_ratios(project):
     project.write(BENCHMARK)
     done = project.tfbench("versions", "env:SLOWER=2", "env:OTHER=1", "-k", "lacking", "--report-json", "v.json")

@@ -1,5 +1,8 @@
 """The keywords of bench."""
 
+import json
+
+import numpy as np
 import pytest
 
 from tfbench.errors import BenchmarkError
@@ -39,3 +42,9 @@ def test_amounts_and_contracts_are_kept_and_what_is_none_is_left_out():
 def test_what_cannot_be_meant_is_refused_with_what_could(keywords, words):
     with pytest.raises(BenchmarkError, match=words):
         facts(keywords)
+
+
+def test_numbers_of_numpy_are_numbers():
+    found = facts({"bytes": np.int64(7), "flops": np.float32(2.5)})
+    assert found == {"bytes": 7, "flops": 2.5}
+    assert json.dumps(found)

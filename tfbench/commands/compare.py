@@ -15,11 +15,10 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench.analysis.finished import contrast
-from tfbench.errors import ReportError
-from tfbench.report import compared, reading
+from tfbench.found import read
+from tfbench.report import compared
 from tfbench.store import results
-from tfbench.store.files import read_text, write_whole
-from tfbench.store.results import ResultFile
+from tfbench.store.files import write_whole
 
 SCHEMA = "tfbench-comparison/1"
 
@@ -51,17 +50,3 @@ def run(arguments: argparse.Namespace) -> int:
         write_whole(arguments.json, json.dumps(content, indent=1, allow_nan=False) + "\n")
         console.print(f"comparison written: {arguments.json}")
     return 0
-
-
-def read(path: Path) -> ResultFile:
-    """Any result file.
-
-    Raises:
-        ReportError: It cannot be read, or is none.
-    """
-    content = reading.load(read_text(path), str(path))
-    if not isinstance(content, dict):
-        raise ReportError(f"{path} holds a {type(content).__name__} where a result file has an object")
-    if "schema" in content:
-        return results.of_report(str(path), reading.report_of(content, str(path)))
-    return results.of_content(str(path), content)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tfbench.found import medians
 from tfbench.policy import PRESETS, preset
 from tfbench.report import versions as report
 from tfbench.stage import Stage, add_selections, paths_among
@@ -25,6 +26,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("words", metavar="VERSION|PATH", nargs="+", help="versions or specifications; files, cases")
     parser.add_argument("--reference", default="", metavar="VERSION", help="what the others are compared with")
+    parser.add_argument(
+        "--beside", type=Path, action="append", default=[], metavar="PATH",
+        help="show times of an earlier result file as well, not raced; can be repeated",
+    )  # fmt: skip
     parser.add_argument("--policy", default="quick", metavar="|".join(PRESETS), help="how sure, at what cost")
     parser.add_argument("--report-json", type=Path, metavar="PATH", help="write everything as JSON")
     parser.add_argument("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
@@ -36,19 +41,20 @@ def run(arguments: argparse.Namespace) -> int:
     policy = preset(arguments.policy)
     paths, specs = paths_among(arguments.words)
     labels = ordered(specs, arguments.reference)
+    saved = {name: times for path in arguments.beside for name, times in medians(path).items()}
     console = Console(highlight=False)
     with Stage(arguments, paths, policy) as stage, console.status("looking for versions") as status:
         stage.tell = status.update
         stage.prefer_one_python(labels)
         sides = sides_of(labels, stage.side)
         found = race(stage.cases, sides, stage.launcher, policy, random.Random(), status.update)
-    console.print(report.terminal(found.sides, found.rows))
+    console.print(report.terminal(found.sides, found.rows, saved, console.width))
     console.print(
         f"{len(found.rows)} cases on {len(found.sides)} sides in {found.seconds:.0f} s (policy {policy.name})"
     )
     for path, text in (
-        (arguments.report_json, report.as_json(found.sides, found.rows, policy.as_json(), found.seconds)),
-        (arguments.report_markdown, report.markdown(found.sides, found.rows)),
+        (arguments.report_json, report.as_json(found.sides, found.rows, saved, policy.as_json(), found.seconds)),
+        (arguments.report_markdown, report.markdown(found.sides, found.rows, saved)),
     ):
         if path is not None:
             write_whole(path, text)

@@ -19,6 +19,8 @@ from tfbench.report.units import duration, size, times
 SCHEMA = "tfbench-versions/1"
 Entries = Sequence[Standing | str]
 Rows = Sequence[tuple[Case, Entries]]
+Saved = Mapping[str, Mapping[str, float]]
+"""What an earlier run is called -> case -> median seconds."""
 _STYLE = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green", Outcome.INCONCLUSIVE: "yellow"}
 _WORDS = {"slower": Outcome.REGRESSED, "faster": Outcome.IMPROVED, "the same": Outcome.UNCHANGED}
 
@@ -33,29 +35,56 @@ def by_what_got_worse(rows: Rows) -> list[tuple[Case, Entries]]:
     return sorted(rows, key=worst, reverse=True)
 
 
-def terminal(sides: Mapping[str, JSON], rows: Rows) -> RenderableType:
-    """A table of ratios and one of the sides."""
-    notes = [Text(f"differs: {line}", "dim") for line in differences(sides)]
-    return Group(*notes, _ratios(list(sides), rows), _summary(sides, rows))
+def terminal(sides: Mapping[str, JSON], rows: Rows, saved: Saved, width: int) -> RenderableType:
+    """A table of ratios, one of the sides, and why cases could not be timed.
+
+    Args:
+        saved: Seconds of earlier runs to be shown beside, which were not raced.
+        width: Characters of a line; where it is too short for intervals, they are left out.
+    """
+    before = [Text(f"differs: {line}", "dim") for line in differences(sides)]
+    short = _CASE + _CELL * len(sides) + _SAVED * len(saved) > width
+    after = [Text("+ slower, - faster, ? open; intervals are in the reports, or in a wider window", "dim")] * short
+    after += [Text(note, "dim") for note in _notes(list(sides), rows)]
+    return Group(*before, _ratios(list(sides), rows, saved, short), *after, _summary(sides, rows))
 
 
-def _ratios(labels: list[str], rows: Rows) -> Table:
+_CASE, _CELL, _SAVED = 40, 24, 16
+"""Characters that a column takes."""
+_SIGNS = {Outcome.REGRESSED: "+", Outcome.IMPROVED: "-", Outcome.UNCHANGED: " "}
+
+
+def _ratios(labels: list[str], rows: Rows, saved: Saved, short: bool) -> Table:
     made = table(f"time, ratio to {labels[0]}")
-    made.add_column("case", overflow="fold")
-    made.add_column(labels[0], justify="right", no_wrap=True)
-    for label in labels[1:]:
-        made.add_column(label, justify="right")
+    made.add_column("case", overflow="fold", min_width=_CASE // 2)
+    for label in labels:
+        made.add_column(label, justify="right", overflow="fold")
+    for name in saved:
+        made.add_column(f"{name}, not raced", justify="right", overflow="fold", style="dim")
     for case, entries in by_what_got_worse(rows):
-        made.add_row(Text(case.name.rpartition("::")[2]), *map(_cell, entries))
+        beside = (duration(seconds) if (seconds := medians.get(case.name)) else "-" for medians in saved.values())
+        made.add_row(Text(case.name.rpartition("::")[2]), *(_cell(entry, short) for entry in entries), *beside)
     return made
 
 
-def _cell(entry: Standing | str) -> Text:
+def _cell(entry: Standing | str, short: bool = False) -> Text:
     if isinstance(entry, str):
-        return Text(entry, "dim")
+        return Text(entry.partition(":")[0], "dim")
     if entry.ratio is None:
         return Text(duration(entry.median_seconds))
-    return Text(times(entry.ratio), _STYLE.get(entry.outcome or Outcome.NEW, ""))
+    sign = _SIGNS.get(entry.outcome or Outcome.NEW, "?")
+    text = f"{entry.ratio.center:.3f} {sign}" if short else times(entry.ratio)
+    return Text(text, _STYLE.get(entry.outcome or Outcome.NEW, ""))
+
+
+def _notes(labels: list[str], rows: Rows) -> list[str]:
+    """Why cases could not be timed, each reason once."""
+    found: dict[str, list[str]] = {}
+    for case, entries in rows:
+        for label, entry in zip(labels, entries, strict=True):
+            if isinstance(entry, str) and ":" in entry:
+                found.setdefault(f"on {label} {entry}", []).append(case.name.rpartition("::")[2])
+    return [f"{cases[0]}{f' and {len(cases) - 1} more' * (len(cases) > 1)} {why}" for why, cases in found.items()]
 
 
 def _summary(sides: Mapping[str, JSON], rows: Rows) -> Table:
@@ -103,14 +132,17 @@ def _mean(ratios: Sequence[float]) -> float:
     return exp(fmean(map(log, ratios)))
 
 
-def markdown(sides: Mapping[str, JSON], rows: Rows) -> str:
+def markdown(sides: Mapping[str, JSON], rows: Rows, saved: Saved) -> str:
     """The same tables for a page."""
     labels = list(sides)
     lines = [f"- differs: {line}" for line in differences(sides)] + [""]
-    lines += [_line(["case", *labels]), _line(["---", *["---:"] * len(labels)])]
+    lines += [_line(["case", *labels, *(f"{name}, not raced" for name in saved)])]
+    lines += [_line(["---", *["---:"] * (len(labels) + len(saved))])]
     for case, entries in by_what_got_worse(rows):
         cells = [_mark(entry) for entry in entries]
+        cells += [duration(seconds) if (seconds := medians.get(case.name)) else "-" for medians in saved.values()]
         lines.append(_line([f"`{case.name.rpartition('::')[2]}`", *cells]))
+    lines += ["", *(f"- {note}" for note in _notes(labels, rows))]
     lines += ["", _line(["all cases together", *labels]), _line(["---", *["---:"] * len(labels)])]
     lines += [_line([name, *cells]) for name, cells in _facts(sides, rows)]
     return "\n".join(lines).lstrip("\n") + "\n"
@@ -126,7 +158,7 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def as_json(sides: Mapping[str, JSON], rows: Rows, policy: JSON, seconds: float) -> str:
+def as_json(sides: Mapping[str, JSON], rows: Rows, saved: Saved, policy: JSON, seconds: float) -> str:
     """Everything, for programs."""
     content = {
         "schema": SCHEMA,
@@ -143,6 +175,7 @@ def as_json(sides: Mapping[str, JSON], rows: Rows, policy: JSON, seconds: float)
             }
             for case, entries in rows
         ],
+        "not_raced": {name: dict(medians) for name, medians in saved.items()},
         "wall_seconds": round(seconds, 3),
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"

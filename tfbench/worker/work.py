@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, QUALITIES
 
@@ -22,7 +24,7 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
     Raises:
         BenchmarkError: A keyword is unknown, or its value cannot be meant.
     """
-    given = {name: value for name, value in keywords.items() if value is not None and name != ARTIFACT}
+    given = {name: _plain(value) for name, value in keywords.items() if value is not None and name != ARTIFACT}
     for name, value in given.items():
         if name not in _CHECKS:
             known = ", ".join((*WORK, *CONTRACTS, *MODEL, ARTIFACT, CEILING))
@@ -39,6 +41,11 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
         **({"contracts": contracts} if contracts else {}),
         **({QUALITIES: qualities} if qualities else {}),
     }
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's as one of Python's: shapes and sizes come as such."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _is_number(value: object) -> bool:
