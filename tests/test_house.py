@@ -20,7 +20,7 @@ PACKAGE = ROOT / "tfbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 GROUND = {"model", "errors"}
-FIRST = GROUND | {"timing", "policy", "axes", "claims", "protocol", "source", "folders", "trail"}
+FIRST = GROUND | {"timing", "policy", "axes", "claims", "protocol", "source", "folders", "trail", "shards"}
 ROOMS = {"worker", "analysis", "report", "store", "sides"}
 MAY_IMPORT = {
     "model": GROUND,
@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "source": GROUND,
     "folders": GROUND,
     "trail": GROUND,
+    "shards": GROUND,
     **{room: FIRST | {room} for room in ROOMS},
     "race": FIRST | ROOMS | {"race"},
 }

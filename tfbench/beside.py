@@ -34,6 +34,8 @@ class Before:
     """Saved; ``None`` if it is to be probed, or was never read."""
     side: Side | None = None
     """Where it can be probed."""
+    case: Case | None = None
+    """As what it can be probed there."""
     facts: Sequence[JSON] = ()
     """Of each of its launches."""
     differences: Sequence[str] = ()
@@ -42,12 +44,13 @@ class Before:
 
 
 def before_of(
-    result: Result, saved: Baseline | None, rival: Side | None, recipe: Callable[[str], Recipe]
+    result: Result, saved: Baseline | None, rival: Side | None, recipe: Callable[[str], Recipe], there: Case | None
 ) -> Before | None:
     """What a case is compared with, ``None`` if with nothing; exact metrics are saved ones where there are any.
 
     Args:
         recipe: What a side, by its name, is made of.
+        there: The case as it is called on the other side, ``None`` if that does not have it.
     """
     facts = [run.facts for run in result.rival.runs] if result.rival else []
     here = recipe("contender")
@@ -60,9 +63,9 @@ def before_of(
             differences=[*obstacles(saved.recipe, here), *changed],
             machines=machine_differences(saved.recipe, here),
         )
-    if rival is None:
+    if rival is None or there is None:
         return None
-    return Before(side=rival, facts=facts, differences=obstacles(recipe(rival.name), here))
+    return Before(side=rival, case=there, facts=facts, differences=obstacles(recipe(rival.name), here))
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,11 @@ class Beside:
         """
         case = result.case
         assert result.verdict is not None
-        self.look([case], side, *([before.side] if before and before.side else []))
+        others = [before.side] if before and before.side else []
+        if before and before.case and before.case.name != case.name:
+            self.look([before.case], *others)
+            others = []
+        self.look([case], side, *others)
         mine = self._seen[side.name, case.name]
         if isinstance(mine, Exception):
             reason = Reason("not-probed", f"timed, but not probed: {mine}")
@@ -206,7 +213,7 @@ class Beside:
     ) -> tuple[list[Verdict], list[str]]:
         theirs, differences = before.reading, list(before.differences)
         if theirs is None and before.side is not None:
-            seen = self._seen[before.side.name, case.name]
+            seen = self._seen[before.side.name, (before.case or case).name]
             if isinstance(seen, Exception):
                 reason = Reason("not-probed", f"the baseline's side was timed, but not probed: {seen}")
                 return [Verdict(case, Outcome.ERROR, reason, PROBES)], []
@@ -220,7 +227,7 @@ class Beside:
         if any(row.outcome not in (Outcome.UNCHANGED, Outcome.NEW) for row in rows):
             unstable = self._unstable(case, side, mine.reading)
             if before.side is not None and before.reading is None:
-                unstable |= self._unstable(case, before.side, theirs)
+                unstable |= self._unstable(before.case or case, before.side, theirs)
             if unstable:
                 rows, explained = self._rows(case, theirs, mine.reading, replace(terms, unstable=unstable))
         if (row := sampled.memory(case, before.facts, facts, self._policy)) is not None:

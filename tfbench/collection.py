@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +17,7 @@ from tfbench.errors import UsageError
 from tfbench.model import Case
 from tfbench.plugin import RUNNER
 from tfbench.race.zygote import Suite
+from tfbench.worker.moved import follow
 
 _TAIL = 15
 
@@ -72,3 +76,22 @@ class _Catcher:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         runner = session.config.stash[RUNNER]
         self.collected = Collected(session.config.rootpath, runner.suite, dict(runner.cases))
+
+
+def _elsewhere(text: str) -> int:
+    """Print the cases of another source tree and digests of their code, as `sides.elsewhere` asks for them."""
+    order = json.loads(text)
+    os.chdir(order["root"])
+    if order["moved"]:
+        follow(*order["moved"])
+    try:
+        collected = collect(order["arguments"])
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps({name: case.source for name, case in collected.cases.items()}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_elsewhere(sys.argv[1]))

@@ -1,12 +1,14 @@
-"""Folders that several processes want: filled beside their place and renamed there, by one process at a time."""
+"""Folders for several processes: filled beside their place and renamed there by one of them; one with this package."""
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 
@@ -33,3 +35,13 @@ def locked(path: Path) -> Iterator[None]:
     with path.open("a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@cache
+def package_alone() -> str:
+    """A folder with this package and nothing else: beside it there may be a TensorFlow, which is not the side's."""
+    folder = tempfile.mkdtemp(prefix="tfbench-package-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    package = Path(__file__).resolve().parent
+    Path(folder, package.name).symlink_to(package, target_is_directory=True)
+    return folder

@@ -381,6 +381,8 @@ class Report:
     wall_seconds: float = 0.0
     seed: int = 0
     interrupted: bool = False
+    shard: JSON | None = None
+    """Which part of the suite it is, see `tfbench.shards`; ``None`` if it is the whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--require-gpu", action="store_true", help="no GPU is an error and not a skip")
     add("--cpus", default="", metavar="LIST", help="processors for the workers, as 0,2-3 (default: one, the last)")
     add("--strict-gate", action="store_true", help="inconclusive, incomparable and missing fail too")
+    add("--shard", default="", metavar="N/OF", help="run one part of the cases, as 2/4; see tfbench merge")
     add("--report-json", default="", metavar="PATH", help="write the report as JSON")
     parser.addini("tfbench_paths", "where the benchmarks are", type="args", default=["benchmarks"])
 

@@ -11,6 +11,7 @@ from tfbench.policy import Policy
 from tfbench.race.processes import Processors
 from tfbench.race.sequential import Race
 from tfbench.race.zygote import Suite
+from tfbench.shards import Shard
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,14 @@ class Question:
     seed: int = 0
     expected: tuple[str, ...] | None = None
     """Files and folders whose saved cases this run ought to have, or ``None`` for all of them."""
+    selection: tuple[str, ...] = ()
+    """Options of pytest's that chose the cases, as ``-k`` and what follows it."""
+    chosen: tuple[str, ...] = ()
+    """Files, folders and cases that pytest was given, relative to the root; none if it was given none."""
+    shard: Shard | None = None
+    """The part of the suite that this run is."""
+    every: tuple[str, ...] = ()
+    """Names of the cases of all shards."""
     present: frozenset[str] = frozenset()
     """Every case there is in those files, deselected ones included."""
 

@@ -41,14 +41,16 @@ def side_again(saved: Baseline, contender: Side, cache: Path, environments: Envi
     """
     spec = words(saved)
     here = snapshot(contender.root)
+    root, moved = contender.root, None
     if here is not None and here.tree == saved.tree:
-        root = contender.root
+        pass
     elif not saved.tree:
         text = f"{spec} was saved outside version control, so its code cannot be made again; save it in a git checkout"
         return Reason("no-source", text)
     else:
         try:
-            root = materialise(contender.root, saved.tree, cache)
+            made = materialise(contender.root, saved.tree, cache)
+            root, moved = made.root, (made.top, made.instead)
         except SideError as error:
             return Reason("no-source", f"{spec}: {error}")
     try:
@@ -56,7 +58,8 @@ def side_again(saved: Baseline, contender: Side, cache: Path, environments: Envi
     except SideError as error:
         return Reason("no-environment", f"{spec}: its environment cannot be made again: {error}")
     there, now = saved.recipe.settings, {**settings(), **contender.env}
-    return Side("baseline", executable, root, spec, there, unset=tuple(name for name in now if name not in there))
+    unset = tuple(name for name in now if name not in there)
+    return Side("baseline", executable, root, spec, there, moved=moved, unset=unset)
 
 
 def _executable(saved: Recipe, contender: Side, environments: Environments) -> str:

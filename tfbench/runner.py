@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ from tfbench.race.zygote import Suite
 from tfbench.replay import CHOICES
 from tfbench.report import as_json, terminal
 from tfbench.session import Session
+from tfbench.shards import parse_shard
 from tfbench.store.files import FOLDER, MADE, keep_out_of_git, write_whole
 
 DEVICES = ("cpu", "gpu", "all")
@@ -47,6 +49,8 @@ class Runner:
         self._notes: list[str] = []
         self._errors: list[str] = []
         self._session: Session | None = None
+        self._suite: list[str] = []
+        """Names of the cases of all shards."""
         self._present: frozenset[str] = frozenset()
         option = config.getoption
         if option("device") not in DEVICES:
@@ -61,6 +65,7 @@ class Runner:
         if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
             raise UsageError("tfbench measures one thing at a time: run it without pytest-xdist's -n")
         _check_taken_for_a_test(config, option("report_json"))
+        self._shard = parse_shard(option("shard")) if option("shard") else None
         self._policy = preset(option("policy"))
         self._processors = processors(parse_cpus(option("cpus")) if option("cpus") else None, available_cpus())
 
@@ -84,12 +89,15 @@ class Runner:
                 case = case_of(item)
                 if case.name in self.cases:
                     raise DeclarationError(f"{case.name} is collected twice; give each benchmark a name of its own")
-                if wanted_by_device(case, device):
+                if not wanted_by_device(case, device):
+                    continue
+                self._suite.append(case.name)
+                if self._shard is None or self._shard.has(case):
                     # Its own fixtures are for the measuring process; here it is a sample to be filed.
                     item.fixturenames = ["benchmark"]
                     self.cases[case.name] = case
                     kept.append(item)
-            elif "benchmark" in getattr(item, "fixturenames", ()):
+            elif "benchmark" in getattr(item, "fixturenames", ()) and self._has(item):
                 kept.append(item)
         if gone := [item for item in items if item not in set(kept)]:
             self._config.hook.pytest_deselected(items=gone)
@@ -97,6 +105,10 @@ class Runner:
         if not self._config.getoption("collectonly"):
             self._session = Session(self._question(), self._display())
             self._session.expect(list(self.cases.values()))
+
+    def _has(self, item: pytest.Item) -> bool:
+        """Whether a plain test of pytest-benchmark's belongs to this shard."""
+        return self._shard is None or self._shard.has(Case(item.nodeid, "", item.nodeid.partition("[")[0]))
 
     def _display(self) -> Display:
         self._drawn = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
@@ -134,8 +146,20 @@ class Runner:
             require_gpu=option("require_gpu"),
             seed=random.SystemRandom().randrange(2**32),
             expected=None if whole else prefixes(config.args, str(root)),
+            selection=self._selection,
+            shard=self._shard,
+            every=tuple(self._suite),
+            chosen=() if whole else tuple(os.path.relpath(os.path.abspath(one), root) for one in config.args),
             present=self._present,
         )
+
+    @property
+    def _selection(self) -> tuple[str, ...]:
+        """What chose among the cases that were found, for pytest to choose by elsewhere."""
+        option = self._config.getoption
+        options = (("-k", [option("keyword")]), ("-m", [option("markexpr")]), ("--deselect", option("deselect") or []))
+        device = ("--device", [option("device")])
+        return tuple(word for name, values in (*options, device) for value in values if value for word in (name, value))
 
     # Running
 

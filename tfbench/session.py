@@ -14,6 +14,7 @@ from tfbench.analysis.roofline import with_shares
 from tfbench.beside import Beside, before_of
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.keeping import Keeper, Taken
+from tfbench.missing import missing
 from tfbench.model import JSON, TIME, Case, Outcome, Reason, Recipe, Report, Skip, Verdict
 from tfbench.question import Progress, Question, Result, Step
 from tfbench.race.contest import Contest
@@ -34,6 +35,8 @@ from tfbench.replay import (
     words,
 )
 from tfbench.results import broken, claimed, failed, new, of_sides, of_variant, with_model
+from tfbench.shards import part
+from tfbench.sides.elsewhere import Counterparts, benchmarks_of
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
@@ -58,6 +61,8 @@ class Session:
         self._judged: set[str] = set()
         """Cases whose other metrics were looked at."""
         self._beside: Beside | None = None
+        self._there: Counterparts | None = None
+        """Where the other side has a source tree of its own: its cases."""
         self._groups: dict[str, list[Case]] = {}
         self._recipes: dict[str, JSON] = {}
         self._failure: SideError | None = None
@@ -99,6 +104,11 @@ class Session:
     def cases(self) -> list[Case]:
         """Every case of the run."""
         return [case for group in self._groups.values() for case in group]
+
+    @property
+    def _sharing(self) -> int:
+        """Cases that share the run's alpha, those of other shards included."""
+        return max(len(self.cases), len(self.question.every))
 
     def result(self, case: Case) -> Result:
         """What became of this case, raced now if it has not been."""
@@ -177,13 +187,15 @@ class Session:
             if self._rival is None:
                 self._start(group, self._contender)
                 return self._race_variants(group)
+            if self._rival.moved and self._there is None:
+                self._rival = self._acquainted(self._rival)
             self._start(group, self._contender, self._rival)
-            return [self._race_sides(case, self._rival)]
+            return [self._race_rival(case, self._rival)]
         self._start(group, self._contender)
         if self._screen is None:
             past, strange = self._keeper.history.read()
             self.notes += strange
-            self._screen = Screen(self._saved, past, self._recipe(), self.question.policy, len(self.cases))
+            self._screen = Screen(self._saved, past, self._recipe(), self.question.policy, self._sharing)
         if self._way == SIDES or self._is_elsewhere:
             return [self._race_saved(case)]
         return self._race_variants(group)
@@ -195,7 +207,7 @@ class Session:
 
     def _new_race(self, entrants: Sequence[Entrant]) -> Race:
         policy = self.question.policy
-        terms = Terms(len(self.cases), range(policy.zygotes))
+        terms = Terms(self._sharing, range(policy.zygotes))
         return Race(entrants, self._launcher, policy, terms, self._clock, self._rng)
 
     def _run(self, race: Race | Contest, text: str) -> None:
@@ -230,9 +242,36 @@ class Session:
             return Result(case, Verdict(case, Outcome.INCOMPARABLE, Reason(OTHER_ENVIRONMENT, text)))
         return self._race_sides(case, self._rival, CHANGED if changed_since(self._saved, case) else "")
 
-    def _race_sides(self, case: Case, rival: Side, note: str = "") -> Result:
-        entrants = [Entrant(case, rival), Entrant(case, self._contender)]
-        contest = Contest(entrants, self._launcher, self.question.policy, len(self.cases), self._clock, self._rng)
+    def _acquainted(self, rival: Side) -> Side:
+        """The side, once it is known which benchmarks its source tree has."""
+        self._progress(Step(f"collecting the benchmarks of {rival.spec}", None, 0, len(self.cases)))
+        before = benchmarks_of(rival, self.question.selection, self.question.chosen)
+        self._there = Counterparts(before, self.cases)
+        return replace(rival, files=tuple(dict.fromkeys(name.partition("::")[0] for name in before)))
+
+    def _counterpart(self, case: Case) -> Case | None:
+        """The case as it is called on the other side, ``None`` if it is not there."""
+        return self._there.of(case) if self._there else case
+
+    def _race_rival(self, case: Case, rival: Side) -> Result:
+        """A case against a live side, which may have it under another name or not at all."""
+        if (there := self._counterpart(case)) is not None:
+            renamed = there.name != case.name
+            return self._race_sides(case, rival, f"it is called {there.name} there" if renamed else "", there)
+        race = self._new_race([Entrant(case, self._contender)])
+        self._run(race, case.name)
+        text = f"{rival.spec} does not have it, so there is nothing to compare it with"
+        return failed(case, race.failures[0]) if race.failures else new(case, race, 0, Reason("not-in-baseline", text))
+
+    def _race_sides(self, case: Case, rival: Side, note: str = "", there: Case | None = None) -> Result:
+        """Two sides of a case.
+
+        Args:
+            note: What else is to be said in the reason.
+            there: The case on the other side, if it has another name.
+        """
+        entrants = [Entrant(there or case, rival), Entrant(case, self._contender)]
+        contest = Contest(entrants, self._launcher, self.question.policy, self._sharing, self._clock, self._rng)
         try:
             self._run(contest, case.name)
         except KeyboardInterrupt:
@@ -260,7 +299,7 @@ class Session:
             return result
         measured = [case for case in group if (one := self._results.get(case.name)) and one.sample is not None]
         self._look(f"{result.case.workload}: beside time", measured, self._contender)
-        before = before_of(result, self._saved, self._rival, self._recipe)
+        before = before_of(result, self._saved, self._rival, self._recipe, self._counterpart(result.case))
         result = with_model(self._looker.judged(result, self._contender, before))
         return replace(result, metrics=(*result.metrics, *self._raced_claims(result)))
 
@@ -312,21 +351,12 @@ class Session:
     # Ending
 
     def missing(self) -> list[Verdict]:
-        """Cases of the saved baseline that this run ought to have and has not."""
-        if self._saved is None:
-            return []
-        question = self.question
-        gone = []
-        for name, sample in sorted(self._saved.samples.items()):
-            if name in question.present or not _below(name.partition("::")[0], question.expected):
-                continue
-            text = f"the baseline {self._saved.name!r} has it and the suite has not: was it deleted or renamed?"
-            gone.append(Verdict(sample.case, Outcome.MISSING, Reason("not-collected", text)))
-        return gone
+        """Cases of the other side, saved or live, that this run ought to have and has not."""
+        return missing(self.question, self._saved, self._there)
 
     def report(self) -> Report:
         """All that is known by now."""
-        results = self._finished
+        results, shard = self._finished, self.question.shard
         return Report(
             policy=self.question.policy.as_json(),
             sides=self._sides(),
@@ -336,6 +366,7 @@ class Session:
             wall_seconds=self._clock() - self._began,
             seed=self.question.seed,
             interrupted=self._interrupted,
+            shard=part(shard, self.question.every, [case.name for case in self.cases]) if shard else None,
         )
 
     def _sides(self) -> dict[str, JSON]:
@@ -397,7 +428,3 @@ class Session:
 
 
 OTHER_ENVIRONMENT = "other-environment"
-
-
-def _below(file: str, paths: tuple[str, ...] | None) -> bool:
-    return paths is None or any(path in (".", file) or file.startswith(f"{path}/") for path in paths)

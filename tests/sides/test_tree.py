@@ -59,10 +59,12 @@ def test_a_kept_tree_can_be_made_again(checkout, tmp_path):
     kept = snapshot(checkout, f"{KEPT}first")
     (checkout / "sub" / "a.py").write_text("three")
     git(checkout, "gc", "--prune=now", "-q")
-    root = materialise(checkout / "sub", kept.tree, tmp_path / "cache")
+    made = materialise(checkout / "sub", kept.tree, tmp_path / "cache")
+    root = made.root
+    assert (made.top, made.instead) == (str(checkout.resolve()), str(root.parent.resolve()))
     assert (root / "a.py").read_text() == "two"
     assert root.name == "sub"
-    assert materialise(checkout / "sub", kept.tree, tmp_path / "cache") == root
+    assert materialise(checkout / "sub", kept.tree, tmp_path / "cache") == made
     assert not list((tmp_path / "cache").glob(".half-*"))
 
 

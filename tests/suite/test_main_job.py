@@ -205,6 +205,56 @@ def test_a_commit_is_raced_from_its_own_tree(project):
     assert done.outcomes() == {"test_mine": "improved"}, done.output
 
 
+def test_new_deleted_renamed_and_moved_benchmarks_against_a_commit(project):
+    many = ALONE + ALONE.replace("test_mine", "test_old") + ADDED.replace("test_added", "test_deleted")
+    project.write(many)
+    project.write(ADDED.replace("test_added", "test_moving"), "benchmarks/test_before.py")
+    project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "before")
+    project.write(ALONE + ALONE.replace("test_mine", "test_renamed").replace("50_000", "50_001"))
+    project.write(
+        "from zlib import crc32\n"
+        + textwrap.dedent(ALONE.replace("test_mine", "test_called_otherwise").replace("from zlib import crc32", "")),
+        "benchmarks/test_new_file.py",
+    )
+    (project.root / "benchmarks/test_before.py").rename(project.root / "benchmarks/test_after.py")
+    done = project.run("--against", "git:HEAD")
+    assert done.outcomes() == {
+        "test_mine": "unchanged",
+        "test_moving": "unchanged",
+        "test_renamed": "new",  # its code is another
+        "test_called_otherwise": "unchanged",  # what was test_old
+        "test_deleted": "missing",
+    } | {name: outcome for name, outcome in done.outcomes().items() if name == "test_old"}, done.output
+    assert "it is called benchmarks/test_before.py::test_moving there" in done.reason("test_moving")
+    assert "was it deleted" in done.reason("test_deleted")
+    assert done.metrics("test_moving").get("probes") is None
+    assert cli.main(["gate", str(project.root / "report.json")]) == 4
+
+    chosen = project.run("--against", "git:HEAD", "benchmarks/test_mine.py::test_mine")
+    assert chosen.outcomes() == {"test_mine": "unchanged"}, chosen.output
+
+
+def test_a_package_of_the_repository_is_that_of_its_commit(project, monkeypatch):
+    """Whether it is named in PYTHONPATH, as an editable installation names it, or stands beside the benchmarks."""
+    (project.root / "src").mkdir()
+    project.write("AMOUNT = 200_000\n", "src/mine.py")
+    project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
+    project.write(ALONE.replace("from zlib", "from mine import AMOUNT\n    from zlib").replace("50_000", "AMOUNT"))
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "slow")
+    project.write("AMOUNT = 50_000\n", "src/mine.py")
+    clean = project.environment()
+    monkeypatch.setattr(
+        project, "environment", lambda: {**clean, "PYTHONPATH": f"{clean['PYTHONPATH']}:{project.root}/src"}
+    )
+    done = project.run("--against", "git:HEAD")
+    assert done.outcomes() == {"test_mine": "improved"}, done.output
+
+
 def test_settings_are_a_side(project):
     project.write(
         """

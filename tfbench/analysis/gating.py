@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from tfbench.analysis.accepting import Accepted
 from tfbench.analysis.metrics import CONTRACT, SETTLED
 from tfbench.model import Outcome, Report, Verdict
 
@@ -27,6 +28,7 @@ class Ruling:
     gate: Gate
     because: str
     verdicts: tuple[Verdict, ...] = ()
+    accepted: Accepted = field(default_factory=Accepted)
 
 
 _GRAVEST: Mapping[Outcome, Gate] = {
@@ -40,12 +42,28 @@ _GRAVEST: Mapping[Outcome, Gate] = {
 JUDGED = (Outcome.UNCHANGED, Outcome.IMPROVED, *_GRAVEST)
 
 
-def rule(report: Report) -> Ruling:
+def rule(report: Report, accepted: Accepted = Accepted()) -> Ruling:  # noqa: B008 - it is frozen
     """Whether the run may pass: nothing does because something was missing.
 
     A case that is new passes beside cases that were compared; a run in which none was compared does not.
+
+    Args:
+        accepted: What people have agreed to; agreements that ended or are of no use fail.
     """
-    bad = [verdict for outcome in _GRAVEST for verdict in report.verdicts if verdict.outcome is outcome]
+    ruling = _ruled(report, {id(verdict) for verdict, _ in accepted.verdicts})
+    if accepted.problems and ruling.gate is not Gate.REGRESSED:
+        because = f"{ruling.because}; {len(accepted.problems)} of what was accepted has to go"
+        ruling = replace(ruling, gate=max(Gate.ERROR, ruling.gate), because=because)
+    return replace(ruling, accepted=accepted)
+
+
+def _ruled(report: Report, agreed: Collection[int]) -> Ruling:
+    bad = [
+        verdict
+        for outcome in _GRAVEST
+        for verdict in report.verdicts
+        if verdict.outcome is outcome and id(verdict) not in agreed
+    ]
     # What is open about a metric that need not be decided is told in the report and stops nobody.
     bad = [verdict for verdict in bad if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.metric in SETTLED]
     if bad and bad[0].outcome is Outcome.REGRESSED:

@@ -1,48 +1,59 @@
 """Say by the exit code whether the run of a report may pass, and why not.
 
 0: every case was compared and none is slower. 1: a case regressed. 3: a case is inconclusive. 4: a case is
-incomparable or missing, or nothing was compared with a baseline. 5: a case broke, the run was interrupted, or the
-report cannot be read. 2 is a wrong command line. A regression is told whatever else is open; of the
-others the gravest counts.
+incomparable or missing, or nothing was compared with a baseline. 5: a case broke, the run was interrupted, the
+report cannot be read, or what was accepted has ended or is not needed any more. 2 is a wrong command line. A
+regression is told whatever else is open; of the others the gravest counts.
+
+On GitHub's runners it annotates the benchmarks' lines and writes the step summary.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from tfbench.analysis.gating import Gate, rule
-from tfbench.model import TIME
-from tfbench.report import reading
+from tfbench.model import TIME, Outcome
+from tfbench.report.github import annotation
 from tfbench.report.style import COLOURS
-from tfbench.store.files import read_text
-
-MEANING = {
-    Gate.PASS: ("pass", "bold green"),
-    Gate.REGRESSED: ("regressed", "bold red"),
-    Gate.INCONCLUSIVE: ("inconclusive", "bold yellow"),
-    Gate.INCOMPARABLE: ("incomparable", "bold yellow"),
-    Gate.ERROR: ("error", "bold red"),
-}
+from tfbench.ruling import MEANING, as_comment, report_in, ruled
+from tfbench.source import line_of
+from tfbench.store.files import write_whole
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("report", metavar="REPORT", type=Path, help="what --report-json wrote")
+    parser.add_argument("report", metavar="REPORT", type=Path, help="what --report-json or tfbench merge wrote")
+    parser.add_argument("--accepted", type=Path, metavar="FILE", help="regressions that were agreed to, see docs/ci.md")
+    parser.add_argument("--root", type=Path, default=Path(), metavar="PATH", help="where the benchmarks are")
+    parser.add_argument("--write-regressed", type=Path, metavar="PATH", help="write what regressed, a case a line")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Rule on a report; returns the exit code."""
-    report = reading.read(read_text(arguments.report), str(arguments.report))
-    ruling = rule(report)
+    report = report_in(arguments.report)
+    ruling = ruled(report, arguments.accepted)
     console = Console(highlight=False, soft_wrap=True)
+    for verdict, entry in ruling.accepted.verdicts:
+        console.print(Text(f"accepted until {entry.until}: {verdict.case.name}: {entry.reason}", "dim"))
     for verdict in ruling.verdicts:
         metric = "" if verdict.metric == TIME else f" ({verdict.metric})"
         outcome = Text(str(verdict.outcome), COLOURS[verdict.outcome])
         console.print(Text.assemble(outcome, f" {verdict.case.name}{metric}: {verdict.reason.message}"))
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            print(annotation(verdict, line_of(arguments.root, verdict.case.name)))
+    for problem in ruling.accepted.problems:
+        console.print(Text(problem, "red"))
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(as_comment(report, ruling))
+    if arguments.write_regressed:
+        regressed = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
+        write_whole(arguments.write_regressed, "".join(f"{name}\n" for name in dict.fromkeys(regressed)))
     word, style = MEANING[ruling.gate]
     console.print(Text.assemble((word, style), f": {ruling.because}"))
     return int(ruling.gate)

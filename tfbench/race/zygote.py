@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import IO
 
 from tfbench.errors import ProtocolError, SideError
+from tfbench.folders import package_alone
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 from tfbench.protocol import Closed, TimedOut, pair
@@ -49,18 +47,9 @@ def worker_environment(side: Side, extra: Mapping[str, str]) -> dict[str, str]:
     # A pinned process whose BLAS or OpenMP has two threads spins against itself and seems to hang.
     env.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
     env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, (_package_alone(), env.get("PYTHONPATH", ""))))
+    theirs = [os.path.join(side.root, entry) for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    env["PYTHONPATH"] = os.pathsep.join([package_alone(), *theirs])
     return env
-
-
-@cache
-def _package_alone() -> str:
-    """A folder with this package and nothing else: beside it there may be a TensorFlow, which is not the side's."""
-    folder = tempfile.mkdtemp(prefix="tfbench-package-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    package = Path(__file__).resolve().parents[1]
-    Path(folder, package.name).symlink_to(package, target_is_directory=True)
-    return folder
 
 
 def tail(log: IO[bytes]) -> str:
@@ -87,17 +76,19 @@ class Zygote:
         order: JSON = {
             "channel": theirs.fileno(),
             "root": str(side.root),
-            "files": suite.files,
+            "files": tuple(dict.fromkeys((*suite.files, *side.files))),
             "inifile": str(side.root / suite.inifile) if suite.inifile else "",
             "import_mode": suite.import_mode,
             "cpus": suite.cpus,
             "made": suite.made,
+            "moved": side.moved,
             "offenders": [],
         }
         try:
             self._process = subprocess.Popen(
                 [side.executable, "-m", "tfbench.worker", json.dumps(order)],
-                cwd=side.root,
+                # Not in the side's root: where that holds a tfbench of its own, Python would take it for this one.
+                cwd=package_alone(),
                 env=worker_environment(side, env),
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
@@ -129,6 +120,11 @@ class Zygote:
         self.broken = answer["broken"]
         self.offenders = frozenset(answer["offenders"])
         self.recipe = answer["recipe"]
+        if strays := answer["strays"]:
+            raise SideError(
+                f"{self.side.name}: {', '.join(strays)} would come from the working tree and not from "
+                f"{self.side.spec}, so both sides would be the same; install it without --editable"
+            )
         self.import_seconds = answer["import_seconds"]
 
     def why_not(self, case: Case) -> str | None:

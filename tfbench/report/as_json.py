@@ -21,5 +21,6 @@ def render(report: Report) -> str:
         "wall_seconds": round(report.wall_seconds, 3),
         "seed": report.seed,
         "interrupted": report.interrupted,
+        **({"shard": report.shard} if report.shard else {}),
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"

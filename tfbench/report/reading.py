@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from jsonschema import Draft202012Validator
 
 from tfbench.errors import ReportError
 from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, Standing, Verdict
+
+_DIGITS = 18
+"""Of a whole number: seeds have ten."""
+Value = TypeVar("Value")
 
 LARGEST = 64 << 20
 """Bytes: a report of ten thousand cases has five million."""
@@ -39,10 +46,26 @@ def load(text: str, name: str) -> Any:
     def refuse(word: str) -> NoReturn:
         raise ValueError(f"{word} is no number of JSON")
 
+    def finite(word: str) -> float:
+        if not math.isfinite(number := float(word)):
+            raise ValueError(f"{_brief(word)} is beyond what a number can be")
+        return number
+
+    def whole(word: str) -> int:
+        if len(word) > _DIGITS:
+            raise ValueError(f"a number of {len(word)} digits")
+        return int(word)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError(f"the key {_brief(_twice(key for key, _ in pairs))!r} stands twice")
+        return found
+
     if len(text) > LARGEST:
         raise ReportError(f"{name} is larger than {LARGEST >> 20} MiB, which no report is")
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refuse, parse_float=finite, parse_int=whole, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise ReportError(f"{name} is not JSON: {error}") from None
 
@@ -60,7 +83,7 @@ def report_of(content: Any, name: str) -> Report:
     verdicts = tuple(map(_verdict, content["verdicts"]))
     rows = [(verdict.case.name, verdict.metric) for verdict in verdicts]
     if len(set(rows)) != len(rows):
-        twice = next(row for row in rows if rows.count(row) > 1)
+        twice = _twice(rows)
         raise ReportError(f"{name} has two verdicts on the {twice[1]} of {twice[0]}")
     return Report(
         policy=content["policy"],
@@ -71,13 +94,34 @@ def report_of(content: Any, name: str) -> Report:
         wall_seconds=content["wall_seconds"],
         seed=content.get("seed", 0),
         interrupted=content["interrupted"],
+        shard=content.get("shard"),
     )
+
+
+_NAME = re.compile(r"(?![/~])(?!.*(?:^|/)\.\.(?:/|::))[^<>`\\\x00-\x1f\x7f]+::[^<>`\\\x00-\x1f\x7f]+")
+
+
+def check_names(report: Report, name: str) -> None:
+    """Refuse cases whose names pytest would not give to a benchmark below its root.
+
+    Raises:
+        ReportError: There is one.
+    """
+    cases = [row.case.name for rows in (report.verdicts, report.standings, report.skips) for row in rows]
+    for case in cases:
+        if not _NAME.fullmatch(case):
+            raise ReportError(f"{name} has a case of the name {_brief(repr(case))}, which no benchmark has")
 
 
 @lru_cache(maxsize=1)
 def _validator() -> Draft202012Validator:
     schema = json.loads(resources.files("tfbench.report").joinpath("schema.json").read_text(encoding="utf-8"))
     return Draft202012Validator(schema)
+
+
+def _twice(values: Iterable[Value]) -> Value:
+    """One of the values that stand there more than once, of which there is one."""
+    return Counter(values).most_common(1)[0][0]
 
 
 def _brief(message: str) -> str:

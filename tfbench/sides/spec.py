@@ -49,8 +49,8 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
                 raise UsageError(f"--against {part}: there is no interpreter {value}")
             side = replace(side, executable=str(Path(executable).absolute()))
         elif kind == "git" and value:
-            root = materialise(contender.root, tree_of(contender.root, value), cache)
-            side = replace(side, root=root)
+            made = materialise(contender.root, tree_of(contender.root, value), cache)
+            side = replace(side, root=made.root, moved=(made.top, made.instead))
         else:
             raise UsageError(f"--against {part!r} is not understood; there are {KINDS}")
     if packages:

@@ -146,7 +146,19 @@ def commits(root: Path, good: str, bad: str) -> list[Commit]:
     return [Commit(*line.split(" ", 1)) for line in (first, *listed.splitlines())]
 
 
-def materialise(root: Path, tree: str, cache: Path) -> Path:
+@dataclass(frozen=True)
+class Made:
+    """A source tree that was made."""
+
+    top: str
+    """Of the working tree."""
+    instead: str
+    """Of the tree that takes its place."""
+    root: Path
+    """In it, the counterpart of a folder of the working tree."""
+
+
+def materialise(root: Path, tree: str, cache: Path) -> Made:
     """A folder that holds this tree, and in it the counterpart of ``root``.
 
     The folder is made whole or not at all and used again by later runs.
@@ -172,4 +184,4 @@ def materialise(root: Path, tree: str, cache: Path) -> Path:
         except OSError as error:
             if not target.is_dir():  # another run made it meanwhile
                 raise SideError(f"cannot make the tree {tree[:12]} in {cache}: {error}") from error
-    return target / root.resolve().relative_to(top.resolve())
+    return Made(str(top.resolve()), str(target.resolve()), target / root.resolve().relative_to(top.resolve()))

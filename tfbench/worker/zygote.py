@@ -25,6 +25,7 @@ from tfbench.source import digest
 from tfbench.worker import internals, runtime
 from tfbench.worker.bench import Bench, Launch
 from tfbench.worker.imports import ImportTimer
+from tfbench.worker.moved import follow, strays
 from tfbench.worker.probing import Probing
 from tfbench.worker.recipe import describe
 from tfbench.worker.shared import Shared
@@ -39,6 +40,11 @@ _TAIL = 6000
 def main(argv: list[str]) -> int:
     """Run as a zygote; ``argv`` is one JSON object, see `race.zygote`."""
     order = json.loads(argv[0])
+    order["home"] = os.getcwd()
+    os.chdir(order["root"])
+    sys.path.append(order["root"])
+    if order["moved"]:
+        follow(*order["moved"])
     channel = Channel.from_descriptor(order["channel"])
     runtime.pin(order["cpus"])
     timer = ImportTimer()
@@ -51,7 +57,9 @@ def main(argv: list[str]) -> int:
 
 
 def _pytest_arguments(order: JSON) -> list[str]:
-    files = [file for file in order["files"] if os.path.join(order["root"], file) not in order["offenders"]]
+    places = {file: os.path.join(order["root"], file) for file in order["files"]}
+    # A file that is new on the other side is none here: its cases are told as not collected.
+    files = [file for file, place in places.items() if place not in order["offenders"] and os.path.exists(place)]
     arguments = [*(files or [order["root"]]), f"--rootdir={order['root']}", "--capture=no", "-q"]
     arguments += ["--continue-on-collection-errors", "--override-ini=addopts=", f"--import-mode={order['import_mode']}"]
     arguments += ["-p", "no:cacheprovider", "-p", "no:tfbench.plugin"]
@@ -103,6 +111,7 @@ class Zygote:
             raise pytest.UsageError("conftest.py runs a TensorFlow op while it is imported; move it into a fixture")
         self._order["offenders"].append(file)
         os.set_inheritable(self._channel.fileno(), True)
+        os.chdir(self._order["home"])
         os.execv(sys.executable, [sys.executable, "-m", "tfbench.worker", json.dumps(self._order)])
 
     def explain(self, code: int) -> str:
@@ -131,6 +140,7 @@ class Zygote:
             offenders=self._order["offenders"],
             recipe={**describe(), "defaults": internals.defaults()},
             import_seconds=self._timer.seconds,
+            strays=strays(*self._order["moved"]) if self._order["moved"] else [],
         )
         while True:
             request, descriptors = self._channel.receive_with_descriptors("launch", "reap")

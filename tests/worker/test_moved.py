@@ -1,0 +1,49 @@
+"""A source tree in the place of the working tree: paths, finders of editable installations, and what escapes them."""
+
+import sys
+import types
+
+import pytest
+
+from tfbench.worker.moved import follow, strays
+
+
+@pytest.fixture
+def trees(tmp_path, monkeypatch):
+    """The working tree, and within it the tree that takes its place."""
+    there, here = tmp_path.resolve(), tmp_path.resolve() / ".tfbench" / "trees" / "abc"
+    (here / "src").mkdir(parents=True)
+    (there / "src").mkdir()
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    return str(there), str(here)
+
+
+def test_entries_of_the_path_are_moved_and_installed_ones_stay(trees):
+    there, here = trees
+    installed = f"{there}/.venv/lib/python3.11/site-packages"
+    sys.path[:0] = [f"{there}/src", installed, f"{here}/src", "/elsewhere"]
+    follow(there, here)
+    assert sys.path[:4] == [f"{here}/src", installed, f"{here}/src", "/elsewhere"]
+
+
+def test_finders_of_editable_installations_are_moved(trees, monkeypatch):
+    there, here = trees
+    module = types.ModuleType("__editable___mine_finder")
+    module.MAPPING = {"mine": f"{there}/mine", "other": "/elsewhere/other", "tfbench": f"{there}/tfbench"}
+    finder = type("Finder", (), {"__module__": module.__name__, "find_spec": staticmethod(lambda *a: None)})
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    sys.meta_path.append(finder)
+    follow(there, here)
+    assert {
+        "mine": f"{here}/mine", "other": "/elsewhere/other", "tfbench": f"{there}/tfbench",
+    } == module.MAPPING  # fmt: skip
+
+
+def test_what_comes_from_the_working_tree_all_the_same_is_named(trees, monkeypatch):
+    there, here = trees
+    for name, file in {"ours.deep": f"{there}/ours/deep.py", "theirs": f"{here}/theirs.py", "far": "/far.py"}.items():
+        module = types.ModuleType(name)
+        module.__file__ = file
+        monkeypatch.setitem(sys.modules, name, module)
+    assert strays(there, here) == ["ours"]
