@@ -4,6 +4,7 @@
 # make lint    create the environment and run ruff
 # make types   create the environment and run mypy
 # make harness create the environment and measure what the harness itself costs
+# make gate-demo create the environment and run the gate's steps on a scratch repository with five pull requests
 # make clean   remove the environment and the caches
 # make help    print these lines
 # Needs Python 3.10 to 3.13 with venv, make and git. Choose another interpreter with PYTHON=...
@@ -24,7 +25,7 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_inf
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
-.PHONY: help bench suite test lint types harness clean
+.PHONY: help bench suite test lint types harness gate-demo clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -65,6 +66,10 @@ $(READY): requirements.txt pyproject.toml
 	@{ $(PIP) "uv>=0.5,<1" && $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode $(WHAT); } || { \
 		echo "tfbench: uv did not do it; once more with pip, which is slower"; $(PIP) $(WHAT); }
 	@touch $(READY)
+
+gate-demo: $(READY)
+	$(info tfbench: the gate's steps on five pull requests: python -m tests.suite.gate_demo)
+	@$(BIN)/python -m tests.suite.gate_demo
 
 clean:
 	$(info tfbench: removing the environment and caches)

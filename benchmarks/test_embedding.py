@@ -49,9 +49,10 @@ def test_sparse_adam(bench, variant):
     weights, errors = tf.Variable(table), 0.001 * normal(len(rows), table.shape[1], seed=2)
     optimizer = tf.keras.optimizers.Adam(1e-3)
     optimizer.build([weights])
+    shape = tf.constant(table.shape.as_list())
 
     def update(errors, rows):
-        optimizer.apply_gradients([(tf.IndexedSlices(errors, rows, tf.constant(table.shape)), weights)])
+        optimizer.apply_gradients([(tf.IndexedSlices(errors, rows, shape), weights)])
         return weights[0]
 
     bench(variant.compile(update), errors, rows, items=len(rows), bytes=7 * 4 * math.prod(table.shape), max_traces=1)

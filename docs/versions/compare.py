@@ -32,13 +32,21 @@ CHOSEN = (
     " test_function_call or test_keras_invocation or test_execution or test_training_on_batch or test_adam"
 )
 AGAIN = "self"
+WAYS = ["raced", "ordinary"]
 
 
-def measure(versions: list[str], chosen: str) -> None:
-    """Both ways, one after the other."""
+def measure(versions: list[str], chosen: str, ways: list[str]) -> None:
+    """The ways that are asked for, one after the other."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    race = [sys.executable, "-m", "tfbench", "versions", *versions, AGAIN, "-k", chosen, f"--report-json={RACED}"]
-    subprocess.run(race, cwd=ROOT, check=True)
+    if "raced" in ways:
+        race = [sys.executable, "-m", "tfbench", "versions", *versions, AGAIN, "-k", chosen, f"--report-json={RACED}"]
+        subprocess.run(race, cwd=ROOT, check=True)
+    if "ordinary" in ways:
+        alone(versions, chosen)
+
+
+def alone(versions: list[str], chosen: str) -> None:
+    """Each version by itself, the first one once more at the end."""
     requests = [[f"tensorflow=={version}", "pytest-benchmark>=5.3.1,<5.4"] for version in versions]
     found = {}
     with Environments(kept(), print) as environments:
@@ -57,19 +65,8 @@ def ordinary(executable: str, chosen: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "tfbench").symlink_to(ROOT / "tfbench")
         target = Path(folder, "saved.json")
-        command = [
-            executable,
-            "-m",
-            "pytest",
-            "-q",
-            "benchmarks",
-            "-k",
-            chosen,
-            "-p",
-            "ordinary",
-            "-p",
-            "no:cacheprovider",
-        ]
+        command = [executable, "-m", "pytest", "-q", "benchmarks", "-k", chosen]
+        command += ["-p", "ordinary", "-p", "no:tfbench.plugin", "-p", "no:cacheprovider"]
         command += [f"--rootdir={ROOT}", "-c", os.devnull, "--import-mode=importlib", f"--benchmark-json={target}"]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, str(Path(__file__).parent), str(ROOT)])}
         done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
@@ -160,6 +157,7 @@ if __name__ == "__main__":
     measuring = words.add_parser("measure", help="race, then time the ordinary way")
     measuring.add_argument("versions", nargs="+", metavar="VERSION", help="of TensorFlow, the reference first")
     measuring.add_argument("-k", dest="chosen", default=CHOSEN, metavar="EXPRESSION", help="which cases")
+    measuring.add_argument("--way", choices=WAYS, nargs="+", default=WAYS, help="one of the two alone")
     words.add_parser("tell", help="print the tables and draw the figure")
     asked = parser.parse_args()
-    measure(asked.versions, asked.chosen) if asked.what == "measure" else tell()
+    measure(asked.versions, asked.chosen, asked.way) if asked.what == "measure" else tell()

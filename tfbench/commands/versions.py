@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tfbench.found import medians
+from tfbench.model import Outcome, Standing
 from tfbench.policy import PRESETS, preset
 from tfbench.report import versions as report
 from tfbench.stage import Stage, add_selections, paths_among
@@ -31,13 +32,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="show times of an earlier result file as well, not raced; can be repeated",
     )  # fmt: skip
     parser.add_argument("--policy", default="quick", metavar="|".join(PRESETS), help="how sure, at what cost")
+    parser.add_argument("--fail-slower", action="store_true", help="exit with 1 if a case is slower on any side")
     parser.add_argument("--report-json", type=Path, metavar="PATH", help="write everything as JSON")
     parser.add_argument("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
     add_selections(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Race and print; 0 whatever became slower, as this is a question and no gate."""
+    """Race and print; 0 whatever became slower, as this is a question, unless a failure is asked for."""
     policy = preset(arguments.policy)
     paths, specs = paths_among(arguments.words)
     labels = ordered(specs, arguments.reference)
@@ -59,4 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
         if path is not None:
             write_whole(path, text)
             console.print(f"written: {path}")
-    return 0
+    return int(arguments.fail_slower and any(_is_slower(entry) for _, entries in found.rows for entry in entries))
+
+
+def _is_slower(entry: Standing | str) -> bool:
+    return isinstance(entry, Standing) and entry.outcome is Outcome.REGRESSED

@@ -107,10 +107,11 @@ def _of_side(index: int, side: JSON, rows: Rows) -> dict[str, str]:
     pairs = [(one[0], one[index]) for _, one in rows]
     both = [(a, b) for a, b in pairs if isinstance(a, Standing) and isinstance(b, Standing)]
     outcomes = [b.outcome for _, b in both if b.ratio]
-    imported = side["import_seconds"]
+    imported, packages = side["import_seconds"], side["packages"]
     found = {
+        "TensorFlow": next((v for name, v in packages.items() if name.startswith(("tensorflow", "tf-nightly"))), "-"),
         "Python": side["python"],
-        "Keras": side["packages"].get("keras", "-"),
+        "Keras": packages.get("keras", "-"),
         "import of TensorFlow": duration(imported) if imported else "-",
         "cases": str(len(both)),
     }

@@ -13,7 +13,7 @@ from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
 from tfbench.sides.tree import materialise, tree_of
 
-KINDS = "self, tensorflow==VERSION, env:NAME=VALUE, python:PATH, git:REV, joined by +"
+KINDS = "self, tensorflow==VERSION, tf-nightly, env:NAME=VALUE, python:PATH, git:REV, joined by +"
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly")
 OLDEST = (2, 12)
 """Of TensorFlow: the measuring process uses what came with it."""
@@ -38,7 +38,7 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
         kind, _, value = part.partition(":")
         if part == "self":
             continue
-        if PACKAGE.fullmatch(part):
+        if _is_package(part):
             _check_age(part)
             packages.append(part)
         elif kind == "env" and (setting := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", value)):
@@ -61,14 +61,21 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
 
 
 def of_version(text: str) -> str:
-    """The specification that the user means: a bare version is one of TensorFlow."""
+    """The specification that the user means: a bare version is one of TensorFlow, ``latest`` its newest release."""
+    if text == "latest":
+        return "tensorflow"
     return f"tensorflow=={text}" if re.match(r"\d+\.\d", text) else text
 
 
 def packages_of(spec: str) -> list[str]:
     """The packages that a specification asks for, TensorFlow with them; none if it asks for none."""
-    packages = [part for part in map(str.strip, of_version(spec).split("+")) if PACKAGE.fullmatch(part)]
+    packages = [part for part in map(str.strip, of_version(spec).split("+")) if _is_package(part)]
     return _with_tensorflow(packages) if packages else []
+
+
+def _is_package(part: str) -> bool:
+    """A package with its version, or a TensorFlow whose newest one is meant."""
+    return bool(PACKAGE.fullmatch(part)) or part in TENSORFLOWS
 
 
 def _check_age(package: str) -> None:

@@ -1,0 +1,84 @@
+"""The comment on a pull request, and annotations: nothing of a report is markup there."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.report.test_reading import REPORT
+from tfbench.model import Outcome, Reason
+from tfbench.report.comment import LONGEST, MARK, code, plain, render
+from tfbench.report.github import annotation
+
+VERDICT = REPORT.verdicts[0]
+SIDES = {"baseline": {"spec": "git:main"}, "contender": {"machine": {"processor": "AMD EPYC"}}}
+
+
+def test_it_says_what_is_wrong_and_what_to_do():
+    text = render(replace(REPORT, sides=SIDES), "regressed", "1 regressed", [VERDICT], link="https://example.org/run")
+    lines = text.splitlines()
+    assert lines[0] == MARK
+    assert "### tfbench: regressed" in lines
+    assert "1 case, policy standard, against `git:main`, on AMD EPYC, 12 s." in lines
+    assert "| regressed | `b/test_x.py::test_x[a=1]` | time | 1.052 \\(1.030 to 1.070\\) | 5.2% slower |" in lines
+    assert 'pytest --benchmark --against "git:main" "b/test_x.py::test_x[a=1]"' in text
+    assert "[The whole report](https://example.org/run)" in lines
+
+
+def test_what_was_accepted_is_told_and_what_has_to_go():
+    text = render(REPORT, "pass", "1 unchanged", [], [(VERDICT, "agreed in #12", "2027-01-31")], ["it ended"])
+    assert "1 accepted" in text
+    assert "2027\\-01\\-31" in text
+    assert "- it ended" in text
+    assert "#12" not in text  # it would be a reference
+
+
+HOSTILE = [
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "@everyone look", "[click](https://evil.example)",
+    "![x](https://evil.example/x.png)", "https://evil.example", "www.evil.example", "a | b | c", "`code`", "**bold**",
+    "# heading\n- list", "</details>", "<!-- tfbench -->", "#1 GH-1", "a\r\n\r\n## b", "&lt;script&gt;", "||spoiler||", "$x^2$",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_of_a_report_is_markup(text):
+    hostile = replace(VERDICT, case=replace(VERDICT.case, name=f"a::{text}"), metric=text, reason=Reason("code", text))
+    report = replace(REPORT, sides={"baseline": {"spec": text}, "contender": {"machine": {"processor": text}}})
+    made = render(replace(report, policy={"name": text}), text, text, [hostile], [(hostile, text, text)], [text])
+    outside = "".join(part for number, part in enumerate(made.split("`")) if number % 2 == 0)
+    assert made.count(MARK) == 1
+    assert made.count("`") % 2 == 0
+    assert "<script" not in outside
+    assert "<img" not in outside
+    assert "](http" not in outside
+    assert "://" not in outside
+    assert "@everyone" not in outside
+    rows = [line for line in made.splitlines() if line.startswith("| regressed")]
+    assert len(rows) == 1
+    assert made.count("</details>") == made.count("<details>")
+
+
+@given(st.text())
+def test_code_is_one_span_and_words_have_no_tag(text):
+    assert code(text).count("`") == 2
+    assert "\n" not in code(text)
+    assert "<" not in plain(text)
+
+
+def test_it_is_never_longer_than_github_takes():
+    many = [
+        replace(VERDICT, reason=Reason("code", "&" * 20_000), case=replace(VERDICT.case, name=f"a::{n}" * 300))
+        for n in range(999)
+    ]
+    text = render(REPORT, "regressed", "many", many)
+    assert len(text) < 65_536
+    assert len(text) <= LONGEST + 100
+
+
+def test_an_annotation_is_one_line_that_cannot_be_left():
+    hostile = replace(VERDICT, reason=Reason("code", "a\n::error::b%"), case=replace(VERDICT.case, name="a,b:c.py::x"))
+    assert annotation(hostile, 7) == "::error file=a%2Cb%3Ac.py,line=7,title=regressed%3A x::a%0A::error::b%25"
+    assert annotation(replace(VERDICT, outcome=Outcome.INCONCLUSIVE, metric="graph_ops"), None) == (
+        "::warning title=inconclusive graph_ops%3A test_x[a=1]::5.2% slower".replace("5.2%", "5.2%25")
+    )

@@ -1,0 +1,147 @@
+"""The gate's own shell steps on a scratch repository with five pull requests: ``make gate-demo``."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = """
+    import tensorflow as tf
+
+    LAYERS = 20
+
+
+    def stack(x, w):
+        for _ in range(LAYERS):
+            x = tf.nn.relu(tf.matmul(x, w))
+        return x
+
+
+    def scale(x):
+        return tf.reduce_sum(2.0 * x + 1.0)
+"""
+BENCHMARKS = """
+    import tensorflow as tf
+
+    from model import scale, stack
+
+
+    def test_stack(bench):
+        bench(tf.function(stack), tf.ones([96, 96]) / 96, tf.ones([96, 96]) / 96)
+
+
+    def test_scale(bench):
+        bench(tf.function(scale), tf.ones([256, 256]))
+"""
+CHANGES = {
+    "slower": ("model.py", "LAYERS = 20", "LAYERS = 22"),
+    "equal": ("model.py", "LAYERS = 20", "LAYERS = 10 + 10"),
+    "crashing": ("model.py", "tf.reduce_sum", "tf.no_such_function"),
+    "deleting": ("benchmarks/test_model.py", re.search(r"\n\n\n    def test_scale.*", BENCHMARKS, re.DOTALL)[0], "\n"),
+    "renaming": ("benchmarks/test_model.py", "def test_scale", "def test_scaling"),
+}
+"""Pull request -> the file, what stands in it, and what is put in its place."""
+SKIPPED = {"install"}
+"""Steps that only make the environment, which is there."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the gate did."""
+
+    code: int
+    output: str
+    comment: str
+    summary: str
+
+
+def build(root: Path) -> None:
+    """The repository, with a branch for each pull request."""
+    (root / "benchmarks").mkdir(parents=True)
+    files = {"model.py": MODEL, "benchmarks/test_model.py": BENCHMARKS}
+    files |= {
+        "pytest.ini": "[pytest]\npythonpath = .\n",
+        ".gitignore": "__pycache__\n.tfbench\ntfbench-report\n*.txt\n",
+    }
+    for name, text in files.items():
+        (root / name).write_text(textwrap.dedent(text).lstrip())
+    _git(root, "init", "-q", "-b", "main")
+    _git(root, "add", "-A")
+    _git(root, "commit", "-qm", "before")
+    for branch, (name, old, new) in CHANGES.items():
+        _git(root, "switch", "-qc", branch, "main")
+        text = (root / name).read_text()
+        before, after = textwrap.dedent(old).strip("\n") if "\n" in old else old, new
+        assert before in text
+        (root / name).write_text(text.replace(before, after).rstrip() + "\n")
+        _git(root, "commit", "-qam", branch)
+    _git(root, "switch", "-q", "main")
+
+
+def _git(root: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
+    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
+
+
+def gate(root: Path, branch: str, **inputs: str) -> Outcome:
+    """Run the steps of action.yml as GitHub's runner would, on a branch against main."""
+    _git(root, "switch", "-q", branch)
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    given = {name: str(one.get("default", "")) for name, one in action["inputs"].items()}
+    given |= {"against": "git:main", **inputs}
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "GITHUB_"))}
+    path = os.pathsep.join([str(Path(sys.executable).parent), clean.get("PATH", "")])
+    with tempfile.TemporaryDirectory() as folder:
+        outputs, summary = Path(folder, "outputs"), Path(folder, "summary")
+        runner = {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(outputs), "GITHUB_STEP_SUMMARY": str(summary)}
+        base = {**clean, **runner, "PATH": path, "COLUMNS": "120", "PYTHONPATH": str(ROOT)}
+        code, output = 0, ""
+        for step in action["runs"]["steps"]:
+            if step["name"] in SKIPPED:
+                continue
+            env = {
+                key: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda f: given[f[1]], str(v))
+                for key, v in step["env"].items()
+            }
+            done = subprocess.run(
+                ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+                cwd=root, env={**base, **env}, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            output += done.stdout + done.stderr
+            if code := done.returncode:
+                break
+        told = ["comment", "tfbench-report", "--link", "https://example.org/run"]
+        command = [sys.executable, "-m", "tfbench", *told]
+        comment = subprocess.run(command, cwd=root, env=base, capture_output=True, text=True, check=False)
+        said = summary.read_text() if summary.exists() else ""
+    return Outcome(code, output, comment.stdout + comment.stderr, said)
+
+
+def main() -> int:
+    """Print the five verdicts and the comment on the slower one; 0 if the gate said what it should."""
+    wanted = {"slower": 1, "equal": 0, "crashing": 5, "deleting": 4, "renaming": 0}
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="tfbench-gate-") as folder:
+        root = Path(folder, "repository")
+        build(root)
+        for branch in CHANGES:
+            found = gate(root, branch)
+            verdict = found.output.strip().splitlines()[-1] if found.output.strip() else "nothing was printed"
+            print(f"{branch:10} exit code {found.code}   {verdict}", flush=True)
+            if branch == "slower":
+                print(textwrap.indent(found.comment, "    "), flush=True)
+            wrong += found.code != wanted[branch]
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())
