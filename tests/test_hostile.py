@@ -46,7 +46,7 @@ def changed(*path, to):
 def wrongs():
     """Name -> the bytes of an artifact, and what it is called."""
     names = ["../report.json", "/etc/report.json", "a/report.json", "a\\report.json", "C:report.json", ".report.json",
-             "report.txt", "report", "", "report.json/", "rep ort.json", "répört.json", "-r.json", "x" * 200 + ".json",
+             "report.txt", "report", "report.json/", "rep ort.json", "répört.json", "-r.json", "x" * 200 + ".json",
              "$(id).json", "`id`.json", "report.json;id", "..", "a/../../b.json", "%2e%2e.json"]  # fmt: skip
     for name in names:
         yield f"name {name[:30]!r}", archive((name, GOOD)), ".zip"
@@ -135,7 +135,7 @@ def test_links_and_folders_are_not_followed(tmp_path):
     (tmp_path / "good.json").write_text(GOOD)
     (tmp_path / "link.json").symlink_to(tmp_path / "good.json")
     with pytest.raises(ReportError, match="is a link"):
-        report_in(tmp_path / "link.json")
+        report_in(tmp_path / "link.json", untrusted=True)
     with pytest.raises(ReportError, match="not a plain file"):
         report_in(tmp_path)
     (tmp_path / "link.json").unlink()
@@ -149,4 +149,4 @@ def test_what_is_good_is_read_from_each_of_the_three(tmp_path):
     (tmp_path / "folder" / "report.json").write_text(GOOD)
     (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD)))
     for place in ("folder", "folder/report.json", "report.zip"):
-        assert report_in(tmp_path / place, untrusted=True) == REPORT
+        assert as_json.render(report_in(tmp_path / place, untrusted=True)) == GOOD

@@ -21,7 +21,7 @@ def row(name, outcome=Outcome.UNCHANGED, metric="time", text="the same"):
 def shard(index, of=2, names=None, **changes):
     mine = NAMES[index - 1 :: of] if names is None else names
     report = Report({"name": "quick"}, SIDES, tuple(map(row, mine)), wall_seconds=float(index))
-    return f"{index}.json", replace(report, shard=part(Shard(index, of), NAMES, mine), **changes)
+    return f"{index}.json", replace(report, **{"shard": part(Shard(index, of), NAMES, mine), **changes})
 
 
 def test_shards_become_the_whole():

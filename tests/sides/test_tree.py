@@ -113,7 +113,7 @@ def test_specifications(checkout, tmp_path):
     assert (parse("git:HEAD", contender, tmp_path / "cache", NONE).root / "sub" / "a.py").read_text() == "one"
 
 
-@pytest.mark.parametrize("spec", ["", "selfish", "env:", "env:=x", "self:x", "python:", "tensorflow", "self+"])
+@pytest.mark.parametrize("spec", ["", "selfish", "env:", "env:=x", "self:x", "python:", "tensor", "self+"])
 def test_other_specifications_are_refused(checkout, tmp_path, spec):
     with pytest.raises(UsageError, match="not understood"):
         parse(spec, Side("contender", "python", checkout), tmp_path, NONE)

@@ -72,7 +72,7 @@ def plain(text: str) -> str:
     """As words: what could be markup is escaped, and what could be a link, a mention or a reference is broken."""
     short = " ".join(text.split())
     short = short if len(short) <= _WORDS else f"{short[: _WORDS - 1]}…"
-    broken = re.sub(r"(@|#|://|www\.|GH-)", lambda found: f"{found[1]}{_BREAK}", short)
+    broken = re.sub(r"@|#|:(?=//)|www(?=\.)|GH(?=-)", lambda found: f"{found[0]}{_BREAK}", short)
     return _PUNCTUATION.sub(r"\\\1", html.escape(broken, quote=False))
 
 
