@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -43,7 +44,7 @@ BENCHMARKS = """
         bench(tf.function(scale), tf.ones([256, 256]))
 """
 CHANGES = {
-    "slower": ("model.py", "LAYERS = 20", "LAYERS = 22"),
+    "slower": ("model.py", "LAYERS = 20", "LAYERS = 24"),
     "equal": ("model.py", "LAYERS = 20", "LAYERS = 10 + 10"),
     "crashing": ("model.py", "tf.reduce_sum", "tf.no_such_function"),
     "deleting": ("benchmarks/test_model.py", re.search(r"\n\n\n    def test_scale.*", BENCHMARKS, re.DOTALL)[0], "\n"),
@@ -92,36 +93,47 @@ def _git(root: Path, *arguments: str) -> None:
     subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
 
 
-def gate(root: Path, branch: str, **inputs: str) -> Outcome:
-    """Run the steps of action.yml as GitHub's runner would, on a branch against main."""
-    _git(root, "switch", "-q", branch)
-    action = yaml.safe_load((ROOT / "action.yml").read_text())
-    given = {name: str(one.get("default", "")) for name, one in action["inputs"].items()}
-    given |= {"against": "git:main", **inputs}
+def environment() -> dict[str, str]:
+    """Of a runner's shell: this environment's programs, and what GitHub sets."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "GITHUB_"))}
     path = os.pathsep.join([str(Path(sys.executable).parent), clean.get("PATH", "")])
+    return {**clean, "GITHUB_ACTIONS": "true", "PATH": path, "COLUMNS": "120", "PYTHONPATH": str(ROOT)}
+
+
+def shell(
+    step: dict[str, Any], root: Path, env: dict[str, str], values: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a step as GitHub's runner would.
+
+    Args:
+        values: What stands for the expressions of its environment.
+    """
+    own = {key: re.sub(r"\$\{\{ (.*?) \}\}", lambda f: values[f[1]], str(v)) for key, v in step.get("env", {}).items()}
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        cwd=root, env={**env, **own}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def gate(root: Path, branch: str, **inputs: str) -> Outcome:
+    """Run the steps of action.yml on a branch against main."""
+    _git(root, "switch", "-q", branch)
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    given = {name: str(one.get("default", "")) for name, one in action["inputs"].items()} | {"against": "git:main"}
+    values = {f"inputs.{name}": value for name, value in {**given, **inputs}.items()}
     with tempfile.TemporaryDirectory() as folder:
         outputs, summary = Path(folder, "outputs"), Path(folder, "summary")
-        runner = {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(outputs), "GITHUB_STEP_SUMMARY": str(summary)}
-        base = {**clean, **runner, "PATH": path, "COLUMNS": "120", "PYTHONPATH": str(ROOT)}
+        env = environment() | {"GITHUB_OUTPUT": str(outputs), "GITHUB_STEP_SUMMARY": str(summary)}
         code, output = 0, ""
         for step in action["runs"]["steps"]:
             if step["name"] in SKIPPED:
                 continue
-            env = {
-                key: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda f: given[f[1]], str(v))
-                for key, v in step["env"].items()
-            }
-            done = subprocess.run(
-                ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-                cwd=root, env={**base, **env}, capture_output=True, text=True, check=False,
-            )  # fmt: skip
+            done = shell(step, root, env, values)
             output += done.stdout + done.stderr
             if code := done.returncode:
                 break
-        told = ["comment", "tfbench-report", "--link", "https://example.org/run"]
-        command = [sys.executable, "-m", "tfbench", *told]
-        comment = subprocess.run(command, cwd=root, env=base, capture_output=True, text=True, check=False)
+        command = [sys.executable, "-m", "tfbench", "comment", "tfbench-report", "--link", "https://example.org/run"]
+        comment = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
         said = summary.read_text() if summary.exists() else ""
     return Outcome(code, output, comment.stdout + comment.stderr, said)
 

@@ -79,7 +79,7 @@ class Counterparts:
 def renamed(before: Mapping[str, str], now: Sequence[Case]) -> dict[str, str]:
     """New name -> old name, of benchmarks that are the same code in the same variant under another name.
 
-    Where several could be meant, none is.
+    One that has only moved to another file is meant before others; where several could be meant, none is.
     """
     names = {case.name for case in now}
     gone = [name for name in before if name not in names]
@@ -87,8 +87,9 @@ def renamed(before: Mapping[str, str], now: Sequence[Case]) -> dict[str, str]:
     for case in now:
         if case.name not in before and case.source:
             same = [name for name in gone if before[name] == case.source and _variant(name) == _variant(case.name)]
-            if len(same) == 1:
-                found[case.name] = same[0]
+            moved = [name for name in same if name.rpartition("::")[2] == case.name.rpartition("::")[2]]
+            if len(meant := moved or same) == 1:
+                found[case.name] = meant[0]
     once = [old for old in found.values() if list(found.values()).count(old) == 1]
     return {new: old for new, old in found.items() if old in once}
 

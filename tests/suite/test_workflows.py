@@ -1,0 +1,142 @@
+"""What runs on GitHub: its syntax, what is unsafe in it, and the sharded gate's own steps."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.suite import gate_demo
+from tests.suite.gate_demo import ROOT, shell
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+READING = {"contents": "read"}
+
+
+def program(name):
+    return str(Path(sys.executable).with_name(name))
+
+
+def content(file):
+    return yaml.safe_load(file.read_text())
+
+
+def test_the_syntax_is_that_of_workflows_and_actions():
+    for schema, files in (("vendor.github-workflows", WORKFLOWS), ("vendor.github-actions", [ROOT / "action.yml"])):
+        subprocess.run([program("check-jsonschema"), "--builtin-schema", schema, *map(str, files)], check=True)
+
+
+def test_nothing_unsafe_is_found():
+    command = [program("zizmor"), "--offline", "--min-severity=medium", str(ROOT / ".github"), str(ROOT / "action.yml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+class TestWorkflow:
+    def test_actions_are_pinned_and_leave_no_credentials(self, file):
+        steps = [step for job in content(file)["jobs"].values() for step in job["steps"]]
+        for step in steps:
+            if uses := step.get("uses"):
+                assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", uses)
+            if uses and "checkout" in uses:
+                assert step["with"]["persist-credentials"] is False
+
+    def test_only_who_runs_no_pull_request_may_write(self, file):
+        workflow = content(file)
+        triggers = set(workflow[True])  # YAML takes `on` for a truth
+        for name, job in workflow["jobs"].items():
+            permissions = job.get("permissions", workflow["permissions"])
+            if permissions != READING:
+                assert (file.stem, name) in {("comment", "comment"), ("history", "publish")}
+                assert not triggers & {"pull_request", "pull_request_target"}
+        assert "secrets." not in file.read_text()
+
+    def test_what_github_fills_in_goes_through_the_environment(self, file):
+        for job in content(file)["jobs"].values():
+            for step in job["steps"]:
+                assert "${{" not in step.get("run", "")
+
+
+def test_the_action_is_no_template_for_a_shell_either():
+    for step in content(ROOT / "action.yml")["runs"]["steps"]:
+        assert "${{" not in step["run"]
+
+
+BENCHMARKS = """
+    from zlib import crc32
+
+    import pytest
+
+
+    @pytest.mark.parametrize("number", range(4))
+    def test_many(bench, number):
+        bench(crc32, bytes({size}))
+
+
+    def test_one(bench):
+        bench(crc32, bytes(60_000))
+"""
+
+
+@pytest.fixture
+def sharded(project):
+    """A pull request and its base, with reports of two shards."""
+    project.write(".tfbench\n__pycache__\nreports\n*.json\n.venv\n*.txt\nfirst\nsecond\n", ".gitignore")
+    (project.root / ".venv").symlink_to(sys.prefix)
+    project.write(BENCHMARKS.format(size=50_000))
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "base")
+    return project
+
+
+def steps(job):
+    return {
+        step["name"]: step
+        for step in content(ROOT / ".github/workflows/gate.yml")["jobs"][job]["steps"]
+        if "name" in step
+    }
+
+
+def step(project, job, name, **values):
+    env = gate_demo.environment() | {"AGAINST": "git:HEAD", "POLICY": "quick", "SELECT": "test"}
+    env |= {
+        "GITHUB_OUTPUT": str(project.root / "outputs.txt"),
+        "GITHUB_STEP_SUMMARY": str(project.root / "summary.txt"),
+    }
+    return shell(steps(job)[name], project.root, env, values)
+
+
+def test_shards_are_raced_merged_confirmed_and_gated(sharded):
+    sharded.write(BENCHMARKS.format(size=100_000))
+    for shard in ("1/2", "2/2"):
+        raced = step(sharded, "race", "race", **{"matrix.shard": shard})
+        assert raced.returncode == 0, raced.stdout + raced.stderr
+    settled = step(sharded, "settle", "settle")
+    assert settled.returncode == 0, settled.stdout + settled.stderr
+    regressed = (sharded.root / "regressed.txt").read_text().splitlines()
+    assert regressed == sorted(f"benchmarks/test_mine.py::test_many[{number}]" for number in range(4))
+    assert "regressed=true" in (sharded.root / "outputs.txt").read_text()
+    (sharded.root / "first").mkdir()
+    for name in ("first.json", "regressed.txt"):
+        shutil.move(sharded.root / name, sharded.root / "first" / name)
+    confirmed = step(sharded, "confirm", "confirm")
+    assert confirmed.returncode == 0, confirmed.stdout + confirmed.stderr
+    (sharded.root / "second").mkdir()
+    shutil.move(sharded.root / "second.json", sharded.root / "second" / "second.json")
+    told = {"needs.settle.outputs.regressed": "true"}
+    assert step(sharded, "gate", "conclude", **told).returncode == 0
+    shutil.copytree(ROOT / ".github", sharded.root / ".github")
+    gated = step(sharded, "gate", "gate")
+    assert gated.returncode == 1, gated.stdout + gated.stderr
+    assert "4 regressed" in gated.stdout
+    assert "a second job says" in (sharded.root / "report.json").read_text()
+
+    (sharded.root / "reports" / "shard-2.json").unlink()
+    missing = step(sharded, "settle", "settle")
+    assert missing.returncode == 5
+    assert "shard 2/2 never reported" in missing.stderr
