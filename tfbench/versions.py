@@ -96,7 +96,10 @@ def race(
 
 def _entry(race: Race, index: int) -> Standing | str:
     if (failure := race.failures.get(index)) is not None:
-        return f"{'skipped' if isinstance(failure, BenchmarkSkipped) else 'broke'}: {failure}"
+        if isinstance(failure, BenchmarkSkipped):
+            return f"skipped: {failure}"
+        printed = getattr(failure, "output", "").strip().splitlines()
+        return f"broke: {failure}{f'; its last words: {printed[-1].strip()}' if printed else ''}"
     if race.reference != 0:
         return "the reference cannot run it"
     standing = of_variant(race, index).standing

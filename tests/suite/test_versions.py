@@ -51,6 +51,29 @@ def test_several_sides_race_each_case_in_the_same_rounds(project):
     assert "skipped: not before 9.9" in page
 
 
+def test_a_case_that_crashes_on_one_side_is_told_with_its_last_words(project):
+    project.write(
+        """
+        import os
+        import sys
+
+        def test_crash(bench):
+            if "SLOWER" in os.environ:
+                print("about to go", file=sys.stderr, flush=True)
+                os.abort()
+            bench(sum, range(1000))
+        """
+    )
+    done = project.tfbench("versions", "env:OTHER=1", "env:SLOWER=1", "self", "--report-json", "v.json")
+    assert done.returncode == 0, done.stderr
+    (case,) = json.loads((project.root / "v.json").read_text())["cases"]
+    broke = case["sides"]["env:SLOWER=1"]["why"]
+    assert broke.startswith("broke: ")
+    assert "SIGABRT" in broke
+    assert case["sides"]["self"]["outcome"] != "regressed"
+    assert "test_crash on env:SLOWER=1 broke: " in done.stdout.replace("\n", " ")
+
+
 def test_earlier_results_stand_beside_as_what_was_not_raced(project):
     project.write(BENCHMARK)
     saved = project.run("--benchmark-json=plain.json", "--save-baseline", "first", "-k", "work")
