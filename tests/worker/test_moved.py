@@ -2,10 +2,13 @@
 
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
 from tfbench.worker.moved import follow, strays
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -47,3 +50,13 @@ def test_what_comes_from_the_working_tree_all_the_same_is_named(trees, monkeypat
         module.__file__ = file
         monkeypatch.setitem(sys.modules, name, module)
     assert strays(there, here) == ["ours"]
+
+
+def test_this_package_may_lie_in_the_working_tree(trees, monkeypatch):
+    root = str(ROOT)
+    main = types.ModuleType("__mp_main__")
+    main.__file__ = f"{root}/tfbench/worker/__main__.py"
+    monkeypatch.setitem(sys.modules, "__mp_main__", main)
+    found = strays(root, trees[1])
+    assert not {"tfbench", "__mp_main__"} & set(found)
+    assert "tests" in found  # of which this module is one

@@ -10,6 +10,8 @@ import os
 import sys
 
 OWN = "tfbench"
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+"""This package is the same on both sides, though it may lie in the working tree: it measures."""
 
 
 def follow(there: str, here: str) -> None:
@@ -31,7 +33,7 @@ def strays(there: str, here: str) -> list[str]:
     found = set()
     for name, module in list(sys.modules.items()):
         file, package = getattr(module, "__file__", None), name.partition(".")[0]
-        if isinstance(file, str) and package not in (OWN, "__main__") and _moved(file, there, here) != file:
+        if isinstance(file, str) and _moved(file, there, here) != file and not _below(os.path.realpath(file), _PACKAGE):
             found.add(package)
     return sorted(found)
 
