@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError
-from tfbench.model import Case, Plan
+from tfbench.model import JSON, Case, Plan
 from tfbench.race.launcher import Entrant, OpenLaunch, Prepared
 from tfbench.sides.side import Side
 
@@ -35,6 +35,8 @@ class ScriptedLauncher:
         self.launch_seconds = launch_seconds
         self.pairs: list[int] = []
         self.active: list[list[int]] = []
+        self.memory: Sequence[Script] = ()
+        """Bytes that each entrant's process takes at most."""
         self.broken: dict[int, Exception] = {}
         """Entrant -> what its preparation raises."""
         self.dies_at: dict[int, int] = {}
@@ -58,7 +60,10 @@ class ScriptedLaunch:
         if entrant in self.launcher.broken:
             raise self.launcher.broken[entrant]
         self.launcher.active[-1].append(entrant)
-        return Prepared(1e-4, {"first_call": 0.1})
+        facts: JSON = {"first_call": 0.1}
+        if self.launcher.memory:
+            facts["peak_host_memory"] = self.launcher.memory[entrant](self.number, self.pair, self.launcher.rng)
+        return Prepared(1e-4, facts)
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
         self.launcher.clock.now += self.launcher.launch_seconds

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tfbench.analysis import contracts, exact, parity, sampled
-from tfbench.analysis.metrics import PARITY, READ
+from tfbench.analysis.metrics import PARITY, PEAK_HOST_MEMORY, READ
 from tfbench.analysis.reading import read
 from tfbench.model import JSON, Case, Claim, Outcome, Reading, Reason, Recipe, Verdict
 from tfbench.policy import Policy
@@ -168,6 +168,8 @@ class Beside:
             rows = self._measured(case, mine.reading, facts)
         else:
             rows, explained = self._compared(case, side, mine, before, facts)
+            if any(row.metric == PEAK_HOST_MEMORY for row in result.metrics):  # raced, and confirmed
+                rows = [row for row in rows if row.metric != PEAK_HOST_MEMORY]
         rows += contracts.of_reading(case, mine.contracts, mine.reading, sampled.peaks(facts))
         rows += [self._claimed(case, side, claim, mine.reading) for claim in self._readable(case)]
         if PARITY in mine.contracts:

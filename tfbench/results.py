@@ -142,6 +142,8 @@ def of_sides(case: Case, contest: Contest, note: str = "") -> Result:
         metrics.append(
             Verdict(case, first.outcome, first.reason, FIRST_CALL, ratio, contest.launches, contest.launches)
         )
+    if contest.memory is not None:
+        metrics.append(contest.memory)
     samples = (Sample(case, tuple(contest.runs(side))) for side in (0, 1))
     return Result(case, verdict, rival=next(samples), sample=next(samples), metrics=tuple(metrics))
 

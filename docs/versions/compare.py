@@ -91,7 +91,7 @@ def tell() -> None:
         counts = [outcomes.count(word) for word in ("regressed", "improved", "unchanged", "inconclusive")]
         slower, faster = sum(r > FENCE for r in ratios), sum(r < 1 / FENCE for r in ratios)
         print(row(label if label != AGAIN else f"{labels[0]} again", *counts, slower, faster))
-    print("\n" + row("case", *list(labels[1:])))
+    print("\n" + row("case", *(label if label != AGAIN else f"{labels[0]} again" for label in labels[1:])))
     print(row("---", *["---:"] * (len(labels) - 1)))
     for name, claim in sorted(claims.items(), key=lambda one: -max(c["center"] or 0 for c in one[1].values())):
         cells = [f"{mark(c)} / {c['ordinary']:.2f}" for c in claim.values()]

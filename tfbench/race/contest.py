@@ -1,6 +1,6 @@
 """Two sides of a case: a race, and where it says `regressed` a second one that shares no data with it.
 
-The first call of the step is judged from the same launches, of which each gives one sample of it.
+The first call of the step and the peak of memory are judged from the same launches, of which each gives one sample.
 """
 
 from __future__ import annotations
@@ -8,14 +8,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from tfbench.analysis.sampled import first_call
+from tfbench.analysis.sampled import first_call, memory
 from tfbench.analysis.verdict import Decision
-from tfbench.model import Outcome, Reason, Run
+from tfbench.model import Outcome, Reason, Run, Verdict
 from tfbench.policy import Policy
 from tfbench.race.launcher import Clock, Entrant, Launcher
 from tfbench.race.lockstep import Failure
 from tfbench.race.sequential import Race, Terms
+
+Judged = TypeVar("Judged", Decision, Verdict)
 
 
 class Contest:
@@ -43,6 +46,7 @@ class Contest:
         zygotes = policy.zygotes
         self.decision: Decision | None = None
         self.first_call: Decision | None = None
+        self.memory: Verdict | None = None
         self.interrupted = False
         self._first = Race(entrants, launcher, policy, Terms(cases, range(zygotes)), clock, rng)
         self._second = Race(entrants, launcher, policy, Terms(cases, range(zygotes, 2 * zygotes)), clock, rng)
@@ -57,19 +61,27 @@ class Contest:
         try:
             self._first.run(progress)
             self.decision, self.first_call = self._first.decisions.get(1), self._first_call_of(self._first)
-            suspects = [one for one in (self.decision, self.first_call) if _is_regressed(one)]
+            self.memory = self._memory_of(self._first)
+            suspects = [one for one in (self.decision, self.first_call, self.memory) if _is_regressed(one)]
             if self._confirm and suspects and not self.failures:
                 self._second.run(progress)
                 if _is_regressed(self.decision):
                     self.decision = self._joined(self.decision, self._second.decisions.get(1))
                 if _is_regressed(self.first_call):
                     self.first_call = self._joined(self.first_call, self._first_call_of(self._second))
+                if _is_regressed(self.memory):
+                    self.memory = self._joined(self.memory, self._memory_of(self._second))
         except KeyboardInterrupt:
             self.interrupted = True
             self._first.conclude()
             self.decision = self._unconfirmed(self._first.decisions.get(1))
             self.first_call = self._unconfirmed(self._first_call_of(self._first))
+            self.memory = self._unconfirmed(self._memory_of(self._first))
             raise
+
+    def _memory_of(self, race: Race) -> Verdict | None:
+        facts = [[run.facts for run in race.runs(side)] for side in (0, 1)]
+        return memory(race.entrants[1].case, facts[0], facts[1], race.policy) if all(facts) else None
 
     def _first_call_of(self, race: Race) -> Decision | None:
         both = [launch for launch in race.launches if None not in launch.runs]
@@ -77,7 +89,7 @@ class Contest:
         return first_call(facts[0], facts[1], [launch.pair for launch in both], race.policy, race.terms.cases)
 
     @staticmethod
-    def _joined(first: Decision | None, second: Decision | None) -> Decision | None:
+    def _joined(first: Judged | None, second: Judged | None) -> Judged | None:
         if first is None or second is None:
             return None
         if second.outcome is Outcome.REGRESSED:
@@ -86,7 +98,7 @@ class Contest:
         text = f"a first race said: {first.reason.message}; fresh launches did not confirm it: {second.reason.message}"
         return replace(second, outcome=Outcome.INCONCLUSIVE, reason=Reason("not-confirmed", text))
 
-    def _unconfirmed(self, decision: Decision | None) -> Decision | None:
+    def _unconfirmed(self, decision: Judged | None) -> Judged | None:
         if decision is None or decision.outcome is not Outcome.REGRESSED or not self._confirm:
             return decision
         text = f"the run was interrupted before this was confirmed: {decision.reason.message}"
@@ -123,5 +135,5 @@ class Contest:
         return sum(race.wall_seconds for race in self.races)
 
 
-def _is_regressed(decision: Decision | None) -> bool:
+def _is_regressed(decision: Decision | Verdict | None) -> bool:
     return decision is not None and decision.outcome is Outcome.REGRESSED
