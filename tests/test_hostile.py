@@ -9,10 +9,11 @@ import zipfile
 import pytest
 
 from tests.report.test_reading import REPORT
+from tfbench import ruling
 from tfbench.cli import main
 from tfbench.errors import ReportError
 from tfbench.report import as_json
-from tfbench.ruling import report_in
+from tfbench.ruling import handed_on
 from tfbench.store import artifact
 
 GOOD = as_json.render(REPORT)
@@ -106,6 +107,12 @@ def wrongs():
     # What is an object or a list of the wrong content is refused for that.
     for name, text in texts.items():
         yield name, text.encode("utf-8", "surrogatepass"), ".json"
+    for name, text in {
+        "accepted: not JSON": "{", "accepted: a list": "[]", "accepted: no date": '{"accept": [{"until": 3}]}',
+        "accepted: not a date": '{"accept": [{"until": "soon"}]}', "accepted: unknown": '{"accept": [{"until": "2027-01-31", "x": 1}]}',
+        "accepted: no entries": '{"accept": 1}', "accepted: rows": '{"accept": [1]}',
+    }.items():  # fmt: skip
+        yield name, archive(("report.json", GOOD), (ruling.ACCEPTED, text)), ".zip"
     yield "not UTF-8", b"\xff\xfe" + GOOD.encode("utf-16-le"), ".json"
 
 
@@ -122,7 +129,7 @@ def test_it_is_refused_with_a_reason_and_nothing_is_written(tmp_path, content, s
     place.parent.mkdir()
     place.write_bytes(content)
     with pytest.raises(ReportError, match=r".{10,}"):
-        report_in(place, untrusted=True)
+        handed_on(place)
     assert main(["comment", str(place), "--output", str(tmp_path / "comment.md")]) == 5
     told = capsys.readouterr()
     assert told.err.startswith("tfbench comment: ")
@@ -135,13 +142,13 @@ def test_links_and_folders_are_not_followed(tmp_path):
     (tmp_path / "good.json").write_text(GOOD)
     (tmp_path / "link.json").symlink_to(tmp_path / "good.json")
     with pytest.raises(ReportError, match="is a link"):
-        report_in(tmp_path / "link.json", untrusted=True)
+        handed_on(tmp_path / "link.json")
     with pytest.raises(ReportError, match="not a plain file"):
-        report_in(tmp_path)
+        handed_on(tmp_path)
     (tmp_path / "link.json").unlink()
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(ReportError, match="not a plain file"):
-        report_in(tmp_path)
+        handed_on(tmp_path)
 
 
 def test_what_is_good_is_read_from_each_of_the_three(tmp_path):
@@ -149,4 +156,13 @@ def test_what_is_good_is_read_from_each_of_the_three(tmp_path):
     (tmp_path / "folder" / "report.json").write_text(GOOD)
     (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD)))
     for place in ("folder", "folder/report.json", "report.zip"):
-        assert as_json.render(report_in(tmp_path / place, untrusted=True)) == GOOD
+        assert as_json.render(handed_on(tmp_path / place)[0]) == GOOD
+
+
+def test_what_was_agreed_to_is_handed_on(tmp_path):
+    row = {"case": "b/test_x.py::test_x[a=1]", "reason": "agreed", "until": "2999-01-31", "up_to": 1.1}
+    agreed = ruling._of_json(json.dumps({"accept": [row]}))
+    (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD), (ruling.ACCEPTED, ruling.as_json(agreed))))
+    report, found = handed_on(tmp_path / "report.zip")
+    assert found == agreed
+    assert "1 accepted" in ruling.as_comment(report, ruling.ruled(report, found))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import json
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from tfbench.analysis.accepting import accept, entries
+from tfbench.analysis.accepting import Entry, accept, entries
 from tfbench.analysis.gating import Gate, Ruling, rule
 from tfbench.errors import ReportError, UsageError
 from tfbench.model import Report
@@ -29,45 +32,81 @@ MEANING = {
 """In a word, and how it is coloured."""
 
 
-def report_in(path: Path, untrusted: bool = False) -> Report:
-    """The one report of a file, a folder or an archive.
+ACCEPTED = "accepted.json"
+"""What the gate hands on beside a report: the agreements that it went by."""
 
-    Args:
-        untrusted: Whether somebody else's job made it: names that no pytest would give are refused as well.
+
+def report_in(path: Path) -> Report:
+    """The report of this run: a file, or a folder or an archive with nothing else in it.
 
     Raises:
         ReportError: There is none, there are several, or it is not what a report is.
     """
-    if not untrusted and not path.is_dir() and path.suffix != ".zip":
+    if not path.is_dir() and path.suffix != ".zip":
         return reading.read(read_text(path), str(path))
+    return _single(path, files_of(path))
+
+
+def handed_on(path: Path) -> tuple[Report, list[Entry]]:
+    """The report of somebody else's job, and the agreements that its gate went by.
+
+    Raises:
+        ReportError: It is not what a gate hands on, or has names that no pytest would give.
+    """
     found = files_of(path)
+    text = found.pop(ACCEPTED, None)
+    report = _single(path, found)
+    reading.check_names(report, str(path))
+    return report, _of_json(text) if text is not None else []
+
+
+def _single(path: Path, found: dict[str, str]) -> Report:
     if len(found) != 1:
-        raise ReportError(f"{path} holds {len(found)} files; merge the reports of shards first, with tfbench merge")
+        raise ReportError(f"{path} holds {len(found)} reports; merge those of shards first, with tfbench merge")
     ((name, text),) = found.items()
-    report = reading.read(text, name)
-    if untrusted:
-        reading.check_names(report, name)
-    return report
+    return reading.read(text, name)
 
 
-def ruled(report: Report, accepted: Path | None, today: datetime.date | None = None) -> Ruling:
+def agreed_in(path: Path) -> list[Entry]:
+    """The agreements of a file of this repository.
+
+    Raises:
+        UsageError: It is not understood.
+        ReportError: It cannot be read.
+    """
+    try:
+        content = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
+    return entries(content, str(path))
+
+
+def as_json(agreed: Sequence[Entry]) -> str:
+    """Agreements as JSON, for who has not the file."""
+    rows = [
+        {key: value for key, value in vars(one).items() if value not in (math.inf, False)} | {"until": str(one.until)}
+        for one in agreed
+    ]
+    return json.dumps({"accept": rows}, indent=1) + "\n"
+
+
+def _of_json(text: str) -> list[Entry]:
+    content = reading.load(text, ACCEPTED)
+    try:
+        rows = [{**row, "until": datetime.date.fromisoformat(row["until"])} for row in content["accept"]]
+        return entries({"accept": rows}, ACCEPTED)
+    except (TypeError, KeyError, ValueError, UsageError) as error:
+        raise ReportError(f"{ACCEPTED} is not what a gate hands on: {error}") from None
+
+
+def ruled(report: Report, agreed: Sequence[Entry] = (), today: datetime.date | None = None) -> Ruling:
     """The gate's answer.
 
     Args:
-        accepted: The file of regressions that people have agreed to, if there is one.
-
-    Raises:
-        UsageError: That file is not understood.
-        ReportError: It cannot be read.
+        agreed: Regressions that people have agreed to.
     """
-    if accepted is None:
-        return rule(report)
-    try:
-        content = tomllib.loads(read_text(accepted))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{accepted} is not TOML: {error}") from None
     day = today or datetime.datetime.now(datetime.timezone.utc).date()
-    return rule(report, accept(report, entries(content, str(accepted)), day))
+    return rule(report, accept(report, agreed, day))
 
 
 def as_comment(report: Report, ruling: Ruling, link: str = "") -> str:

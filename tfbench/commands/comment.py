@@ -9,22 +9,21 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tfbench.ruling import as_comment, report_in, ruled
+from tfbench.ruling import as_comment, handed_on, ruled
 from tfbench.store.files import write_whole
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("report", metavar="REPORT", type=Path, help="a report, or the folder or archive that holds it")
-    parser.add_argument("--accepted", type=Path, metavar="FILE", help="regressions that were agreed to")
     parser.add_argument("--link", default="", metavar="URL", help="where the whole report is")
     parser.add_argument("--output", type=Path, metavar="PATH", help="write it there instead of printing it")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print or write it; 0 whatever the gate says."""
-    report = report_in(arguments.report, untrusted=True)
-    text = as_comment(report, ruled(report, arguments.accepted), arguments.link)
+    report, agreed = handed_on(arguments.report)
+    text = as_comment(report, ruled(report, agreed), arguments.link)
     if arguments.output:
         write_whole(arguments.output, text)
     else:

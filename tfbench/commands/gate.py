@@ -20,7 +20,7 @@ from rich.text import Text
 from tfbench.model import TIME, Outcome
 from tfbench.report.github import annotation
 from tfbench.report.style import COLOURS
-from tfbench.ruling import MEANING, as_comment, report_in, ruled
+from tfbench.ruling import MEANING, agreed_in, as_comment, as_json, report_in, ruled
 from tfbench.source import line_of
 from tfbench.store.files import write_whole
 
@@ -30,13 +30,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("report", metavar="REPORT", type=Path, help="what --report-json or tfbench merge wrote")
     parser.add_argument("--accepted", type=Path, metavar="FILE", help="regressions that were agreed to, see docs/ci.md")
     parser.add_argument("--root", type=Path, default=Path(), metavar="PATH", help="where the benchmarks are")
+    parser.add_argument("--write-accepted", type=Path, metavar="PATH", help="write what was agreed to, for the comment")
     parser.add_argument("--write-regressed", type=Path, metavar="PATH", help="write what regressed, a case a line")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Rule on a report; returns the exit code."""
     report = report_in(arguments.report)
-    ruling = ruled(report, arguments.accepted)
+    agreed = agreed_in(arguments.accepted) if arguments.accepted else []
+    ruling = ruled(report, agreed)
     console = Console(highlight=False, soft_wrap=True)
     for verdict, entry in ruling.accepted.verdicts:
         console.print(Text(f"accepted until {entry.until}: {verdict.case.name}: {entry.reason}", "dim"))
@@ -51,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(as_comment(report, ruling))
+    if arguments.write_accepted:
+        write_whole(arguments.write_accepted, as_json(agreed))
     if arguments.write_regressed:
         regressed = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
         write_whole(arguments.write_regressed, "".join(f"{name}\n" for name in dict.fromkeys(regressed)))
