@@ -5,12 +5,15 @@ import json
 import pytest
 
 BENCHMARK = """
+    from zlib import crc32
+
+
     def test_work(bench):
-        bench(sum, range({work}))
+        bench(crc32, bytes(100 * {work}))
 
 
     def test_same(bench):
-        bench(sum, range(1000))
+        bench(crc32, bytes(100_000))
 """
 
 
@@ -44,7 +47,6 @@ def test_the_commit_since_which_a_case_is_slower_is_found(repository):
     assert broken["outcome"] is None
     assert "cannot be imported" in broken["reason"]
     assert len(work["steps"]) <= 1 + 3
-    assert same["answered"]
     assert same["first_bad"] is None
     assert len(same["steps"]) == 1
 

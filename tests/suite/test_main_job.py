@@ -205,36 +205,35 @@ def test_a_commit_is_raced_from_its_own_tree(project):
     assert done.outcomes() == {"test_mine": "improved"}, done.output
 
 
+def benchmark(name, size):
+    return f"from zlib import crc32\n\n\ndef {name}(bench):\n    bench(crc32, bytes({size}))\n\n\n"
+
+
 def test_new_deleted_renamed_and_moved_benchmarks_against_a_commit(project):
-    many = ALONE + ALONE.replace("test_mine", "test_old") + ADDED.replace("test_added", "test_deleted")
-    project.write(many)
-    project.write(ADDED.replace("test_added", "test_moving"), "benchmarks/test_before.py")
+    before = {"test_mine": 50_000, "test_old": 51_000, "test_changing": 52_000, "test_deleted": 53_000}
+    project.write("".join(benchmark(*one) for one in before.items()))
+    project.write(benchmark("test_moving", 53_000), "benchmarks/test_before.py")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
     project.git("init", "-q")
     project.git("add", "-A")
     project.git("commit", "-qm", "before")
-    project.write(ALONE + ALONE.replace("test_mine", "test_renamed").replace("50_000", "50_001"))
-    project.write(
-        "from zlib import crc32\n"
-        + textwrap.dedent(ALONE.replace("test_mine", "test_called_otherwise").replace("from zlib import crc32", "")),
-        "benchmarks/test_new_file.py",
-    )
+    project.write(benchmark("test_mine", 50_000) + benchmark("test_changed", 52_001))
+    project.write(benchmark("test_called_otherwise", 51_000), "benchmarks/test_new_file.py")
     (project.root / "benchmarks/test_before.py").rename(project.root / "benchmarks/test_after.py")
     done = project.run("--against", "git:HEAD")
-    assert done.outcomes() == {
-        "test_mine": "unchanged",
-        "test_moving": "unchanged",
-        "test_renamed": "new",  # its code is another
-        "test_called_otherwise": "unchanged",  # what was test_old
-        "test_deleted": "missing",
-    }, done.output
+    outcomes = done.outcomes()
+    compared = {name for name, outcome in outcomes.items() if outcome in ("unchanged", "inconclusive")}
+    assert compared == {"test_mine", "test_moving", "test_called_otherwise"}, done.output
+    assert outcomes["test_changed"] == "new"  # another name and other code
+    assert {name for name, outcome in outcomes.items() if outcome == "missing"} == {"test_changing", "test_deleted"}
     assert "it is called benchmarks/test_before.py::test_moving there" in done.reason("test_moving")
+    assert "it is called benchmarks/test_mine.py::test_old there" in done.reason("test_called_otherwise")
     assert "was it deleted" in done.reason("test_deleted")
     assert done.metrics("test_moving").get("probes") is None
     assert cli.main(["gate", str(project.root / "report.json")]) == 4
 
     chosen = project.run("--against", "git:HEAD", "benchmarks/test_mine.py::test_mine")
-    assert chosen.outcomes() == {"test_mine": "unchanged"}, chosen.output
+    assert set(chosen.outcomes()) == {"test_mine"}, chosen.output
 
 
 def test_a_package_of_the_repository_is_that_of_its_commit(project, monkeypatch):
