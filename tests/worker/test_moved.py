@@ -52,6 +52,15 @@ def test_what_comes_from_the_working_tree_all_the_same_is_named(trees, monkeypat
     assert strays(there, here) == ["ours"]
 
 
+def test_a_lazy_module_is_not_loaded_by_looking(trees, monkeypatch):
+    class Lazy(types.ModuleType):
+        def __getattr__(self, name):
+            raise AssertionError(f"{name} was asked for")
+
+    monkeypatch.setitem(sys.modules, "lazy_one", Lazy("lazy_one"))
+    assert "lazy_one" not in strays(*trees)
+
+
 def test_this_package_may_lie_in_the_working_tree(trees, monkeypatch):
     root = str(ROOT)
     main = types.ModuleType("__mp_main__")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import types
 
 OWN = "tfbench"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -32,7 +33,10 @@ def strays(there: str, here: str) -> list[str]:
     """Packages that were imported from the working tree all the same; this one and installed ones left out."""
     found = set()
     for name, module in list(sys.modules.items()):
-        file, package = getattr(module, "__file__", None), name.partition(".")[0]
+        if not isinstance(module, types.ModuleType):
+            continue
+        # Not asked for as an attribute: a lazy module would load, here in the zygote and so for one side alone.
+        file, package = object.__getattribute__(module, "__dict__").get("__file__"), name.partition(".")[0]
         if isinstance(file, str) and _moved(file, there, here) != file and not _below(os.path.realpath(file), _PACKAGE):
             found.add(package)
     return sorted(found)
