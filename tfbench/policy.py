@@ -74,8 +74,9 @@ class Policy:
     """The same between pairs of zygotes."""
     memory_tolerance: float = 0.01
     """Sizes that differ by less than this fraction are the same: files carry dates and names, allocators round."""
-    memory_slack: int = 1 << 19
-    """Bytes by which peaks of host memory may differ whatever their size: arenas grow by 128 KiB and up."""
+    memory_slack: int = 1 << 20
+    """Bytes by which peaks of host memory may differ whatever their size: what a zygote has left free of an arena of
+    Python's, which is 1 MiB, its launches need not ask for, and zygotes of different sides leave different amounts."""
     memory_launches: int = 3
     """Launches of each side that must lie beyond those of the other before a peak of memory has moved."""
     probe_calls: int = 4
