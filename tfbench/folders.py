@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -45,3 +46,13 @@ def package_alone() -> str:
     package = Path(__file__).resolve().parent
     Path(folder, package.name).symlink_to(package, target_is_directory=True)
     return folder
+
+
+def python_path(root: Path, given: str) -> str:
+    """``PYTHONPATH`` of a process that works in another tree: this package, then what the user named, as seen from there.
+
+    Args:
+        root: What relative entries are meant from.
+        given: The user's own.
+    """
+    return os.pathsep.join([package_alone(), *(os.path.join(root, one) for one in given.split(os.pathsep) if one)])

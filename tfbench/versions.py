@@ -85,8 +85,7 @@ def race(
         one = Race(entrants, launcher, policy, terms, time.perf_counter, rng)
         text = f"{number}/{len(cases)} {case.name.rpartition('::')[2]}"
         progress(text)
-        if case.shared:  # made before the seconds of the race are counted
-            Prober(launcher, policy).probe(entrants)
+        Prober(launcher, policy).share(entrants)
         one.run(lambda race, text=text: progress(f"{text}, {len(race.launches)} launches"))  # type: ignore[misc]
         rows.append((case, tuple(_entry(one, index) for index in range(len(sides)))))
     return Compared(

@@ -3,6 +3,8 @@
 import json
 import textwrap
 
+import pytest
+
 from tfbench import cli
 
 STEPS = """
@@ -236,7 +238,8 @@ def test_new_deleted_renamed_and_moved_benchmarks_against_a_commit(project):
     assert set(chosen.outcomes()) == {"test_mine"}, chosen.output
 
 
-def test_a_package_of_the_repository_is_that_of_its_commit(project, monkeypatch):
+@pytest.mark.parametrize("named", ["src", "{root}/src"])
+def test_a_package_of_the_repository_is_that_of_its_commit(project, monkeypatch, named):
     """Whether it is named in PYTHONPATH, as an editable installation names it, or stands beside the benchmarks."""
     (project.root / "src").mkdir()
     project.write("AMOUNT = 200_000\n", "src/mine.py")
@@ -248,7 +251,9 @@ def test_a_package_of_the_repository_is_that_of_its_commit(project, monkeypatch)
     project.write("AMOUNT = 50_000\n", "src/mine.py")
     clean = project.environment()
     monkeypatch.setattr(
-        project, "environment", lambda: {**clean, "PYTHONPATH": f"{clean['PYTHONPATH']}:{project.root}/src"}
+        project,
+        "environment",
+        lambda: {**clean, "PYTHONPATH": f"{clean['PYTHONPATH']}:{named.format(root=project.root)}"},
     )
     done = project.run("--against", "git:HEAD")
     assert done.outcomes() == {"test_mine": "improved"}, done.output

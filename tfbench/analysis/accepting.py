@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,10 +68,10 @@ def entries(content: Mapping[str, Any], name: str) -> list[Entry]:
     if set(content) - {"accept"} or not isinstance(rows, list):
         raise UsageError(f"{name} shall hold [[accept]] tables and nothing else")
     found = [_entry(row, f"{name}, entry {number}") for number, row in enumerate(rows, 1)]
-    keys = [(one.case, one.metric, one.gone) for one in found]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise UsageError(f"{name} has {key[0]} twice; keep one of the two")
+    keys = Counter((one.case, one.metric, one.gone) for one in found)
+    for (case, _, _), times in keys.items():
+        if times > 1:
+            raise UsageError(f"{name} has {case} twice; keep one of the two")
     return found
 
 

@@ -53,7 +53,7 @@ def rule(report: Report, accepted: Accepted = Accepted()) -> Ruling:  # noqa: B0
     ruling = _ruled(report, {id(verdict) for verdict, _ in accepted.verdicts})
     if accepted.problems and ruling.gate is not Gate.REGRESSED:
         because = f"{ruling.because}; {len(accepted.problems)} of what was accepted has to go"
-        ruling = replace(ruling, gate=max(Gate.ERROR, ruling.gate), because=because)
+        ruling = replace(ruling, gate=Gate.ERROR, because=because)
     return replace(ruling, accepted=accepted)
 
 

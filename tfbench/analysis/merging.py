@@ -118,20 +118,19 @@ def confirm(first: Report, second: Report) -> Report:
     return replace(first, verdicts=tuple(_confirmed(verdict, again) for verdict in first.verdicts))
 
 
+_STILL = {Outcome.REGRESSED: "says", Outcome.ERROR: "broke"}
+"""What a second run says without clearing the first: how it is told."""
+
+
 def _confirmed(verdict: Verdict, again: Mapping[tuple[str, str], Verdict]) -> Verdict:
     if verdict.outcome is not Outcome.REGRESSED:
         return verdict
     other = again.get((verdict.case.name, verdict.metric))
     said = verdict.reason.message
-    if other is None:
-        return replace(verdict, reason=Reason(verdict.reason.code, f"{said}; a second job did not tell of it"))
-    if other.outcome is Outcome.REGRESSED:
-        return replace(
-            verdict, reason=Reason(verdict.reason.code, f"{said}; a second job says: {other.reason.message}")
-        )
-    if other.outcome is Outcome.ERROR:
-        return replace(
-            verdict, reason=Reason(verdict.reason.code, f"{said}; a second job broke: {other.reason.message}")
-        )
+    told = "did not tell of it"
+    if other is not None and other.outcome in _STILL:
+        told = f"{_STILL[other.outcome]}: {other.reason.message}"
+    if other is None or other.outcome in _STILL:
+        return replace(verdict, reason=Reason(verdict.reason.code, f"{said}; a second job {told}"))
     text = f"a first job said: {said}; a second one did not confirm it: {other.outcome}, {other.reason.message}"
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason("not-confirmed", text))

@@ -124,8 +124,7 @@ def _contender(stage: Stage, points: int) -> Contender:
     def contest(case: Case, good: Side, side: Side, policy: Policy) -> Contest:
         entrants = [Entrant(case, good), Entrant(case, side)]
         stage.launcher.ready([(entrant.side, case.env) for entrant in entrants], range(policy.looks[0]))
-        if case.shared:  # made before the seconds of the race are counted
-            Prober(stage.launcher, policy).probe(entrants)
+        Prober(stage.launcher, policy).share(entrants)
         made = Contest(entrants, stage.launcher, policy, cases, time.perf_counter, rng)
         made.run()
         return made

@@ -43,6 +43,15 @@ class Prober:
             found += self._side_by_side(entrants[first : first + at_once], cpus)
         return found
 
+    def share(self, entrants: Sequence[Entrant]) -> None:
+        """Have what their launches share made, where they ask for it, before the seconds of a race are counted.
+
+        Raises:
+            SideError: A zygote does not start.
+        """
+        if asking := [entrant for entrant in entrants if entrant.case.shared]:
+            self.probe(asking)
+
     def _side_by_side(self, entrants: Sequence[Entrant], cpus: Sequence[int]) -> list[Evidence | Failure]:
         with ExitStack() as stack:
             started: list[_Probed | Failure] = []

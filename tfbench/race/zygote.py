@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from tfbench.errors import ProtocolError, SideError
-from tfbench.folders import package_alone
+from tfbench.folders import package_alone, python_path
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 from tfbench.protocol import Closed, TimedOut, pair
@@ -47,8 +47,7 @@ def worker_environment(side: Side, extra: Mapping[str, str]) -> dict[str, str]:
     # A pinned process whose BLAS or OpenMP has two threads spins against itself and seems to hang.
     env.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
     env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    theirs = [os.path.join(side.root, entry) for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    env["PYTHONPATH"] = os.pathsep.join([package_alone(), *theirs])
+    env["PYTHONPATH"] = python_path(side.root, env.get("PYTHONPATH", ""))
     return env
 
 

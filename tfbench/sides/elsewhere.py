@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfbench.errors import SideError
-from tfbench.folders import package_alone
+from tfbench.folders import package_alone, python_path
 from tfbench.model import Case
 from tfbench.sides.side import Side
 
@@ -35,7 +35,7 @@ def benchmarks_of(side: Side, selection: Sequence[str], paths: Sequence[str]) ->
         "moved": side.moved,
     }
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, (package_alone(), env.get("PYTHONPATH", ""))))
+    env["PYTHONPATH"] = python_path(side.root, env.get("PYTHONPATH", ""))
     command = [sys.executable, "-m", "tfbench.collection", json.dumps(order)]
     done = subprocess.run(command, cwd=package_alone(), env=env, capture_output=True, text=True, check=False)
     if done.returncode:

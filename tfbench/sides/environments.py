@@ -137,7 +137,7 @@ class Environments:
             if not same:
                 text = f"{', '.join(request)}: there is no network, and no environment with it was kept"
                 raise SideError(f"{text} ({refused})") from None
-            for one in sorted(same, key=lambda one: -one.used):
+            for one in same:  # the one that was used last first
                 if (held := self._hold(one.folder)) is not None:
                     return held
             raise
