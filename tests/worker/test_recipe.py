@@ -30,3 +30,12 @@ def test_settings_that_change_a_time_are_told(monkeypatch):
     settings = describe()["settings"]
     assert settings["TF_ENABLE_ONEDNN_OPTS"] == settings["NVIDIA_TF32_OVERRIDE"] == "0"
     assert "TF_CPP_MIN_LOG_LEVEL" not in settings
+
+
+def test_what_another_program_calls_by_the_same_letters_is_not_told(monkeypatch):
+    for name in ("TF_TOKEN_app_terraform_io", "TF_VAR_password", "TF_CLI_CONFIG_FILE", "TF_LOG"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("TF_DATA_EXPERIMENT_OPT_IN", "all")
+    settings = describe()["settings"]
+    assert "secret" not in settings.values()
+    assert settings["TF_DATA_EXPERIMENT_OPT_IN"] == "all"

@@ -19,6 +19,12 @@ PACKAGES = (
 """Distributions that can change a time."""
 _PREFIXES = ("TF_", "XLA_", "KERAS_")
 _NAMES = ("NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES", "MALLOC_ARENA_MAX", "LD_PRELOAD")
+_TERRAFORM = (
+    "TF_CLI_", "TF_DATA_DIR", "TF_IGNORE", "TF_INPUT", "TF_IN_AUTOMATION", "TF_LOG", "TF_PLUGIN_", "TF_REGISTRY_",
+    "TF_STATE_", "TF_TOKEN_", "TF_VAR_", "TF_WORKSPACE",
+)  # fmt: skip
+"""Another program's, which uses the same letters: they change no time, are nobody's business in a report, and some of
+them are secrets."""
 _SILENT = ("TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_ENABLE_DEPRECATION_WARNINGS")
 
 
@@ -49,7 +55,7 @@ def settings() -> dict[str, str]:
     return {
         key: value
         for key, value in sorted(os.environ.items())
-        if (key.startswith(_PREFIXES) or key in _NAMES) and key not in _SILENT
+        if (key.startswith(_PREFIXES) or key in _NAMES) and key not in _SILENT and not key.startswith(_TERRAFORM)
     }
 
 
