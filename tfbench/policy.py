@@ -94,6 +94,33 @@ class Policy:
     """An error against the reference variant that is above the floor may grow by this factor: rounding errors do,
     with the order of a sum."""
 
+    # Profiles
+    profile_steps: tuple[int, int] = (10, 60)
+    """Fewest and most steps of a profile. The profiler's guide asks for about ten; short steps are worth more of
+    them, as each is disturbed by the machine in a way of its own, and are still a small file."""
+    profile_seconds: float = 0.1
+    """Between the two, as many steps as fit into this time."""
+    profile_launches: int = 3
+    """Launches that are profiled where two sides are compared: single ones differ by several percent."""
+    profile_trim: float = 0.2
+    """The slowest steps that are left out of a profile: this machine's interruptions, which come to one side only."""
+    profile_read_seconds: float = 120.0
+    """xprof is given up if it has not read a profile by then."""
+    profile_found: float = 0.5
+    """A pair of profiles explains a slowdown if it shows at least so much of the one that was raced."""
+    profile_cause: float = 0.1
+    """What grew by less than this part of the slowdown is no cause of it."""
+    slow_call_seconds: float = 50e-6
+    """A call of a tf.data stage that takes longer than this waits for something (the profiler's own threshold)."""
+    input_bound: float = 0.05
+    """Waiting for input is worth a word from this part of a step on (the input pipeline analyzer's threshold)."""
+    launch_bound: float = 0.3
+    """The same for what is no op, no kernel and no waiting: Python and the way to the ops."""
+    transposing: float = 0.1
+    """The same for transposes."""
+    sixteen_bit: float = 0.05
+    """On a GPU with Tensor Cores, less of its time in 16 bit than this is next to none."""
+
     # Zygotes
     zygotes: int = 12
     """Processes of each side that launches are forked from, started when a race gets to them: an easy

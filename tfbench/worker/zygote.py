@@ -27,6 +27,7 @@ from tfbench.worker.bench import Bench, Launch
 from tfbench.worker.imports import ImportTimer
 from tfbench.worker.moved import follow, strays
 from tfbench.worker.probing import Probing
+from tfbench.worker.profiling import Profiling
 from tfbench.worker.recipe import describe
 from tfbench.worker.shared import Shared
 
@@ -82,7 +83,7 @@ class Zygote:
         self._argv = argv
         self._items: dict[str, pytest.Item] = {}
         self._broken: dict[str, str] = {}
-        self._launch: Launch | Probing | None = None
+        self._launch: Launch | Probing | Profiling | None = None
         self.served = False
 
     # Collection
@@ -182,7 +183,9 @@ class Zygote:
         if request["case"] is None:
             channel.send("done", devices=runtime.devices())
             return
-        if "probe" in request:
+        if "profile" in request:
+            self._launch = Profiling(channel, Path(request["profile"]), **request["how"])
+        elif "probe" in request:
             source = digest(getattr(self._items[request["case"]], "function", None))
             self._launch = Probing(channel, Path(request["probe"]), request["calls"], facts={"source": source})
         else:

@@ -1,0 +1,104 @@
+"""Launches that are profiled, one after the other, and never timed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, WorkerDied, WorkerHung
+from tfbench.folders import whole
+from tfbench.policy import Policy
+from tfbench.protocol import Closed, TimedOut
+from tfbench.race.launcher import Entrant
+from tfbench.race.process import Process
+from tfbench.race.processes import ProcessLauncher
+from tfbench.race.zygote import tail
+
+RUNS = Path("plugins", "profile")
+"""Where TensorBoard looks below a folder of logs; below that, a folder for each run, with a file for each host."""
+
+WAYS = ("session", "context", "sampling")
+"""How a launch can be profiled, see `tfbench.worker.collecting`."""
+HIGHEST = {"host": 3, "device": 1, "python": 1}
+"""Tracer -> its highest level; at 0 it is off."""
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """How profiles are collected."""
+
+    way: str = "session"
+    """One of `WAYS`."""
+    levels: Mapping[str, int] | None = None
+    """Of the host, device and Python tracers; those that are not named are the profiler's usual ones."""
+
+
+USUAL = Collecting()
+"""As the profiler does by itself."""
+
+
+class Profiler:
+    """Profiles cases in processes forked from the zygotes of their sides, where they are timed as well."""
+
+    def __init__(self, launcher: ProcessLauncher, policy: Policy, collecting: Collecting) -> None:
+        self._launcher = launcher
+        self._policy = policy
+        self._collecting = collecting
+
+    def profile(self, entrant: Entrant, logs: Path, launch: int) -> Path:
+        """Profile one launch; the folder below ``logs`` with its files, as TensorBoard wants them.
+
+        Args:
+            launch: Its number: pairs of zygotes are gone through in turn, and runs are named so.
+
+        Raises:
+            SideError: A zygote does not start.
+            BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
+        """
+        zygote = self._launcher.zygote(entrant, launch % self._policy.zygotes)
+        if (reason := zygote.why_not(entrant.case)) is not None:
+            raise BenchmarkError(reason)
+        place = logs / RUNS / f"launch-{launch + 1}"
+        with whole(place) as half:
+            self._collect(entrant, launch, half)
+            found = sorted(half.glob(f"{RUNS.as_posix()}/*/*.xplane.pb"))
+            if not found:
+                raise BenchmarkError("the profiler wrote no file: another profiler may be running in its process")
+            for file in found:
+                file.rename(half / file.name)
+            shutil.rmtree(half / RUNS.parts[0])
+        return place
+
+    def _collect(self, entrant: Entrant, launch: int, folder: Path) -> None:
+        policy, cpus = self._policy, list(self._launcher.processors.of(entrant.case))
+        process = Process.start(
+            self._launcher.zygote(entrant, launch % policy.zygotes),
+            entrant.case,
+            profile=str(folder),
+            how={
+                "steps": policy.profile_steps,
+                "seconds": policy.profile_seconds,
+                "way": self._collecting.way,
+                "levels": dict(self._collecting.levels or {}),
+                "warmup": [policy.warmup_seconds, policy.warmup_limit_seconds, policy.warmup_steady],
+            },
+            cpus=cpus,
+            threads=len(cpus),
+        )
+        try:
+            for kind in ("profiled", "done"):
+                answer = process.channel.receive(kind, "done", "failed", "skipped", timeout=policy.setup_seconds)
+                if answer["kind"] == "skipped":
+                    raise BenchmarkSkipped(answer["message"])
+                if answer["kind"] != kind:
+                    text = answer.get("message", "it ended early")
+                    raise BenchmarkError(f"while it was profiled: {text}", answer.get("trace") or tail(process.log))
+        except Closed:
+            raise WorkerDied("its process ended while it was profiled", tail(process.log)) from None
+        except TimedOut:
+            text = f"it did not answer within {policy.setup_seconds:g} s while it was profiled, and was killed"
+            raise WorkerHung(text, tail(process.log)) from None
+        finally:
+            process.end(kill=True)

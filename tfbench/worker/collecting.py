@@ -1,0 +1,128 @@
+"""The four ways in which TensorFlow's profiler collects, each with the same levels; see its guide.
+
+A session and a context profile what runs between two lines, the callback does it between two batches of Keras' ``fit``,
+and sampling asks a process over a port, from another process too.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from tfbench.errors import BenchmarkError
+from tfbench.worker import runtime
+
+Levels = Mapping[str, int]
+"""``host``, ``device`` and ``python``: how much is noted of each; see ``tf.profiler.experimental.ProfilerOptions``."""
+LEVELS: Levels = {"host": 2, "device": 1, "python": 0}
+"""Ops and the runtime's larger stretches; every call of Python would change what is measured."""
+
+
+def _profiler() -> Any:
+    tf = runtime.tensorflow()
+    if tf is None:
+        raise BenchmarkError("nothing here has imported TensorFlow, so there is nothing to profile")
+    return tf.profiler.experimental
+
+
+def options(levels: Levels) -> Any:
+    """Levels as TensorFlow takes them; what is not named is as in `LEVELS`."""
+    given = {**LEVELS, **levels}
+    return _profiler().ProfilerOptions(
+        host_tracer_level=given["host"],
+        device_tracer_level=given["device"],
+        python_tracer_level=given["python"],
+    )
+
+
+@contextmanager
+def by_session(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
+    """``tf.profiler.experimental.start`` and ``stop``."""
+    profiler = _profiler()
+    profiler.start(folder, options(levels))
+    try:
+        yield
+    finally:
+        profiler.stop()
+
+
+@contextmanager
+def by_context(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
+    """``tf.profiler.experimental.Profile``."""
+    with _profiler().Profile(folder, options(levels)):
+        yield
+
+
+def by_callback(folder: str, batches: tuple[int, int]) -> Any:
+    """A callback for Keras' ``fit`` that profiles from the first to the last of these batches, counted from 1.
+
+    Keras marks the steps itself and decides over the levels.
+    """
+    tf = runtime.tensorflow()
+    if tf is None:
+        raise BenchmarkError("nothing here has imported TensorFlow, so there is nothing to profile")
+    return tf.keras.callbacks.TensorBoard(folder, profile_batch=batches, write_graph=False)
+
+
+def serve(port: int = 0) -> str:
+    """Let this process be sampled from now on.
+
+    Args:
+        port: Where it listens; one that is free if it is 0.
+
+    Returns:
+        Its address.
+    """
+    if not port:
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            port = probe.getsockname()[1]
+    _profiler().server.start(port)
+    return f"grpc://localhost:{port}"
+
+
+def sample(addresses: Sequence[str], folder: str, seconds: float, levels: Levels = LEVELS) -> None:
+    """Profile processes that `serve`, all of them at once, whatever they are doing.
+
+    Raises:
+        BenchmarkError: None of them answers, or none had anything to tell.
+    """
+    tf = runtime.tensorflow()
+    profiler = _profiler()
+    try:
+        profiler.client.trace(",".join(addresses), folder, round(seconds * 1000), options=options(levels))
+    except tf.errors.OpError as error:
+        raise BenchmarkError(f"{', '.join(addresses)} could not be sampled: {error.message}") from None
+
+
+@contextmanager
+def by_sampling(folder: str, levels: Levels = LEVELS, seconds: float = 1.0) -> Iterator[Callable[[], bool]]:
+    """Have this process sampled; what is yielded says whether it still is, and steps are to be run for so long."""
+    address = serve()
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            sample([address], folder, seconds, levels)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=ask, name="tfbench-sampling")
+    thread.start()
+    try:
+        yield thread.is_alive
+    finally:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+WAYS: Mapping[str, Callable[[str, Levels], AbstractContextManager[Any]]] = {
+    "session": by_session,
+    "context": by_context,
+    "sampling": by_sampling,
+}
+"""By which a launch can be profiled; what a step is told, Keras' callback does not know."""
