@@ -20,8 +20,8 @@ PACKAGE = ROOT / "tfbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 GROUND = {"model", "errors"}
-FIRST = GROUND | {"timing", "policy", "axes", "claims", "protocol", "source", "folders", "trail", "shards"}
-ROOMS = {"worker", "analysis", "report", "store", "sides"}
+FIRST = GROUND | {"timing", "policy", "axes", "claims", "protocol", "source", "folders", "trail", "shards", "sheet"}
+ROOMS = {"worker", "analysis", "profiles", "report", "store", "sides"}
 MAY_IMPORT = {
     "model": GROUND,
     "errors": GROUND,
@@ -34,7 +34,9 @@ MAY_IMPORT = {
     "folders": GROUND,
     "trail": GROUND,
     "shards": GROUND,
+    "sheet": GROUND,
     **{room: FIRST | {room} for room in ROOMS},
+    "report": FIRST | {"report", "profiles"},  # what attribution finds is put into words there
     "race": FIRST | ROOMS | {"race"},
 }
 """What stands above the race may import all of these, but not the wiring."""

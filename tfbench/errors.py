@@ -51,3 +51,7 @@ class BaselineError(TfbenchError):
 
 class ReportError(TfbenchError):
     """A report file is unreadable or not of the schema that this version reads."""
+
+
+class ProfileError(TfbenchError):
+    """A profile is not there, was cut short, or does not hold what a tool needs."""

@@ -22,5 +22,6 @@ def render(report: Report) -> str:
         "seed": report.seed,
         "interrupted": report.interrupted,
         **({"shard": report.shard} if report.shard else {}),
+        **({"profiles": list(report.profiles)} if report.profiles else {}),
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"

@@ -95,6 +95,7 @@ def report_of(content: Any, name: str) -> Report:
         seed=content.get("seed", 0),
         interrupted=content["interrupted"],
         shard=content.get("shard"),
+        profiles=tuple(map(_profile, content.get("profiles", []))),
     )
 
 
@@ -169,6 +170,10 @@ def _standing(row: JSON) -> Standing:
         rounds=row["rounds"],
         facts=row["facts"],
     )
+
+
+def _profile(row: JSON) -> JSON:
+    return {**row, "case": _plain(row["case"]), "why": list(map(_plain, row["why"]))}
 
 
 def _ratio(row: JSON | None) -> Ratio | None:

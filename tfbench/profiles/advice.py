@@ -1,0 +1,126 @@
+"""What a profile suggests, each with its evidence and with the benchmark of this suite that measures the cure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tfbench.policy import Policy
+from tfbench.profiles.anatomy import Anatomy, Where
+from tfbench.profiles.bottleneck import Bottlenecks, cure
+from tfbench.profiles.kernels import KernelStats
+from tfbench.profiles.overview import Overview
+from tfbench.sheet import Column, Section, Sheet
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing to try."""
+
+    finding: str
+    """In a word: ``input-bound``."""
+    evidence: str
+    cure: str
+    benchmark: str
+    """The file and the function that measure the cure; ``pytest --benchmark FILE::FUNCTION`` runs it."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the tools found; ``None`` where one found nothing."""
+
+    anatomy: Anatomy | None = None
+    data: Bottlenecks | None = None
+    overview: Overview | None = None
+    kernels: KernelStats | None = None
+
+
+def advice(seen: Seen, policy: Policy) -> list[Advice]:
+    """What is worth trying, in the order of the rules."""
+    return [one for rule in _RULES for one in rule(seen, policy)]
+
+
+def section(found: list[Advice]) -> Section:
+    """As a section of a report."""
+    if not found:
+        return Section(
+            "advice", "Advice", notes=("no rule applies: neither input, nor launches, nor layout stands out",)
+        )
+    columns = (Column("finding"), Column("evidence"), Column("cure"), Column("measured by"))
+    rows = tuple((one.finding, one.evidence, one.cure, one.benchmark) for one in found)
+    return Section("advice", "Advice", (Sheet("advice", "What to try", columns, rows),))
+
+
+def _input_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
+    if seen.data is None or seen.data.waiting < policy.input_bound:
+        return
+    end = next((pipeline.bottleneck for pipeline in seen.data.pipelines if pipeline.bottleneck), None)
+    if end is not None:
+        yield Advice(
+            "input-bound",
+            f"{seen.data.waiting:.0%} of the steps' time is spent waiting for input, most of it for {end.path}",
+            cure(end),
+            _BY_STAGE.get(end.kind, "benchmarks/test_pipelines.py::test_fed_training"),
+        )
+
+
+_BY_STAGE = {
+    "Map": "benchmarks/test_pipelines.py::test_pipeline_waiting",
+    "ParallelMapV2": "benchmarks/test_pipelines.py::test_pipeline_small_records",
+    "InterleaveV2": "benchmarks/test_pipelines.py::test_reading",
+    "Interleave": "benchmarks/test_pipelines.py::test_reading",
+    "FlatMap": "benchmarks/test_pipelines.py::test_reading",
+    "TFRecord": "benchmarks/test_pipelines.py::test_reading",
+    "Shuffle": "benchmarks/test_pipelines.py::test_shuffle",
+    "ShuffleAndRepeat": "benchmarks/test_pipelines.py::test_shuffle",
+}
+"""Kind of the stage that is the bottleneck -> what measures its cure."""
+
+
+def _launch_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
+    if seen.anatomy is None:
+        return
+    share = (seen.anatomy.spent(Where.LAUNCH) + seen.anatomy.spent(Where.OTHER)) / seen.anatomy.seconds
+    if share >= policy.launch_bound:
+        ops = sum(part.calls for key, part in seen.anatomy.parts.items() if key.where in (Where.HOST, Where.DEVICE))
+        yield Advice(
+            "launch-bound",
+            f"{share:.0%} of a step is neither an op nor waiting, but Python and the way to its {ops:.0f} ops",
+            "tf.function with jit_compile=True, a larger batch, or several steps a call (steps_per_execution)",
+            "benchmarks/test_training.py::test_execution",
+        )
+
+
+def _precision(seen: Seen, policy: Policy) -> Iterator[Advice]:
+    if seen.overview is None or seen.overview.sixteen_bit is None or seen.kernels is None:
+        return
+    if seen.overview.sixteen_bit < policy.sixteen_bit and any(one.eligible for one in seen.kernels.kernels):
+        yield Advice(
+            "no 16 bit",
+            f"{seen.overview.sixteen_bit:.1%} of the device's time is in 16 bit, and it has Tensor Cores",
+            "mixed_float16 or mixed_bfloat16, with dimensions that 8 divides",
+            "benchmarks/test_linear.py::test_matmul",
+        )
+
+
+def _transposes(seen: Seen, policy: Policy) -> Iterator[Advice]:
+    if seen.anatomy is None:
+        return
+    keys = [key for key in seen.anatomy.parts if "transpose" in key.kind.lower() and "conv" not in key.kind.lower()]
+    share = seen.anatomy.covered(keys) / seen.anatomy.seconds
+    if share >= policy.transposing:
+        calls = sum(seen.anatomy.parts[key].calls for key in keys)
+        yield Advice(
+            "transposes",
+            f"{calls:.0f} transposes take {share:.0%} of a step",
+            "keep one layout throughout: NHWC on CPUs, on GPUs the one that its convolutions want",
+            "benchmarks/test_convolution.py::test_conv2d_3x3",
+        )
+
+
+_RULES: tuple[Callable[[Seen, Policy], Iterator[Advice]], ...] = (
+    _input_bound,
+    _launch_bound,
+    _precision,
+    _transposes,
+)

@@ -1,0 +1,220 @@
+"""Where the time of a step went: ops, kernels, the stages of its input, and what is none of them.
+
+Times are stretches that are merged, not durations that are added: what ran twice at once has been waited for once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tfbench.profiles.pipeline import Input, Stage
+from tfbench.profiles.steps import Step, steps_of
+from tfbench.profiles.xplane import DEVICE, Event, Space, Span, clipped, length, union, without
+
+_OP = re.compile(r"(?P<name>.*):(?P<kind>[A-Za-z_]\w*)$")
+_EAGER = "EagerLocalExecute: "
+_RUNS_KERNEL = "EagerKernelExecute"
+_FUNCTION = re.compile(r"__(inference|forward|backward)_|PartitionedCall$|^_?Xla(Run|Launch|Compile)|^(If|While|Case)$")
+"""What only calls other ops, which have events of their own."""
+_INPUT = re.compile(r"Iterator|^Optional|Dataset")
+_FETCHES = re.compile(r"IteratorGetNext")
+_MAKES = "MakeIterator::"
+_COMPILES = re.compile(r"(XlaCompil|Compile[A-Z ]|HloPassPipeline|LLVM|BuildExecutable|CompileXlaExecutable)")
+_LAUNCHES = re.compile(r"(cu|hip|cuda)(Launch|Memcpy|Memset|Graph)\w*")
+_COPIES = re.compile(r"(?i)mem(cpy|set)")
+_NUMBERED = re.compile(r"[._]\d+$")
+_TRACED = "traced-"
+
+
+class Where(str, Enum):
+    """What kind of time it is."""
+
+    HOST = "host compute"
+    DEVICE = "device compute"
+    COPY = "device copies"
+    INPUT = "waiting for input"
+    LAUNCH = "kernel launch"
+    COMPILE = "tracing and compilation"
+    OTHER = "outside of ops"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What ran."""
+
+    where: Where
+    kind: str
+    """Type of an op, an instruction of XLA's without its number, a kernel, or a stage of the input."""
+    compiled: bool = False
+    """Whether it is an instruction of XLA's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kind of thing that ran in a step."""
+
+    seconds: float
+    """A step."""
+    calls: float
+    """A step."""
+    names: tuple[str, ...]
+    """Of its ops, the one that took longest first."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One step: when each kind of thing ran in it."""
+
+    seconds: float
+    spans: dict[Key, list[Span]]
+    counts: dict[Key, float]
+    names: dict[Key, dict[str, float]]
+
+
+class Anatomy:
+    """Of steps of one program, from one profile or from several launches.
+
+    Args:
+        trim: Fraction of the steps, the slowest, that are left out.
+    """
+
+    def __init__(self, cuts: Sequence[Cut], trim: float) -> None:
+        ordered = sorted(cuts, key=lambda cut: cut.seconds)
+        self._cuts = ordered[: max(1, len(ordered) - int(trim * len(ordered)))]
+        self.steps = len(self._cuts)
+        self.seconds = sum(cut.seconds for cut in self._cuts) / self.steps
+        """Of a step, the mean of those that are left."""
+        keys = dict.fromkeys(key for cut in self._cuts for key in cut.spans)
+        self.parts = {key: self._part(key) for key in keys}
+
+    def _part(self, key: Key) -> Part:
+        names: dict[str, float] = defaultdict(float)
+        for cut in self._cuts:
+            for name, seconds in cut.names.get(key, {}).items():
+                names[name] += seconds
+        return Part(
+            seconds=self.covered([key]),
+            calls=sum(cut.counts.get(key, 0.0) for cut in self._cuts) / self.steps,
+            names=tuple(sorted(names, key=lambda name: -names[name])),
+        )
+
+    def covered(self, keys: Iterable[Key]) -> float:
+        """Seconds of a step in which at least one of these ran."""
+        wanted = list(keys)
+        return (
+            sum(length([span for key in wanted for span in cut.spans.get(key, [])]) for cut in self._cuts) / self.steps
+        )
+
+    def spent(self, where: Where) -> float:
+        """Seconds of a step of this kind; `OTHER` is what nothing else covers."""
+        if where is Where.OTHER:
+            return max(0.0, self.seconds - self.covered(self.parts))
+        return self.covered(key for key in self.parts if key.where is where)
+
+
+def anatomy(profiles: Sequence[tuple[Space, Input]], trim: float) -> Anatomy:
+    """The steps of several launches of one program.
+
+    Raises:
+        ProfileError: One of them has no step marker.
+    """
+    return Anatomy([cut for space, data in profiles for cut in cuts(space, data, steps_of(space))], trim)
+
+
+def cuts(space: Space, data: Input, steps: Sequence[Step]) -> list[Cut]:
+    """What ran in each step."""
+    windows = [step.span for step in steps]
+    ran: list[tuple[Key, str, Span, float]] = [*_inputs(data)]
+    inside = {id(event) for event in space.on_host if _is_of_input(event, data)}
+    waited = [blame.span for root in data.roots for blame in data.blames[root]]
+    for event, key, name in _ops(space, inside):
+        parts = [(event.start, event.end)]
+        if _FETCHES.match(key.kind):  # what it waits for is told by stages; its own is what it does beside that
+            parts = without(parts, clipped(waited, parts[0]))
+        ran += [(key, name, part, 1.0 / len(parts)) for part in parts]
+    ran.sort(key=lambda one: one[2])
+    found = []
+    for step, window in zip(steps, windows, strict=True):
+        spans: dict[Key, list[Span]] = defaultdict(list)
+        counts: dict[Key, float] = defaultdict(float)
+        names: dict[Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for key, name, span, calls in ran:
+            if span[0] >= window[1]:
+                break
+            if span[1] <= window[0]:
+                continue
+            (inside_it,) = clipped([span], window)
+            spans[key].append(inside_it)
+            counts[key] += calls if span[0] >= window[0] else 0.0
+            names[key][name] += inside_it[1] - inside_it[0]
+        found.append(Cut(step.seconds, {key: union(ones) for key, ones in spans.items()}, dict(counts), dict(names)))
+    return found
+
+
+def _inputs(data: Input) -> Iterator[tuple[Key, str, Span, float]]:
+    """Waiting for input, by the stage that was waited for."""
+    for root in data.roots:
+        for blame in data.blames[root]:
+            stage = Stage(blame.stage)
+            if blame.weight >= 0.5:  # of several at once, the first is as good as another: a moment is told once
+                yield Key(Where.INPUT, stage.path), stage.kind, blame.span, 0.0
+
+
+def _is_of_input(event: Event, data: Input) -> bool:
+    """Whether it is done by or for a stage of the input, whose own events tell of it."""
+    return any(data.tells_of(above) for above in (event, *event.above))
+
+
+def _ops(space: Space, inside: set[int]) -> Iterator[tuple[Event, Key, str]]:
+    """Ops, compiled instructions, kernels, copies, launches and compilations of all planes."""
+    for plane in space.planes:
+        device = plane.name.startswith(DEVICE)
+        for event in plane.events:
+            if event.end == event.start or id(event) in inside:
+                continue
+            if (found := _on_device(event) if device else _on_host(event)) is not None:
+                yield event, *found
+
+
+def _on_device(event: Event) -> tuple[Key, str] | None:
+    if _COPIES.match(event.name):
+        return Key(Where.COPY, event.name), event.name
+    op = str(event.stats.get("tf_op") or event.stats.get("hlo_op") or "")
+    kind = op.rpartition(":")[2] or _NUMBERED.sub("", op.rpartition("/")[2]) or event.name
+    return Key(Where.DEVICE, kind), op.rpartition(":")[0] or op or event.name
+
+
+def _on_host(event: Event) -> tuple[Key, str] | None:
+    name = event.name
+    if "hlo_op" in event.stats and not name.startswith("end: "):
+        instruction = str(event.stats["hlo_op"])
+        return Key(Where.HOST, _NUMBERED.sub("", instruction), True), instruction
+    if _LAUNCHES.match(name):
+        return Key(Where.LAUNCH, name), name
+    if str(event.stats.get("tf_function_call", "")).startswith(_TRACED):
+        return Key(Where.COMPILE, "tracing"), name
+    if name.startswith(_MAKES) and not (event.parent and event.parent.name.startswith(_MAKES)):
+        return Key(Where.INPUT, "MakeIterator"), name
+    if _COMPILES.match(name):
+        return Key(Where.COMPILE, "compilation"), name
+    if name == _RUNS_KERNEL and event.parent is not None and event.parent.name.startswith(_EAGER):
+        kind = event.parent.name.removeprefix(_EAGER)
+        return _of_op(kind, kind)
+    if (found := _OP.match(name)) is not None and event.kind == found["kind"]:
+        return _of_op(found["kind"], found["name"])
+    return None
+
+
+def _of_op(kind: str, name: str) -> tuple[Key, str] | None:
+    if _FUNCTION.search(kind):
+        return None
+    if _INPUT.search(kind):
+        return Key(Where.INPUT, kind), name
+    return Key(Where.HOST, kind), name

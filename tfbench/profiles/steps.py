@@ -1,0 +1,49 @@
+"""The steps of a profile: the stretches that its program marked with ``Trace(name, step_num=…, _r=1)``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfbench.errors import ProfileError
+from tfbench.profiles.xplane import Event, Space, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One marked step."""
+
+    number: int
+    event: Event
+
+    @property
+    def span(self) -> Span:
+        """When it ran, in picoseconds."""
+        return self.event.start, self.event.end
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return (self.event.end - self.event.start) * 1e-12
+
+
+NO_MARKER = (
+    "the profile has no step marker: put each step, with the fetching of its input, "
+    "into tf.profiler.experimental.Trace('step', step_num=n, _r=1)"
+)
+
+
+def steps_of(space: Space) -> list[Step]:
+    """The marked steps in order; the first of several is left out, as the profiler was starting beside it.
+
+    Raises:
+        ProfileError: None is marked.
+    """
+    found = [
+        Step(int(event.stats["step_num"]), event)
+        for event in space.on_host
+        if "step_num" in event.stats and event.stats.get("_r") == 1
+    ]
+    if not found:
+        raise ProfileError(NO_MARKER)
+    found.sort(key=lambda step: step.event.start)
+    return found[1:] or found

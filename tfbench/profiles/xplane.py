@@ -1,0 +1,235 @@
+"""The XPlane file of a profile as plain objects: planes, lines, events that know what they are nested in.
+
+The message types are those that TensorFlow ships (``tensorflow/tsl/profiler/protobuf/xplane.proto``). Their module is
+loaded by itself, which takes milliseconds where importing TensorFlow takes seconds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tfbench.errors import ProfileError
+
+HOST = "/host:CPU"
+DEVICE = "/device:"
+_NOISE = ("ThreadpoolListener::",)
+"""Events without a length that say only that a thread was woken."""
+_SCHEMA = ("tsl/profiler/protobuf/xplane_pb2.py", "core/profiler/protobuf/xplane_pb2.py")
+"""Where TensorFlow has had it, the newest first."""
+
+
+class Event:
+    """Something that took place on one thread or stream.
+
+    ``start`` and ``end`` are picoseconds since the profile's epoch; ``stats`` is what was noted beside it.
+    """
+
+    __slots__ = ("end", "kind", "line", "name", "parent", "start", "stats")
+
+    def __init__(self, name: str, kind: str, start: int, end: int, stats: Mapping[str, Any], line: str) -> None:
+        self.name = name
+        self.kind = kind
+        """The short form that the profiler shows, as the type of an op; often empty."""
+        self.start = start
+        self.end = end
+        self.stats = stats
+        self.line = line
+        self.parent: Event | None = None
+        """The event of the same line that this one lies in."""
+
+    @property
+    def above(self) -> Iterator[Event]:
+        """The events that this one lies in, the nearest first."""
+        event = self.parent
+        while event is not None:
+            yield event
+            event = event.parent
+
+    def __repr__(self) -> str:
+        return f"Event({self.name!r}, {self.start}, {self.end})"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A thread of the host or a stream of a device; its events by their start, outer ones first."""
+
+    name: str
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A host or a device."""
+
+    name: str
+    lines: Sequence[Line]
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def events(self) -> Iterator[Event]:
+        """Those of all lines."""
+        return (event for line in self.lines for event in line.events)
+
+
+@dataclass(frozen=True)
+class Space:
+    """One profile of one process."""
+
+    planes: Sequence[Plane]
+    host: str = ""
+    """Name of the machine, or of the address that was sampled."""
+    errors: Sequence[str] = ()
+
+    def of(self, prefix: str) -> list[Plane]:
+        """The planes whose names begin so."""
+        return [plane for plane in self.planes if plane.name.startswith(prefix)]
+
+    @property
+    def on_host(self) -> Iterator[Event]:
+        """Events of the host's threads."""
+        return (event for plane in self.of(HOST) for event in plane.events)
+
+    @property
+    def on_devices(self) -> Iterator[Event]:
+        """Events of the devices' streams."""
+        return (event for plane in self.of(DEVICE) for event in plane.events)
+
+
+def load(path: Path) -> Space:
+    """Read a file of the profiler.
+
+    Raises:
+        ProfileError: It cannot be read, was cut short, or is no such file.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ProfileError(f"{path} cannot be read: {error.strerror or error}") from None
+    if not content:
+        raise ProfileError(f"{path} is empty: the profiled process ended before it wrote; profile the case again")
+    message = _schema().XSpace()
+    try:
+        message.ParseFromString(content)
+    except Exception as error:  # protobuf's implementations raise classes of their own
+        text = f"{path} is no whole XPlane file ({type(error).__name__}): it was cut short; profile the case again"
+        raise ProfileError(text) from None
+    planes = [_plane(plane) for plane in message.planes]
+    if not planes:
+        raise ProfileError(f"{path} holds no profile: no plane is in it; profile the case again")
+    return Space(planes, next(iter(message.hostnames), path.name.split(".")[0]), tuple(message.errors))
+
+
+@cache
+def _schema() -> Any:
+    """The module with the message types.
+
+    Raises:
+        ProfileError: There is no TensorFlow beside this interpreter, or not one that has them.
+    """
+    found = importlib.util.find_spec("tensorflow")
+    if found is None or found.origin is None:
+        raise ProfileError("profiles are read with TensorFlow's own description of them: install tensorflow here")
+    for place in _SCHEMA:
+        path = Path(found.origin).parent / place
+        if path.exists():
+            spec = importlib.util.spec_from_file_location("tfbench_xplane_pb2", path)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    raise ProfileError(f"the TensorFlow in {Path(found.origin).parent} has no description of profiles (xplane_pb2)")
+
+
+def _plane(plane: Any) -> Plane:
+    names = {number: metadata.name for number, metadata in plane.stat_metadata.items()}
+
+    def stats(message: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for stat in message.stats:
+            kind = stat.WhichOneof("value")
+            value = getattr(stat, kind) if kind else None
+            found[names.get(stat.metadata_id, "")] = names.get(value, "") if kind == "ref_value" else value
+        return found
+
+    kinds = {
+        number: (metadata.name, metadata.display_name, stats(metadata))
+        for number, metadata in plane.event_metadata.items()
+    }
+    lines = []
+    for line in plane.lines:
+        name = line.display_name or line.name
+        began = line.timestamp_ns * 1000
+        events = []
+        for one in line.events:
+            called, short, always = kinds.get(one.metadata_id, ("", "", {}))
+            if not called.startswith(_NOISE):
+                start = began + one.offset_ps
+                own = stats(one) if one.stats else {}
+                events.append(Event(called, short, start, start + one.duration_ps, {**always, **own}, name))
+        lines.append(Line(name, nested(events)))
+    return Plane(plane.name, lines, stats(plane))
+
+
+def nested(events: list[Event]) -> list[Event]:
+    """The events of a line by their start, each told what it lies in."""
+    events.sort(key=lambda event: (event.start, -event.end))
+    open_: list[Event] = []
+    for event in events:
+        while open_ and (open_[-1].end <= event.start or open_[-1].end < event.end):
+            open_.pop()
+        event.parent = open_[-1] if open_ else None
+        if event.end > event.start:
+            open_.append(event)
+    return events
+
+
+Span = tuple[int, int]
+"""From and to, in picoseconds."""
+
+
+def union(spans: Sequence[Span]) -> list[Span]:
+    """The same stretches of time without overlaps, in order."""
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        elif end > start:
+            merged.append((start, end))
+    return merged
+
+
+def length(spans: Sequence[Span]) -> float:
+    """Seconds that lie in at least one of them."""
+    return math.fsum(end - start for start, end in union(spans)) * 1e-12
+
+
+def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+    """What is left of spans once the others are taken away."""
+    left: list[Span] = []
+    gone = union(others)
+    first = 0
+    for start, end in union(spans):
+        while first < len(gone) and gone[first][1] <= start:
+            first += 1
+        at = first
+        while at < len(gone) and gone[at][0] < end:
+            if gone[at][0] > start:
+                left.append((start, gone[at][0]))
+            start = max(start, gone[at][1])
+            at += 1
+        if start < end:
+            left.append((start, end))
+    return left
+
+
+def clipped(spans: Sequence[Span], window: Span) -> list[Span]:
+    """The parts of spans that lie in a window."""
+    low, high = window
+    return [(max(start, low), min(end, high)) for start, end in spans if start < high and end > low]

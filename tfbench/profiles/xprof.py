@@ -1,0 +1,160 @@
+"""What xprof says of a profile: asked in a process of its own, its tables as rows by the names of their columns."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tfbench.errors import ProfileError
+from tfbench.folders import python_path
+
+INSTALL = "pip install 'tfbench[profile]'"
+OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS = (
+    "overview_page",
+    "input_pipeline_analyzer",
+    "framework_op_stats",
+    "kernel_stats",
+    "memory_profile",
+    "pod_viewer",
+)
+TOOLS = (OVERVIEW, INPUT, OPS, KERNELS, PODS)
+"""Tools that take the files of all hosts; the memory profile takes one."""
+_TAG = re.compile(r"<[^>]*>")
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One of xprof's tables, which are those of Google's charts."""
+
+    rows: Sequence[Mapping[str, Any]]
+    """By the ids of columns."""
+    columns: Sequence[str]
+    """Their ids; there also where no row is."""
+    notes: Mapping[str, str]
+    """What xprof writes beside it: figures as text with a unit, sentences."""
+
+    @classmethod
+    def of(cls, content: Any) -> Grid:
+        """From JSON.
+
+        Raises:
+            ProfileError: It is no table.
+        """
+        try:
+            names = [column["id"] for column in content.get("cols", [])]
+            rows = [
+                dict(zip(names, (cell.get("v") if cell else None for cell in row["c"]), strict=False))
+                for row in content.get("rows", [])
+            ]
+            return cls(rows, names, {str(key): plain(str(value)) for key, value in content.get("p", {}).items()})
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ProfileError(f"xprof's table is not what this version of tfbench reads ({error})") from None
+
+
+def plain(text: str) -> str:
+    """Text without the markup of web pages."""
+    return " ".join(html.unescape(_TAG.sub("", text)).split())
+
+
+def share_of(text: str) -> float:
+    """A fraction from ``45.7%``; 0 for what is none."""
+    try:
+        return float(text.removesuffix("%")) / 100
+    except ValueError:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What xprof answered."""
+
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Tool -> its JSON."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Tool -> why there is none."""
+    absent: str = ""
+    """Why there is nothing at all."""
+
+    def grids(self, tool: str) -> list[Grid]:
+        """The tables of a tool.
+
+        Raises:
+            ProfileError: There is none, and why.
+        """
+        content = self.content(tool)
+        return [Grid.of(one) for one in (content if isinstance(content, list) else [content])]
+
+    def content(self, tool: str) -> Any:
+        """The JSON of a tool.
+
+        Raises:
+            ProfileError: There is none, and why.
+        """
+        if self.absent:
+            raise ProfileError(self.absent)
+        if tool not in self.data:
+            raise ProfileError(f"xprof has no answer: {self.errors.get(tool, 'it was not asked')}")
+        return self.data[tool]
+
+
+def ask(files: Sequence[Path], seconds: float, run: Callable[..., Any] = subprocess.run) -> Answers:
+    """Have xprof read the files of one run.
+
+    Args:
+        seconds: How long it may take.
+    """
+    with tempfile.TemporaryDirectory(prefix="tfbench-xprof-") as folder:
+        copies = []
+        for number, file in enumerate(files):  # beside what it reads, xprof leaves files of its own
+            copies.append(Path(folder, "run", file.name if len(files) == 1 else f"{number}.{file.name}"))
+            copies[-1].parent.mkdir(exist_ok=True)
+            shutil.copyfile(file, copies[-1])
+        every = _answered(list(map(str, copies)), TOOLS, folder, seconds, run)
+        memory = _answered([str(copies[0])], (MEMORY,), folder, seconds, run) if not every.absent else every
+        return Answers({**every.data, **memory.data}, {**every.errors, **memory.errors}, every.absent)
+
+
+def _answered(
+    files: Sequence[str], tools: Sequence[str], folder: str, seconds: float, run: Callable[..., Any]
+) -> Answers:
+    answer = Path(folder, f"{tools[0]}.json")
+    order = {"files": files, "tools": tools, "answer": str(answer)}
+    path = python_path(Path.cwd(), os.environ.get("PYTHONPATH", ""))
+    try:
+        done = run(
+            [sys.executable, "-m", "tfbench.profiles.convert", json.dumps(order)],
+            cwd=folder, env={**os.environ, "PYTHONPATH": path}, timeout=seconds, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Answers(absent=f"xprof did not read the profile within {seconds:g} s")
+    except OSError as error:
+        return Answers(absent=f"xprof could not be started: {error.strerror}")
+    try:
+        content = json.loads(answer.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Answers(absent=f"xprof broke while it read the profile (exit code {done.returncode})")
+    if "error" in content:
+        return Answers(absent=f"{content['error']}; {INSTALL}")
+    data = {tool: one["data"] for tool, one in content["tools"].items() if "data" in one}
+    return Answers(data, {tool: one["error"] for tool, one in content["tools"].items() if "error" in one})
+
+
+def number(value: Any) -> float:
+    """A cell as a number; what is empty is 0."""
+    try:
+        return float(value or 0)
+    except (TypeError, ValueError):
+        return 0.0

@@ -1,0 +1,69 @@
+"""A table of numbers with units, as a tool that reads profiles made it, before anybody prints it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tfbench.model import JSON
+
+Cell = str | float | int | bool | None
+
+SECONDS, BYTES, SHARE, COUNT, TEXT, NAME = "s", "B", "1", "count", "", "name"
+"""Units of a column; a share is a fraction of one, a name that of an op or the like, which may be very long."""
+
+SHORT = 20
+"""Rows of a table in a report of many profiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What stands in a column, and in which unit."""
+
+    name: str
+    unit: str = TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One table of a tool: rows in the order in which they matter."""
+
+    name: str
+    """Unique within its tool: letters, digits and ``_``, since it becomes a file's name."""
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def as_json(self) -> JSON:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "columns": [{"name": column.name, "unit": column.unit} for column in self.columns],
+            "rows": [list(row) for row in self.rows],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What one tool found in a profile, or why it found nothing."""
+
+    tool: str
+    title: str
+    sheets: tuple[Sheet, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the tool says in words, most important first."""
+    absent: str = ""
+    """Why there is nothing to show, with the cure; empty if there is."""
+
+    def short(self) -> Section:
+        """The same with the first rows of its tables, for a report of many."""
+        sheets = tuple(replace(sheet, rows=sheet.rows[:SHORT]) for sheet in self.sheets)
+        return replace(self, sheets=sheets)
+
+    def as_json(self) -> JSON:
+        return {
+            "tool": self.tool,
+            "title": self.title,
+            "sheets": [sheet.as_json() for sheet in self.sheets],
+            "notes": list(self.notes),
+            "absent": self.absent,
+        }
