@@ -30,6 +30,23 @@ def whole(place: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def renewed(place: Path) -> Iterator[Path]:
+    """As `whole`, but what ``place`` holds by then gives way, and stays if something fails.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".renewed-", dir=place.parent) as folder:
+        half, old = Path(folder, "new"), Path(folder, "old")
+        half.mkdir()
+        yield half
+        if place.exists():
+            place.rename(old)
+        half.rename(place)
+
+
+@contextmanager
 def locked(path: Path) -> Iterator[None]:
     """One process at a time; the lock of one that has died is free."""
     path.parent.mkdir(parents=True, exist_ok=True)

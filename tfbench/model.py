@@ -383,6 +383,8 @@ class Report:
     interrupted: bool = False
     shard: JSON | None = None
     """Which part of the suite it is, see `tfbench.shards`; ``None`` if it is the whole."""
+    profiles: tuple[JSON, ...] = ()
+    """What was read of the profiles of its cases, an entry for each side of each, see `tfbench.report.profiled`."""
 
 
 @dataclass(frozen=True, slots=True)

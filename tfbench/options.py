@@ -12,6 +12,7 @@ from tfbench.axes import Variant
 from tfbench.claims import claims_of
 from tfbench.errors import DeclarationError, UsageError
 from tfbench.model import Case
+from tfbench.race.profiler import HIGHEST, WAYS, Collecting
 from tfbench.source import digest
 
 
@@ -55,6 +56,23 @@ def parse_slowdown(text: str) -> float:
     if not 0 <= fraction <= 10:
         raise UsageError(f"--inject-slowdown {text!r} must be a fraction from 0 to 10, as 0.10 for a tenth more work")
     return fraction
+
+
+def parse_collecting(levels: str, way: str) -> Collecting:
+    """How profiles are collected, from ``host=2,python=1`` and the name of a way.
+
+    Raises:
+        UsageError: One of the two is not known.
+    """
+    if way not in WAYS:
+        raise UsageError(f"--profile-way {way!r}: choose from {', '.join(WAYS)}")
+    found = {}
+    for part in filter(None, levels.split(",")):
+        if not (match := re.fullmatch(r"\s*(host|device|python)=(\d)\s*", part)) or int(match[2]) > HIGHEST[match[1]]:
+            highest = ", ".join(f"{name}=0 to {level}" for name, level in HIGHEST.items())
+            raise UsageError(f"--profile-levels {levels!r} is not understood; write tracers and levels: {highest}")
+        found[match[1]] = int(match[2])
+    return Collecting(way, found)
 
 
 def is_benchmark(item: pytest.Item) -> bool:

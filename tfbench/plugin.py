@@ -12,6 +12,7 @@ from tfbench.axes import Variant
 from tfbench.claims import MARKER
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.policy import PRESETS
+from tfbench.store.files import PROFILES
 
 if TYPE_CHECKING:
     from tfbench.runner import Runner
@@ -59,6 +60,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--strict-gate", action="store_true", help="inconclusive, incomparable and missing fail too")
     add("--shard", default="", metavar="N/OF", help="run one part of the cases, as 2/4; see tfbench merge")
     add("--report-json", default="", metavar="PATH", help="write the report as JSON")
+    add(
+        "--profile",
+        nargs="?",
+        const=PROFILES,
+        default="",
+        metavar="DIR",
+        help=f"profile each case in a launch of its own, into DIR (default: {PROFILES})",
+    )
+    add("--profile-on-regression", action="store_true", help="profile both sides of what regressed, and say why")
+    add("--profile-levels", default="", metavar="LEVELS", help="of the profiler's tracers: host=2,device=1,python=0")
+    add("--profile-way", default="session", metavar="session|context|sampling", help="how profiles are collected")
     parser.addini("tfbench_paths", "where the benchmarks are", type="args", default=["benchmarks"])
 
 

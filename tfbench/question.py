@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfbench.model import Case, Outcome, Reading, Sample, Standing, Verdict
+from tfbench.model import JSON, Case, Outcome, Reading, Sample, Standing, Verdict
 from tfbench.policy import Policy
 from tfbench.race.processes import Processors
+from tfbench.race.profiler import USUAL, Collecting
 from tfbench.race.sequential import Race
 from tfbench.race.zygote import Suite
 from tfbench.shards import Shard
@@ -45,6 +46,11 @@ class Question:
     """Names of the cases of all shards."""
     present: frozenset[str] = frozenset()
     """Every case there is in those files, deselected ones included."""
+    profile: Path | None = None
+    """Where each case's profile goes; none are taken without."""
+    profile_regressed: Path | None = None
+    """Where both sides' profiles of a case that regressed go."""
+    collecting: Collecting = USUAL
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,10 @@ class Result:
     reading: Reading | None = None
     output: str = ""
     """What the broken process printed last."""
+    profiles: tuple[JSON, ...] = ()
+    """Of its sides, as a report has them."""
+    why: tuple[str, ...] = ()
+    """What profiles say of a slowdown, or why they say nothing; at most five lines."""
 
     @property
     def rows(self) -> tuple[Verdict, ...]:

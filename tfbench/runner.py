@@ -18,6 +18,7 @@ from tfbench.options import (
     available_cpus,
     case_of,
     is_benchmark,
+    parse_collecting,
     parse_cpus,
     parse_slowdown,
     prefixes,
@@ -31,7 +32,7 @@ from tfbench.replay import CHOICES
 from tfbench.report import as_json, terminal
 from tfbench.session import Session
 from tfbench.shards import parse_shard
-from tfbench.store.files import FOLDER, MADE, keep_out_of_git, write_whole
+from tfbench.store.files import FOLDER, MADE, PROFILES, keep_out_of_git, write_whole
 
 DEVICES = ("cpu", "gpu", "all")
 
@@ -64,7 +65,9 @@ class Runner:
             raise UsageError("--inject-slowdown slows the contender of a comparison: give --against self beside it")
         if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
             raise UsageError("tfbench measures one thing at a time: run it without pytest-xdist's -n")
-        _check_taken_for_a_test(config, option("report_json"))
+        _check_taken_for_a_test(config, "--report-json", option("report_json"))
+        _check_taken_for_a_test(config, "--profile", option("profile"))
+        self._collecting = parse_collecting(option("profile_levels"), option("profile_way"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._policy = preset(option("policy"))
         self._processors = processors(parse_cpus(option("cpus")) if option("cpus") else None, available_cpus())
@@ -151,7 +154,16 @@ class Runner:
             every=tuple(self._suite),
             chosen=() if whole else tuple(os.path.relpath(os.path.abspath(one), root) for one in config.args),
             present=self._present,
+            profile=self._profiles if option("profile") else None,
+            profile_regressed=self._profiles if option("profile_on_regression") else None,
+            collecting=self._collecting,
         )
+
+    @property
+    def _profiles(self) -> Path:
+        """Where profiles go: what is named is meant from where pytest was started."""
+        given, config = self._config.getoption("profile"), self._config
+        return config.rootpath / PROFILES if given in ("", PROFILES) else config.invocation_params.dir / given
 
     @property
     def _selection(self) -> tuple[str, ...]:
@@ -251,7 +263,7 @@ def _end_test(result: Result, strict: bool) -> None:
     assert result.verdict is not None
     output = f"\n--- last output ---\n{result.output}" if result.output else ""
     if failures := result.failures:
-        pytest.fail("\n".join(map(_told, failures)) + output, pytrace=False)
+        pytest.fail("\n".join([*map(_told, failures), *result.why]) + output, pytrace=False)
     if result.verdict.outcome in _OPEN:
         (pytest.fail if strict else pytest.skip)(_told(result.verdict) + output)
     if rows := [row for row in result.metrics if row.outcome in (_OPEN if strict else (Outcome.MISSING,))]:
@@ -266,7 +278,7 @@ def _told(verdict: Verdict) -> str:
     return f"{metric}{verdict.outcome}: {verdict.reason.message}"
 
 
-def _check_taken_for_a_test(config: pytest.Config, path: str) -> None:
+def _check_taken_for_a_test(config: pytest.Config, option: str, path: str) -> None:
     """pytest takes an existing file behind an option of a plugin for a test, and its folder for the root."""
     given = config.invocation_params
     if (
@@ -276,8 +288,8 @@ def _check_taken_for_a_test(config: pytest.Config, path: str) -> None:
         and not Path(path).resolve().is_relative_to(given.dir.resolve())
     ):
         raise UsageError(
-            f"--report-json {path}: pytest takes an existing file outside of this folder for something to test; "
-            f"write --report-json={path}, with an equals sign"
+            f"{option} {path}: pytest takes what exists outside of this folder for something to test; "
+            f"write {option}={path}, with an equals sign"
         )
 
 

@@ -16,6 +16,7 @@ from tfbench.errors import BenchmarkError, SideError
 from tfbench.keeping import Keeper, Taken
 from tfbench.missing import missing
 from tfbench.model import JSON, TIME, Case, Outcome, Reason, Recipe, Report, Skip, Verdict
+from tfbench.profiling import Profiles
 from tfbench.question import Progress, Question, Result, Step
 from tfbench.race.contest import Contest
 from tfbench.race.launcher import Entrant
@@ -55,6 +56,7 @@ class Session:
         self._launcher = ProcessLauncher(question.suite, question.policy, question.processors)
         self._keeper = Keeper(question)
         self._contender = Side("contender", question.executable, question.root, "", question.env, question.slowdown)
+        self._profiles = Profiles(question, self._launcher, lambda text: self._tell(text))
         self._results: dict[str, Result] = {}
         self._suspects: dict[str, Result] = {}
         """Cases that saved times did not settle, with what was measured of them."""
@@ -124,7 +126,9 @@ class Session:
                 )
             if case.name not in self._judged:
                 self._judged.add(case.name)
-                self._results[case.name] = self._beside_time(self._results[case.name], group)
+                result = self._beside_time(self._results[case.name], group)
+                rival = Entrant(self._counterpart(case) or case, self._rival) if result.rival and self._rival else None
+                self._results[case.name] = self._profiles.of(result, Entrant(case, self._contender), rival)
         except SideError as error:
             self._keep([broken(one, error) for one in group if one.name not in self._results])
         except KeyboardInterrupt:
@@ -148,7 +152,7 @@ class Session:
         policy = self.question.policy
         pairs = range(min(policy.zygotes, policy.looks[0]))  # the others are started when a race gets there
         wanted = [(side, env) for side in sides for env in dict.fromkeys(case.env for case in group)]
-        self._progress(Step("starting the measuring processes", None, len(self._results), len(self.cases)))
+        self._tell("starting the measuring processes")
         first = not self._recipes
         try:
             self._launcher.ready(wanted, pairs)
@@ -288,8 +292,11 @@ class Session:
             self._beside = Beside(Prober(self._launcher, self.question.policy), self.question.policy, self.cases)
         return self._beside
 
-    def _look(self, text: str, cases: Sequence[Case], *sides: Side) -> None:
+    def _tell(self, text: str) -> None:
         self._progress(Step(text, None, len(self._results), len(self.cases)))
+
+    def _look(self, text: str, cases: Sequence[Case], *sides: Side) -> None:
+        self._tell(text)
         self._looker.look(cases, *sides)
 
     def _beside_time(self, result: Result, group: Sequence[Case]) -> Result:
@@ -367,6 +374,7 @@ class Session:
             seed=self.question.seed,
             interrupted=self._interrupted,
             shard=part(shard, self.question.every, [case.name for case in self.cases]) if shard else None,
+            profiles=tuple(profile for result in results for profile in result.profiles),
         )
 
     def _sides(self) -> dict[str, JSON]:

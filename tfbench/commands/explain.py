@@ -1,23 +1,33 @@
 """Print what changed in a case's graphs, in what XLA made of it and in its exact metrics, between two sides.
 
 Nothing is timed. The sides are those of `pytest --benchmark --against`; a second case, such as another variant of
-the same workload, can be given instead.
+the same workload, can be given instead. With `--profile DIR` both are profiled into DIR as well, and what the
+profiles say of the difference is printed in full. With `--profile DIR` alone, the profiles of the case that lie in DIR
+are read, as `pytest --benchmark --profile DIR` has left them.
 """
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from tfbench.errors import UsageError
 from tfbench.explaining import explained
 from tfbench.policy import preset
+from tfbench.profiling import BASELINE, CONTENDER, reread, take
 from tfbench.race.launcher import Entrant
 from tfbench.race.prober import Prober
+from tfbench.race.profiler import USUAL, Profiler
+from tfbench.report.attributed import attributed
 from tfbench.report.explained import render
+from tfbench.report.profiled import render as sections
 from tfbench.sides.spec import KINDS
 from tfbench.stage import Stage, add_selections
+from tfbench.store.files import PROFILES
+from tfbench.store.profiles import named
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -26,14 +36,22 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("other", metavar="OTHER", nargs="?", default="", help="a case to compare it with")
     parser.add_argument("--against", default="", metavar="SPEC", help=f"the other side: {KINDS}")
     parser.add_argument("--paths", nargs="+", default=[], metavar="PATH", help="where the benchmarks are")
+    words = f"read the profiles there; with something to compare with, take them first (default: {PROFILES})"
+    parser.add_argument("--profile", nargs="?", const=PROFILES, default="", metavar="DIR", help=words)
     add_selections(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain; 0 whatever changed."""
-    if bool(arguments.against) == bool(arguments.other):
+    if arguments.against and arguments.other:
         raise UsageError("give one thing to compare with: --against SPEC, or a second case")
     console = Console(highlight=False)
+    if not arguments.against and not arguments.other:
+        if not arguments.profile:
+            raise UsageError(
+                "give something to compare with, --against SPEC or a second case, or --profile DIR to read"
+            )
+        return _read(console, arguments)
     with Stage(arguments, arguments.paths, preset("standard")) as stage, console.status("looking") as status:
         stage.tell = status.update
         case = stage.collected.named(arguments.case)
@@ -48,5 +66,28 @@ def run(arguments: argparse.Namespace) -> int:
         stage.launcher.ready([(entrant.side, entrant.case.env) for entrant in (first, second)], [0])
         status.update("probing")
         found = explained(Prober(stage.launcher, stage.policy), first, second)
+        taken = None
+        if arguments.profile:
+            profiler = Profiler(stage.launcher, stage.policy, USUAL)
+            sides = {BASELINE: first, CONTENDER: second}
+            taken = take(profiler, sides, Path(arguments.profile), stage.policy, tell=status.update)
     console.print(render(title, found.changes, found.metrics, found.notes))
+    if taken is not None:
+        console.print(attributed(taken.attribution, taken.why))
+        console.print(Text(f"profiles: {taken.kept.folder}"))
+    return 0
+
+
+def _read(console: Console, arguments: argparse.Namespace) -> int:
+    """Print what the profiles of a case say."""
+    kept = named(Path(arguments.profile), arguments.case)
+    with console.status("reading profiles"):
+        found = reread(kept, preset("standard"))
+    name = kept.case.rpartition("::")[2]
+    if BASELINE in found.profiles:
+        console.print(attributed(found.attribution, found.why))
+    for side, profile in found.profiles.items():
+        title = f"{name}, {side}: {kept.sides[side].get('spec', '')}"
+        console.print(sections(title, profile.sections))
+    console.print(Text(f"\nwhole tables, trace and Markdown: {kept.folder}; tensorboard --logdir {arguments.profile}"))
     return 0

@@ -11,7 +11,9 @@ from tfbench.errors import ReportError
 FOLDER = ".tfbench"
 """Where all that follows is kept, below pytest's root."""
 MADE = "made"
-UNSHARED = ("candidates", "calibration", "history", MADE, "trees")
+PROFILES = f"{FOLDER}/profiles"
+"""Where profiles are kept unless another folder is named, below pytest's root as well."""
+UNSHARED = ("candidates", "calibration", "history", MADE, "profiles", "trees")
 """What tfbench keeps for itself; baselines may be shared."""
 
 

@@ -1,0 +1,163 @@
+"""Profiles from start to end: launches that are profiled, files that are kept, what was read of them, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError
+from tfbench.folders import renewed
+from tfbench.model import JSON, Outcome
+from tfbench.policy import Policy
+from tfbench.profiles.attribution import Attribution, attribute
+from tfbench.profiles.reading import Profile, dissect, read
+from tfbench.question import Question, Result
+from tfbench.race.launcher import Entrant
+from tfbench.race.processes import ProcessLauncher
+from tfbench.race.profiler import Profiler
+from tfbench.report import profiled
+from tfbench.report.attributed import in_words
+from tfbench.store.profiles import Kept, folder_of, write_about, write_read
+
+BASELINE, CONTENDER = "baseline", "contender"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What the profiles of a case say."""
+
+    kept: Kept
+    profiles: Mapping[str, Profile]
+    """By side."""
+    attribution: Attribution | None
+    """``None`` where only one side was profiled."""
+    why: Sequence[str]
+    """Of the slowdown, at most five lines; why there are none, if there ought to be."""
+
+    def as_json(self) -> list[JSON]:
+        """One entry for each side, as a report has them."""
+        return [
+            {
+                "folder": str(self.kept.folder / side),
+                **profiled.as_json(self.kept.case, side, [section.short() for section in profile.sections], why),
+            }
+            for side, profile in self.profiles.items()
+            for why in [self.why if side == CONTENDER else ()]
+        ]
+
+
+def take(
+    profiler: Profiler,
+    entrants: Mapping[str, Entrant],
+    place: Path,
+    policy: Policy,
+    raced: float | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Explained:
+    """Profile a case on one side or two, keep the files and what was read of them.
+
+    Args:
+        entrants: By side; two are profiled in turns, over several launches.
+        place: Folder of profiles; the case gets one of its own in it, in the place of an earlier one.
+        raced: The slowdown that was raced, as a fraction.
+
+    Raises:
+        SideError: A process does not start.
+        BenchmarkError, BenchmarkSkipped: One side breaks, or cannot run here.
+        ProfileError: What the profiler wrote cannot be read.
+    """
+    case = entrants[CONTENDER].case
+    folder = place / folder_of(case.name)
+    launches = policy.profile_launches if len(entrants) > 1 else 1
+    with renewed(folder) as half:
+        sides = {
+            side: {"spec": entrant.side.spec or "working tree", "case": entrant.case.name, "launches": launches}
+            for side, entrant in entrants.items()
+        }
+        kept = Kept(half, case.name, sides, raced)
+        for launch in range(launches):
+            for side, entrant in entrants.items():
+                tell(f"{case.workload}: profiling {side}, launch {launch + 1} of {launches}")
+                profiler.profile(entrant, half / side, launch)
+        write_about(kept)
+        tell(f"{case.workload}: reading profiles")
+        explained = reread(kept, policy)
+        for side, profile in explained.profiles.items():
+            write_read(half, side, _texts(explained, side, profile), profile.trace)
+    return replace(explained, kept=replace(kept, folder=folder))
+
+
+def reread(kept: Kept, policy: Policy) -> Explained:
+    """Read profiles that are kept.
+
+    Raises:
+        ProfileError: A file is not there, or not whole.
+    """
+    profiles = {side: read(kept.runs(side)[0], policy) for side in kept.sides}
+    if BASELINE not in kept.sides:
+        return Explained(kept, profiles, None, ())
+    try:
+        before, now = (
+            dissect([file for run in kept.runs(side) for file in run], policy) for side in (BASELINE, CONTENDER)
+        )
+    except ProfileError as error:
+        return Explained(kept, profiles, None, (f"profile: {error}",))
+    found = attribute(before, now, policy.profile_cause)
+    return Explained(kept, profiles, found, in_words(found, kept.raced, policy.profile_found))
+
+
+class Profiles:
+    """The profiles that a question asks for.
+
+    Args:
+        tell: Called with what is being done.
+    """
+
+    def __init__(self, question: Question, launcher: ProcessLauncher, tell: Callable[[str], None]) -> None:
+        self._question = question
+        self._profiler = Profiler(launcher, question.policy, question.collecting)
+        self._tell = tell
+
+    def of(self, result: Result, contender: Entrant, rival: Entrant | None) -> Result:
+        """The result with its profiles, if it is one that was to be profiled.
+
+        Args:
+            rival: The other side of the race; ``None`` if it was not raced against one.
+        """
+        question, verdict = self._question, result.verdict
+        if verdict is None or result.sample is None:
+            return result
+        regressed = verdict.outcome is Outcome.REGRESSED
+        place = question.profile or (question.profile_regressed if regressed else None)
+        if place is None:
+            return result
+        entrants, raced = {CONTENDER: contender}, None
+        why: tuple[str, ...] = ()
+        if regressed and question.slowdown:
+            why = ("profile: the slowdown was put there by --inject-slowdown, outside of what is profiled",)
+        elif regressed and rival is not None:
+            entrants = {BASELINE: rival, CONTENDER: contender}
+            raced = verdict.ratio.center - 1 if verdict.ratio else None
+        try:
+            found = take(self._profiler, entrants, place, question.policy, raced, self._tell)
+        except (BenchmarkError, BenchmarkSkipped, ProfileError, OSError) as error:
+            return replace(result, why=(failure(error),))
+        return replace(result, profiles=tuple(found.as_json()), why=why or tuple(found.why))
+
+
+def _texts(explained: Explained, side: str, profile: Profile) -> dict[str, str]:
+    """The files that stand beside a side's profile."""
+    case = explained.kept.case
+    why = explained.why if side == CONTENDER else ()
+    text = profiled.markdown(f"{case.rpartition('::')[2]}, {side}", profile.sections)
+    tables = {os.path.join("tables", name): text for name, text in profiled.csv_files(profile.sections).items()}
+    content = profiled.as_json(case, side, profile.sections, why)
+    return {**tables, "profile.md": text, "profile.json": profiled.as_text(content)}
+
+
+def failure(error: BenchmarkError | BenchmarkSkipped | ProfileError | OSError) -> str:
+    """Why there is no profile, as one line."""
+    text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
+    return f"profile: none could be taken: {text.partition(chr(10))[0]}"
