@@ -100,10 +100,12 @@ class Policy:
     them, as each is disturbed by the machine in a way of its own, and are still a small file."""
     profile_seconds: float = 0.1
     """Between the two, as many steps as fit into this time."""
-    profile_launches: int = 3
-    """Launches that are profiled where two sides are compared: single ones differ by several percent."""
+    profile_launches: int = 5
+    """Launches of a side that are profiled where two are compared: single ones differ by several percent. The faster
+    half of them is looked at, since what disturbs a launch makes it slower, and comes to one side only."""
     profile_trim: float = 0.2
-    """The slowest steps that are left out of a profile: this machine's interruptions, which come to one side only."""
+    """The slowest steps of a launch that are left out, for the same reason; no more, as a pipeline may have its program
+    wait in one step of several."""
     profile_read_seconds: float = 120.0
     """xprof is given up if it has not read a profile by then."""
     profile_found: float = 0.5

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tfbench.profiles.pipeline import Input, Stage
-from tfbench.profiles.steps import Step, steps_of
+from tfbench.profiles.steps import Step
 from tfbench.profiles.xplane import DEVICE, Event, Space, Span, clipped, length, union, without
 
 _OP = re.compile(r"(?P<name>.*):(?P<kind>[A-Za-z_]\w*)$")
@@ -79,18 +79,13 @@ class Cut:
 
 
 class Anatomy:
-    """Of steps of one program, from one profile or from several launches.
+    """Of steps of one program, from one launch or from several."""
 
-    Args:
-        trim: Fraction of the steps, the slowest, that are left out.
-    """
-
-    def __init__(self, cuts: Sequence[Cut], trim: float) -> None:
-        ordered = sorted(cuts, key=lambda cut: cut.seconds)
-        self._cuts = ordered[: max(1, len(ordered) - int(trim * len(ordered)))]
+    def __init__(self, cuts: Sequence[Cut]) -> None:
+        self._cuts = list(cuts)
         self.steps = len(self._cuts)
-        self.seconds = sum(cut.seconds for cut in self._cuts) / self.steps
-        """Of a step, the mean of those that are left."""
+        self.seconds = _mean(self._cuts)
+        """Of a step, the mean."""
         keys = dict.fromkeys(key for cut in self._cuts for key in cut.spans)
         self.parts = {key: self._part(key) for key in keys}
 
@@ -119,13 +114,20 @@ class Anatomy:
         return self.covered(key for key in self.parts if key.where is where)
 
 
-def anatomy(profiles: Sequence[tuple[Space, Input]], trim: float) -> Anatomy:
-    """The steps of several launches of one program.
+def trimmed(cuts: Sequence[Cut], fraction: float) -> list[Cut]:
+    """The steps of a launch without the slowest ones."""
+    ordered = sorted(cuts, key=lambda cut: cut.seconds)
+    return ordered[: max(1, len(ordered) - int(fraction * len(ordered)))]
 
-    Raises:
-        ProfileError: One of them has no step marker.
-    """
-    return Anatomy([cut for space, data in profiles for cut in cuts(space, data, steps_of(space))], trim)
+
+def faster_half(launches: Sequence[Sequence[Cut]]) -> Anatomy:
+    """Of several launches of one program, those that were disturbed least."""
+    ordered = sorted(launches, key=_mean)
+    return Anatomy([cut for launch in ordered[: (len(ordered) + 1) // 2] for cut in launch])
+
+
+def _mean(cuts: Sequence[Cut]) -> float:
+    return sum(cut.seconds for cut in cuts) / len(cuts)
 
 
 def cuts(space: Space, data: Input, steps: Sequence[Step]) -> list[Cut]:

@@ -11,7 +11,7 @@ from tfbench.errors import ProfileError
 from tfbench.model import JSON
 from tfbench.policy import Policy
 from tfbench.profiles import advice, xprof
-from tfbench.profiles.anatomy import Anatomy, anatomy
+from tfbench.profiles.anatomy import Anatomy, cuts, faster_half, trimmed
 from tfbench.profiles.bottleneck import bottlenecks
 from tfbench.profiles.inputs import input_pipeline
 from tfbench.profiles.kernels import NO_KERNELS, kernel_stats
@@ -71,7 +71,7 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     tools.ask("memory", "Memory profile", lambda: memory_profile(answers))
     tools.ask("pods", "Pod view", lambda: pods(answers))
     seen = advice.Seen(
-        anatomy(_pairs(spaces, data, policy), policy.profile_trim) if steps else None, waits, view, kernels
+        Anatomy(trimmed(cuts(first, data, steps), policy.profile_trim)) if steps else None, waits, view, kernels
     )
     tools.sections["advice"] = advice.section(advice.advice(seen, policy))
     if errors := [error for space in spaces for error in space.errors]:
@@ -81,18 +81,14 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
 
 
 def dissect(files: Sequence[Path], policy: Policy) -> Anatomy:
-    """The steps of several launches of one program.
+    """The steps of several launches of one program, the faster half of them.
 
     Raises:
         ProfileError: A file is not whole, or has no step marker.
     """
     spaces = [load(file) for file in files]
-    return anatomy([(space, Input(space, policy.slow_call_seconds)) for space in spaces], policy.profile_trim)
-
-
-def _pairs(spaces: Sequence[Space], data: Input, policy: Policy) -> list[tuple[Space, Input]]:
-    others = [(space, Input(space, policy.slow_call_seconds)) for space in spaces[1:] if _marked(space)]
-    return [(spaces[0], data), *others]
+    launches = [cuts(space, Input(space, policy.slow_call_seconds), steps_of(space)) for space in spaces]
+    return faster_half([trimmed(launch, policy.profile_trim) for launch in launches])
 
 
 def _marked(space: Space) -> list[Step]:

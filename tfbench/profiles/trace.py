@@ -5,6 +5,7 @@ Format: "Trace Event Format", complete events (``ph`` = ``X``) in microseconds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from tfbench.model import JSON
@@ -49,7 +50,9 @@ def _named(what: str, name: str, process: int, thread: int) -> JSON:
 
 
 def _plain(value: object) -> object:
-    """JSON's numbers lose digits of 64-bit ids, and have no bytes."""
+    """JSON's numbers lose digits of 64-bit ids and are finite, and it has no bytes."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
     return str(value) if isinstance(value, int) and abs(value) > 2**53 else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import os
 import re
 import shutil
@@ -70,10 +71,7 @@ def plain(text: str) -> str:
 
 def share_of(text: str) -> float:
     """A fraction from ``45.7%``; 0 for what is none."""
-    try:
-        return float(text.removesuffix("%")) / 100
-    except ValueError:
-        return 0.0
+    return number(text.removesuffix("%")) / 100
 
 
 @dataclass(frozen=True)
@@ -153,8 +151,9 @@ def _answered(
 
 
 def number(value: Any) -> float:
-    """A cell as a number; what is empty is 0."""
+    """A cell as a number; what is empty, or a ratio of nothing to nothing, is 0."""
     try:
-        return float(value or 0)
+        found = float(value or 0)
     except (TypeError, ValueError):
         return 0.0
+    return found if math.isfinite(found) else 0.0

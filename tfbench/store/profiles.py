@@ -78,7 +78,7 @@ def write_read(folder: Path, side: str, texts: Mapping[str, str], trace: JSON) -
         write_whole(place / name, text)
     scratch = place / ".trace"
     with gzip.open(scratch, "wt", encoding="utf-8", compresslevel=6) as file:
-        json.dump(trace, file)
+        json.dump(trace, file, allow_nan=False)
     os.replace(scratch, place / "trace.json.gz")
 
 
