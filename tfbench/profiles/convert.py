@@ -1,7 +1,7 @@
 """A process of its own in which xprof reads a profile: run as ``python -m tfbench.profiles.convert ORDER``.
 
-``ORDER`` is a JSON object: ``files`` of one run, ``tools`` to ask for, ``answer``, the file to write. xprof is native code
-that prints, caches beside the files that it reads, and gives ``None`` where it fails; nothing of that comes further.
+``ORDER`` is a JSON object: ``file`` to read, ``tools`` to ask for, ``answer``, the file to write. xprof is native code that
+prints, caches beside the files that it reads, and gives ``None`` where it fails; nothing of that comes further.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main(order: dict[str, object]) -> int:
         tools: dict[str, object] = {}
         for tool in order["tools"]:  # type: ignore[attr-defined]
             try:
-                data, _ = raw_to_tool_data.xspace_to_tool_data(order["files"], tool, {"use_saved_result": False})
+                data, _ = raw_to_tool_data.xspace_to_tool_data([order["file"]], tool, {"use_saved_result": False})
                 tools[tool] = {"data": json.loads(data)} if data else {"error": "xprof gave nothing"}
             except Exception as error:
                 tools[tool] = {"error": f"{type(error).__name__}: {error}"}

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import Any
 
 from tfbench.errors import ProfileError
 from tfbench.profiles.steps import NO_MARKER
@@ -61,17 +62,20 @@ def pods(answers: Answers) -> Pods:
     Raises:
         ProfileError: xprof gave none, or the profile has no step marker.
     """
-    content = answers.content(PODS)
-    steps = content.get("podStatsSequence", {}).get("podStatsMap", [])
+    workers = [worker for content in answers.content(PODS) for worker in _workers(content)]
+    if not workers:
+        raise ProfileError(NO_MARKER)
+    return Pods(sorted(workers, key=lambda worker: -worker.seconds))
+
+
+def _workers(content: Mapping[str, Any]) -> list[Worker]:
+    """Of one host's file."""
     names = {str(event["id"]): str(event["name"]) for event in content.get("stepBreakdownEvents", [])}
     found: dict[tuple[str, str], list[Mapping[str, object]]] = defaultdict(list)
-    for step in steps:
+    for step in content.get("podStatsSequence", {}).get("podStatsMap", []):
         for core, one in step.get("podStatsPerCore", {}).items():
             found[str(one["hostName"]), str(core)].append(one)
-    if not found:
-        raise ProfileError(NO_MARKER)
-    workers = [_worker(host, core, ones, names) for (host, core), ones in found.items()]
-    return Pods(sorted(workers, key=lambda worker: -worker.seconds))
+    return [_worker(host, core, ones, names) for (host, core), ones in found.items()]
 
 
 def _worker(host: str, core: str, ones: Sequence[Mapping[str, object]], names: Mapping[str, str]) -> Worker:

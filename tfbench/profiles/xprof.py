@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,8 +28,9 @@ OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS = (
     "memory_profile",
     "pod_viewer",
 )
-TOOLS = (OVERVIEW, INPUT, OPS, KERNELS, PODS)
-"""Tools that take the files of all hosts; the memory profile takes one."""
+TOOLS = (OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS)
+"""What is asked of the first host's file; of the others, what their steps are made of. Of several files at once xprof
+makes nothing outside of its own server, and its memory profile takes one in any case."""
 _TAG = re.compile(r"<[^>]*>")
 
 Found = TypeVar("Found")
@@ -108,27 +109,26 @@ class Answers:
 
 
 def ask(files: Sequence[Path], seconds: float, run: Callable[..., Any] = subprocess.run) -> Answers:
-    """Have xprof read the files of one run.
+    """Have xprof read the files of one run, one of each host; the pod viewer's content is a list of theirs.
 
     Args:
-        seconds: How long it may take.
+        seconds: How long it may take for each.
     """
+    found, *others = [_asked(file, TOOLS if file is files[0] else (PODS,), seconds, run) for file in files]
+    told = [one.data[PODS] for one in (found, *others) if PODS in one.data]
+    return replace(found, data={**found.data, **({PODS: told} if told else {})})
+
+
+def _asked(file: Path, tools: Sequence[str], seconds: float, run: Callable[..., Any]) -> Answers:
     with tempfile.TemporaryDirectory(prefix="tfbench-xprof-") as folder:
-        copies = []
-        for number, file in enumerate(files):  # beside what it reads, xprof leaves files of its own
-            copies.append(Path(folder, "run", file.name if len(files) == 1 else f"{number}.{file.name}"))
-            copies[-1].parent.mkdir(exist_ok=True)
-            shutil.copyfile(file, copies[-1])
-        every = _answered(list(map(str, copies)), TOOLS, folder, seconds, run)
-        memory = _answered([str(copies[0])], (MEMORY,), folder, seconds, run) if not every.absent else every
-        return Answers({**every.data, **memory.data}, {**every.errors, **memory.errors}, every.absent)
+        # Beside what it reads, xprof leaves files of its own.
+        copy, answer = Path(folder, "run", file.name), Path(folder, "answer.json")
+        copy.parent.mkdir()
+        shutil.copyfile(file, copy)
+        return _answered({"file": str(copy), "tools": tools, "answer": str(answer)}, folder, seconds, run)
 
 
-def _answered(
-    files: Sequence[str], tools: Sequence[str], folder: str, seconds: float, run: Callable[..., Any]
-) -> Answers:
-    answer = Path(folder, f"{tools[0]}.json")
-    order = {"files": files, "tools": tools, "answer": str(answer)}
+def _answered(order: Mapping[str, Any], folder: str, seconds: float, run: Callable[..., Any]) -> Answers:
     path = python_path(Path.cwd(), os.environ.get("PYTHONPATH", ""))
     try:
         done = run(
@@ -141,7 +141,7 @@ def _answered(
     except OSError as error:
         return Answers(absent=f"xprof could not be started: {error.strerror}")
     try:
-        content = json.loads(answer.read_text(encoding="utf-8"))
+        content = json.loads(Path(order["answer"]).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return Answers(absent=f"xprof broke while it read the profile (exit code {done.returncode})")
     if "error" in content:

@@ -1,0 +1,180 @@
+"""What a slowdown is made of, on steps that tests write down."""
+
+import pytest
+
+from tests.profiles.built import Built
+from tfbench.profiles.anatomy import Anatomy, Cut, Key, Where, cuts, faster_half, trimmed
+from tfbench.profiles.attribution import attribute
+from tfbench.profiles.pipeline import Input
+from tfbench.profiles.steps import steps_of
+from tfbench.profiles.xplane import load
+from tfbench.report.attributed import in_words
+
+MS = 1_000_000_000
+
+
+def steps(milliseconds, *ran, count=4):
+    """Steps of which each is the same: ``(key, name, from, to)`` in milliseconds."""
+    cut = Cut(milliseconds * 1e-3, {}, {}, {})
+    for key, name, start, end in ran:
+        cut.spans.setdefault(key, []).append((round(start * MS), round(end * MS)))
+        cut.counts[key] = cut.counts.get(key, 0) + 1
+        cut.names.setdefault(key, {})[name] = end - start
+    return Anatomy([cut] * count)
+
+
+def op(kind, start, end, name="", compiled=False):
+    return Key(Where.HOST, kind, compiled), name or kind, start, end
+
+
+def waiting(stage, start, end):
+    return Key(Where.INPUT, stage), stage, start, end
+
+
+def explained(before, now, raced=None):
+    found = attribute(before, now, 0.1)
+    return found, in_words(found, raced, 0.5)
+
+
+def test_a_doubled_op_is_named_with_its_new_name():
+    before = steps(3, op("MatMul", 0, 1), op("Relu", 1, 1.5))
+    now = steps(4, op("MatMul", 0, 1), op("Relu", 1, 1.5), op("MatMul", 2, 3, "MatMul_1"))
+    found, lines = explained(before, now)
+    assert found.explained == pytest.approx(1)
+    assert lines == [
+        "profile: a step takes 4 ms instead of 3 ms; it is host compute that grew most",
+        "  MatMul +1 ms a step, 100% of the slowdown: 2 calls instead of 1 (MatMul_1)",
+    ]
+
+
+def test_a_lost_fusion_is_one_cause():
+    before = steps(1, op("_MklNativeFusedMatMul", 0, 0.5, "Relu"))
+    now = steps(1.2, op("_MklMatMul", 0, 0.4), op("BiasAdd", 0.4, 0.6), op("Relu", 0.6, 0.7))
+    found, lines = explained(before, now)
+    (cause,) = found.causes
+    assert (cause.instead, cause.grew) == (("_MklNativeFusedMatMul",), pytest.approx(0.2e-3))
+    assert lines[1] == (
+        "  lost fusion: _MklMatMul, BiasAdd and Relu instead of _MklNativeFusedMatMul +0.2 ms a step, 100% of the slowdown"
+    )
+
+
+def test_a_fused_op_that_is_only_called_less_is_no_lost_fusion():
+    before = steps(2, op("_FusedMatMul", 0, 1), op("_FusedMatMul", 1, 2))
+    now = steps(3, op("_FusedMatMul", 0, 1), op("Transpose", 1, 3))
+    found, _ = explained(before, now)
+    assert [cause.kinds for cause in found.causes] == [("Transpose",)]
+
+
+def test_what_is_no_longer_compiled_is_one_cause():
+    before = steps(1, op("dot", 0, 0.5, "dot.3", compiled=True), op("add_fusion", 0.5, 0.6, compiled=True))
+    now = steps(2, op("MatMul", 0, 1), op("AddV2", 1, 1.6))
+    found, lines = explained(before, now)
+    assert found.causes[0].after == "compiled"
+    assert "no longer compiled by XLA: MatMul and AddV2 +1 ms" in lines[1]
+
+
+def test_what_ran_at_once_counts_once():
+    before = steps(1)
+    now = steps(3, op("Conv2D", 0, 2), op("MatMul", 0.5, 2.5))
+    found, _ = explained(before, now)
+    assert [cause.share for cause in found.causes] == [1.0, 1.0]
+    assert found.explained == pytest.approx(1.25)
+
+
+def test_where_time_moved_to():
+    found, lines = explained(steps(2, op("MatMul", 0, 2)), steps(5, op("MatMul", 0, 2), waiting("Batch::Map", 2, 5)))
+    assert found.spent[0] == (Where.INPUT, 0.0, pytest.approx(3e-3))
+    assert "it is waiting for input that grew most" in lines[0]
+    assert lines[1] == "  waiting for input: Batch::Map +3 ms a step, 100% of the slowdown"
+
+
+def test_what_no_op_covers_is_a_cause_of_its_own():
+    _, lines = explained(steps(1, op("MatMul", 0, 0.9)), steps(2, op("MatMul", 0, 0.9)))
+    assert lines[1] == "  outside of ops (Python, dispatch) +1 ms a step, 100% of the slowdown"
+
+
+def test_at_most_five_lines():
+    kinds = ("Relu", "Tanh", "Sigmoid", "Elu", "Softmax", "MatMul")
+    now = steps(7, *(op(kind, place, place + 1) for place, kind in enumerate(kinds)))
+    _, lines = explained(steps(1), now)
+    assert len(lines) == 5
+
+
+def test_profiles_that_do_not_show_the_slowdown_say_so():
+    _, lines = explained(steps(1, op("MatMul", 0, 1)), steps(1.01, op("MatMul", 0, 1.01)), raced=0.1)
+    assert lines == [
+        "profile: it does not show the slowdown: a profiled step takes 1.01 ms instead of 1 ms (+1.0%, raced: +10.0%); "
+        "what grew is outside of the steps, or smaller than what profiling itself costs"
+    ]
+    _, lines = explained(steps(2), steps(1))
+    assert lines == ["profile: a step takes 1 ms, before 2 ms: no slower"]
+
+
+def test_growth_that_is_spread_over_many_is_said_to_be():
+    kinds = [f"Op{number}" for number in range(20)]
+    before = steps(20, *(op(kind, place, place + 1) for place, kind in enumerate(kinds)))
+    now = steps(21, *(op(kind, place * 1.05, place * 1.05 + 1.05) for place, kind in enumerate(kinds)))
+    assert explained(before, now)[1][1] == "  no single op grew by much: the growth is spread over many"
+
+
+def test_disturbed_steps_and_launches_are_left_out():
+    launch = [Cut(seconds, {}, {}, {}) for seconds in (5, 1, 2, 3, 4)]
+    assert [cut.seconds for cut in trimmed(launch, 0.2)] == [1, 2, 3, 4]
+    assert len(trimmed(launch[:1], 0.9)) == 1
+    assert faster_half([[Cut(s, {}, {}, {})] for s in (9, 1, 2)]).seconds == pytest.approx(1.5)
+
+
+class TestCutting:
+    """From events to kinds."""
+
+    def anatomy(self, tmp_path, build):
+        built = Built()
+        plane, line = built.steps(3, 1000)
+        for number in range(3):
+            build(built, plane, line, number * 1000)
+        space = load(built.write(tmp_path))
+        return Anatomy(cuts(space, Input(space, 50e-6), steps_of(space)))
+
+    def test_graph_ops_eager_ops_and_compiled_ones(self, tmp_path):
+        def build(built, plane, line, at):
+            built.event(plane, line, "model/Relu:Relu", at + 10, 50, kind="Relu")
+            built.event(plane, line, "EagerLocalExecute: MatMul", at + 100, 90)
+            built.event(plane, line, "EagerKernelExecute", at + 110, 70)
+            built.event(plane, line, "fusion.3", at + 200, 40, hlo_op="fusion.3", hlo_module="m")
+            built.event(plane, line, "end: fusion.3", at + 240, 1, hlo_op="fusion.3")
+            built.event(plane, line, "__inference_f_1:__inference_f_1", at + 5, 800, kind="__inference_f_1")
+            built.event(plane, line, "std::vector:name", at + 300, 100)
+
+        found = self.anatomy(tmp_path, build)
+        assert {key.kind: round(part.seconds * 1e6) for key, part in found.parts.items()} == {
+            "Relu": 50,
+            "MatMul": 70,
+            "fusion": 40,
+        }
+        assert found.spent(Where.OTHER) == pytest.approx(740e-6)
+        assert found.parts[Key(Where.HOST, "Relu")].names == ("model/Relu",)
+
+    def test_waiting_is_told_by_stages_and_what_they_run_is_not_told_again(self, tmp_path):
+        def build(built, plane, line, at):
+            built.event(plane, line, "EagerLocalExecute: IteratorGetNext", at + 10, 500)
+            built.event(plane, line, "EagerKernelExecute", at + 20, 480)
+            built.event(plane, line, "Iterator::Root", at + 50, 400, id=1)
+            built.event(plane, line, "Iterator::Root::Map", at + 60, 380, id=2, parent_id=1)
+            built.event(plane, line, "InstantiatedCapturedFunction::Run", at + 70, 360, id=at + 5)
+            built.event(plane, line, "ExecutorState::Process", at + 80, 340, id=at + 5)
+            built.event(plane, line, "Cast:Cast", at + 90, 300, kind="Cast")
+
+        found = self.anatomy(tmp_path, build)
+        assert {key.kind: round(part.seconds * 1e6) for key, part in found.parts.items()} == {
+            "Map": 400,
+            "IteratorGetNext": 80,
+        }
+        assert found.spent(Where.INPUT) == pytest.approx(480e-6)
+
+    def test_tracing_and_compiling(self, tmp_path):
+        def build(built, plane, line, at):
+            built.event(plane, line, "step_function", at + 10, 500, tf_function_call="traced-nonXla")
+            built.event(plane, line, "XlaCompile:#x#", at + 600, 100)
+
+        found = self.anatomy(tmp_path, build)
+        assert found.spent(Where.COMPILE) == pytest.approx(600e-6)

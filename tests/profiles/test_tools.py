@@ -1,0 +1,309 @@
+"""The guide's tools on profiles of a device, read by the real xprof; and what happens where it cannot read."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.profiles.built import Built
+from tfbench.policy import preset
+from tfbench.profiles import xprof
+from tfbench.profiles.advice import Seen, advice
+from tfbench.profiles.kernels import kernel_stats
+from tfbench.profiles.memory import memory_profile
+from tfbench.profiles.opstats import op_stats
+from tfbench.profiles.overview import overview
+from tfbench.profiles.pods import pods
+from tfbench.profiles.reading import read
+from tfbench.report import profiled
+
+POLICY = preset("standard")
+RECORDED = Path(__file__).parent / "data" / "gpu-kernels.csv"
+GPU = {
+    "device_vendor": "Nvidia",
+    "compute_cap_major": 8,
+    "compute_cap_minor": 0,
+    "clock_rate": 1_410_000,
+    "core_count": 108,
+    "memory_bandwidth": 1_555_000_000_000,
+    "memory_size": 42_505_273_344,
+}
+HALF, WHOLE = "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", "ampere_sgemm_128x64_nn"
+
+
+def recorded():
+    """The kernels of data/gpu-kernels.csv, one after the other on a stream."""
+    built = Built("recorded")
+    built.steps(1, 100_000)
+    device = built.plane("/device:GPU:0", **GPU)
+    stream = built.line(device, "Stream #20(Compute)")
+    rows = list(csv.DictReader(RECORDED.read_text().splitlines()))
+    time = 10.0
+    for row in rows:
+        count, total = int(row["count"]), float(row["total_ms"]) * 1000
+        for _ in range(count):
+            built.event(
+                device, stream, row["kernel"], time, total / count,
+                hlo_op=row["op"], hlo_module="jit_compiled", tf_op=row["op"], kernel_details=row["details"],
+            )  # fmt: skip
+            time += total / count
+    return built, rows
+
+
+def training(kernel=HALF, steps=5):
+    """Steps of a product and an activation on a GPU, with a copy and an allocation each."""
+    built = Built("training")
+    host, python = built.steps(steps)
+    device = built.plane("/device:GPU:0", **GPU)
+    stream, copies = built.line(device, "Stream #20(Compute)"), built.line(device, "Stream #21(MemcpyH2D)")
+    details = "regs:128 static_shared:0 dynamic_shared:36864 grid:64,1,1 block:128,1,1 occ_pct:25"
+    memory = {
+        "bytes_reserved": 0, "bytes_available": 40 << 30, "fragmentation": 0.125, "peak_bytes_in_use": 9 << 20,
+        "requested_bytes": 4 << 20, "allocation_bytes": 4 << 20, "tf_op": "model/dense/MatMul", "shape": "[1024,1024]",
+        "data_type": 1, "region_type": "output", "allocator_name": "GPU_0_bfc",
+    }  # fmt: skip
+    for number in range(steps):
+        at = number * 1000
+        built.event(
+            host, python, "MemoryAllocation", at + 5, 0, bytes_allocated=8 << 20, address=7, step_id=number, **memory
+        )
+        built.event(host, python, "cuLaunchKernel", at + 10, 8, correlation_id=2 * number + 1, device_id=0)
+        built.event(host, python, "cuLaunchKernel", at + 20, 8, correlation_id=2 * number + 2, device_id=0)
+        built.event(
+            device, stream, kernel, at + 50, 400,
+            correlation_id=2 * number + 1, tf_op="model/dense/MatMul:MatMul", kernel_details=details,
+        )  # fmt: skip
+        built.event(
+            device, stream, "void Eigen::EigenMetaKernel<relu>", at + 500, 100,
+            correlation_id=2 * number + 2, tf_op="model/dense/Relu:Relu", kernel_details=details,
+        )  # fmt: skip
+        built.event(device, copies, "MemcpyH2D", at + 610, 60, memcpy_details="kind:pageable size:4096 dest:0 async:1")
+        built.event(
+            host,
+            python,
+            "MemoryDeallocation",
+            at + 890,
+            0,
+            bytes_allocated=4 << 20,
+            address=7,
+            step_id=number,
+            **memory,
+        )
+    return built
+
+
+def answers(built, folder):
+    return xprof.ask([built.write(folder)], 60)
+
+
+class TestRecordedKernels:
+    def test_each_is_told_with_what_it_used(self, tmp_path):
+        built, rows = recorded()
+        kernels = kernel_stats(answers(built, tmp_path)).kernels
+        assert [kernel.name for kernel in kernels] == [row["kernel"] for row in rows]
+        for kernel, row in zip(kernels, rows, strict=True):
+            wanted = dict(part.split(":") for part in row["details"].split())
+            assert kernel.registers == int(wanted["regs"])
+            assert kernel.shared == int(wanted["dynamic_shared"])
+            assert (kernel.grid, kernel.block) == (wanted["grid"], wanted["block"])
+            assert kernel.occupancy == pytest.approx(float(wanted["occ_pct"]) / 100, rel=1e-4)
+            assert kernel.occurrences == int(row["count"])
+            assert kernel.total == pytest.approx(float(row["total_ms"]) * 1e-3, rel=1e-3)
+        assert [kernel.tensor_cores for kernel in kernels] == ["cutlass" in kernel.name for kernel in kernels]
+
+    def test_all_of_it_is_read(self, tmp_path):
+        built, _ = recorded()
+        found = read([built.write(tmp_path)], POLICY)
+        sections = {section.tool: section for section in found.sections}
+        assert not sections["kernels"].absent
+        assert sum(row[-2] for row in sections["kernels"].sheets[0].rows) == pytest.approx(38.59e-3, rel=1e-3)
+
+
+class TestDevice:
+    @pytest.fixture(scope="class")
+    def asked(self, tmp_path_factory):
+        return answers(training(), tmp_path_factory.mktemp("training"))
+
+    def test_overview(self, asked):
+        seen = overview(asked, ())
+        assert (seen.sixteen_bit, seen.thirty_two_bit) == (0.8, 0.2)
+        assert [(op.name, op.kind, op.share, op.where) for op in seen.top] == [
+            ("model/dense/MatMul", "MatMul", 0.8, "device"),
+            ("model/dense/Relu", "Relu", 0.2, "device"),
+        ]
+        assert seen.parts["device compute"] == pytest.approx(0.5e-3)
+        assert sum(seen.parts.values()) == pytest.approx(seen.seconds)
+        assert seen.environment["device"].startswith("Nvidia GPU")
+
+    def test_ops_with_and_without_idle_time(self, asked):
+        stats = op_stats(asked)
+        on_device = [
+            (row.kind, row.occurrences, round(row.own * 1e6)) for row in stats.without_idle if row.where == "device"
+        ]
+        assert on_device == [("MatMul", 5, 2000), ("Relu", 5, 500)]
+        assert any(row.kind == "IDLE" for row in stats.with_idle)
+        assert not any(row.kind == "IDLE" for row in stats.without_idle)
+
+    def test_memory(self, asked):
+        (allocator,) = memory_profile(asked).allocators
+        assert (allocator.name, allocator.peak, allocator.lifetime_peak) == ("GPU_0_bfc", 8 << 20, 9 << 20)
+        assert allocator.fragmentation == pytest.approx(0.125)
+        assert allocator.capacity == (40 << 30) + (8 << 20)
+        assert len(allocator.timeline) == 10
+        assert (allocator.timeline[0].activity, allocator.timeline[0].amount) == ("ALLOCATION", 4 << 20)
+        held = allocator.at_peak
+        assert (held[0].op, held[0].shape, held[0].amount) == ("model/dense/MatMul", "[1024,1024]", 4 << 20)
+        assert sum(one.amount for one in held) == allocator.peak
+
+    def test_each_worker_has_its_steps(self, tmp_path):
+        one, other = training(steps=3), training(steps=3)
+        other.host = "elsewhere"
+        other.space.hostnames[:] = ["elsewhere"]
+        found = pods(xprof.ask([one.write(tmp_path), other.write(tmp_path)], 60))
+        assert sorted(worker.host for worker in found.workers) == ["elsewhere", "training"]
+        for worker in found.workers:
+            assert sum(worker.parts.values()) == pytest.approx(worker.seconds, rel=1e-3)
+        assert "takes 1.00 times as long" in found.section().notes[0]
+
+    def test_tensor_cores_that_lie_idle_are_advised_upon(self, tmp_path):
+        found = read([training(WHOLE).write(tmp_path)], POLICY)
+        said = {one.finding: one for one in advice(found.seen, POLICY)}
+        assert "0.0% of the device's time is in 16 bit" in said["no 16 bit"].evidence
+        assert "no 16 bit" not in {
+            one.finding for one in advice(read([training().write(tmp_path)], POLICY).seen, POLICY)
+        }
+
+    def test_where_its_time_goes(self, tmp_path):
+        seen = read([training().write(tmp_path)], POLICY).seen
+        spent = {
+            str(key.where): round(part.seconds * 1e6) for key, part in seen.anatomy.parts.items() if key.kind != "Relu"
+        }
+        assert spent == {"device compute": 400, "device copies": 60, "kernel launch": 16}
+
+
+class TestWhatCannotBeRead:
+    def test_empty_device_planes_name_the_privileges(self, tmp_path):
+        built = Built()
+        built.steps()
+        built.line(built.plane("/device:GPU:0", **GPU), "Stream #1")
+        absent = sections(built, tmp_path)["kernels"].absent
+        assert "the device's part of the profile is empty" in absent
+        assert "NVreg_RestrictProfilingToAdminUsers=0" in absent
+        assert "--cap-add=SYS_ADMIN" in absent
+
+    def test_what_the_profiler_said_is_told(self, tmp_path):
+        built = training()
+        built.space.errors.append("CUPTI could not be loaded or symbol could not be found.")
+        assert "CUPTI could not be loaded" in sections(built, tmp_path)["errors"].notes[0]
+
+    def test_without_marks_the_tools_that_need_them_say_so_and_the_others_go_on(self, tmp_path):
+        built = training(steps=0)
+        host = built.space.planes[0]
+        built.event(host, host.lines[0], "Iterator::Root", 0, 900, id=1)
+        built.event(host, host.lines[0], "Iterator::Root::Map", 0, 900, id=2, parent_id=1)
+        built.event(
+            built.space.planes[1], built.space.planes[1].lines[0], HALF, 0, 10, kernel_details="regs:1 occ_pct:1"
+        )
+        found = sections(built, tmp_path)
+        for tool in ("overview", "input", "pods"):
+            assert "no step marker" in found[tool].absent
+        assert "bottleneck: Map" in found["tf_data"].notes[1]
+        assert not found["kernels"].absent
+
+    def test_without_xprof_the_rest_goes_on(self, tmp_path):
+        path = training().write(tmp_path)
+        missing = xprof.Answers(absent="xprof is not installed (ModuleNotFoundError); pip install 'tfbench[profile]'")
+        found = read([path], POLICY, lambda files, seconds: missing)
+        absent = {section.tool: section.absent for section in found.sections if section.absent}
+        assert set(absent) == {"overview", "input", "tf_data", "ops", "kernels", "memory", "pods"}
+        assert "pip install 'tfbench[profile]'" in absent["overview"]
+        assert found.seen.anatomy.seconds == pytest.approx(0.9e-3)
+        assert found.trace["traceEvents"]
+
+    def test_another_table_than_expected_costs_one_section(self, tmp_path):
+        strange = xprof.Answers({xprof.KERNELS: [{"cols": [{"id": "other"}], "rows": [{"c": [{"v": 1}]}]}]})
+        found = read([training().write(tmp_path)], POLICY, lambda files, seconds: strange)
+        assert "xprof's answer is not what is read here" in {s.tool: s for s in found.sections}["kernels"].absent
+
+
+class TestAsking:
+    def path(self, tmp_path):
+        return [training().write(tmp_path)]
+
+    def test_an_xprof_that_is_not_there(self, tmp_path, monkeypatch):
+        (tmp_path / "xprof").mkdir()
+        (tmp_path / "xprof" / "__init__.py").write_text("raise ImportError('no module named xprof')")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        assert xprof.ask(self.path(tmp_path), 60).absent == (
+            "xprof is not installed (ImportError: no module named xprof); pip install 'tfbench[profile]'"
+        )
+
+    def test_one_that_breaks_takes_nobody_along(self, tmp_path, monkeypatch):
+        (tmp_path / "xprof").mkdir()
+        (tmp_path / "xprof" / "__init__.py").write_text("import os; os._exit(7)")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        assert xprof.ask(self.path(tmp_path), 60).absent == "xprof broke while it read the profile (exit code 7)"
+
+    def test_one_that_takes_too_long(self, tmp_path):
+        def late(*arguments, **keywords):
+            raise subprocess.TimeoutExpired(arguments, keywords["timeout"])
+
+        assert xprof.ask(self.path(tmp_path), 5, late).absent == "xprof did not read the profile within 5 s"
+
+    def test_a_tool_that_fails(self, tmp_path):
+        answer = tmp_path / "answer.json"
+        order = {"file": str(tmp_path / "none.xplane.pb"), "tools": ["overview_page"], "answer": str(answer)}
+        subprocess.run(
+            [sys.executable, "-m", "tfbench.profiles.convert", json.dumps(order)], check=True, capture_output=True
+        )
+        assert json.loads(answer.read_text())["tools"]["overview_page"]["error"]
+
+    def test_nothing_is_left_beside_the_file(self, tmp_path):
+        (path,) = self.path(tmp_path / "run")
+        xprof.ask([path], 60)
+        assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+class TestTables:
+    @pytest.fixture(scope="class")
+    def read_once(self, tmp_path_factory):
+        return read([training().write(tmp_path_factory.mktemp("training"))], POLICY)
+
+    def test_csv(self, read_once):
+        files = profiled.csv_files(read_once.sections)
+        assert {"overview-breakdown.csv", "kernels-kernels.csv", "memory-timeline.csv", "ops-ops.csv"} <= set(files)
+        rows = list(csv.DictReader(files["kernels-kernels.csv"].splitlines()))
+        assert rows[0]["kernel"] == HALF
+        assert float(rows[0]["total (s)"]) == pytest.approx(2e-3)
+
+    def test_markdown(self, read_once):
+        text = profiled.markdown("a | b", read_once.sections)
+        assert text.startswith("# a \\| b\n")
+        assert "## Kernel stats" in text
+        assert "| model/dense/MatMul | MatMul | device | 80% |" in text
+
+    def test_json(self, read_once):
+        content = json.loads(profiled.as_text(profiled.as_json("f.py::test_a", "contender", read_once.sections)))
+        assert content["schema"] == "tfbench-profile/1"
+        assert {section["tool"] for section in content["sections"]} >= {"overview", "kernels", "memory", "advice"}
+
+    def test_trace(self, read_once):
+        events = [event for event in read_once.trace["traceEvents"] if event["ph"] == "X"]
+        kernel = next(event for event in events if event["name"] == HALF)
+        assert kernel["dur"] == pytest.approx(400)
+        assert {event["args"]["name"] for event in read_once.trace["traceEvents"] if event["ph"] == "M"} >= {
+            "/device:GPU:0",
+            "python",
+        }
+        json.dumps(read_once.trace, allow_nan=False)
+
+
+def sections(built, folder):
+    return {section.tool: section for section in read([built.write(folder)], POLICY).sections}
+
+
+def test_nothing_seen_is_no_advice():
+    assert advice(Seen(), POLICY) == []

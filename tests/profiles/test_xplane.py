@@ -1,0 +1,92 @@
+"""Reading the profiler's files, and arithmetic of stretches of time."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.profiles.built import Built
+from tfbench.errors import ProfileError
+from tfbench.profiles.steps import steps_of
+from tfbench.profiles.xplane import Event, clipped, length, load, nested, union, without
+
+SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10)).map(lambda one: (one[0], one[0] + one[1])))
+
+
+def moments(spans):
+    return {moment for start, end in spans for moment in range(start, end)}
+
+
+@given(SPANS)
+def test_a_union_covers_the_same_moments_without_overlaps(spans):
+    merged = union(spans)
+    assert moments(merged) == moments(spans)
+    assert all(one[1] < other[0] for one, other in pairwise(merged))
+    assert length(spans) == pytest.approx(len(moments(spans)) * 1e-12)
+
+
+@given(SPANS, SPANS)
+def test_taking_away_leaves_what_the_others_do_not_cover(spans, others):
+    assert moments(without(spans, others)) == moments(spans) - moments(others)
+
+
+@given(SPANS, st.integers(0, 40), st.integers(1, 10))
+def test_clipping_keeps_what_lies_in_the_window(spans, low, size):
+    assert moments(clipped(spans, (low, low + size))) == moments(spans) & set(range(low, low + size))
+
+
+def event(name, start, end):
+    return Event(name, "", start, end, {}, "line")
+
+
+def test_events_know_what_they_lie_in():
+    outer, inner, beside, point = event("a", 0, 10), event("b", 2, 8), event("c", 8, 9), event("d", 3, 3)
+    events = nested([point, beside, inner, outer])
+    assert events == [outer, inner, point, beside]
+    assert [one.parent for one in events] == [None, outer, inner, outer]
+    assert list(point.above) == [inner, outer]
+
+
+def test_a_file_is_read(tmp_path):
+    built = Built()
+    plane, line = built.steps(3)
+    built.event(plane, line, "MatMul:MatMul", 100, 20, kind="MatMul", shape="[2,2]")
+    space = load(built.write(tmp_path))
+    assert space.host == "somewhere"
+    op = next(one for one in space.on_host if one.kind == "MatMul")
+    assert (op.start, op.end, op.stats) == (100_000_000, 120_000_000, {"shape": "[2,2]"})
+    assert op.parent.name == "step"
+
+
+def test_the_first_of_several_steps_is_left_out(tmp_path):
+    built = Built()
+    built.steps(3)
+    assert [step.number for step in steps_of(load(built.write(tmp_path)))] == [1, 2]
+
+
+def test_a_profile_without_marks_says_how_to_make_them(tmp_path):
+    built = Built()
+    plane = built.plane("/host:CPU")
+    built.event(plane, built.line(plane, "python"), "MatMul:MatMul", 0, 1)
+    with pytest.raises(ProfileError, match=r"no step marker: put each step.*Trace\('step', step_num=n, _r=1\)"):
+        steps_of(load(built.write(tmp_path)))
+
+
+def test_what_is_no_whole_file_is_one_line(tmp_path):
+    built = Built()
+    built.steps()
+    path = built.write(tmp_path)
+    content = path.read_bytes()
+    for cut, words in ((len(content) - 5, "cut short"), (0, "is empty")):
+        path.write_bytes(content[:cut])
+        with pytest.raises(ProfileError, match=words):
+            load(path)
+    path.write_bytes(b"\xff" * 50)
+    with pytest.raises(ProfileError, match="no whole XPlane file"):
+        load(path)
+    with pytest.raises(ProfileError, match="cannot be read: No such file"):
+        load(tmp_path / "none.xplane.pb")
+    path.write_bytes(Built().space.SerializeToString())
+    with pytest.raises(ProfileError, match="no plane"):
+        load(path)
