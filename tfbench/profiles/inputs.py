@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tfbench.profiles.calls import without_numbers
 from tfbench.profiles.overview import Overview
-from tfbench.profiles.pipeline import without_numbers
 from tfbench.profiles.xprof import INPUT, Answers, number
 from tfbench.sheet import COUNT, NAME, SECONDS, SHARE, Column, Section, Sheet
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tfbench.profiles.pipeline import without_numbers
+from tfbench.profiles.calls import without_numbers
 from tfbench.profiles.xprof import OPS, Answers, Grid, number
 from tfbench.sheet import COUNT, NAME, SECONDS, SHARE, Column, Section, Sheet
 
