@@ -93,6 +93,20 @@ def test_a_parallel_map_is_not_to_blame_for_its_input():
     assert pipeline.bottleneck.path == "ParallelMapV2::TFRecord"
 
 
+def test_a_function_that_waits_for_a_thread_is_kept_waiting_by_those_that_have_one():
+    threads = Threads()
+    threads.call("main", "", 0, 1000)
+    threads.call("main", "Filter", 0, 1000)
+    threads.add("main", "InstantiatedCapturedFunction::Run", 10, 990, id=1)
+    threads.run("pool", 1, 800, 980)
+    threads.call("ahead", "Filter::ParallelInterleaveV4::Map", 0, 800, "another")
+    threads.add("ahead", "InstantiatedCapturedFunction::Run", 5, 795, id=2)
+    threads.run("pool", 2, 5, 790)
+    _, (pipeline,) = threads.found()
+    assert pipeline.bottleneck.path == "Filter::ParallelInterleaveV4::Map"
+    assert critical(pipeline) == {"Filter": 220, "Filter::ParallelInterleaveV4::Map": 780}
+
+
 def test_stages_that_run_at_once_share_the_blame():
     threads = Threads()
     threads.call("main", "", 0, 400)
@@ -122,10 +136,10 @@ def test_a_pipeline_that_keeps_up_has_no_bottleneck():
     data, (pipeline,) = threads.found()
     assert pipeline.bottleneck is None
     assert pipeline.path == []
-    notes = bottlenecks(data, [(0, 1000 * US)], SLOW).section().notes
+    notes = bottlenecks(data, [(0, 1000 * US)]).section().notes
     assert notes == (
         "20.0% of the steps' time is spent in calls for input",
-        "Prefetch keeps up: none of 10 calls took longer than 50 µs",
+        "Prefetch keeps up: 0 of 10 calls took longer than 50 µs, the mean is 20.0 µs",
     )
 
 

@@ -52,8 +52,6 @@ class Bottlenecks:
     """The one that it waited for longest first."""
     seconds: float
     """Of all windows together."""
-    slow: float
-    """Seconds from which a call is slow."""
 
     @property
     def waiting(self) -> float:
@@ -85,7 +83,8 @@ class Bottlenecks:
             if (end := pipeline.bottleneck) is None:
                 first = pipeline.stages[0].path if pipeline.stages else "it"
                 notes.append(
-                    f"{first} keeps up: none of {pipeline.calls} calls took longer than {self.slow * 1e6:g} µs"
+                    f"{first} keeps up: {pipeline.slow} of {pipeline.calls} calls took longer than "
+                    f"{pipeline.slowness * 1e6:g} µs, the mean is {pipeline.waited / pipeline.calls * 1e6:.1f} µs"
                 )
                 continue
             share = end.critical / pipeline.waited if pipeline.waited else 0.0
@@ -101,7 +100,7 @@ def _longest(stage: Stage) -> str:
     return max(stage.ops, key=lambda kind: stage.ops[kind]) if stage.ops else ""
 
 
-def bottlenecks(data: Input, windows: Sequence[Span], slow: float) -> Bottlenecks:
+def bottlenecks(data: Input, windows: Sequence[Span]) -> Bottlenecks:
     """Of the pipelines that were called within these windows: the marked steps, or all of a profile without any.
 
     Raises:
@@ -110,4 +109,4 @@ def bottlenecks(data: Input, windows: Sequence[Span], slow: float) -> Bottleneck
     found = data.pipelines(windows)
     if not found:
         raise ProfileError("no step takes its input from tf.data")
-    return Bottlenecks(found, length(windows), slow)
+    return Bottlenecks(found, length(windows))

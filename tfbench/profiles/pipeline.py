@@ -67,11 +67,15 @@ class Pipeline:
     """Those of them that were slow."""
     waited: float
     """Seconds that the program spent in them."""
+    slowness: float
+    """Seconds from which a call is slow."""
 
     @property
     def bottleneck(self) -> Stage | None:
-        """The stage that was waited for, ``None`` if the pipeline keeps up."""
-        return max(self.stages, key=lambda stage: stage.critical) if self.slow and self.stages else None
+        """The stage that was waited for, ``None`` if the pipeline keeps up: if a call, on average, is not slow."""
+        if not self.stages or self.waited <= self.calls * self.slowness:
+            return None
+        return max(self.stages, key=lambda stage: stage.critical)
 
     @property
     def path(self) -> list[Stage]:
@@ -155,6 +159,7 @@ class Input:
                 calls=len(called),
                 slow=sum((root.end - root.start) * 1e-12 > self._slow for root in called),
                 waited=sum(root.end - root.start for root in called) * 1e-12,
+                slowness=self._slow,
             )
             for first, called in roots.items()
         ]

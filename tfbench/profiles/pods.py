@@ -16,7 +16,7 @@ from tfbench.sheet import COUNT, SECONDS, Column, Section, Sheet
 
 @dataclass(frozen=True)
 class Worker:
-    """One core of one host."""
+    """One core of one host, or of one process that was sampled."""
 
     host: str
     core: str
@@ -62,20 +62,20 @@ def pods(answers: Answers) -> Pods:
     Raises:
         ProfileError: xprof gave none, or the profile has no step marker.
     """
-    workers = [worker for content in answers.content(PODS) for worker in _workers(content)]
+    workers = [worker for name, content in answers.content(PODS).items() for worker in _workers(name, content)]
     if not workers:
         raise ProfileError(NO_MARKER)
     return Pods(sorted(workers, key=lambda worker: -worker.seconds))
 
 
-def _workers(content: Mapping[str, Any]) -> list[Worker]:
-    """Of one host's file."""
+def _workers(name: str, content: Mapping[str, Any]) -> list[Worker]:
+    """Of one host's file, which is named after the host, or after the address where it was sampled."""
     names = {str(event["id"]): str(event["name"]) for event in content.get("stepBreakdownEvents", [])}
-    found: dict[tuple[str, str], list[Mapping[str, object]]] = defaultdict(list)
+    found: dict[str, list[Mapping[str, object]]] = defaultdict(list)
     for step in content.get("podStatsSequence", {}).get("podStatsMap", []):
         for core, one in step.get("podStatsPerCore", {}).items():
-            found[str(one["hostName"]), str(core)].append(one)
-    return [_worker(host, core, ones, names) for (host, core), ones in found.items()]
+            found[str(core)].append(one)
+    return [_worker(name, core, ones, names) for core, ones in found.items()]
 
 
 def _worker(host: str, core: str, ones: Sequence[Mapping[str, object]], names: Mapping[str, str]) -> Worker:

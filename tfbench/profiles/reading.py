@@ -60,9 +60,7 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     else:
         tools.missing("input", "Input pipeline analyzer", tools.sections["overview"].absent)
     windows = [step.span for step in steps] or [data.whole]
-    waits = tools.ask(
-        "tf_data", "tf.data bottleneck analysis", lambda: bottlenecks(data, windows, policy.slow_call_seconds)
-    )
+    waits = tools.ask("tf_data", "tf.data bottleneck analysis", lambda: bottlenecks(data, windows))
     if first.of(DEVICE) and not any(True for _ in first.on_devices):
         tools.missing("kernels", "Kernel stats", f"the device's part of the profile is empty: {NO_KERNELS}")
         kernels = None

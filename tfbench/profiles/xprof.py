@@ -109,13 +109,17 @@ class Answers:
 
 
 def ask(files: Sequence[Path], seconds: float, run: Callable[..., Any] = subprocess.run) -> Answers:
-    """Have xprof read the files of one run, one of each host; the pod viewer's content is a list of theirs.
+    """Have xprof read the files of one run, one of each host; the pod viewer's content is theirs by their files' names.
 
     Args:
         seconds: How long it may take for each.
     """
     found, *others = [_asked(file, TOOLS if file is files[0] else (PODS,), seconds, run) for file in files]
-    told = [one.data[PODS] for one in (found, *others) if PODS in one.data]
+    told = {
+        file.name.removesuffix(".xplane.pb"): one.data[PODS]
+        for file, one in zip(files, (found, *others), strict=True)
+        if PODS in one.data
+    }
     return replace(found, data={**found.data, **({PODS: told} if told else {})})
 
 

@@ -6,6 +6,7 @@ and sampling asks a process over a port, from another process too.
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,12 +60,54 @@ def by_context(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
 def by_callback(folder: str, batches: tuple[int, int]) -> Any:
     """A callback for Keras' ``fit`` that profiles from the first to the last of these batches, counted from 1.
 
-    Keras marks the steps itself and decides over the levels.
+    Keras decides over the levels. A step is from the end of one batch to the end of the next, so that the fetching of
+    its input is part of it; Keras 2 marks them so itself.
+
+    Raises:
+        BenchmarkError: TensorBoard, which Keras writes with, is not installed.
     """
     tf = runtime.tensorflow()
     if tf is None:
         raise BenchmarkError("nothing here has imported TensorFlow, so there is nothing to profile")
-    return tf.keras.callbacks.TensorBoard(folder, profile_batch=batches, write_graph=False)
+    if importlib.util.find_spec("tensorboard") is None:
+        raise BenchmarkError("Keras' TensorBoard callback needs TensorBoard: pip install 'tfbench[profile]'")
+    base = tf.keras.callbacks.TensorBoard
+    return (_marking(base) if hasattr(tf.keras, "version") else base)(folder, profile_batch=batches, write_graph=False)
+
+
+def _marking(base: Any) -> Any:
+    """Keras 3's callback, which marks no steps, with marks."""
+
+    class Marking(base):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:
+            super().__init__(*arguments, **keywords)
+            self._number = 0
+            self._step: Any = None
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            super().on_epoch_begin(epoch, logs)
+            self._next()
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            super().on_train_batch_end(batch, logs)  # ends Keras' own trace of the batch, which lies in this step
+            self._end()
+            self._next()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self._end()
+            super().on_epoch_end(epoch, logs)
+
+        def _next(self) -> None:
+            self._step = _profiler().Trace("train", step_num=self._number, _r=1)
+            self._step.__enter__()
+            self._number += 1
+
+        def _end(self) -> None:
+            if self._step is not None:
+                self._step.__exit__(None, None, None)
+                self._step = None
+
+    return Marking
 
 
 def serve(port: int = 0) -> str:
