@@ -386,6 +386,10 @@ class Report:
     profiles: tuple[JSON, ...] = ()
     """What was read of the profiles of its cases, an entry for each side of each, see `tfbench.report.profiled`."""
 
+    def why(self, case: str) -> list[str]:
+        """What the profiles of a case that regressed say of it, the last that were taken."""
+        return next((profile["why"] for profile in reversed(self.profiles) if profile["case"] == case), [])
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:

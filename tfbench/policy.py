@@ -103,6 +103,9 @@ class Policy:
     profile_launches: int = 5
     """Launches of a side that are profiled where two are compared: single ones differ by several percent. The faster
     half of them is looked at, since what disturbs a launch makes it slower, and comes to one side only."""
+    profile_zygotes: int = 2
+    """Zygotes of a side that these launches come from: those that every race starts first. Their own differences, of
+    about 1%, are less than what profiling itself costs."""
     profile_trim: float = 0.2
     """The slowest steps of a launch that are left out, for the same reason; no more, as a pipeline may have its program
     wait in one step of several."""

@@ -77,6 +77,7 @@ def take(
             for side, entrant in entrants.items()
         }
         kept = Kept(half, case.name, sides, raced)
+        profiler.ready(entrants.values(), launches)
         for launch in range(launches):
             for side, entrant in entrants.items():
                 tell(f"{case.workload}: profiling {side}, launch {launch + 1} of {launches}")

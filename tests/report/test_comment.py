@@ -26,6 +26,22 @@ def test_it_says_what_is_wrong_and_what_to_do():
     assert "[The whole report](https://example.org/run)" in lines
 
 
+def entry(why):
+    return {
+        "schema": "tfbench-profile/1", "case": VERDICT.case.name, "side": "contender", "folder": "f", "why": why,
+        "sections": [],
+    }  # fmt: skip
+
+
+def test_profiles_say_why():
+    lines = ["profile: a step takes 2 ms instead of 1 ms; it is host compute that grew most", "  MatMul +1 ms a step"]
+    text = render(replace(REPORT, profiles=(entry(["profile: older"]), entry(lines))), "regressed", "1", [VERDICT])
+    assert "<summary>why, by profiles of both sides</summary>" in text
+    assert "- `b/test_x.py::test_x[a=1]`\n  - a step takes 2 ms instead of 1 ms; it is host compute that grew most" in text
+    assert "  - MatMul \\+1 ms a step" in text
+    assert "older" not in text
+
+
 def test_what_was_accepted_is_told_and_what_has_to_go():
     text = render(REPORT, "pass", "1 unchanged", [], [(VERDICT, "agreed in #12", "2027-01-31")], ["it ended"])
     assert "1 accepted" in text
@@ -45,6 +61,7 @@ HOSTILE = [
 def test_nothing_of_a_report_is_markup(text):
     hostile = replace(VERDICT, case=replace(VERDICT.case, name=f"a::{text}"), metric=text, reason=Reason("code", text))
     report = replace(REPORT, sides={"baseline": {"spec": text}, "contender": {"machine": {"processor": text}}})
+    report = replace(report, profiles=({**entry([text]), "case": hostile.case.name},))
     made = render(replace(report, policy={"name": text}), text, text, [hostile], [(hostile, text, text)], [text])
     outside = "".join(part for number, part in enumerate(made.split("`")) if number % 2 == 0)
     assert outside.count(MARK) == 1
@@ -56,7 +73,7 @@ def test_nothing_of_a_report_is_markup(text):
     assert "@everyone" not in outside
     rows = [line for line in made.splitlines() if line.startswith("| regressed")]
     assert len(rows) == 1
-    assert outside.count("</details>") == outside.count("<details>") == 1
+    assert outside.count("</details>") == outside.count("<details>") == 2
 
 
 @given(st.text())

@@ -39,6 +39,7 @@ def merge(reports: Sequence[Named]) -> Report:
         verdicts=tuple(verdict for _, one in reports for verdict in one.verdicts),
         standings=tuple(standing for _, one in reports for standing in one.standings),
         skips=tuple(skip for _, one in reports for skip in one.skips),
+        profiles=tuple(profile for _, one in reports for profile in one.profiles),
         wall_seconds=max(one.wall_seconds for _, one in reports),
         interrupted=any(one.interrupted for _, one in reports),
         shard=None,
@@ -115,7 +116,8 @@ def confirm(first: Report, second: Report) -> Report:
     What the second run does not tell stays regressed: nothing passes because something was missing.
     """
     again = {(verdict.case.name, verdict.metric): verdict for verdict in second.verdicts}
-    return replace(first, verdicts=tuple(_confirmed(verdict, again) for verdict in first.verdicts))
+    verdicts = tuple(_confirmed(verdict, again) for verdict in first.verdicts)
+    return replace(first, verdicts=verdicts, profiles=(*first.profiles, *second.profiles))
 
 
 _STILL = {Outcome.REGRESSED: "says", Outcome.ERROR: "broke"}

@@ -46,6 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
         metric = "" if verdict.metric == TIME else f" ({verdict.metric})"
         outcome = Text(str(verdict.outcome), COLOURS[verdict.outcome])
         console.print(Text.assemble(outcome, f" {verdict.case.name}{metric}: {verdict.reason.message}"))
+        if verdict.metric == TIME and verdict.outcome is Outcome.REGRESSED:
+            for line in report.why(verdict.case.name):
+                console.print(Text(f"  {line}"))
         if os.environ.get("GITHUB_ACTIONS") == "true":
             print(annotation(verdict, line_of(arguments.root, verdict.case.name)))
     for problem in ruling.accepted.problems:

@@ -17,6 +17,7 @@ from tfbench.profiles.xplane import DEVICE, Event, Space, Span, clipped, length,
 
 _OP = re.compile(r"(?P<name>.*):(?P<kind>[A-Za-z_]\w*)$")
 _EAGER = "EagerLocalExecute: "
+_EXECUTES = "ExecutorState::Process"
 _RUNS_KERNEL = "EagerKernelExecute"
 _FUNCTION = re.compile(r"__(inference|forward|backward)_|PartitionedCall$|^_?Xla(Run|Launch|Compile)|^(If|While|Case)$")
 """What only calls other ops, which have events of their own."""
@@ -135,9 +136,10 @@ def cuts(space: Space, data: Input, steps: Sequence[Step]) -> list[Cut]:
     windows = [step.span for step in steps]
     ran: list[tuple[Key, str, Span, float]] = [*_inputs(data)]
     inside = {id(event) for event in space.on_host if _is_of_input(event, data)}
+    ends = _with_what_follows(space)
     waited = [blame.span for root in data.roots for blame in data.blames[root]]
     for event, key, name in _ops(space, inside):
-        parts = [(event.start, event.end)]
+        parts = [(event.start, ends.get(event, event.end))]
         if _FETCHES.match(key.kind):  # what it waits for is told by stages; its own is what it does beside that
             parts = without(parts, clipped(waited, parts[0]))
         ran += [(key, name, part, 1.0 / len(parts)) for part in parts]
@@ -183,6 +185,21 @@ def _ops(space: Space, inside: set[int]) -> Iterator[tuple[Event, Key, str]]:
                 continue
             if (found := _on_device(event) if device else _on_host(event)) is not None:
                 yield event, *found
+
+
+def _with_what_follows(space: Space) -> dict[Event, int]:
+    """Ends of graph ops, with what the executor does for each behind it: handing its outputs on, releasing its inputs,
+    and scheduling what can run now."""
+    ends: dict[Event, int] = {}
+    last: dict[Event, Event] = {}
+    for event in space.on_host:
+        if event.parent is None or not event.parent.name.startswith(_EXECUTES) or _OP.match(event.name) is None:
+            continue
+        if (before := last.get(event.parent)) is not None:
+            ends[before] = max(before.end, event.start)
+        last[event.parent] = event
+        ends[event] = event.parent.end
+    return ends
 
 
 def _on_device(event: Event) -> tuple[Key, str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tfbench.protocol import Closed, TimedOut
 from tfbench.race.launcher import Entrant
 from tfbench.race.process import Process
 from tfbench.race.processes import ProcessLauncher
-from tfbench.race.zygote import tail
+from tfbench.race.zygote import Zygote, tail
 
 RUNS = Path("plugins", "profile")
 """Where TensorBoard looks below a folder of logs; below that, a folder for each run, with a file for each host."""
@@ -47,22 +47,31 @@ class Profiler:
         self._policy = policy
         self._collecting = collecting
 
+    def ready(self, entrants: Iterable[Entrant], launches: int) -> None:
+        """Start the zygotes of so many launches that are not there yet, side by side.
+
+        Raises:
+            SideError: One of them does not start.
+        """
+        pairs = range(min(launches, self._policy.profile_zygotes))
+        self._launcher.ready([(entrant.side, entrant.case.env) for entrant in entrants], pairs)
+
     def profile(self, entrant: Entrant, logs: Path, launch: int) -> Path:
         """Profile one launch; the folder below ``logs`` with its files, as TensorBoard wants them.
 
         Args:
-            launch: Its number: pairs of zygotes are gone through in turn, and runs are named so.
+            launch: Its number: zygotes are gone through in turn, and runs are named so.
 
         Raises:
             SideError: A zygote does not start.
             BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
         """
-        zygote = self._launcher.zygote(entrant, launch % self._policy.zygotes)
+        zygote = self._launcher.zygote(entrant, launch % self._policy.profile_zygotes)
         if (reason := zygote.why_not(entrant.case)) is not None:
             raise BenchmarkError(reason)
         place = logs / RUNS / f"launch-{launch + 1}"
         with whole(place) as half:
-            self._collect(entrant, launch, half)
+            self._collect(entrant, zygote, half)
             found = sorted(half.glob(f"{RUNS.as_posix()}/*/*.xplane.pb"))
             if not found:
                 raise BenchmarkError("the profiler wrote no file: another profiler may be running in its process")
@@ -71,10 +80,10 @@ class Profiler:
             shutil.rmtree(half / RUNS.parts[0])
         return place
 
-    def _collect(self, entrant: Entrant, launch: int, folder: Path) -> None:
+    def _collect(self, entrant: Entrant, zygote: Zygote, folder: Path) -> None:
         policy, cpus = self._policy, list(self._launcher.processors.of(entrant.case))
         process = Process.start(
-            self._launcher.zygote(entrant, launch % policy.zygotes),
+            zygote,
             entrant.case,
             profile=str(folder),
             how={

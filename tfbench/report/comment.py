@@ -46,6 +46,7 @@ def render(
     if verdicts:
         parts.append(_table(verdicts))
         parts.append(_what_to_do(report, verdicts))
+        parts.append(_why(report, verdicts))
     if problems:
         parts.append("\n".join(["What was accepted and has to go:", "", *(f"- {plain(one)}" for one in problems)]))
     if agreed:
@@ -99,6 +100,17 @@ def _table(verdicts: Sequence[Verdict]) -> str:
 
 def _and_more(rows: Sequence[object]) -> list[str]:
     return ["", f"… and {len(rows) - _ROWS} more"] if len(rows) > _ROWS else []
+
+
+def _why(report: Report, verdicts: Sequence[Verdict]) -> str:
+    """What the profiles of cases that regressed say of it."""
+    cases = dict.fromkeys(one.case.name for one in verdicts if one.outcome is Outcome.REGRESSED)
+    blocks = [
+        "\n".join([f"- {code(case)}", *(f"  - {plain(line.removeprefix('profile: '))}" for line in why)])
+        for case in cases
+        if (why := report.why(case))
+    ]
+    return _folded("why, by profiles of both sides", "\n".join(blocks[:_ROWS])) if blocks else ""
 
 
 def _what_to_do(report: Report, verdicts: Sequence[Verdict]) -> str:

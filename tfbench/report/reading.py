@@ -109,7 +109,7 @@ def check_names(report: Report, name: str) -> None:
         ReportError: There is one.
     """
     cases = [row.case.name for rows in (report.verdicts, report.standings, report.skips) for row in rows]
-    for case in cases:
+    for case in (*cases, *(profile["case"] for profile in report.profiles)):
         if not _NAME.fullmatch(case):
             raise ReportError(f"{name} has a case of the name {_brief(repr(case))}, which no benchmark has")
 

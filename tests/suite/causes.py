@@ -1,0 +1,57 @@
+"""Profiles pairs of cases of the project in this folder, as the gate does both sides of what regressed; run as a program.
+
+``python -m tests.suite.causes FOLDER BEFORE NOW [BEFORE NOW …]`` prints a JSON list with what each pair's profiles say.
+``python -m tests.suite.causes --way WAY FOLDER CASE`` profiles one case in another way, and prints how many steps there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from tfbench.policy import preset
+from tfbench.profiles.steps import steps_of
+from tfbench.profiles.xplane import load
+from tfbench.profiling import BASELINE, CONTENDER, take
+from tfbench.race.launcher import Entrant
+from tfbench.race.profiler import USUAL, Collecting, Profiler
+from tfbench.stage import Stage, add_selections
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    add_selections(parser)
+    parser.add_argument("--way", default="")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("cases", nargs="+")
+    arguments = parser.parse_args()
+    policy = preset("standard")
+    with Stage(arguments, [], policy) as stage:
+        entrants = [Entrant(stage.collected.named(name), stage.contender) for name in arguments.cases]
+        if arguments.way:
+            profiler = Profiler(stage.launcher, policy, Collecting(arguments.way))
+            (file,) = profiler.profile(entrants[0], arguments.folder, 0).iterdir()
+            print(json.dumps([len(steps_of(load(file)))]))
+            return
+        profiler = Profiler(stage.launcher, policy, USUAL)
+        print(json.dumps([
+            told(take(profiler, {BASELINE: before, CONTENDER: now}, arguments.folder, policy))
+            for before, now in zip(entrants[::2], entrants[1::2], strict=True)
+        ]))  # fmt: skip
+
+
+def told(found):
+    top = found.attribution.causes[0]
+    return {
+        "kinds": top.kinds,
+        "where": top.where,
+        "after": top.after,
+        "share": top.share,
+        "explained": found.attribution.explained,
+        "why": found.why,
+    }
+
+
+if __name__ == "__main__":
+    main()
