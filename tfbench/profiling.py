@@ -72,12 +72,17 @@ def take(
     folder = place / folder_of(case.name)
     launches = policy.profile_launches if len(entrants) > 1 else 1
     with renewed(folder) as half:
+        profiler.ready(entrants.values(), launches)
         sides = {
-            side: {"spec": entrant.side.spec or "working tree", "case": entrant.case.name, "launches": launches}
+            side: {
+                "spec": entrant.side.spec or "working tree",
+                "case": entrant.case.name,
+                "launches": launches,
+                "recipe": profiler.recipe(entrant.side),
+            }
             for side, entrant in entrants.items()
         }
         kept = Kept(half, case.name, sides, raced)
-        profiler.ready(entrants.values(), launches)
         for launch in range(launches):
             for side, entrant in entrants.items():
                 tell(f"{case.workload}: profiling {side}, launch {launch + 1} of {launches}")

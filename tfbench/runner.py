@@ -246,6 +246,9 @@ class Runner:
         reporter.section("tfbench")
         report = self._session.report()
         reporter.write(terminal.render(report, width=reporter._tw.fullwidth, colour=reporter._tw.hasmarkup))
+        if report.profiles:
+            place = os.path.relpath(Path(report.profiles[0]["folder"]).parents[1], self._config.invocation_params.dir)
+            reporter.line(f"profiles: {place}; tfbench explain CASE --profile {place} reads them")
         for note in (*self._session.notes, *self._notes):
             reporter.line(note)
         for error in self._errors:

@@ -128,7 +128,9 @@ class Session:
                 self._judged.add(case.name)
                 result = self._beside_time(self._results[case.name], group)
                 rival = Entrant(self._counterpart(case) or case, self._rival) if result.rival and self._rival else None
-                self._results[case.name] = self._profiles.of(result, Entrant(case, self._contender), rival)
+                self._results[case.name] = result = self._profiles.of(result, Entrant(case, self._contender), rival)
+                if result.why and not result.failures:  # otherwise the failed test says it
+                    self.notes.append(f"{case.name}: {result.why[0]}")
         except SideError as error:
             self._keep([broken(one, error) for one in group if one.name not in self._results])
         except KeyboardInterrupt:

@@ -48,13 +48,13 @@ def test_a_doubled_op_is_named_with_its_new_name():
 
 
 def test_a_lost_fusion_is_one_cause():
-    before = steps(1, op("_MklNativeFusedMatMul", 0, 0.5, "Relu"))
-    now = steps(1.2, op("_MklMatMul", 0, 0.4), op("BiasAdd", 0.4, 0.6), op("Relu", 0.6, 0.7))
+    before = steps(1, op("_FusedMatMul", 0, 0.5, "Relu"))
+    now = steps(1.2, op("MatMul", 0, 0.4), op("BiasAdd", 0.4, 0.6), op("Relu", 0.6, 0.7))
     found, lines = explained(before, now)
     (cause,) = found.causes
-    assert (cause.instead, cause.grew) == (("_MklNativeFusedMatMul",), pytest.approx(0.2e-3))
+    assert (cause.instead, cause.grew) == (("_FusedMatMul",), pytest.approx(0.2e-3))
     assert lines[1] == (
-        "  lost fusion: _MklMatMul, BiasAdd and Relu instead of _MklNativeFusedMatMul +0.2 ms a step, 100% of the slowdown"
+        "  lost fusion: MatMul, BiasAdd and Relu instead of _FusedMatMul +0.2 ms a step, 100% of the slowdown"
     )
 
 
@@ -154,6 +154,18 @@ class TestCutting:
         assert found.spent(Where.OTHER) == pytest.approx(740e-6)
         assert found.parts[Key(Where.HOST, "Relu")].names == ("model/Relu",)
 
+    def test_an_op_lasts_until_the_executor_is_done_with_it(self, tmp_path):
+        def build(built, plane, line, at):
+            built.event(plane, line, "ExecutorState::Process", at + 100, 400)
+            built.event(plane, line, "x:MatMul", at + 110, 100, kind="MatMul")
+            built.event(plane, line, "y:Relu", at + 260, 100, kind="Relu")
+
+        found = self.anatomy(tmp_path, build)
+        assert {key.kind: round(part.seconds * 1e6) for key, part in found.parts.items()} == {
+            "MatMul": 150,
+            "Relu": 240,
+        }
+
     def test_waiting_is_told_by_stages_and_what_they_run_is_not_told_again(self, tmp_path):
         def build(built, plane, line, at):
             built.event(plane, line, "EagerLocalExecute: IteratorGetNext", at + 10, 500)
@@ -170,6 +182,14 @@ class TestCutting:
             "IteratorGetNext": 80,
         }
         assert found.spent(Where.INPUT) == pytest.approx(480e-6)
+
+    def test_an_op_of_onednn_is_the_op_that_it_stands_in_for(self, tmp_path):
+        def build(built, plane, line, at):
+            for place, kind in enumerate(("_MklMatMul", "_MklNativeFusedConv2D", "_MklNativeSoftmax", "_FusedMatMul")):
+                built.event(plane, line, f"a:{kind}", at + 10 * place, 5, kind=kind)
+
+        kinds = {key.kind for key in self.anatomy(tmp_path, build).parts}
+        assert kinds == {"MatMul", "_FusedConv2D", "Softmax", "_FusedMatMul"}
 
     def test_tracing_and_compiling(self, tmp_path):
         def build(built, plane, line, at):

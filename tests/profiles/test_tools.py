@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -303,6 +304,14 @@ class TestTables:
 
 def sections(built, folder):
     return {section.tool: section for section in read([built.write(folder)], POLICY).sections}
+
+
+def test_benchmarks_that_advice_names_are_there():
+    root = Path(__file__).resolve().parents[2]
+    named = re.findall(r"(benchmarks/\w+\.py)::(test_\w+)", (root / "tfbench/profiles/advice.py").read_text())
+    assert len(named) > 5
+    for file, function in named:
+        assert f"def {function}(" in (root / file).read_text(), f"{file}::{function}"
 
 
 def test_nothing_seen_is_no_advice():

@@ -42,6 +42,14 @@ class Done:
         return next(row["reason"]["message"] for row in rows if row["case"].endswith(f"::{case}"))
 
 
+def environment(root: Path) -> dict[str, str]:
+    """Of a program that works in this folder."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    # Environments that a test has built go with the test; what uv has downloaded stays.
+    caches = {"UV_CACHE_DIR": str(user_cache_path("uv")), "XDG_CACHE_HOME": str(root / ".cache")}
+    return {**caches, **clean, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+
+
 class Project:
     """A folder with benchmarks."""
 
@@ -56,10 +64,7 @@ class Project:
         return [sys.executable, "-m", "pytest", "-p", "tfbench.plugin", "--policy", "quick", *options]
 
     def environment(self) -> dict[str, str]:
-        clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-        # Environments that a test has built go with the test; what uv has downloaded stays.
-        caches = {"UV_CACHE_DIR": str(user_cache_path("uv")), "XDG_CACHE_HOME": str(self.root / ".cache")}
-        return {**caches, **clean, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+        return environment(self.root)
 
     def run(self, *options: str, benchmark: bool = True) -> Done:
         report = self.root / "report.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.conftest import ROOT, Project
+from tests.suite.conftest import Project, environment
 from tfbench.policy import preset
 from tfbench.profiles.pipeline import Input
 from tfbench.profiles.reading import read
@@ -77,11 +77,10 @@ PAIRS = {
 pytestmark = pytest.mark.tensorflow
 
 
-def program(name, *arguments, folder=ROOT):
-    environment = Project.environment(type("", (), {"root": folder})())
+def program(name, *arguments, folder):
     done = subprocess.run(
         [sys.executable, "-m", f"tests.suite.{name}", *map(str, arguments)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False,
+        cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
@@ -151,7 +150,7 @@ class TestCauses:
 
 
 def test_the_slow_stage_of_each_pipeline_is_found(tmp_path):
-    program("pipelines", tmp_path, 27)
+    program("pipelines", tmp_path, 27, folder=tmp_path)
     expected = json.loads((tmp_path / "expected.json").read_text())
     found = {}
     for name in expected:
@@ -172,14 +171,14 @@ class TestWays:
         assert steps >= POLICY.profile_steps[0]
 
     def test_the_callback_of_keras(self, tmp_path):
-        program("ways", "fit", tmp_path)
+        program("ways", "fit", tmp_path, folder=tmp_path)
         found = read(sorted(tmp_path.rglob("*.xplane.pb")), POLICY)
         sections = {section.tool: section for section in found.sections}
         assert not sections["overview"].absent
         assert [pipeline.stages[0].kind for pipeline in found.seen.data.pipelines] == ["Prefetch"]
 
     def test_sampling_of_several_workers(self, tmp_path):
-        program("ways", "sample", tmp_path, 2)
+        program("ways", "sample", tmp_path, 2, folder=tmp_path)
         files = sorted(tmp_path.rglob("*.xplane.pb"))
         assert len(files) == 2
         sections = {section.tool: section for section in read(files, POLICY).sections}
@@ -213,8 +212,9 @@ COUNTED = """
 
 def test_profiling_has_a_launch_of_its_own_and_a_report(project):
     project.write(COUNTED)
-    done = project.run("--profile", "prof")
+    done = project.run("--profile", "prof", "--profile-levels", "python=1")
     assert done.code == 0, done.output
+    assert "profiles: prof; tfbench explain CASE --profile prof reads them" in done.output
     ran = [path.name.split(".") for path in (project.root / "benchmarks").glob("p*.*[0-9]")]
     profiled = {pid for kind, pid in ran if kind == "profiled"}
     (standing,) = done.report["standings"]
@@ -231,9 +231,10 @@ def test_profiling_has_a_launch_of_its_own_and_a_report(project):
     assert project.tfbench("gate", "report.json").returncode == 4  # the report with profiles is read
 
     (file,) = folder.glob("plugins/profile/*/*.xplane.pb")
+    assert any(event.name.startswith("$") for event in load(file).on_host)  # what the Python tracer notes
     file.write_bytes(file.read_bytes()[:-20])
     cut = project.tfbench("explain", "test_counted", "--profile", "prof")
-    assert cut.returncode == 2
+    assert cut.returncode == 5
     assert "is no whole XPlane file" in cut.stderr
     assert "profile the case again" in cut.stderr
     other = project.tfbench("explain", "test_other", "--profile", "prof")

@@ -87,7 +87,7 @@ def _read(console: Console, arguments: argparse.Namespace) -> int:
     if BASELINE in found.profiles:
         console.print(attributed(found.attribution, found.why))
     for side, profile in found.profiles.items():
-        title = f"{name}, {side}: {kept.sides[side].get('spec', '')}"
+        title = f"{name}, {side}: {kept.environment(side)}"
         console.print(sections(title, profile.sections))
     console.print(Text(f"\nwhole tables, trace and Markdown: {kept.folder}; tensorboard --logdir {arguments.profile}"))
     return 0

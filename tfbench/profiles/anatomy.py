@@ -27,6 +27,7 @@ _MAKES = "MakeIterator::"
 _COMPILES = re.compile(r"(XlaCompil|Compile[A-Z ]|HloPassPipeline|LLVM|BuildExecutable|CompileXlaExecutable)")
 _LAUNCHES = re.compile(r"(cu|hip|cuda)(Launch|Memcpy|Memset|Graph)\w*")
 _COPIES = re.compile(r"(?i)mem(cpy|set)")
+_DNN = re.compile(r"^_Mkl(?:Native)?")
 _NUMBERED = re.compile(r"[._]\d+$")
 _TRACED = "traced-"
 
@@ -234,6 +235,8 @@ def _on_host(event: Event) -> tuple[Key, str] | None:
 def _of_op(kind: str, name: str) -> tuple[Key, str] | None:
     if _FUNCTION.search(kind):
         return None
+    # oneDNN's ops are those that they stand in for: _MklMatMul is MatMul, _MklNativeFusedMatMul is _FusedMatMul.
+    kind = _DNN.sub(lambda found: "_" if kind.startswith("Fused", found.end()) else "", kind)
     if _INPUT.search(kind):
         return Key(Where.INPUT, kind), name
     return Key(Where.HOST, kind), name

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from tfbench.profiles.anatomy import Anatomy, Key, Where
 
-_FUSED = re.compile(r"^_(?:Mkl)?(?:Native)?Fused(?P<base>\w+)$")
-_DNN = re.compile(r"^_Mkl(?:Native)?")
+_FUSED = re.compile(r"^_Fused(?P<base>\w+)$")
 _FUSIBLE = re.compile(
     r"^(BiasAdd|Add(V2|N)?|Sub|Mul|Relu6?|Elu|LeakyRelu|Tanh|Sigmoid|Gelu|Erf|Squeeze|FusedBatchNorm(V\d)?|Pad)$"
 )
@@ -132,13 +131,8 @@ def _groups(before: Anatomy, now: Anatomy) -> list[tuple[tuple[Key, ...], tuple[
         if key not in left or (found := _FUSED.match(key.kind)) is None:
             continue
         base = found["base"]
-        parts = [one for one in left if one in more and (_plain(one.kind) == base or _FUSIBLE.match(_plain(one.kind)))]
-        if any(_plain(one.kind) == base for one in parts):
+        parts = [one for one in left if one in more and (one.kind == base or _FUSIBLE.match(one.kind))]
+        if any(one.kind == base for one in parts):
             groups.append((tuple(parts), (key,), "fused"))
             left = [one for one in left if one is not key and one not in parts]
     return [*groups, *(((key,), (), "") for key in left)]
-
-
-def _plain(kind: str) -> str:
-    """A kind without what oneDNN puts before it."""
-    return _DNN.sub("", kind)

@@ -104,7 +104,9 @@ def memory_profile(answers: Answers) -> MemoryProfile:
     """
     content = answers.content(MEMORY)
     if not isinstance(content, dict) or not (found := content.get("memoryProfilePerAllocator")):
-        raise ProfileError("no allocator told of anything: nothing was allocated, or the host's level was below 2")
+        raise ProfileError(
+            "no allocator told of anything: nothing was allocated that is large enough (on CPUs 256 KiB), or the host's level was below 2"
+        )
     allocators = [_allocator(name, one) for name, one in found.items()]
     return MemoryProfile(sorted(allocators, key=lambda one: -one.peak))
 

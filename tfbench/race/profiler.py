@@ -9,12 +9,14 @@ from pathlib import Path
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, WorkerDied, WorkerHung
 from tfbench.folders import whole
+from tfbench.model import JSON
 from tfbench.policy import Policy
 from tfbench.protocol import Closed, TimedOut
 from tfbench.race.launcher import Entrant
 from tfbench.race.process import Process
 from tfbench.race.processes import ProcessLauncher
 from tfbench.race.zygote import Zygote, tail
+from tfbench.sides.side import Side
 
 RUNS = Path("plugins", "profile")
 """Where TensorBoard looks below a folder of logs; below that, a folder for each run, with a file for each host."""
@@ -55,6 +57,10 @@ class Profiler:
         """
         pairs = range(min(launches, self._policy.profile_zygotes))
         self._launcher.ready([(entrant.side, entrant.case.env) for entrant in entrants], pairs)
+
+    def recipe(self, side: Side) -> JSON:
+        """What the side is made of, once it is ready."""
+        return self._launcher.recipe(side)
 
     def profile(self, entrant: Entrant, logs: Path, launch: int) -> Path:
         """Profile one launch; the folder below ``logs`` with its files, as TensorBoard wants them.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfbench.errors import ProfileError
+from tfbench.errors import ProfileError, UsageError
 from tfbench.model import JSON
 from tfbench.store.files import write_whole
 
@@ -19,6 +19,8 @@ SCHEMA = "tfbench-profiled-case/1"
 ABOUT = "case.json"
 _RUNS = Path("plugins", "profile")
 _UNFIT = re.compile(r"[^\w.,=+-]+", re.ASCII)
+_TOLD = ("tensorflow", "tf-nightly", "keras", "tf-keras")
+"""Packages that are told of a side; the others stand in its file."""
 _LONGEST = 150
 """Characters of a folder's name; file systems take 255 bytes."""
 
@@ -33,6 +35,16 @@ class Kept:
     """By their names, what was noted of each; the contender is always there."""
     raced: float | None = None
     """The slowdown that was raced, as a fraction."""
+
+    def environment(self, side: str) -> str:
+        """What a side ran on: ``git:main, Python 3.11.7, tensorflow 2.21.0, …``."""
+        about = self.sides[side]
+        recipe = about.get("recipe") or {}
+        packages = recipe.get("packages", {})
+        parts = [str(about.get("spec", "")), f"Python {recipe['python']}" if "python" in recipe else ""]
+        parts += [f"{name} {version}" for name, version in packages.items() if name.startswith(_TOLD)]
+        parts.append(str(recipe.get("machine", {}).get("processor", "")))
+        return ", ".join(filter(None, parts))
 
     def runs(self, side: str) -> list[list[Path]]:
         """For each launch of a side, the files of its hosts.
@@ -86,10 +98,11 @@ def every(folder: Path) -> Iterator[Kept]:
     """The cases whose profiles lie in a folder.
 
     Raises:
-        ProfileError: The folder is not there, or something in it is not what this version wrote.
+        UsageError: The folder is not there.
+        ProfileError: Something in it is not what this version wrote.
     """
     if not folder.is_dir():
-        raise ProfileError(f"{folder} is no folder of profiles; `pytest --benchmark --profile {folder}` makes one")
+        raise UsageError(f"{folder} is no folder of profiles; `pytest --benchmark --profile {folder}` makes one")
     for about in sorted(folder.glob(f"*/{ABOUT}")):
         yield _read(about)
 
@@ -110,7 +123,8 @@ def named(folder: Path, name: str) -> Kept:
     """The profiles of the case of this name; its file, and what leaves no doubt, can be left out.
 
     Raises:
-        ProfileError: None or several are meant.
+        UsageError: None or several are meant, or the folder is not there.
+        ProfileError: Something in the folder is not what this version wrote.
     """
     kept = list(every(folder))
     wanted = name.strip("…").replace("...", "")
@@ -120,6 +134,6 @@ def named(folder: Path, name: str) -> Kept:
         return found[0]
     if not found:
         there = ", ".join(one.case.rpartition("::")[2] for one in kept[:5]) or "nothing"
-        raise ProfileError(f"{folder} holds no profile of {name!r}; it has {there}{' …' * (len(kept) > 5)}")
+        raise UsageError(f"{folder} holds no profile of {name!r}; it has {there}{' …' * (len(kept) > 5)}")
     some = ", ".join(one.case.rpartition("::")[2] for one in found[:3])
-    raise ProfileError(f"{name!r} is part of {len(found)} names: {some}{' …' * (len(found) > 3)}; give a whole one")
+    raise UsageError(f"{name!r} is part of {len(found)} names: {some}{' …' * (len(found) > 3)}; give a whole one")
