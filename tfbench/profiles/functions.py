@@ -63,7 +63,9 @@ class Functions:
             for event in events:
                 if (found := _OP.match(event.name)) is None or is_call(event):
                     continue
-                number = next((above.stats["id"] for above in event.above if above.name.startswith(_EXECUTED)), None)
+                number = next(
+                    (above.stats.get("id") for above in event.above if above.name.startswith(_EXECUTED)), None
+                )
                 if number in asked:
                     self.ops[asked[number][1]][found[1]] += (event.end - event.start) * 1e-12
 
