@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,16 +48,19 @@ class Functions:
                     executed[number].append(event)
         self.numbers = frozenset(asked)
         """Ids of the executions, which other events carry as well."""
-        self.runs = [
-            Run(
-                owner,
-                stage,
-                start,
-                min((event.start for event in executed[number]), default=start),
-                max((event.end for event in executed[number]), default=end),
-            )
-            for number, (owner, stage, (start, end)) in asked.items()
-        ]
+        self.runs = sorted(
+            (
+                Run(
+                    owner,
+                    stage,
+                    start,
+                    min((event.start for event in executed[number]), default=start),
+                    max((event.end for event in executed[number]), default=end),
+                )
+                for number, (owner, stage, (start, end)) in asked.items()
+            ),
+            key=lambda run: run.asked,
+        )
         self.ops: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         """Long name of a stage -> type of op -> seconds."""
         for events in lines:
@@ -71,7 +75,8 @@ class Functions:
 
     def within(self, span: Span) -> list[Run]:
         """Those that were asked for or ran in a stretch of time."""
-        return [run for run in self.runs if run.asked < span[1] and run.ended > span[0]]
+        until = bisect_left(self.runs, span[1], key=lambda run: run.asked)
+        return [run for run in self.runs[:until] if run.ended > span[0]]
 
 
 def _owner(event: Event, taken: dict[Event, Event]) -> tuple[object, str] | None:

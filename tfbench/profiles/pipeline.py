@@ -186,11 +186,15 @@ class Input:
         runs = self._functions.within((root.start, root.end))
         times.update(time for run in runs for time in (run.asked, run.began, run.ended) if root.start < time < root.end)
         ordered = sorted(times)
+        coming = sorted(runs, key=lambda run: -run.asked)
+        current: list[Run] = []
         home = next(timeline for timeline in self._timelines if timeline.has(root))
         for start, end in pairwise(ordered):
             middle = (start + end) // 2
             if (inner := home.at(middle)) is not None:
-                current = [run for run in runs if run.asked <= middle < run.ended]
+                while coming and coming[-1].asked <= middle:
+                    current.append(coming.pop())
+                current = [run for run in current if run.ended > middle]
                 names = self._working_for(inner, home, middle, current, frozenset())
                 for name in names:
                     yield Blame((start, end), name, 1 / len(names))
