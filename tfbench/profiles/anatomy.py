@@ -6,6 +6,7 @@ Times are stretches that are merged, not durations that are added: what ran twic
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from enum import Enum
 
 from tfbench.profiles.pipeline import Input, Stage
 from tfbench.profiles.steps import Step
-from tfbench.profiles.xplane import DEVICE, Event, Space, Span, clipped, length, union, without
+from tfbench.profiles.xplane import DEVICE, Event, Space, Span, clipped, length, without
 
 _OP = re.compile(r"(?P<name>.*):(?P<kind>[A-Za-z_]\w*)$")
 _EAGER = "EagerLocalExecute: "
@@ -134,33 +135,31 @@ def _mean(cuts: Sequence[Cut]) -> float:
 
 def cuts(space: Space, data: Input, steps: Sequence[Step]) -> list[Cut]:
     """What ran in each step."""
-    windows = [step.span for step in steps]
     ran: list[tuple[Key, str, Span, float]] = [*_inputs(data)]
-    inside = {id(event) for event in space.on_host if _is_of_input(event, data)}
-    ends = _with_what_follows(space)
-    waited = [blame.span for root in data.roots for blame in data.blames[root]]
-    for event, key, name in _ops(space, inside):
-        parts = [(event.start, ends.get(event, event.end))]
+    of_input = {id(event) for event in space.on_host if _is_of_input(event, data)}
+    done = _with_what_follows(space)
+    waited = [(root.start, root.end) for root in data.roots]
+    for event, key, name in _ops(space, of_input):
+        parts = [(event.start, done.get(event, event.end))]
         if _FETCHES.match(key.kind):  # what it waits for is told by stages; its own is what it does beside that
             parts = without(parts, clipped(waited, parts[0]))
         ran += [(key, name, part, 1.0 / len(parts)) for part in parts]
-    ran.sort(key=lambda one: one[2])
-    found = []
-    for step, window in zip(steps, windows, strict=True):
-        spans: dict[Key, list[Span]] = defaultdict(list)
-        counts: dict[Key, float] = defaultdict(float)
-        names: dict[Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        for key, name, span, calls in ran:
-            if span[0] >= window[1]:
-                break
+    found = [Cut(step.seconds, defaultdict(list), defaultdict(float), defaultdict(_zeros)) for step in steps]
+    ends = [step.event.end for step in steps]  # steps follow each other
+    for key, name, span, calls in ran:
+        for number in range(bisect_right(ends, span[0]), len(steps)):
+            window = steps[number].span
             if span[1] <= window[0]:
-                continue
-            (inside_it,) = clipped([span], window)
-            spans[key].append(inside_it)
-            counts[key] += calls if span[0] >= window[0] else 0.0
-            names[key][name] += inside_it[1] - inside_it[0]
-        found.append(Cut(step.seconds, {key: union(ones) for key, ones in spans.items()}, dict(counts), dict(names)))
+                break
+            cut, (inside,) = found[number], clipped([span], window)
+            cut.spans[key].append(inside)
+            cut.counts[key] += calls if span[0] >= window[0] else 0.0
+            cut.names[key][name] += inside[1] - inside[0]
     return found
+
+
+def _zeros() -> dict[str, float]:
+    return defaultdict(float)
 
 
 def _inputs(data: Input) -> Iterator[tuple[Key, str, Span, float]]:
@@ -168,8 +167,7 @@ def _inputs(data: Input) -> Iterator[tuple[Key, str, Span, float]]:
     for root in data.roots:
         for blame in data.blames[root]:
             stage = Stage(blame.stage)
-            if blame.weight >= 0.5:  # of several at once, the first is as good as another: a moment is told once
-                yield Key(Where.INPUT, stage.path), stage.kind, blame.span, 0.0
+            yield Key(Where.INPUT, stage.path), stage.kind, blame.span, 0.0
 
 
 def _is_of_input(event: Event, data: Input) -> bool:

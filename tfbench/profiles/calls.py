@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from tfbench.profiles.xplane import Event
 
@@ -17,7 +18,12 @@ _CALL = re.compile(r"\w*Iterator::")
 
 def long_name(event: Event) -> str:
     """The long name of the stage that was called, the numbers of a flat map's elements left out."""
-    name = without_numbers(event.name)
+    return _long_name(event.name)
+
+
+@lru_cache(maxsize=4096)
+def _long_name(name: str) -> str:
+    name = without_numbers(name)
     loop = next((loop for loop in (LOOP, REDUCE) if name.startswith(loop)), "")
     return ROOT + name[len(loop) :] if loop else name
 
@@ -34,7 +40,7 @@ def top(name: str) -> str:
 
 def is_call(event: Event) -> bool:
     """Whether an event is a call of a stage for its next element."""
-    return _CALL.match(event.name) is not None
+    return "Iterator::" in event.name and _CALL.match(event.name) is not None
 
 
 def callers(event: Event) -> Iterator[Event]:

@@ -13,12 +13,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from tfbench.profiles.calls import LOOP, REDUCE, ROOT, caller_of, callers, is_call, long_name, top
 from tfbench.profiles.functions import Functions, Run
-from tfbench.profiles.xplane import Event, Space, Span, clipped, union
+from tfbench.profiles.xplane import Event, Space, Span, overlaps, union
 
 
 @dataclass
@@ -123,7 +123,7 @@ class Input:
         }
         self.whole = _extent(lines)
         """From the first event to the end of the last."""
-        self.blames = {root: list(self._blamed(root)) for root in self.roots}
+        self.blames = {root: _joined(self._blamed(root)) for root in self.roots}
         """For each call of the program, what it was spent on."""
 
     def tells_of(self, event: Event) -> bool:
@@ -136,11 +136,11 @@ class Input:
         windows = union(windows)
         for calls in self._lines:
             for event in calls:
-                if clipped(windows, (event.start, event.end)):
+                if overlaps(windows, (event.start, event.end)):
                     self._count(stages, event)
         roots: dict[str, list[Event]] = defaultdict(list)
         for root in self.roots:
-            if not clipped(windows, (root.start, root.end)):
+            if not overlaps(windows, (root.start, root.end)):
                 continue
             if (first := self._first.get(root, long_name(root))) != ROOT:
                 roots[top(first)].append(root)
@@ -225,6 +225,18 @@ class Input:
             if any(event.stats.get("parent_id") == number for event in (inner, *callers(inner))):
                 found += self._working_for(inner, timeline, time, runs, seen | {number})
         return found or [own]
+
+
+def _joined(blames: Iterable[Blame]) -> list[Blame]:
+    """The same with one for stretches that follow each other and were spent on one stage."""
+    joined: list[Blame] = []
+    for blame in blames:
+        last = joined[-1] if joined else None
+        if last and last.stage == blame.stage and last.weight == blame.weight and last.span[1] == blame.span[0]:
+            joined[-1] = replace(last, span=(last.span[0], blame.span[1]))
+        else:
+            joined.append(blame)
+    return joined
 
 
 def _extent(lines: Iterable[Sequence[Event]]) -> Span:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -227,6 +228,12 @@ def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
         if start < end:
             left.append((start, end))
     return left
+
+
+def overlaps(merged: Sequence[Span], window: Span) -> bool:
+    """Whether any of these spans, which are in order and apart as `union` gives them, shares a moment with a window."""
+    place = bisect_right(merged, window[0], key=lambda span: span[1])
+    return place < len(merged) and merged[place][0] < window[1]
 
 
 def clipped(spans: Sequence[Span], window: Span) -> list[Span]:
