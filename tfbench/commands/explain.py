@@ -3,7 +3,7 @@
 Nothing is timed. The sides are those of `pytest --benchmark --against`; a second case, such as another variant of
 the same workload, can be given instead. With `--profile DIR` both are profiled into DIR as well, and what the
 profiles say of the difference is printed in full. With `--profile DIR` alone, the profiles of the case that lie in DIR
-are read, as `pytest --benchmark --profile DIR` has left them.
+are read, as `pytest --benchmark --profile DIR` has left them; a part of a name means all that have it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tfbench.report.profiled import render as sections
 from tfbench.sides.spec import KINDS
 from tfbench.stage import Stage, add_selections
 from tfbench.store.files import PROFILES
-from tfbench.store.profiles import named
+from tfbench.store.profiles import Kept, named
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -79,8 +79,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(console: Console, arguments: argparse.Namespace) -> int:
-    """Print what the profiles of a case say."""
-    kept = named(Path(arguments.profile), arguments.case)
+    """Print what the profiles of a case say, or of several whose names are meant."""
+    for kept in named(Path(arguments.profile), arguments.case):
+        _print(console, kept)
+    console.print(f"tensorboard --logdir {arguments.profile}", markup=False)
+    return 0
+
+
+def _print(console: Console, kept: Kept) -> None:
     with console.status("reading profiles"):
         found = reread(kept, preset("standard"))
     name = kept.case.rpartition("::")[2]
@@ -89,5 +95,4 @@ def _read(console: Console, arguments: argparse.Namespace) -> int:
     for side, profile in found.profiles.items():
         title = f"{name}, {side}: {kept.environment(side)}"
         console.print(sections(title, profile.sections))
-    console.print(Text(f"\nwhole tables, trace and Markdown: {kept.folder}; tensorboard --logdir {arguments.profile}"))
-    return 0
+    console.print(Text(f"\nwhole tables, trace and Markdown: {kept.folder}\n"))

@@ -119,21 +119,18 @@ def _read(about: Path) -> Kept:
         raise ProfileError(f"{about} is not what tfbench writes ({error}); profile the case again") from None
 
 
-def named(folder: Path, name: str) -> Kept:
-    """The profiles of the case of this name; its file, and what leaves no doubt, can be left out.
+def named(folder: Path, name: str) -> list[Kept]:
+    """The profiles of the case of this name, without its file if one likes, or of all whose names have it in them.
 
     Raises:
-        UsageError: None or several are meant, or the folder is not there.
+        UsageError: There is none, or the folder is not there.
         ProfileError: Something in the folder is not what this version wrote.
     """
     kept = list(every(folder))
     wanted = name.strip("…").replace("...", "")
     exact = [one for one in kept if one.case == name or one.case.endswith(f"::{name}")]
     found = exact or [one for one in kept if wanted in one.case]
-    if len(found) == 1:
-        return found[0]
     if not found:
         there = ", ".join(one.case.rpartition("::")[2] for one in kept[:5]) or "nothing"
         raise UsageError(f"{folder} holds no profile of {name!r}; it has {there}{' …' * (len(kept) > 5)}")
-    some = ", ".join(one.case.rpartition("::")[2] for one in found[:3])
-    raise UsageError(f"{name!r} is part of {len(found)} names: {some}{' …' * (len(found) > 3)}; give a whole one")
+    return found
