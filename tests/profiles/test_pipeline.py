@@ -173,4 +173,9 @@ def test_the_body_of_a_loop_over_a_dataset_is_no_input():
     ],
 )
 def test_each_bottleneck_has_a_cure(kind, words):
-    assert words in cure(Stage(f"Iterator::Root::{kind}"))
+    assert words in cure(Stage(f"Iterator::Root::{kind}"), SLOW)
+
+
+def test_many_short_calls_are_cured_by_fewer():
+    stage = Stage("Iterator::Root::Map", calls=2000, own=40e-3)
+    assert cure(stage, SLOW).endswith("does the work of many: 2,000 calls take 20 µs each")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfbench.policy import Policy
 from tfbench.profiles.anatomy import Anatomy, Where
-from tfbench.profiles.bottleneck import Bottlenecks, cure
+from tfbench.profiles.bottleneck import Bottlenecks, cure, is_overhead
 from tfbench.profiles.kernels import KernelStats
 from tfbench.profiles.overview import Overview
 from tfbench.sheet import Column, Section, Sheet
@@ -56,17 +56,19 @@ def _input_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
         return
     end = next((pipeline.bottleneck for pipeline in seen.data.pipelines if pipeline.bottleneck), None)
     if end is not None:
+        overhead = is_overhead(end, policy.slow_call_seconds)
         yield Advice(
             "input-bound",
             f"{seen.data.waiting:.0%} of the steps' time is spent waiting for input, most of it for {end.path}",
-            cure(end),
-            _BY_STAGE.get(end.kind, "benchmarks/test_pipelines.py::test_fed_training"),
+            cure(end, policy.slow_call_seconds),
+            _SMALL if overhead else _BY_STAGE.get(end.kind, "benchmarks/test_pipelines.py::test_fed_training"),
         )
 
 
+_SMALL = "benchmarks/test_pipelines.py::test_pipeline_small_records"
 _BY_STAGE = {
     "Map": "benchmarks/test_pipelines.py::test_pipeline_waiting",
-    "ParallelMapV2": "benchmarks/test_pipelines.py::test_pipeline_small_records",
+    "ParallelMapV2": _SMALL,
     "InterleaveV2": "benchmarks/test_pipelines.py::test_reading",
     "Interleave": "benchmarks/test_pipelines.py::test_reading",
     "FlatMap": "benchmarks/test_pipelines.py::test_reading",

@@ -39,8 +39,23 @@ _CURES = (
 _CURE = "do less there, or put prefetch(tf.data.AUTOTUNE) behind it so that it runs ahead"
 
 
-def cure(stage: Stage) -> str:
-    """What helps when this stage is the bottleneck."""
+_MAPS = ("Map", "ParallelMap")
+_VECTORISE = "batch before it, so that one call of its function does the work of many"
+
+
+def is_overhead(stage: Stage, slow: float) -> bool:
+    """Whether a map costs more by its calls than by what it does in them: many calls, none of which is slow."""
+    return stage.kind.startswith(_MAPS) and stage.calls > 0 and stage.own / stage.calls < slow
+
+
+def cure(stage: Stage, slow: float) -> str:
+    """What helps when this stage is the bottleneck.
+
+    Args:
+        slow: Seconds from which a call is slow.
+    """
+    if is_overhead(stage, slow):
+        return f"{_VECTORISE}: {stage.calls:,} calls take {stage.own / stage.calls * 1e6:.0f} µs each"
     return next((words for kind, words in _CURES if stage.kind.startswith(kind)), _CURE)
 
 
@@ -91,7 +106,7 @@ class Bottlenecks:
             mostly = f", mostly {name}" if (name := _longest(end)) else ""
             notes.append(
                 f"bottleneck: {end.path} ({share:.0%} of the waiting; {pipeline.slow} of {pipeline.calls} calls "
-                f"were slow{mostly}): {cure(end)}"
+                f"were slow{mostly}): {cure(end, pipeline.slowness)}"
             )
         return notes
 

@@ -24,6 +24,16 @@ PARTS = {
     "other": "otherTimeMs",
 }
 """What a step is made of, and xprof's column of it."""
+_CALLED = {
+    "input_pipeline_analyzer": "input pipeline analyzer",
+    "framework_op_stats": "TensorFlow stats",
+    "trace_viewer": "the trace",
+    "gpu_kernel_stats": "kernel stats",
+    "kernel_stats": "kernel stats",
+    "memory_profile": "memory profile",
+    "tf_data_bottleneck_analysis": "tf.data bottleneck analysis",
+}
+"""xprof's tools, as sections are called here."""
 TOP = 10
 """Ops that are shown."""
 
@@ -63,7 +73,7 @@ class Overview:
     conclusion: str
     """What xprof says of the input."""
     advice: Sequence[str]
-    """Where xprof would look next."""
+    """Tools in which xprof would look next."""
 
     @property
     def seconds(self) -> float:
@@ -97,7 +107,8 @@ class Overview:
         if self.sixteen_bit is not None and self.thirty_two_bit is not None:
             notes.append(f"device time: {self.sixteen_bit:.1%} in 16 bit, {self.thirty_two_bit:.1%} in 32 bit")
         notes.append(f"ran on {', '.join(f'{name}: {value}' for name, value in self.environment.items())}")
-        notes += [f"next: {text}" for text in self.advice]
+        if self.advice:
+            notes.append(f"look next at: {', '.join(self.advice)}")
         return Section("overview", "Overview", (breakdown, top, steps), tuple(notes))
 
 
@@ -137,7 +148,13 @@ def overview(answers: Answers, ops: Sequence[OpRow]) -> Overview:
             "hosts": where.get("host_count", ""),
         },
         conclusion=times.notes.get("input_conclusion", ""),
-        advice=[str(row["link"]) for row in (tips.rows if tips else []) if row["tip_type"] in ("host", "device")],
+        advice=list(
+            dict.fromkeys(
+                _CALLED.get(str(row["link"]).partition(" ")[0], str(row["link"]))
+                for row in (tips.rows if tips else [])
+                if row["tip_type"] in ("host", "device")
+            )
+        ),
     )
 
 

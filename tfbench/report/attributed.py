@@ -78,7 +78,8 @@ def in_words(attribution: Attribution, raced: float | None, enough: float, most:
     if grew <= 0:
         return [f"profile: a step takes {now}, before {before}: no slower"]
     where = attribution.spent[0][0]
-    lines = [f"profile: a step takes {now} instead of {before}; it is {where} that grew most"]
+    percent = f"{grew / attribution.before:+.0%}" + (f", raced: {raced:+.0%}" if raced is not None else "")
+    lines = [f"profile: a step takes {now} instead of {before} ({percent}); it is {where} that grew most"]
     lines += [f"  {described(cause)}" for cause in attribution.causes[: most - 1]]
     if not attribution.causes:
         lines.append("  no single op grew by much: the growth is spread over many")
