@@ -5,6 +5,7 @@
 # make types   create the environment and run mypy
 # make harness create the environment and measure what the harness itself costs
 # make gate-demo create the environment and run the gate's steps on a scratch repository with five pull requests
+# make gpu-check create the environment and find out whether tfbench works on the GPU of this machine
 # make clean   remove the environment and the caches
 # make help    print these lines
 # Needs Python 3.10 to 3.13 with venv, make and git. Choose another interpreter with PYTHON=...
@@ -25,7 +26,7 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_inf
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
-.PHONY: help bench suite test lint types harness gate-demo clean
+.PHONY: help bench suite test lint types harness gate-demo gpu-check clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -70,6 +71,11 @@ $(READY): requirements.txt pyproject.toml
 gate-demo: $(READY)
 	$(info tfbench: the gate's steps on five pull requests: python -m tests.suite.gate_demo)
 	@$(BIN)/python -m tests.suite.gate_demo
+
+# tfbench gpucheck exits with 0 if it works, 1 if it does not, 3 without a GPU; make tells that number, and exits with 2.
+gpu-check: $(READY)
+	$(info tfbench: does it work on the GPU of this machine: tfbench gpucheck)
+	@$(BIN)/tfbench gpucheck $(ARGS)
 
 clean:
 	$(info tfbench: removing the environment and caches)

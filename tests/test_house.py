@@ -21,7 +21,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 GROUND = {"model", "errors"}
 FIRST = GROUND | {"timing", "policy", "axes", "claims", "protocol", "source", "folders", "trail", "shards", "sheet"}
-ROOMS = {"worker", "analysis", "profiles", "report", "store", "sides"}
+ROOMS = {"worker", "analysis", "gpus", "profiles", "report", "store", "sides"}
 MAY_IMPORT = {
     "model": GROUND,
     "errors": GROUND,

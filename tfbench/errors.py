@@ -55,3 +55,11 @@ class ReportError(TfbenchError):
 
 class ProfileError(TfbenchError):
     """A profile is not there, was cut short, or does not hold what a tool needs."""
+
+
+class GpuError(SideError):
+    """A GPU cannot be had or watched: no driver, no library, somebody else's lock, a device that has vanished."""
+
+
+class LaunchDisturbed(TfbenchError):
+    """What was timed does not count: something from outside was at work meanwhile, and the message says what."""

@@ -54,7 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="F",
         help="the contender really does the fraction F of extra iterations",
     )
-    add("--device", default="all", metavar="cpu|gpu|all", help="which devices to measure on")
+    add(
+        "--device",
+        default="all",
+        metavar="cpu|gpu|all|gpu:0,1",
+        help="which devices to measure on; GPUs by index or UUID",
+    )
     add("--require-gpu", action="store_true", help="no GPU is an error and not a skip")
     add("--cpus", default="", metavar="LIST", help="processors for the workers, as 0,2-3 (default: one, the last)")
     add("--strict-gate", action="store_true", help="inconclusive, incomparable and missing fail too")

@@ -126,6 +126,16 @@ class Policy:
     sixteen_bit: float = 0.05
     """On a GPU with Tensor Cores, less of its time in 16 bit than this is next to none."""
 
+    # GPUs
+    gpu_look_seconds: float = 0.1
+    """A GPU is read so often while a launch is timed: a reading costs a millisecond of another processor, a launch has
+    at least 0.3 s, and a clock that is held down stays so for longer."""
+    gpu_clock_drift: float = 0.05
+    """A launch counts only if its mean clock is within this of the others': a software power cap lets clocks wander by two
+    or three percent, another power state by tens."""
+    disturbed_launches: int = 5
+    """Launches of a race that may be discarded because the GPU was disturbed, before it is given up as inconclusive."""
+
     # Zygotes
     zygotes: int = 12
     """Processes of each side that launches are forked from, started when a race gets to them: an easy

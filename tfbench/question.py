@@ -33,6 +33,10 @@ class Question:
     slowdown: float = 0.0
     env: Mapping[str, str] = field(default_factory=dict)
     require_gpu: bool = False
+    device: str = "all"
+    """``cpu``, ``gpu`` or ``all``."""
+    gpus: tuple[str, ...] = ()
+    """Indices or UUIDs of those that were named; all of them without any."""
     seed: int = 0
     expected: tuple[str, ...] | None = None
     """Files and folders whose saved cases this run ought to have, or ``None`` for all of them."""

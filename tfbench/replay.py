@@ -16,7 +16,7 @@ from tfbench.sides.side import Side
 from tfbench.sides.tree import materialise, snapshot
 from tfbench.store.baselines import Baseline
 from tfbench.store.history import Past
-from tfbench.worker.recipe import packages, settings
+from tfbench.worker.recipe import VISIBLE, packages, settings
 
 ALL, SUSPECTS, NEVER = CHOICES = ("all", "suspects", "never")
 """What is raced again: every case; those that saved times do not settle; none."""
@@ -57,7 +57,8 @@ def side_again(saved: Baseline, contender: Side, cache: Path, environments: Envi
         executable = _executable(saved.recipe, contender, environments)
     except SideError as error:
         return Reason("no-environment", f"{spec}: its environment cannot be made again: {error}")
-    there, now = saved.recipe.settings, {**settings(), **contender.env}
+    there, now = dict(saved.recipe.settings), {**settings(), **contender.env}
+    there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
     unset = tuple(name for name in now if name not in there)
     return Side("baseline", executable, root, spec, there, moved=moved, unset=unset)
 

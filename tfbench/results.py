@@ -24,6 +24,8 @@ def of_variant(race: Race, index: int) -> Result:
     case = race.entrants[index].case
     if (failure := race.failures.get(index)) is not None:
         return failed(case, failure)
+    if race.spoiled:
+        return disturbed(case, race)
     sample = Sample(case, tuple(race.runs(index)))
     decision = race.decisions.get(index)
     reference = race.entrants[race.reference if race.reference is not None else index].case
@@ -97,6 +99,8 @@ def percentiles(sample: Sample) -> dict[str, float]:
 
 def new(case: Case, race: Race, index: int, reason: Reason) -> Result:
     """A case that was measured and has nothing to be compared with."""
+    if race.spoiled:
+        return disturbed(case, race)
     sample = Sample(case, tuple(race.runs(index)))
     verdict = Verdict(
         case,
@@ -123,6 +127,8 @@ def of_sides(case: Case, contest: Contest, note: str = "") -> Result:
             reason = Reason("skipped-on-one-side", f"the {side} side cannot run it: {failure}")
             return Result(case, Verdict(case, Outcome.INCOMPARABLE, reason))
         return failed(case, failure, f"on the {side} side: ")
+    if spoiled := [race for race in contest.races if race.spoiled]:
+        return disturbed(case, spoiled[0])
     decision = contest.decision
     if decision is None or decision.outcome is None:
         raise BenchmarkError(f"{case.name}: the race ended without a decision")
@@ -146,6 +152,19 @@ def of_sides(case: Case, contest: Contest, note: str = "") -> Result:
         metrics.append(contest.memory)
     samples = (Sample(case, tuple(contest.runs(side))) for side in (0, 1))
     return Result(case, verdict, rival=next(samples), sample=next(samples), metrics=tuple(metrics))
+
+
+def disturbed(case: Case, race: Race) -> Result:
+    """A case whose race was given up, since too many of its launches were disturbed from outside."""
+    text = f"{len(race.disturbed)} launches were discarded, so nothing is decided: {race.spoiled}"
+    verdict = Verdict(
+        case,
+        Outcome.INCONCLUSIVE,
+        Reason("disturbed", text),
+        launches=len(race.launches),
+        wall_seconds=race.wall_seconds,
+    )
+    return Result(case, verdict)
 
 
 def failed(case: Case, failure: TfbenchError, where: str = "") -> Result:

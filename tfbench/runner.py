@@ -13,6 +13,7 @@ import pytest
 
 from tfbench.display import Display
 from tfbench.errors import BaselineError, DeclarationError, TfbenchError, UsageError
+from tfbench.gpus.choosing import parse_device
 from tfbench.model import TIME, Case, Outcome, Sample, Verdict
 from tfbench.options import (
     available_cpus,
@@ -34,8 +35,6 @@ from tfbench.session import Session
 from tfbench.shards import parse_shard
 from tfbench.store.files import FOLDER, MADE, PROFILES, keep_out_of_git, write_whole
 
-DEVICES = ("cpu", "gpu", "all")
-
 
 class Runner:
     """Turns items into cases, asks the session, and turns its answers into outcomes of tests.
@@ -54,8 +53,7 @@ class Runner:
         """Names of the cases of all shards."""
         self._present: frozenset[str] = frozenset()
         option = config.getoption
-        if option("device") not in DEVICES:
-            raise UsageError(f"--device {option('device')!r}: choose from {', '.join(DEVICES)}")
+        self._device, self._gpus = parse_device(option("device"))
         if option("replay") not in CHOICES:
             raise UsageError(f"--replay {option('replay')!r}: choose from {', '.join(CHOICES)}")
         if option("against") and option("baseline"):
@@ -84,7 +82,6 @@ class Runner:
         Raises:
             TfbenchError: A declaration is impossible or an option names what is not there.
         """
-        device = self._config.getoption("device")
         kept: list[pytest.Item] = []
         for item in items:
             if is_benchmark(item):
@@ -92,7 +89,7 @@ class Runner:
                 case = case_of(item)
                 if case.name in self.cases:
                     raise DeclarationError(f"{case.name} is collected twice; give each benchmark a name of its own")
-                if not wanted_by_device(case, device):
+                if not wanted_by_device(case, self._device):
                     continue
                 self._suite.append(case.name)
                 if self._shard is None or self._shard.has(case):
@@ -145,7 +142,8 @@ class Runner:
             replay=option("replay"),
             save=option("save_baseline"),
             slowdown=self._slowdown,
-            env={"CUDA_VISIBLE_DEVICES": "-1"} if option("device") == "cpu" else {},
+            device=self._device,
+            gpus=self._gpus,
             require_gpu=option("require_gpu"),
             seed=random.SystemRandom().randrange(2**32),
             expected=None if whole else prefixes(config.args, str(root)),
@@ -170,7 +168,7 @@ class Runner:
         """What chose among the cases that were found, for pytest to choose by elsewhere."""
         option = self._config.getoption
         options = (("-k", [option("keyword")]), ("-m", [option("markexpr")]), ("--deselect", option("deselect") or []))
-        device = ("--device", [option("device")])
+        device = ("--device", [self._device])
         return tuple(word for name, values in (*options, device) for value in values if value for word in (name, value))
 
     # Running

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tfbench.accelerators import Accelerators
 from tfbench.analysis.roofline import with_shares
 from tfbench.beside import Beside, before_of
 from tfbench.errors import BenchmarkError, SideError
@@ -53,9 +54,11 @@ class Session:
         self._clock = time.perf_counter
         self._began = self._clock()
         self._rng = random.Random(question.seed)
-        self._launcher = ProcessLauncher(question.suite, question.policy, question.processors)
+        self._accelerators = Accelerators(question.device, question.gpus, question.policy)
+        guard, env = self._accelerators.guard, {**question.env, **self._accelerators.environment}
+        self._launcher = ProcessLauncher(question.suite, question.policy, question.processors, guard)
         self._keeper = Keeper(question)
-        self._contender = Side("contender", question.executable, question.root, "", question.env, question.slowdown)
+        self._contender = Side("contender", question.executable, question.root, "", env, question.slowdown)
         self._profiles = Profiles(question, self._launcher, lambda text: self._tell(text))
         self._results: dict[str, Result] = {}
         self._suspects: dict[str, Result] = {}
@@ -69,7 +72,7 @@ class Session:
         self._recipes: dict[str, JSON] = {}
         self._failure: SideError | None = None
         self._interrupted = False
-        self.notes: list[str] = []
+        self.notes: list[str] = list(self._accelerators.notes)
         """What the user ought to know beside the verdicts."""
         # What can be refused is refused before anything is started.
         trees = question.folder / "trees"
@@ -158,6 +161,7 @@ class Session:
         first = not self._recipes
         try:
             self._launcher.ready(wanted, pairs)
+            self.notes += [note for note in self._launcher.notes if note not in self.notes]
             self._recipes.update({side.name: self._launcher.recipe(side) for side in sides})
             if first and self.question.require_gpu and not self._launcher.devices(self._contender).get("GPU"):
                 raise SideError("--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]")
@@ -182,7 +186,7 @@ class Session:
             settings=described["settings"],
             cpus=self.question.processors.one,
             threads=len(self.question.processors.one),
-            machine=described["machine"],
+            machine={**described["machine"], **self._accelerators.machine},
         )
 
     # Racing
@@ -421,6 +425,7 @@ class Session:
         """End every process."""
         self._launcher.close()
         self._environments.close()
+        self._accelerators.close()
 
     @contextmanager
     def away_from_workers(self) -> Iterator[None]:

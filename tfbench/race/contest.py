@@ -109,7 +109,8 @@ class Contest:
     @property
     def races(self) -> list[Race]:
         """The race, and the second one if there was any."""
-        return [self._first, *([self._second] if self._second.launches or self._second.failures else [])]
+        second = self._second
+        return [self._first, *([second] if second.launches or second.failures or second.disturbed else [])]
 
     @property
     def failures(self) -> dict[int, Failure]:

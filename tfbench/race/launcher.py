@@ -46,6 +46,7 @@ class OpenLaunch(Protocol):
 
         Raises:
             BenchmarkError: A process died or hung; its ``entrant`` says whose.
+            LaunchDisturbed: Something from outside was at work meanwhile: the launch does not count.
         """
 
     def close(self) -> None:

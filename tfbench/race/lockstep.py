@@ -31,6 +31,9 @@ def run_launch(
         planner: From what the warm-up saw to the plan of the rounds.
         least: With fewer entrants left than this there is nothing to time.
 
+    Raises:
+        LaunchDisturbed: The launch does not count, whoever took part.
+
     Returns:
         The launch, or ``None`` if it could not be finished, and who broke.
     """

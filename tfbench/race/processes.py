@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, WorkerDied, WorkerHung
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProtocolError, WorkerDied, WorkerHung
+from tfbench.gpus.watching import Guard
 from tfbench.model import JSON, Case, Plan
 from tfbench.policy import Policy
 from tfbench.protocol import Closed, TimedOut, token_pipe
@@ -35,6 +37,12 @@ class Processors:
         return self.every if case.cpus == "all" else self.one
 
 
+_SPAWNS = (
+    "on the side {}, CUDA is initialised while benchmarks are imported (as tf.config.list_physical_devices does), so its "
+    "launches are started anew instead of forked, seconds each; ask for devices within benchmarks and fixtures"
+)
+
+
 class ProcessLauncher:
     """Opens launches from pools of zygotes, one pool for each side and environment.
 
@@ -42,11 +50,14 @@ class ProcessLauncher:
     zygotes are numbered by pair: launches of pair ``p`` come from zygote ``p`` of each side.
     """
 
-    def __init__(self, suite: Suite, policy: Policy, processors: Processors) -> None:
+    def __init__(self, suite: Suite, policy: Policy, processors: Processors, guard: Guard | None = None) -> None:
+        self._guard = guard
         self._suite = suite
         self._policy = policy
         self.processors = processors
         self._zygotes: dict[tuple[str, Environment, int], Zygote] = {}
+        self.notes: list[str] = []
+        """What the user ought to know of how launches are made."""
 
     def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int]) -> None:
         """Start the zygotes of these pairs that are not there yet, as many at a time as there are processors.
@@ -66,13 +77,15 @@ class ProcessLauncher:
         for first in range(0, len(missing), at_once):
             starting = []
             for name, env, pair in missing[first : first + at_once]:
-                if (dead := self._zygotes.get((name, env, pair))) is not None:
-                    dead.close()
+                if (dead := self._zygotes.get((name, env, pair))) is not None and not dead.used:
+                    dead.close()  # one that has become a launch is ended with it
                 zygote = Zygote(sides[name], dict(env), self._suite, self._policy)
                 self._zygotes[name, env, pair] = zygote
                 starting.append(zygote)
             for zygote in starting:
                 zygote.wait_ready()
+                if zygote.spawns and _SPAWNS.format(zygote.side.name) not in self.notes:
+                    self.notes.append(_SPAWNS.format(zygote.side.name))
 
     def zygote(self, entrant: Entrant, pair: int) -> Zygote:
         """The zygote of this pair, started if need be.
@@ -87,9 +100,10 @@ class ProcessLauncher:
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         self.ready([(entrant.side, entrant.case.env) for entrant in entrants], [pair])
-        zygotes = [self.zygote(entrant, pair) for entrant in entrants]
         cpus = sorted({cpu for entrant in entrants for cpu in self.processors.of(entrant.case)})
-        return ProcessLaunch(entrants, zygotes, cpus, self._policy)
+        on_gpu = any(entrant.case.levels.get("device") != "cpu" for entrant in entrants)
+        pool = partial(self.zygote, pair=pair)
+        return ProcessLaunch(entrants, pool, cpus, self._policy, self._guard if on_gpu else None)
 
     def recipe(self, side: Side) -> JSON:
         """What the side's processes say they are made of, a variant's own settings left out."""
@@ -132,16 +146,24 @@ class ProcessLauncher:
 class ProcessLaunch:
     """One fresh process for each entrant, on the same processors, one of them running at a time."""
 
-    def __init__(self, entrants: Sequence[Entrant], zygotes: Sequence[Zygote], cpus: list[int], policy: Policy) -> None:
+    def __init__(
+        self,
+        entrants: Sequence[Entrant],
+        zygote_of: Callable[[Entrant], Zygote],
+        cpus: list[int],
+        policy: Policy,
+        guard: Guard | None = None,
+    ) -> None:
+        self._guard = guard
         self._entrants = entrants
-        self._zygotes = zygotes
+        self._zygote_of = zygote_of
         self._cpus = cpus
         self._policy = policy
         self._pipes = [token_pipe() for _ in entrants]
         self._running: dict[int, Process] = {}
 
     def prepare(self, entrant: int) -> Prepared:
-        zygote, case = self._zygotes[entrant], self._entrants[entrant].case
+        zygote, case = self._zygote_of(self._entrants[entrant]), self._entrants[entrant].case
         if (reason := zygote.why_not(case)) is not None:
             raise BenchmarkError(reason)
         inbox = self._pipes[entrant][0]
@@ -166,12 +188,21 @@ class ProcessLaunch:
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
         seconds = {}
-        for entrant, blocks in self.blocks(plan, orders).items():
+        for entrant, blocks in self._guarded(plan, orders).items():
             times = [end - start for start, end in blocks]
             if len(times) != len(orders) or not all(isinstance(time, int) and time > 0 for time in times):
                 raise self._broke(entrant, BenchmarkError("its blocks have no usable time: the clock stood still"))
             seconds[entrant] = [time * 1e-9 / plan.iterations[entrant] for time in times]
         return seconds
+
+    def _guarded(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
+        if self._guard is None:
+            return self.blocks(plan, orders)
+        with self._guard.watching() as watch:
+            blocks = self.blocks(plan, orders)
+        if watch.cause:
+            raise LaunchDisturbed(watch.cause)
+        return blocks
 
     def blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
         """Run the rounds; when each block of each entrant began and ended, in nanoseconds of one clock.

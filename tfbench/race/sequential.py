@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tfbench.analysis.statistics import launch_effect
 from tfbench.analysis.verdict import Decision, decide
+from tfbench.errors import LaunchDisturbed
 from tfbench.model import Effect, Launch, Plan, Run
 from tfbench.policy import Policy
 from tfbench.race.launcher import Clock, Entrant, Launcher, Prepared
@@ -51,6 +52,8 @@ class Race:
         self._clock = clock
         self._rng = rng
         self._iteration: dict[int, float] = {}
+        self.disturbed: list[str] = []
+        """Why launches were discarded, in time order."""
 
     # What is known
 
@@ -108,13 +111,18 @@ class Race:
         # Half a pair of sides says nothing; a variant whose fellows cannot run is still worth its time.
         least = min(2, len({entrant.side.name for entrant in self.entrants}))
         tries = 0
-        while len(self.working) >= least and not self._finished():
+        while len(self.working) >= least and not self._finished() and not self.spoiled:
             active = sorted({self.working[0], *self.undecided})
             pair = self.terms.pairs[tries % len(self.terms.pairs)]
-            launch, failures = run_launch(
-                self.entrants, active, self._launcher, pair, self._plan, self._clock, self._rng, least
-            )
             tries += 1
+            try:
+                launch, failures = run_launch(
+                    self.entrants, active, self._launcher, pair, self._plan, self._clock, self._rng, least
+                )
+            except LaunchDisturbed as error:
+                self.disturbed.append(str(error))
+                progress(self)
+                continue
             if failures and self.reference in failures:
                 self.decisions.clear()  # they were about another reference
             self.failures.update(failures)
@@ -122,6 +130,11 @@ class Race:
                 self.launches.append(launch)
             self._look(final=self.wall_seconds > limit)
             progress(self)
+
+    @property
+    def spoiled(self) -> str:
+        """Why the race was given up: the last of too many disturbances, ``""`` if it was not."""
+        return self.disturbed[-1] if len(self.disturbed) > self.policy.disturbed_launches else ""
 
     def conclude(self) -> None:
         """Decide what is open from what there is: for a race that was cut short."""

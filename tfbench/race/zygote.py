@@ -69,6 +69,10 @@ class Zygote:
         self.recipe: JSON = {}
         self.import_seconds: float | None = None
         """What importing TensorFlow took it, ``None`` if it did not."""
+        self.spawns = False
+        """Whether CUDA is initialised in it, so that it cannot be forked: its one launch is itself."""
+        self.used = False
+        """Whether it has become a launch."""
         self.log: IO[bytes] = tempfile.TemporaryFile()
         self._policy = policy
         self._channel, theirs = pair()
@@ -125,6 +129,7 @@ class Zygote:
                 f"{self.side.spec}, so both sides would be the same; install it without --editable"
             )
         self.import_seconds = answer["import_seconds"]
+        self.spawns = answer["spawns"]
 
     def why_not(self, case: Case) -> str | None:
         """Why this zygote cannot run the case, or ``None`` if it can."""
@@ -152,24 +157,40 @@ class Zygote:
         try:
             name = case.name if case is not None else None
             self._channel.send("launch", descriptors=descriptors, case=name, **fields)
+            self.used = self.spawns
             return int(self._channel.receive("launched", timeout=self._policy.answer_seconds)["pid"])
         except ProtocolError as error:
             raise SideError(f"{self.side.name}: its zygote is gone ({error})\n{tail(self.log)}") from error
 
     def reap(self, pid: int, *, kill: bool) -> int | None:
         """End a launched process; its exit code, negative for a signal, ``None`` if nobody knows."""
+        if self.used:
+            return self._end(kill)
         try:
             self._channel.send("reap", pid=pid, kill=kill)
             return int(self._channel.receive("reaped", timeout=self._policy.answer_seconds)["status"])
         except (ProtocolError, OSError):
             return None
 
+    def _end(self, kill: bool) -> int | None:
+        """End it, which has become a launch."""
+        if kill:
+            self._process.kill()
+        try:
+            return self._process.wait(timeout=self._policy.answer_seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+        finally:
+            self.close()
+
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        """Whether launches can be had from it."""
+        return not self.used and self._process.poll() is None
 
     def close(self) -> None:
-        """End it and what it forked."""
+        """End it and what it forked; ending twice is fine."""
         self._channel.close()  # it reads the end of file and goes
         try:
             self._process.wait(timeout=0.5)

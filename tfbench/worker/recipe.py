@@ -18,7 +18,9 @@ PACKAGES = (
 )  # fmt: skip
 """Distributions that can change a time."""
 _PREFIXES = ("TF_", "XLA_", "KERAS_")
-_NAMES = ("NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES", "MALLOC_ARENA_MAX", "LD_PRELOAD")
+_NAMES = ("NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", "MALLOC_ARENA_MAX", "LD_PRELOAD")
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+"""Which GPUs: that there are none is a setting, which ones there are is a fact of the machine."""
 _TERRAFORM = (
     "TF_CLI_", "TF_DATA_DIR", "TF_IGNORE", "TF_INPUT", "TF_IN_AUTOMATION", "TF_LOG", "TF_PLUGIN_", "TF_REGISTRY_",
     "TF_STATE_", "TF_TOKEN_", "TF_VAR_", "TF_WORKSPACE",
@@ -55,7 +57,9 @@ def settings() -> dict[str, str]:
     return {
         key: value
         for key, value in sorted(os.environ.items())
-        if (key.startswith(_PREFIXES) or key in _NAMES) and key not in _SILENT and not key.startswith(_TERRAFORM)
+        if (key.startswith(_PREFIXES) or key in _NAMES or (key == VISIBLE[0] and value in ("", "-1")))
+        and key not in _SILENT
+        and not key.startswith(_TERRAFORM)
     }
 
 

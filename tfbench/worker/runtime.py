@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tfbench.model import JSON
@@ -35,6 +36,27 @@ def has_run_an_op() -> bool:
     module = sys.modules.get("tensorflow.python.eager.context")
     context = getattr(module, "_context", None)
     return bool(getattr(context, "_initialized", False))
+
+
+def has_opened_gpu(files: Path = Path("/proc/self/fd")) -> bool:
+    """Whether CUDA was initialised in this process, whose children could not use it any more.
+
+    Seen by the driver's files being open: asking CUDA would initialise it.
+
+    Args:
+        files: Where the open files of this process are.
+    """
+    try:
+        opened = list(files.iterdir())
+    except OSError:
+        return False  # no Linux, and no CUDA either
+    for file in opened:
+        try:
+            if os.readlink(file).startswith("/dev/nvidia"):
+                return True
+        except OSError:
+            continue  # closed meanwhile
+    return False
 
 
 def set_threads(threads: int) -> None:

@@ -131,6 +131,7 @@ class Zygote:
     def _serve(self, session: pytest.Session) -> NoReturn:
         self._items = {item.nodeid: item for item in session.items}
         runtime.import_all()
+        spawns = runtime.has_opened_gpu()
         gc.collect()
         gc.freeze()
         self.served = True
@@ -141,6 +142,7 @@ class Zygote:
             offenders=self._order["offenders"],
             recipe={**describe(), "defaults": internals.defaults()},
             import_seconds=self._timer.seconds,
+            spawns=spawns,
             # Asked on every side, also where it can find nothing: what the search leaves free in Python's arenas is memory
             # that launches of this zygote need not ask for, 0.8 MiB of it.
             strays=strays(*(self._order["moved"] or (os.devnull, os.devnull))),
@@ -149,8 +151,24 @@ class Zygote:
             request, descriptors = self._channel.receive_with_descriptors("launch", "reap")
             if request["kind"] == "reap":
                 self._channel.send("reaped", status=_reap(request["pid"], request["kill"]))
+            elif spawns:
+                self._become(request, descriptors)
             else:
                 self._fork(request, descriptors)
+
+    def _become(self, request: JSON, descriptors: list[int]) -> NoReturn:
+        """Be the launch: a child of a process that has initialised CUDA could not use it."""
+        code = 1
+        try:
+            self._channel.send("launched", pid=os.getpid())
+            self._child(request, descriptors)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
     def _fork(self, request: JSON, descriptors: list[int]) -> None:
         pid = os.fork()

@@ -1,0 +1,345 @@
+"""GPUs without a GPU: what NVML tells, who may measure, and what makes a launch not count, by a scripted driver."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+
+from tests.gpus.scripted import UUIDS, Device, Library
+from tests.scripted import Clock, ScriptedLauncher, sides_of, steady, variants_of
+from tfbench.accelerators import Accelerators, has_driver
+from tfbench.errors import GpuError, LaunchDisturbed, UsageError
+from tfbench.gpus.choosing import choose, environment, parse_device
+from tfbench.gpus.family import family
+from tfbench.gpus.guard import disturbance, foreign
+from tfbench.gpus.locks import Locks
+from tfbench.gpus.model import Moment, Stretch
+from tfbench.gpus.nvml import Nvml
+from tfbench.gpus.watching import Guard
+from tfbench.model import Case, Outcome
+from tfbench.policy import preset
+from tfbench.race.contest import Contest
+from tfbench.race.sequential import Race, Terms
+from tfbench.results import of_sides, of_variant
+
+POLICY = preset("quick")
+OURS = frozenset({100, 101})
+NOBODY: frozenset[int] = frozenset()
+
+
+class TestReading:
+    def test_who_a_device_is(self):
+        (gpu,) = Nvml(Library(Device())).identities()
+        assert (gpu.uuid, gpu.name, gpu.driver, gpu.cuda) == (UUIDS[0], "NVIDIA H100 80GB HBM3", "570.124.06", "12.8")
+        assert (gpu.power_limit, gpu.clock_limit, gpu.pcie, gpu.mig, gpu.ecc) == (700, 1980, "gen 5 x16", False, True)
+        assert gpu.as_machine()["GPU 0 power limit"] == "700 W"
+
+    def test_what_a_driver_does_not_tell_is_left_open(self):
+        asked = ("nvmlDeviceGetVbiosVersion", "nvmlDeviceGetMigMode", "nvmlDeviceGetEnforcedPowerLimit")
+        asked += ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetComputeRunningProcesses")
+        nvml = Nvml(Library(Device(), missing=asked))
+        (gpu,) = nvml.identities()
+        assert (gpu.vbios, gpu.mig, gpu.power_limit) == (None, None, None)
+        assert "GPU 0 power limit" not in gpu.as_machine()
+        moment = nvml.moment(0)
+        assert (moment.energy, moment.processes) == (None, None)
+
+    def test_the_older_name_of_the_reasons_is_asked_for(self):
+        nvml = Nvml(Library(Device(reasons=[0x20]), missing=("nvmlDeviceGetCurrentClocksEventReasons",)))
+        assert nvml.moment(0).reasons == 0x20
+
+    def test_no_driver_says_how_to_get_one(self):
+        with pytest.raises(GpuError, match=r"there is no NVIDIA driver here.*--gpus all"):
+            Nvml(Library())
+
+    def test_no_library_says_how_to_get_one(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "pynvml", None)
+        with pytest.raises(GpuError, match=r"nvidia-ml-py is not installed.*tfbench\[gpu\]"):
+            Nvml()
+
+    def test_a_device_that_vanishes(self):
+        nvml = Nvml(Library(Device(gone=1)))
+        nvml.moment(0)
+        with pytest.raises(GpuError, match="GPU 0 does not answer any more"):
+            nvml.moment(0)
+
+
+class TestChoosing:
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("all", ("all", ())),
+            ("gpu", ("gpu", ())),
+            ("gpu:0,2", ("gpu", ("0", "2"))),
+            ("gpu:GPU-1a2b", ("gpu", ("GPU-1a2b",))),
+        ],
+    )
+    def test_words(self, text, found):
+        assert parse_device(text) == found
+
+    @pytest.mark.parametrize("text", ["tpu", "cpu:0", "gpu:", "gpu:first", "gpu:0,0", "gpu:-1", "gpu:0;rm"])
+    def test_what_is_no_device_is_one_line(self, text):
+        with pytest.raises(UsageError, match="--device"):
+            parse_device(text)
+
+    def test_by_index_and_by_the_beginning_of_a_uuid(self):
+        there = Nvml(Library(Device(), Device(UUIDS[1]))).identities()
+        assert [gpu.index for gpu in choose(there, ["1"])] == [1]
+        assert [gpu.index for gpu in choose(there, ["GPU-9f8e", "0"])] == [1, 0]
+        assert len(choose(there, [])) == 2
+
+    @pytest.mark.parametrize(
+        ("names", "words"), [(["7"], "no GPU here"), (["GPU-"], "more than one"), (["0", UUIDS[0]], "twice")]
+    )
+    def test_what_is_not_there(self, names, words):
+        there = Nvml(Library(Device(), Device(UUIDS[1]))).identities()
+        with pytest.raises(UsageError, match=words):
+            choose(there, names)
+
+    def test_processes_see_what_was_named_and_do_not_take_all_memory(self):
+        (gpu,) = Nvml(Library(Device())).identities()
+        assert environment([gpu], True) == {
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": UUIDS[0],
+        }  # fmt: skip
+        assert environment([gpu], False) == {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+
+
+class TestLocks:
+    HOLD = "import sys, time; sys.path.insert(0, {root!r}); from tests.gpus.test_gpus import held; held({folder!r})"
+
+    def test_one_run_at_a_time_over_processes(self, tmp_path):
+        gpus = Nvml(Library(Device())).identities()
+        root = str(__import__("pathlib").Path(__file__).resolve().parents[2])
+        program = self.HOLD.format(root=root, folder=str(tmp_path))
+        with subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as other:
+            assert other.stdout.readline() == "held\n"
+            with pytest.raises(GpuError, match=rf"another run measures on GPU 0 .*process {other.pid}: wait for it"):
+                Locks(gpus, tmp_path)
+            other.kill()
+        Locks(gpus, tmp_path).close()  # the lock of a process that died is free
+
+    def test_a_link_is_not_followed(self, tmp_path):
+        (tmp_path / "victim").write_text("precious")
+        (tmp_path / f"{UUIDS[0]}.lock").symlink_to(tmp_path / "victim")
+        with pytest.raises(GpuError, match="cannot be kept in"):
+            Locks(Nvml(Library(Device())).identities(), tmp_path)
+        assert (tmp_path / "victim").read_text() == "precious"
+
+
+def held(folder):
+    """Hold the lock of the scripted GPU until somebody kills this process."""
+    from pathlib import Path
+
+    locks = Locks(Nvml(Library(Device())).identities(), Path(folder))
+    print("held", flush=True)
+    sys.stdin.read()
+    locks.close()
+
+
+def moments(*clocks, reasons=0, processes=OURS):
+    return Stretch(tuple(Moment(sm_clock=clock, reasons=reasons, processes=frozenset(processes)) for clock in clocks))
+
+
+class TestDisturbance:
+    def cause(self, stretch, earlier=(), before=NOBODY):
+        return disturbance(stretch, OURS, before, earlier, POLICY)
+
+    def test_a_quiet_launch_counts(self):
+        assert self.cause(moments(1980, 1980)) == ""
+        assert self.cause(Stretch((Moment(),))) == ""
+
+    @pytest.mark.parametrize(
+        ("bit", "words"),
+        [(0x08, "hardware slowdown"), (0x20, "heat"), (0x40, "heat, by the hardware"), (0x80, "power brake")],
+    )
+    def test_a_clock_that_is_held_down(self, bit, words):
+        assert words in self.cause(moments(1980, reasons=bit))
+
+    def test_a_software_power_cap_is_normal_and_its_clock_is_compared(self):
+        usual = [moments(1500, reasons=0x04)] * 3
+        assert self.cause(moments(1520, reasons=0x04), usual) == ""
+        assert "ran at 1200 MHz, in other launches at 1500 MHz" in self.cause(moments(1200, reasons=0x04), usual)
+
+    def test_somebody_else(self):
+        assert "pid 777" in self.cause(moments(1980, processes={100, 777}))
+
+    def test_a_container_whose_driver_tells_the_hosts_numbers(self):
+        inside = moments(1980, processes={50_001, 50_002})
+        assert foreign(inside, OURS, NOBODY) == set()
+        assert foreign(inside, OURS, frozenset({50_001})) == {50_001}
+
+    def test_an_error_of_the_driver_and_a_lost_device(self):
+        assert "XID 79" in self.cause(replace(moments(1980), xids=(79,)))
+        assert (
+            self.cause(replace(moments(1980), lost="GPU 0 does not answer any more"))
+            == "GPU 0 does not answer any more"
+        )
+
+
+class Beats:
+    """Lets a guard look so many times while a launch runs."""
+
+    def __init__(self, count):
+        self.left = count
+        self.done = threading.Event()
+
+    def __call__(self, over, seconds):
+        if self.left:
+            self.left -= 1
+            return False
+        self.done.set()
+        return over.wait()
+
+
+def guard_of(device, beats=3, **keywords):
+    nvml = Nvml(Library(device, **keywords))
+    beat = Beats(beats)
+    return Guard(nvml.identities(), nvml, POLICY, lambda: OURS, beat), beat
+
+
+class TestGuard:
+    def watched(self, guard, beat):
+        with guard.watching() as watch:
+            assert beat.done.wait(10)
+        beat.left = 3
+        beat.done.clear()
+        return watch
+
+    def test_it_looks_before_during_and_after(self):
+        device = Device(energy=[1000, 1000, 2000, 3000, 4000, 9000])
+        guard, beat = guard_of(device)
+        watch = self.watched(guard, beat)
+        assert watch.cause == ""
+        assert device.readings == 1 + 5  # one before anything ran
+        assert watch.energy == pytest.approx(8.0)
+
+    def test_what_happens_in_between_is_seen(self):
+        guard, beat = guard_of(Device(reasons=[0, 0, 0, 0x40, 0]))
+        assert "heat" in self.watched(guard, beat).cause
+
+    def test_a_launch_that_did_not_count_is_no_measure_of_the_others(self):
+        device = Device(clocks=[1980] * 6 + [900] * 5 + [1980] * 5)
+        guard, beat = guard_of(device)
+        causes = [self.watched(guard, beat).cause for _ in range(3)]
+        assert [bool(cause) for cause in causes] == [False, True, False]
+
+    def test_errors_and_lost_devices(self):
+        guard, beat = guard_of(Device(), errors=())
+        guard._reads._nvml.errors = []
+        assert self.watched(guard, beat).cause == ""
+        guard, beat = guard_of(Device(gone=3))
+        assert "does not answer any more" in self.watched(guard, beat).cause
+
+
+class Disturbed(ScriptedLauncher):
+    """Every launch whose number is named does not count."""
+
+    def __init__(self, numbers, *arguments):
+        super().__init__(*arguments)
+        self.numbers = numbers
+
+    def open(self, entrants, pair):
+        opened = super().open(entrants, pair)
+        if opened.number in self.numbers:
+            opened.rounds = self.refuse
+        return opened
+
+    def refuse(self, plan, orders):
+        raise LaunchDisturbed("the GPU held its clock down (heat)")
+
+
+class TestRace:
+    def contest(self, numbers, slower=1.0):
+        clock = Clock()
+        launcher = Disturbed(numbers, clock, [steady(1e-4), steady(1e-4 * slower)])
+        case = Case("f.py::test_a", "test_a", "f.py::test_a")
+        contest = Contest(sides_of(case), launcher, POLICY, 1, clock, random.Random(1))
+        contest.run()
+        return of_sides(case, contest), launcher
+
+    def test_discarded_launches_are_repeated(self):
+        result, launcher = self.contest({1, 2})
+        assert result.verdict.outcome is Outcome.UNCHANGED
+        assert len(launcher.pairs) >= result.verdict.launches + 2
+        assert launcher.killed == len(launcher.pairs)
+
+    def test_up_to_a_bound_and_then_it_is_open_with_the_cause(self):
+        result, launcher = self.contest(range(1000), slower=2.0)
+        assert result.verdict.outcome is Outcome.INCONCLUSIVE
+        assert result.verdict.reason.code == "disturbed"
+        assert (
+            "6 launches were discarded, so nothing is decided: the GPU held its clock down"
+            in result.verdict.reason.message
+        )
+        assert len(launcher.pairs) == POLICY.disturbed_launches + 1
+
+    def test_a_regression_that_could_not_be_confirmed_fails_nothing(self):
+        first, _ = self.contest((), slower=1.5)
+        assert first.verdict.outcome is Outcome.REGRESSED
+        result, _ = self.contest(range(3, 1000), slower=1.5)
+        assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.INCONCLUSIVE, "disturbed")
+
+    def test_variants(self):
+        clock = Clock()
+        launcher = Disturbed(range(1000), clock, [steady(1e-4), steady(1e-4)])
+        race = Race(variants_of("one", "two"), launcher, POLICY, Terms(1, range(3)), clock, random.Random(1))
+        race.run()
+        assert {of_variant(race, index).verdict.reason.code for index in (0, 1)} == {"disturbed"}
+
+
+class TestAccelerators:
+    def made(self, kind, names, library, tmp_path, driver=True):
+        return Accelerators(kind, names, POLICY, lambda: Nvml(library), tmp_path, lambda: driver)
+
+    def test_a_machine_without_a_driver_is_left_alone(self, tmp_path):
+        made = self.made("all", (), Library(), tmp_path, driver=False)
+        assert (made.gpus, made.guard, made.environment, made.notes) == ([], None, {}, [])
+
+    def test_cpu_hides_the_gpus(self, tmp_path):
+        assert self.made("cpu", (), Library(Device()), tmp_path).environment == {"CUDA_VISIBLE_DEVICES": "-1"}
+
+    def test_gpus_are_locked_watched_and_told(self, tmp_path):
+        library = Library(Device(), Device(UUIDS[1]))
+        made = self.made("gpu", ("1",), library, tmp_path)
+        assert made.environment["CUDA_VISIBLE_DEVICES"] == UUIDS[1]
+        assert made.machine["GPU 1"] == "NVIDIA H100 80GB HBM3"
+        with pytest.raises(GpuError, match="another run measures on GPU 1"):
+            self.made("gpu", ("1",), library, tmp_path)
+        self.made("gpu", ("0",), library, tmp_path).close()
+        made.close()
+        self.made("gpu", ("1",), library, tmp_path).close()
+        assert library.closed
+
+    def test_without_nvml_they_are_measured_unwatched_and_that_is_said(self, tmp_path):
+        made = self.made("all", (), Library(), tmp_path)
+        assert "GPUs are not watched" in made.notes[0]
+        assert made.environment == {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+
+    def test_one_that_is_named_must_be_there(self, tmp_path):
+        with pytest.raises(GpuError, match="no NVIDIA driver"):
+            self.made("gpu", ("0",), Library(), tmp_path)
+        with pytest.raises(UsageError, match="gpu:3 is no GPU here"):
+            self.made("gpu", ("3",), Library(Device()), tmp_path)
+
+    def test_exclusive_mode_is_refused(self, tmp_path):
+        with pytest.raises(GpuError, match="-c DEFAULT"):
+            self.made("gpu", (), Library(Device(mode=3)), tmp_path)
+
+    def test_drivers_are_seen_by_their_files(self, tmp_path):
+        assert not has_driver(tmp_path)
+        (tmp_path / "dev").mkdir()
+        (tmp_path / "dev" / "nvidiactl").touch()
+        assert has_driver(tmp_path)
+
+
+def test_the_family_of_a_process():
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
+        assert {os.getpid(), child.pid} <= family()
+        assert os.getppid() not in family()
+        assert family(first=child.pid) == {child.pid}

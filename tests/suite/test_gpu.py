@@ -1,0 +1,107 @@
+"""The GPU path without a GPU: what is asked for and not there, and processes that cannot be forked."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.suite.conftest import Project
+from tfbench.accelerators import Accelerators, has_driver
+from tfbench.doctor.model import State
+from tfbench.gpu_trial import Trial
+from tfbench.options import available_cpus
+from tfbench.policy import preset
+from tfbench.race.processes import processors
+
+pytestmark = pytest.mark.tensorflow
+PRODUCT = """
+    import tensorflow as tf
+
+    def test_product(bench):
+        x = tf.random.normal([64, 64])
+        bench(tf.function(tf.matmul), x, x)
+"""
+without_gpu = pytest.mark.skipif(has_driver(), reason="there is a GPU here")
+
+
+@without_gpu
+def test_a_gpu_that_is_required_and_not_there_is_an_error_with_its_cure(project: Project):
+    project.write(PRODUCT)
+    done = project.run("--device", "gpu", "--require-gpu")
+    assert done.code == 1
+    assert "--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]" in done.output
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [("tpu", "choose from cpu, gpu, all, or name GPUs as gpu:0,2"), ("gpu:0", "there is no NVIDIA driver here")],
+)
+def test_a_gpu_that_is_named_and_not_there_is_one_line(project: Project, device: str, words: str):
+    project.write(PRODUCT)
+    done = project.run("--device", device)
+    assert done.code == 4
+    assert words in " ".join(done.output.split()) or "nvidia-ml-py is not installed" in done.output
+    assert "Traceback" not in done.output
+
+
+@without_gpu
+def test_the_check_says_that_there_is_none(project: Project):
+    done = project.tfbench("gpucheck")
+    assert done.returncode == 3
+    assert "no GPU here: there is no driver of NVIDIA" in done.stdout
+
+
+OPENED = Path("/dev/nvidia-tfbench-test")
+"""Stands in for a file of the driver's, which is open where CUDA is initialised."""
+
+
+@pytest.mark.skipif(not os.access("/dev", os.W_OK), reason="only root may put a file there")
+def test_where_cuda_is_initialised_launches_are_spawned_and_that_is_told(project: Project):
+    project.write(f"""
+        import os
+
+        import tensorflow as tf
+
+        HELD = os.open({str(OPENED)!r}, os.O_RDONLY)
+        PARENT = os.getppid()
+
+        def test_product(bench):
+            assert os.getppid() == PARENT  # no child of the process that opened it
+            x = tf.random.normal([64, 64])
+            bench(tf.function(tf.matmul), x, x)
+    """)
+    OPENED.touch()
+    try:
+        done = project.run()
+    finally:
+        OPENED.unlink()
+    assert done.code == 0, done.output
+    assert "its launches are started anew instead of forked" in " ".join(done.output.split())
+    (standing,) = done.report["standings"]
+    assert standing["launches"] >= 3
+
+
+def test_the_trial_of_a_gpu_works_on_a_processor():
+    """The same code as on a GPU, with the processor in its place: what it sees, profiles, races, and slows down."""
+    trial = Trial(Accelerators("cpu", (), preset("quick")), processors(None, available_cpus()), preset("quick"), "CPU")
+    try:
+        found = {finding.name: finding for finding in trial.findings(lambda text: None)}
+    finally:
+        trial.close()
+    assert list(found) == ["devices", "TensorFlow", "CUPTI", "A/A", "10% slower"]
+    assert found["TensorFlow"].state is State.OK
+    assert "events of the device in a profile" in found["CUPTI"].what
+    assert found["A/A"].state is not State.BAD, found["A/A"]
+    assert found["10% slower"].what.startswith("regressed"), found["10% slower"]
+
+
+def test_a_trial_ends_with_what_is_missing():
+    trial = Trial(Accelerators("cpu", (), preset("quick")), processors(None, available_cpus()), preset("quick"))
+    try:
+        *_, last = trial.findings(lambda text: None)
+    finally:
+        trial.close()
+    assert (last.name, last.state) == ("TensorFlow", State.BAD)
+    assert "sees no GPU" in last.what
+    assert "tensorflow[and-cuda]" in last.cure

@@ -1,0 +1,111 @@
+"""The GPUs of a run: which ones, locked and watched; where there are none, nothing."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tfbench.errors import GpuError
+from tfbench.gpus.choosing import choose, environment
+from tfbench.gpus.family import family
+from tfbench.gpus.locks import Locks
+from tfbench.gpus.model import Identity
+from tfbench.gpus.nvml import Nvml
+from tfbench.gpus.watching import Guard
+from tfbench.policy import Policy
+
+_LOCKS = Path("/run/lock")
+"""Where Linux keeps locks of all users."""
+
+
+class Accelerators:
+    """The GPUs that a run measures on; to be closed.
+
+    Args:
+        kind: ``cpu``, ``gpu`` or ``all``.
+        names: Indices or UUIDs; all GPUs without any.
+        opened: Opens NVML; for tests.
+
+    Raises:
+        UsageError: A GPU that is named is not there.
+        GpuError: It cannot be had: no driver, no library to name it with, or another run's lock.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        names: Sequence[str],
+        policy: Policy,
+        opened: Callable[[], Nvml] = Nvml,
+        locks: Path | None = None,
+        driver: Callable[[], bool] = lambda: has_driver(),
+    ) -> None:
+        self.gpus: list[Identity] = []
+        self.guard: Guard | None = None
+        self.notes: list[str] = []
+        self.environment: dict[str, str] = {}
+        """Of the processes that measure."""
+        self._nvml: Nvml | None = None
+        self._locks: Locks | None = None
+        if kind == "cpu":
+            self.environment = {"CUDA_VISIBLE_DEVICES": "-1"}
+            return
+        if not names and not driver():
+            return
+        try:
+            self._nvml = opened()
+            self.gpus = choose(self._nvml.identities(), names)
+            if not self.gpus:
+                return
+            _check_modes(self.gpus)
+            self._locks = Locks(self.gpus, locks or _folder())
+            self.guard = Guard(self.gpus, self._nvml, policy, family)
+            self.environment = environment(self.gpus, bool(names))
+        except GpuError as error:
+            nvml, self._nvml = self._nvml, None
+            if nvml is not None:
+                nvml.close()
+            if names or nvml is not None:
+                self.close()
+                raise
+            # Measured all the same: on whatever TensorFlow sees.
+            self.notes.append(f"GPUs are not watched, so a throttled or shared one is not noticed: {error}")
+            self.environment = environment([], named=False)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def machine(self) -> dict[str, str]:
+        """What runs must have in common for their times to be comparable, as a recipe's machine has it."""
+        return {key: value for gpu in self.gpus for key, value in gpu.as_machine().items()}
+
+    def close(self) -> None:
+        """Let others have the GPUs."""
+        if self._locks is not None:
+            self._locks.close()
+        if self._nvml is not None:
+            self._nvml.close()
+            self._nvml = None
+
+
+def _check_modes(gpus: Sequence[Identity]) -> None:
+    """A race has two processes on a GPU, in turns."""
+    for gpu in gpus:
+        if gpu.compute_mode not in (None, "default"):
+            text = (
+                f"GPU {gpu.index} is in compute mode {gpu.compute_mode!r}, and a race has two processes there, in turns"
+            )
+            raise GpuError(f"{text}: sudo nvidia-smi -i {gpu.index} -c DEFAULT")
+
+
+def has_driver(root: Path = Path("/")) -> bool:
+    """Whether a driver of NVIDIA is there, readable or not."""
+    return (root / "proc/driver/nvidia").exists() or (root / "dev/nvidiactl").exists()
+
+
+def _folder() -> Path:
+    place = _LOCKS if os.access(_LOCKS, os.W_OK) else Path(tempfile.gettempdir())
+    return place / "tfbench"

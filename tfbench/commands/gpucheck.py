@@ -1,0 +1,70 @@
+"""Find out on a machine with a GPU whether tfbench works there, and print what to report.
+
+Checks the driver and its library, what TensorFlow sees, whether the profiler may look (CUPTI), a race of a product
+against itself, and one with 10% more work in one side. Exit code 0: all of it works. 1: something does not. 3: there is
+no GPU here, so nothing was checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+from rich.text import Text
+
+from tfbench import __version__
+from tfbench.accelerators import Accelerators, has_driver
+from tfbench.commands.doctor import COLOURS
+from tfbench.doctor.model import Finding, State
+from tfbench.errors import GpuError
+from tfbench.gpu_trial import Trial
+from tfbench.gpus.choosing import parse_device
+from tfbench.options import available_cpus
+from tfbench.policy import preset
+from tfbench.race.processes import processors
+
+WORKS, BROKEN, NOTHING = 0, 1, 3
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--device", default="gpu", metavar="gpu|gpu:0,1", help="which GPUs, by index or UUID")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check; see above for the exit code."""
+    console = Console(highlight=False, soft_wrap=True)
+    kind, names = parse_device(arguments.device)
+    if not has_driver():
+        console.print(
+            "no GPU here: there is no driver of NVIDIA (no /proc/driver/nvidia, no /dev/nvidiactl), so nothing was checked.\n"
+            "Run it on a machine with a GPU, or start the container with --gpus all."
+        )
+        return NOTHING
+    policy = preset("standard")
+    console.print(f"tfbench {__version__}: checking {arguments.device}")
+    try:
+        accelerators = Accelerators(kind, names, policy)
+    except GpuError as error:
+        _print(console, Finding("driver", State.BAD, str(error)))
+        return BROKEN
+    for note in accelerators.notes:
+        _print(console, Finding("driver", State.WARN, note))
+    trial = Trial(accelerators, processors(None, available_cpus()), policy)
+    found: list[Finding] = []
+    try:
+        with console.status("") as status:
+            for finding in trial.findings(status.update):
+                found.append(finding)
+                _print(console, finding)
+    finally:
+        trial.close()
+    bad = [finding for finding in found if finding.state is State.BAD]
+    console.print("\nPlease report these lines, whatever they say: the GPU path has been run on few machines.")
+    return BROKEN if bad else WORKS
+
+
+def _print(console: Console, finding: Finding) -> None:
+    console.print(Text.assemble((f"{finding.state!s:8}", COLOURS[finding.state]), f"{finding.name}: {finding.what}"))
+    if finding.cure:
+        console.print(Text(f"        cure: {finding.cure}", "cyan"))

@@ -1,0 +1,96 @@
+"""What is read of a GPU; ``None`` where the device or its driver does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+HARDWARE_REASONS: Mapping[int, str] = {
+    0x08: "hardware slowdown",
+    0x20: "heat",
+    0x40: "heat, by the hardware",
+    0x80: "power brake",
+}
+"""NVML's reasons for a held clock that spoil a launch. A software power cap (0x04) is normal on parts with a power limit:
+there it is the clock itself that is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What stays as it is while a machine runs, unless somebody sets it."""
+
+    index: int
+    uuid: str
+    name: str
+    driver: str
+    cuda: str
+    """Newest version of CUDA that the driver can run."""
+    vbios: str | None = None
+    mig: bool | None = None
+    compute_mode: str | None = None
+    persistence: bool | None = None
+    ecc: bool | None = None
+    pcie: str | None = None
+    """``gen 4 x16``."""
+    power_limit: float | None = None
+    """Watts."""
+    clock_limit: float | None = None
+    """MHz of the multiprocessors."""
+    memory: int | None = None
+    """Bytes."""
+
+    def as_machine(self) -> dict[str, str]:
+        """What two runs must have in common for their times to be comparable, as a recipe's machine has it."""
+        told = {
+            "VBIOS": self.vbios,
+            "MIG": self.mig,
+            "ECC": self.ecc,
+            "compute mode": self.compute_mode,
+            "power limit": f"{self.power_limit:g} W" if self.power_limit is not None else None,
+            "clock limit": f"{self.clock_limit:g} MHz" if self.clock_limit is not None else None,
+        }
+        name = f"GPU {self.index}"
+        return {name: self.name} | {f"{name} {key}": str(value) for key, value in told.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What was read of a GPU at one time."""
+
+    sm_clock: float | None = None
+    """MHz."""
+    memory_clock: float | None = None
+    power: float | None = None
+    """Watts."""
+    temperature: float | None = None
+    """Degrees Celsius."""
+    reasons: int = 0
+    """Bits: why the clock is held."""
+    energy: float | None = None
+    """Joules since the driver was loaded."""
+    processes: frozenset[int] | None = None
+    """Process ids that compute there; in a container perhaps those of the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A launch as its GPU saw it."""
+
+    moments: tuple[Moment, ...]
+    """In time order, the first and the last at its ends."""
+    xids: tuple[int, ...] = ()
+    """Errors that the driver reported meanwhile."""
+    lost: str = ""
+    """Why the device could not be read to the end."""
+
+    @property
+    def sm_clock(self) -> float | None:
+        """Mean MHz."""
+        clocks = [moment.sm_clock for moment in self.moments if moment.sm_clock is not None]
+        return sum(clocks) / len(clocks) if clocks else None
+
+    @property
+    def energy(self) -> float | None:
+        """Joules."""
+        first, last = (self.moments[end].energy if self.moments else None for end in (0, -1))
+        return last - first if first is not None and last is not None else None

@@ -1,0 +1,161 @@
+"""Reading GPUs through NVML, with nvidia-ml-py. NVML starts no context of CUDA, so this process can go on as before."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from tfbench.errors import GpuError
+from tfbench.gpus.model import Identity, Moment
+
+INSTALL = "pip install 'tfbench[gpu]'"
+Found = TypeVar("Found")
+_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+_XID = 8
+"""nvmlEventTypeXidCriticalError."""
+
+
+class Nvml:
+    """The GPUs of this machine; to be closed.
+
+    Args:
+        library: The module ``pynvml``, or what stands in for it.
+
+    Raises:
+        GpuError: There is no driver, or no library to ask it with.
+    """
+
+    def __init__(self, library: Any = None) -> None:
+        self._nvml = library if library is not None else _library()
+        try:
+            self._nvml.nvmlInit()
+        except self._nvml.NVMLError as error:
+            text = f"NVML does not answer ({error}): there is no NVIDIA driver here, or the container does not see it"
+            raise GpuError(f"{text}; start it with --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility") from None
+        self._events: Any = None
+
+    def close(self) -> None:
+        """Let go of the library."""
+        try:
+            if self._events is not None:
+                self._nvml.nvmlEventSetFree(self._events)
+            self._nvml.nvmlShutdown()
+        except self._nvml.NVMLError:
+            pass  # what is lost needs no goodbye
+
+    def identities(self) -> list[Identity]:
+        """Every GPU, in the order of the bus.
+
+        Raises:
+            GpuError: The driver does not tell how many there are.
+        """
+        try:
+            count = int(self._nvml.nvmlDeviceGetCount())
+            return [self._identity(index) for index in range(count)]
+        except self._nvml.NVMLError as error:
+            raise GpuError(f"the GPUs cannot be listed: {error}") from None
+
+    def _identity(self, index: int) -> Identity:
+        nvml, handle = self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(index)
+        cuda = self._try(nvml.nvmlSystemGetCudaDriverVersion) or 0
+        generation, width = (
+            self._try(ask, handle)
+            for ask in (nvml.nvmlDeviceGetMaxPcieLinkGeneration, nvml.nvmlDeviceGetMaxPcieLinkWidth)
+        )
+        mode = self._try(nvml.nvmlDeviceGetComputeMode, handle)
+        limit = self._try(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+        memory = self._try(nvml.nvmlDeviceGetMemoryInfo, handle)
+        return Identity(
+            index=index,
+            uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+            name=_text(nvml.nvmlDeviceGetName(handle)),
+            driver=_text(self._try(nvml.nvmlSystemGetDriverVersion) or "unknown"),
+            cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
+            vbios=_text(found) if (found := self._try(nvml.nvmlDeviceGetVbiosVersion, handle)) else None,
+            mig=_first(self._try(nvml.nvmlDeviceGetMigMode, handle)),
+            compute_mode=_MODES.get(mode, str(mode)) if mode is not None else None,
+            persistence=_switch(self._try(nvml.nvmlDeviceGetPersistenceMode, handle)),
+            ecc=_first(self._try(nvml.nvmlDeviceGetEccMode, handle)),
+            pcie=f"gen {generation} x{width}" if generation and width else None,
+            power_limit=limit / 1000 if limit is not None else None,
+            clock_limit=self._try(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
+            memory=int(memory.total) if memory is not None else None,
+        )
+
+    def moment(self, index: int) -> Moment:
+        """What a GPU does now.
+
+        Raises:
+            GpuError: It has vanished.
+        """
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            temperature = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
+        except nvml.NVMLError as error:
+            raise GpuError(f"GPU {index} does not answer any more ({error}); see dmesg for its XID") from None
+        power = self._try(nvml.nvmlDeviceGetPowerUsage, handle)
+        energy = self._try(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+        listed = self._try(nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        return Moment(
+            sm_clock=self._try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+            memory_clock=self._try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+            power=power / 1000 if power is not None else None,
+            temperature=temperature,
+            reasons=self._reasons(handle),
+            energy=energy / 1000 if energy is not None else None,
+            processes=frozenset(process.pid for process in listed) if listed is not None else None,
+        )
+
+    def _reasons(self, handle: Any) -> int:
+        for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
+            ask = getattr(self._nvml, name, None)
+            if ask is not None and (found := self._try(ask, handle)) is not None:
+                return int(found)
+        return 0
+
+    def listen(self, indices: Sequence[int]) -> None:
+        """Have the driver keep the XIDs of these GPUs for `xids`, where it can."""
+        nvml = self._nvml
+        self._events = self._try(nvml.nvmlEventSetCreate)
+        for index in indices if self._events is not None else ():
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            self._try(nvml.nvmlDeviceRegisterEvents, handle, _XID, self._events)
+
+    def xids(self) -> list[int]:
+        """The errors that were reported since the last call."""
+        found: list[int] = []
+        while self._events is not None:
+            event = self._try(self._nvml.nvmlEventSetWait_v2, self._events, 0)
+            if event is None:
+                break
+            found.append(int(event.eventData))
+        return found
+
+    def _try(self, ask: Callable[..., Any], *arguments: Any) -> Any:
+        """What is asked; ``None`` where this device or driver does not have it."""
+        try:
+            return ask(*arguments)
+        except self._nvml.NVMLError:
+            return None
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("pynvml")
+    except ImportError:
+        raise GpuError(f"nvidia-ml-py is not installed, by which GPUs are watched: {INSTALL}") from None
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _switch(value: Any) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _first(value: Any) -> bool | None:
+    """The current one of a pair of settings, now and after the next start."""
+    return None if value is None else bool(value[0])

@@ -1,0 +1,16 @@
+"""What a GPU is tried with: a product that keeps it busy, or a small one where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+LARGE, SMALL = 4096, 256
+
+
+def test_product(bench: Any) -> None:
+    """A matrix product in float32."""
+    size = LARGE if tf.config.list_physical_devices("GPU") else SMALL
+    matrix = tf.random.normal([size, size])
+    bench(tf.function(lambda a, b: tf.matmul(a, b), jit_compile=False), matrix, matrix, flops=2 * size**3)
