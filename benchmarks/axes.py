@@ -6,6 +6,7 @@ Anything of TensorFlow stands inside a function here, so that importing this mod
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 from importlib import metadata
 
 import tensorflow as tf
@@ -56,6 +57,10 @@ def _needs_optimization() -> str | None:
 
 def _keras_policy(name):
     return lambda: tf.keras.mixed_precision.set_global_policy(name)
+
+
+def _tf32(on):
+    return lambda: tf.config.experimental.enable_tensor_float_32_execution(on)
 
 
 def _remapping(on):
@@ -277,6 +282,32 @@ DEVICE = Axis(
     "device",
     Level("cpu", on_device=lambda: tf.device("CPU:0")),
     Level("gpu", on_device=lambda: tf.device("GPU:0"), requires=_needs_gpu),
+)
+
+# Whether float32 products may use Tensor Cores, with fewer digits.
+TF32 = Axis(
+    "tf32",
+    Level("on", setup=_tf32(True), requires=_needs_gpu),
+    Level("off", setup=_tf32(False), requires=_needs_gpu),
+)
+
+# How XLA chooses among kernels.
+AUTOTUNING = Axis(
+    "autotuning",
+    Level("each", requires=_needs_gpu),
+    Level(
+        "cached",
+        env={"XLA_FLAGS": f"--xla_gpu_per_fusion_autotune_cache_dir={tempfile.gettempdir()}/tfbench-autotuning"},
+        requires=_needs_gpu,
+    ),
+    Level("off", env={"XLA_FLAGS": "--xla_gpu_autotune_level=0"}, requires=_needs_gpu),
+)
+
+# Who hands out the memory of a GPU.
+ALLOCATOR = Axis(
+    "allocator",
+    Level("bfc", requires=_needs_gpu),
+    Level("cuda_malloc_async", env={"TF_GPU_ALLOCATOR": "cuda_malloc_async"}, requires=_needs_gpu),
 )
 
 # compile(step): the step as Python runs it op by op, as a graph, or compiled by XLA.

@@ -14,6 +14,7 @@ from tfbench.gpus.locks import Locks
 from tfbench.gpus.model import Identity
 from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.watching import Guard
+from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 
 _LOCKS = Path("/run/lock")
@@ -26,6 +27,7 @@ class Accelerators:
     Args:
         kind: ``cpu``, ``gpu`` or ``all``.
         names: Indices or UUIDs; all GPUs without any.
+        required: Whether it is an error if there is none, which the processes that measure will tell.
         opened: Opens NVML; for tests.
 
     Raises:
@@ -38,6 +40,7 @@ class Accelerators:
         kind: str,
         names: Sequence[str],
         policy: Policy,
+        required: bool = False,
         opened: Callable[[], Nvml] = Nvml,
         locks: Path | None = None,
         driver: Callable[[], bool] = lambda: has_driver(),
@@ -49,10 +52,11 @@ class Accelerators:
         """Of the processes that measure."""
         self._nvml: Nvml | None = None
         self._locks: Locks | None = None
+        self._may_have_gpus = kind != "cpu" and (bool(names) or required or driver())
         if kind == "cpu":
             self.environment = {"CUDA_VISIBLE_DEVICES": "-1"}
             return
-        if not names and not driver():
+        if not self._may_have_gpus or not (names or driver()):
             return
         try:
             self._nvml = opened()
@@ -77,10 +81,20 @@ class Accelerators:
             self.close()
             raise
 
+    def why_not(self, case: Case) -> str:
+        """Why a case of the level ``device=gpu`` cannot run here, known without a process; ``""`` if it may."""
+        if self._may_have_gpus or case.levels.get("device") != "gpu":
+            return ""
+        return "no GPU here: there is no driver of NVIDIA"
+
     @property
     def machine(self) -> dict[str, str]:
         """What runs must have in common for their times to be comparable, as a recipe's machine has it."""
         return {key: value for gpu in self.gpus for key, value in gpu.as_machine().items()}
+
+    def as_json(self) -> JSON:
+        """What a report tells of them; nothing without any."""
+        return {"gpus": self.guard.as_json()} if self.guard else {}
 
     def close(self) -> None:
         """Let others have the GPUs."""

@@ -133,6 +133,8 @@ class Policy:
     gpu_clock_drift: float = 0.05
     """A launch counts only if its mean clock is within this of the others': a software power cap lets clocks wander by two
     or three percent, another power state by tens."""
+    device_bound: float = 0.5
+    """A step in which the GPU works for less of the time than this is bound by its host, whatever its kernels do."""
     disturbed_launches: int = 5
     """Launches of a race that may be discarded because the GPU was disturbed, before it is given up as inconclusive."""
 

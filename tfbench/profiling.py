@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tfbench.analysis.metrics import COPY_TIME, DEVICE_SHARE, DEVICE_TIME
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError
 from tfbench.folders import renewed
 from tfbench.model import JSON, Outcome
 from tfbench.policy import Policy
+from tfbench.profiles.anatomy import Anatomy, Where
 from tfbench.profiles.attribution import Attribution, attribute
 from tfbench.profiles.reading import Profile, dissect, read
 from tfbench.question import Question, Result
@@ -126,6 +129,23 @@ class Profiles:
         self._profiler = Profiler(launcher, question.policy, question.collecting)
         self._tell = tell
 
+    def with_device(self, result: Result, contender: Entrant) -> Result:
+        """The result of a variant with what the device did in it, which times say nothing of; a host-bound one is told."""
+        standing = result.standing
+        if standing is None:
+            return result
+        self._tell(f"{result.case.workload}: the device's part")
+        try:
+            facts = on_device(self._profiler, contender, self._question.policy)
+        except (BenchmarkError, BenchmarkSkipped, ProfileError, OSError) as error:
+            return replace(result, why=(failure(error),))
+        why: tuple[str, ...] = ()
+        if facts and facts[DEVICE_SHARE] < self._question.policy.device_bound:
+            why = (
+                f"host-bound: the device works in {facts[DEVICE_SHARE]:.0%} of a step; see advice in tfbench explain",
+            )
+        return replace(result, standing=replace(standing, facts={**standing.facts, **facts}), why=why)
+
     def of(self, result: Result, contender: Entrant, rival: Entrant | None) -> Result:
         """The result with its profiles, if it is one that was to be profiled.
 
@@ -161,6 +181,32 @@ def _texts(explained: Explained, side: str, profile: Profile) -> dict[str, str]:
     tables = {os.path.join("tables", name): text for name, text in profiled.csv_files(profile.sections).items()}
     content = profiled.as_json(case, side, profile.sections, why)
     return {**tables, "profile.md": text, "profile.json": profiled.as_text(content)}
+
+
+def on_device(profiler: Profiler, entrant: Entrant, policy: Policy) -> JSON:
+    """What a launch that is profiled shows of accelerators: seconds of a step with kernels, with copies, and the share of
+    the step in which either ran. Empty where no accelerator took part.
+
+    Raises:
+        SideError: A process does not start.
+        BenchmarkError, BenchmarkSkipped, ProfileError: The case breaks, cannot run here, or leaves no profile.
+    """
+    with tempfile.TemporaryDirectory(prefix="tfbench-device-") as folder:
+        place = profiler.profile(entrant, Path(folder), 0)
+        return device_facts(dissect(sorted(place.iterdir()), policy))
+
+
+def device_facts(step: Anatomy) -> JSON:
+    """The same from the anatomy of a step."""
+    keys = {where: [key for key in step.parts if key.where is where] for where in (Where.DEVICE, Where.COPY)}
+    if not any(keys.values()):
+        return {}
+    together = step.covered([*keys[Where.DEVICE], *keys[Where.COPY]])
+    return {
+        DEVICE_TIME: step.covered(keys[Where.DEVICE]),
+        COPY_TIME: step.covered(keys[Where.COPY]),
+        DEVICE_SHARE: together / step.seconds,
+    }
 
 
 def failure(error: BenchmarkError | BenchmarkSkipped | ProfileError | OSError) -> str:

@@ -54,7 +54,7 @@ class Session:
         self._clock = time.perf_counter
         self._began = self._clock()
         self._rng = random.Random(question.seed)
-        self._accelerators = Accelerators(question.device, question.gpus, question.policy)
+        self._accelerators = Accelerators(question.device, question.gpus, question.policy, question.require_gpu)
         guard, env = self._accelerators.guard, {**question.env, **self._accelerators.environment}
         self._launcher = ProcessLauncher(question.suite, question.policy, question.processors, guard)
         self._keeper = Keeper(question)
@@ -94,7 +94,9 @@ class Session:
     def expect(self, cases: Sequence[Case]) -> None:
         """The cases of this run, in order; those of a group race each other unless sides are compared."""
         for case in cases:
-            self._groups.setdefault(self._group_of(case), []).append(case)
+            if reason := self._accelerators.why_not(case):
+                self._results[case.name] = Result(case, skip=reason)
+            self._groups.setdefault(case.name if reason else self._group_of(case), []).append(case)
 
     def _group_of(self, case: Case) -> str:
         return case.group if self._way == VARIANTS else case.name
@@ -117,7 +119,7 @@ class Session:
 
     def result(self, case: Case) -> Result:
         """What became of this case, raced now if it has not been."""
-        group = self._groups[self._group_of(case)]
+        group = self._groups.get(self._group_of(case), [case])
         try:
             if case.name not in self._results and case.name not in self._suspects:
                 self._keep(self._race(case, group))
@@ -131,6 +133,8 @@ class Session:
                 self._judged.add(case.name)
                 result = self._beside_time(self._results[case.name], group)
                 rival = Entrant(self._counterpart(case) or case, self._rival) if result.rival and self._rival else None
+                if self._accelerators.gpus and case.levels.get("device") != "cpu":
+                    result = self._profiles.with_device(result, Entrant(case, self._contender))
                 self._results[case.name] = result = self._profiles.of(result, Entrant(case, self._contender), rival)
                 if result.why and not result.failures:  # otherwise the failed test says it
                     self.notes.append(f"{case.name}: {result.why[0]}")
@@ -392,6 +396,7 @@ class Session:
                 "slowdown": side.slowdown,
                 "import_seconds": self._launcher.import_seconds(side),
                 **self._recipes.get(name, {}),
+                **self._accelerators.as_json(),
             }
             for name, side in sides.items()
         }

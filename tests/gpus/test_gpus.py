@@ -218,6 +218,11 @@ class TestGuard:
         assert watch.cause == ""
         assert device.readings == 1 + 5  # one before anything ran
         assert watch.energy == pytest.approx(8.0)
+        (told,) = guard.as_json()
+        assert told["uuid"] == UUIDS[0]
+        assert told["launches"] == [
+            {"sm_clock": 1980, "power": 350, "temperature": 45, "reasons": 0, "energy": pytest.approx(8.0)}
+        ]
 
     def test_what_happens_in_between_is_seen(self):
         guard, beat = guard_of(Device(reasons=[0, 0, 0, 0x40, 0]))
@@ -295,11 +300,22 @@ class TestRace:
 
 class TestAccelerators:
     def made(self, kind, names, library, tmp_path, driver=True):
-        return Accelerators(kind, names, POLICY, lambda: Nvml(library), tmp_path, lambda: driver)
+        return Accelerators(kind, names, POLICY, False, lambda: Nvml(library), tmp_path, lambda: driver)
 
     def test_a_machine_without_a_driver_is_left_alone(self, tmp_path):
         made = self.made("all", (), Library(), tmp_path, driver=False)
         assert (made.gpus, made.guard, made.environment, made.notes) == ([], None, {}, [])
+
+    def test_cases_of_a_gpu_need_no_process_to_be_skipped(self, tmp_path):
+        case = Case("f.py::test_a[device=gpu]", "test_a", "f.py::test_a", (("device", "gpu"),))
+        assert "no GPU here" in self.made("all", (), Library(), tmp_path, driver=False).why_not(case)
+        assert "no GPU here" in self.made("cpu", (), Library(Device()), tmp_path).why_not(case)
+        there = self.made("all", (), Library(Device()), tmp_path)
+        assert not there.why_not(case)
+        there.close()
+        assert not Accelerators("gpu", (), POLICY, True, driver=lambda: False).why_not(case)  # to be told as an error
+        other = Case("f.py::test_a", "test_a", "f.py::test_a")
+        assert not self.made("all", (), Library(), tmp_path, driver=False).why_not(other)
 
     def test_cpu_hides_the_gpus(self, tmp_path):
         assert self.made("cpu", (), Library(Device()), tmp_path).environment == {"CUDA_VISIBLE_DEVICES": "-1"}

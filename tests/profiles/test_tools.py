@@ -18,7 +18,8 @@ from tfbench.profiles.memory import memory_profile
 from tfbench.profiles.opstats import op_stats
 from tfbench.profiles.overview import overview
 from tfbench.profiles.pods import pods
-from tfbench.profiles.reading import read
+from tfbench.profiles.reading import dissect, read
+from tfbench.profiling import device_facts
 from tfbench.report import profiled
 
 POLICY = preset("standard")
@@ -183,6 +184,15 @@ class TestDevice:
             str(key.where): round(part.seconds * 1e6) for key, part in seen.anatomy.parts.items() if key.kind != "Relu"
         }
         assert spent == {"device compute": 400, "device copies": 60, "kernel launch": 16}
+
+    def test_what_the_device_did_in_a_step(self, tmp_path):
+        facts = device_facts(dissect([training().write(tmp_path)], POLICY))
+        assert facts["device_time"] == pytest.approx(500e-6)
+        assert facts["copy_time"] == pytest.approx(60e-6)
+        assert facts["device_share"] == pytest.approx(560 / 900)
+        alone = Built()
+        alone.steps()
+        assert device_facts(dissect([alone.write(tmp_path / "alone")], POLICY)) == {}
 
 
 class TestWhatCannotBeRead:

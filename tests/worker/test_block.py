@@ -48,6 +48,21 @@ def test_the_device_is_waited_for_before_and_at_the_end_of_a_block():
     assert ended - began == 2050
 
 
+def test_when_the_work_was_handed_over_is_noted_where_a_device_does_it():
+    clock = Clock()
+
+    def synchronise():
+        clock.now += 500
+
+    block = Block(clock.step(), synchronise, clock)
+    began, ended = block(iterations=2, prime=0, extra=0, spins=0)
+    (dispatched,) = block.dispatched
+    assert began < dispatched <= ended - 500
+    block = Block(clock.step(), None, clock)
+    block(iterations=2, prime=0, extra=0, spins=0)
+    assert block.dispatched == []
+
+
 def test_warm_up_runs_until_two_stretches_agree():
     clock, calls = Clock(), []
 

@@ -80,6 +80,11 @@ PEAK_HOST_MEMORY = "peak_host_memory"
 FIRST_CALL = "first_call"
 """These three are judged by rules of their own."""
 
+DISPATCH_TIME = "dispatch_time"
+"""Seconds until a step has handed its work to an accelerator, where that is before the work is done."""
+DEVICE_TIME, COPY_TIME, DEVICE_SHARE = "device_time", "copy_time", "device_share"
+"""Seconds of a profiled step in which kernels, and copies, ran on an accelerator; share of a step in which either did."""
+
 SETTLED = frozenset({TIME})
 """Metrics that a run has to decide: what is open about another one is told and stops nobody."""
 CONTRACT = "contract:"

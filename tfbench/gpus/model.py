@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+from tfbench.model import JSON
 
 HARDWARE_REASONS: Mapping[int, str] = {
     0x08: "hardware slowdown",
@@ -38,6 +40,9 @@ class Identity:
     """MHz of the multiprocessors."""
     memory: int | None = None
     """Bytes."""
+
+    def as_json(self) -> JSON:
+        return asdict(self)
 
     def as_machine(self) -> dict[str, str]:
         """What two runs must have in common for their times to be comparable, as a recipe's machine has it."""
@@ -82,6 +87,21 @@ class Stretch:
     """Errors that the driver reported meanwhile."""
     lost: str = ""
     """Why the device could not be read to the end."""
+
+    def as_json(self) -> JSON:
+        """What it came to: mean clock and power, highest temperature, every reason for a held clock, joules."""
+        powers = [moment.power for moment in self.moments if moment.power is not None]
+        heat = [moment.temperature for moment in self.moments if moment.temperature is not None]
+        reasons = 0
+        for moment in self.moments:
+            reasons |= moment.reasons
+        return {
+            "sm_clock": self.sm_clock,
+            "power": sum(powers) / len(powers) if powers else None,
+            "temperature": max(heat, default=None),
+            "reasons": reasons,
+            "energy": self.energy,
+        }
 
     @property
     def sm_clock(self) -> float | None:

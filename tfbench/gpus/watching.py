@@ -10,6 +10,7 @@ from typing import Protocol
 from tfbench.errors import GpuError
 from tfbench.gpus.guard import disturbance
 from tfbench.gpus.model import Identity, Moment, Stretch
+from tfbench.model import JSON
 from tfbench.policy import Policy
 
 
@@ -70,6 +71,13 @@ class Guard:
         }
         """Processes that were there before any of this run was."""
         reads.listen([gpu.index for gpu in gpus])
+
+    def as_json(self) -> list[JSON]:
+        """Each GPU with what was read of it in each launch that counted."""
+        return [
+            {**gpu.as_json(), "launches": [stretch.as_json() for stretch in self._earlier[gpu.index]]}
+            for gpu in self.gpus
+        ]
 
     @contextmanager
     def watching(self) -> Iterator[Watch]:

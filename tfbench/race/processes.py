@@ -11,6 +11,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from tfbench.analysis.metrics import DISPATCH_TIME
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProtocolError, WorkerDied, WorkerHung
 from tfbench.gpus.watching import Guard
 from tfbench.model import JSON, Case, Plan
@@ -161,6 +162,7 @@ class ProcessLaunch:
         self._policy = policy
         self._pipes = [token_pipe() for _ in entrants]
         self._running: dict[int, Process] = {}
+        self._facts: dict[int, JSON] = {}
 
     def prepare(self, entrant: int) -> Prepared:
         zygote, case = self._zygote_of(self._entrants[entrant]), self._entrants[entrant].case
@@ -180,6 +182,7 @@ class ProcessLaunch:
         )
         answer = self._answer(entrant, "prepared", "failed", "skipped", "done", seconds=policy.setup_seconds)
         if answer["kind"] == "prepared":
+            self._facts[entrant] = answer["facts"]
             return Prepared(float(answer["iteration"]), answer["facts"])
         _, output = self._end(entrant, kill=False)
         if answer["kind"] == "skipped":
@@ -219,6 +222,9 @@ class ProcessLaunch:
         os.write(self._pipes[orders[0][0]][1], TOKEN)
         self._wait_for_all(list(follow))
         answers = {entrant: self._answer(entrant, "rounds", seconds=self._policy.answer_seconds) for entrant in follow}
+        for entrant, answer in answers.items():
+            if handed := [then - start for start, then in zip(answer["began"], answer["dispatched"], strict=False)]:
+                self._facts[entrant][DISPATCH_TIME] = median(handed) * 1e-9 / plan.iterations[entrant]
         return {
             entrant: list(zip(answer["began"], answer["ended"], strict=True)) for entrant, answer in answers.items()
         }

@@ -24,6 +24,8 @@ _EXTRA: tuple[tuple[Column, int], ...] = (
     (("artifact_bytes", "size", size), 120),
     (("artifact_gzipped_bytes", "gzipped", size), 120),
     (("p90", "90% below", duration), 130),
+    (("dispatch_time", "dispatch", duration), 110),
+    (("device_share", "on device", percent), 110),
     (("share", "of limit", percent), 110),
 )
 """Facts of a case that its table shows if it has them, and characters that the terminal must have for it."""

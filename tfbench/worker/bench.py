@@ -60,6 +60,7 @@ class Launch:
 
     def _answer(self, block: Block, request: JSON) -> None:
         whole, spins = slowdown(block, request["iterations"], request["prime"], request["extra"], self.clock)
+        block.dispatched.clear()
         with collector_held_off():
             began, ended = serve_turns(
                 block,
@@ -72,7 +73,7 @@ class Launch:
                 extra=whole,
                 spins=spins,
             )
-        self.channel.send("rounds", began=began, ended=ended)
+        self.channel.send("rounds", began=began, ended=ended, dispatched=block.dispatched)
 
 
 class Served(Protocol):

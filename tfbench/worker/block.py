@@ -30,6 +30,8 @@ class Block:
         self._call = call
         self._synchronise = synchronise
         self._clock = clock
+        self.dispatched: list[int] = []
+        """When each block had handed its work to the device, in nanoseconds; none where calls return finished."""
 
     def __call__(self, iterations: int, prime: int, extra: int, spins: int) -> tuple[int, int]:
         """Prime, then time ``iterations`` calls; returns when the block began and ended.
@@ -48,6 +50,7 @@ class Block:
         if spins:
             spin(spins)
         if self._synchronise is not None:
+            self.dispatched.append(clock())
             self._synchronise()
         return began, clock()
 

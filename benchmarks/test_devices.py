@@ -1,0 +1,82 @@
+"""GPUs: what is to be had there only, or what getting there costs. Without one, nothing of this runs."""
+
+import pytest
+import tensorflow as tf
+
+from benchmarks.axes import ALLOCATOR, AUTOTUNING, DEVICE, TF32, sized
+from benchmarks.inputs import normal
+from tfbench import across
+
+GPU = DEVICE.only("gpu")
+
+
+@across(GPU, TF32)
+def test_tf32_product(bench, variant):
+    """float32 on Tensor Cores, with 10 bits of the 23 after the point, or without them."""
+    n = sized(256, 8192)
+    with variant.on_device():
+        a, b = normal(n, n, seed=1), normal(n, n, seed=2)
+    product = tf.function(lambda a, b: tf.matmul(a, b), jit_compile=False)
+    bench(product, a, b, flops=2 * n**3, max_traces=1, parity=2e-3)
+
+
+@across(GPU, AUTOTUNING)
+def test_autotuned_layer(bench, variant):
+    """XLA chooses kernels by trying them: in each process anew, from a cache on disk, or not at all."""
+    batch, width = sized((64, 128), (4096, 4096))
+    with variant.on_device():
+        rows, weights = normal(batch, width), normal(width, width, seed=2)
+    layer = tf.function(lambda x, w: tf.nn.gelu(tf.matmul(x, w)), jit_compile=True)
+    bench(layer, rows, weights, flops=2 * batch * width**2, max_traces=1, parity=1e-2)
+
+
+@across(GPU, ALLOCATOR)
+def test_allocations(bench, variant):
+    """Tensors of many sizes, each let go before the next: what TensorFlow's allocator costs, and CUDA's."""
+    sizes = [2**power + 64 * power for power in range(12, 24)]
+
+    @tf.function(jit_compile=False)
+    def passes():
+        return tf.add_n([tf.reduce_sum(tf.sort(tf.random.uniform([size]))) for size in sizes])
+
+    def step():
+        with variant.on_device():
+            return passes()
+
+    bench(step, items=len(sizes))
+
+
+@pytest.mark.parametrize("megabytes", [1, 64])
+@across(GPU)
+def test_copy_to_device(bench, variant, megabytes):
+    """From the host's memory, as a batch of input is copied."""
+    size = megabytes * 2**18
+    with tf.device("CPU:0"):
+        batch = normal(size)
+
+    def step():
+        with variant.on_device():
+            return tf.identity(batch)
+
+    bench(step, bytes=4 * size)
+
+
+@pytest.mark.parametrize("megabytes", [1, 64])
+@across(GPU)
+def test_all_reduce_over_gpus(bench, variant, megabytes):
+    """Summing one gradient over all GPUs: the bandwidth is that of a ring, which moves 2 (n - 1) / n of it."""
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if gpus < 2:
+        pytest.skip(f"there are {gpus} GPUs; a machine with two or more can tell")
+    size = megabytes * 2**18
+    strategy = tf.distribute.MirroredStrategy()
+    gradient = normal(size)
+
+    @tf.function(jit_compile=False)
+    def summed():
+        def replica():
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, gradient)
+
+        return strategy.experimental_local_results(strategy.run(replica))
+
+    bench(summed, bytes=4 * size * 2 * (gpus - 1) / gpus)
