@@ -135,6 +135,8 @@ class Policy:
     or three percent, another power state by tens."""
     device_bound: float = 0.5
     """A step in which the GPU works for less of the time than this is bound by its host, whatever its kernels do."""
+    energy_seconds: float = 1.0
+    """A step is repeated for so long while its joules are read: devices count them every tenth of a second or oftener."""
     disturbed_launches: int = 5
     """Launches of a race that may be discarded because the GPU was disturbed, before it is given up as inconclusive."""
 

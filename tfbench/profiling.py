@@ -8,22 +8,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfbench.analysis.metrics import COPY_TIME, DEVICE_SHARE, DEVICE_TIME
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError
+from tfbench.analysis.metrics import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProfileError
 from tfbench.folders import renewed
+from tfbench.gpus.watching import Guard
 from tfbench.model import JSON, Outcome
 from tfbench.policy import Policy
 from tfbench.profiles.anatomy import Anatomy, Where
 from tfbench.profiles.attribution import Attribution, attribute
 from tfbench.profiles.reading import Profile, dissect, read
+from tfbench.profiles.xplane import levels_of, load
 from tfbench.question import Question, Result
 from tfbench.race.launcher import Entrant
+from tfbench.race.meter import joules
 from tfbench.race.processes import ProcessLauncher
 from tfbench.race.profiler import Profiler
 from tfbench.report import profiled
 from tfbench.report.attributed import in_words
 from tfbench.store.profiles import Kept, folder_of, write_about, write_read
 
+MOST = 5
+"""Lines that an assertion gets of a profile."""
 BASELINE, CONTENDER = "baseline", "contender"
 
 
@@ -38,6 +43,8 @@ class Explained:
     """``None`` where only one side was profiled."""
     why: Sequence[str]
     """Of the slowdown, at most five lines; why there are none, if there ought to be."""
+    notes: Sequence[str] = ()
+    """How the profiles are not what was asked for."""
 
     def as_json(self) -> list[JSON]:
         """One entry for each side, as a report has them."""
@@ -95,7 +102,17 @@ def take(
         explained = reread(kept, policy)
         for side, profile in explained.profiles.items():
             write_read(half, side, _texts(explained, side, profile), profile.trace)
-    return replace(explained, kept=replace(kept, folder=folder))
+        notes = [note for side in sides if (note := _other_levels(kept, side, profiler.levels))]
+    return replace(explained, kept=replace(kept, folder=folder), notes=notes)
+
+
+def _other_levels(kept: Kept, side: str, wanted: Mapping[str, int]) -> str:
+    """That the profiler did not take the levels that it was given, as TensorFlow 2.21's does not."""
+    noted = levels_of(load(kept.runs(side)[0][0]))
+    if not noted or all(noted[name] == level for name, level in wanted.items()):
+        return ""
+    worked = ", ".join(f"{name}={level}" for name, level in noted.items())
+    return f"profile: TensorFlow took no notice of --profile-levels on the side {side}, and worked with {worked}"
 
 
 def reread(kept: Kept, policy: Policy) -> Explained:
@@ -126,10 +143,11 @@ class Profiles:
 
     def __init__(self, question: Question, launcher: ProcessLauncher, tell: Callable[[str], None]) -> None:
         self._question = question
+        self._launcher = launcher
         self._profiler = Profiler(launcher, question.policy, question.collecting)
         self._tell = tell
 
-    def with_device(self, result: Result, contender: Entrant) -> Result:
+    def with_device(self, result: Result, contender: Entrant, guard: Guard) -> Result:
         """The result of a variant with what the device did in it, which times say nothing of; a host-bound one is told."""
         standing = result.standing
         if standing is None:
@@ -137,10 +155,14 @@ class Profiles:
         self._tell(f"{result.case.workload}: the device's part")
         try:
             facts = on_device(self._profiler, contender, self._question.policy)
+            if (amount := joules(self._launcher, guard, contender, self._question.policy)) is not None:
+                facts[ENERGY] = amount
+        except LaunchDisturbed as error:
+            return replace(result, why=(f"energy: not read: {error}",))
         except (BenchmarkError, BenchmarkSkipped, ProfileError, OSError) as error:
             return replace(result, why=(failure(error),))
         why: tuple[str, ...] = ()
-        if facts and facts[DEVICE_SHARE] < self._question.policy.device_bound:
+        if DEVICE_SHARE in facts and facts[DEVICE_SHARE] < self._question.policy.device_bound:
             why = (
                 f"host-bound: the device works in {facts[DEVICE_SHARE]:.0%} of a step; see advice in tfbench explain",
             )
@@ -170,7 +192,7 @@ class Profiles:
             found = take(self._profiler, entrants, place, question.policy, raced, self._tell)
         except (BenchmarkError, BenchmarkSkipped, ProfileError, OSError) as error:
             return replace(result, why=(failure(error),))
-        return replace(result, profiles=tuple(found.as_json()), why=why or tuple(found.why))
+        return replace(result, profiles=tuple(found.as_json()), why=why or (*found.why, *found.notes)[:MOST])
 
 
 def _texts(explained: Explained, side: str, profile: Profile) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 Controller to zygote: ``launch``, ``reap``. Zygote to controller: ``ready``, ``failed``,
 ``launched``, ``reaped``. Controller to a launched process: ``serve``, ``stop``. Launched process to
-controller: ``prepared``, ``skipped``, ``failed``, ``rounds``, ``probed``, ``profiled``, ``done``. Every message is a
+controller: ``prepared``, ``skipped``, ``failed``, ``rounds``, ``probed``, ``profiled``, ``looped``, ``done``. Every message is a
 request's answer or a request, never both at once, so that a line is all that has to be waited for.
 """
 

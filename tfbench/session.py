@@ -133,8 +133,8 @@ class Session:
                 self._judged.add(case.name)
                 result = self._beside_time(self._results[case.name], group)
                 rival = Entrant(self._counterpart(case) or case, self._rival) if result.rival and self._rival else None
-                if self._accelerators.gpus and case.levels.get("device") != "cpu":
-                    result = self._profiles.with_device(result, Entrant(case, self._contender))
+                if (guard := self._accelerators.guard) and case.levels.get("device") != "cpu":
+                    result = self._profiles.with_device(result, Entrant(case, self._contender), guard)
                 self._results[case.name] = result = self._profiles.of(result, Entrant(case, self._contender), rival)
                 if result.why and not result.failures:  # otherwise the failed test says it
                     self.notes.append(f"{case.name}: {result.why[0]}")

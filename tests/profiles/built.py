@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tfbench.profiles.xplane import _schema
+from tfbench.profiles.xplane import _module
 
 MICRO = 1_000_000
 """Picoseconds."""
@@ -14,7 +14,7 @@ class Built:
     """An XSpace in the making; times are microseconds."""
 
     def __init__(self, host: str = "somewhere") -> None:
-        self.space = _schema().XSpace()
+        self.space = _module("xplane_pb2").XSpace()
         self.space.hostnames.append(host)
         self.host = host
 

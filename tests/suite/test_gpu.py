@@ -1,17 +1,26 @@
 """The GPU path without a GPU: what is asked for and not there, and processes that cannot be forked."""
 
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.gpus.scripted import Device, Library
 from tests.suite.conftest import Project
 from tfbench.accelerators import Accelerators, has_driver
 from tfbench.doctor.model import State
-from tfbench.gpu_trial import Trial
+from tfbench.gpu_trial import CASE, FILE, Trial
+from tfbench.gpus.nvml import Nvml
+from tfbench.gpus.watching import Guard
 from tfbench.options import available_cpus
 from tfbench.policy import preset
-from tfbench.race.processes import processors
+from tfbench.race.launcher import Entrant
+from tfbench.race.meter import joules
+from tfbench.race.processes import ProcessLauncher, processors
+from tfbench.race.zygote import Suite
+from tfbench.sides.side import Side
 
 pytestmark = pytest.mark.tensorflow
 PRODUCT = """
@@ -94,6 +103,26 @@ def test_the_trial_of_a_gpu_works_on_a_processor():
     assert "events of the device in a profile" in found["CUPTI"].what
     assert found["A/A"].state is not State.BAD, found["A/A"]
     assert found["10% slower"].what.startswith("regressed"), found["10% slower"]
+
+
+def test_energy_is_read_while_a_step_is_repeated():
+    """With a device that took 100 J a look, and the real process on the processor."""
+    device = Device(energy=[100_000 * look for look in range(1000)])
+    nvml = Nvml(Library(device))
+    policy = replace(preset("quick"), energy_seconds=0.3)
+    guard = Guard(nvml.identities(), nvml, policy, lambda: ())
+    launcher = ProcessLauncher(
+        Suite((FILE.name,), "", "importlib", made="", cpus=available_cpus()), policy, processors(None, available_cpus())
+    )
+    side = Side("contender", sys.executable, FILE.parent, env={"CUDA_VISIBLE_DEVICES": "-1"})
+    try:
+        launcher.ready([(side, ())], [0])
+        amount = joules(launcher, guard, Entrant(CASE, side), policy)
+    finally:
+        launcher.close()
+    assert amount is not None
+    looks = device.readings - 2  # one before anything ran, and what is between the first and the last
+    assert 0 < amount < 100.0 * looks
 
 
 def test_a_trial_ends_with_what_is_missing():

@@ -82,6 +82,8 @@ FIRST_CALL = "first_call"
 
 DISPATCH_TIME = "dispatch_time"
 """Seconds until a step has handed its work to an accelerator, where that is before the work is done."""
+ENERGY = "energy"
+"""Joules of a step that its GPUs took, idling included."""
 DEVICE_TIME, COPY_TIME, DEVICE_SHARE = "device_time", "copy_time", "device_share"
 """Seconds of a profiled step in which kernels, and copies, ran on an accelerator; share of a step in which either did."""
 

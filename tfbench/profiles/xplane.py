@@ -21,8 +21,9 @@ HOST = "/host:CPU"
 DEVICE = "/device:"
 _NOISE = ("ThreadpoolListener::",)
 """Events without a length that say only that a thread was woken."""
-_SCHEMA = ("tsl/profiler/protobuf/xplane_pb2.py", "core/profiler/protobuf/xplane_pb2.py")
-"""Where TensorFlow has had it, the newest first."""
+_PLACES = ("tsl/profiler/protobuf", "core/profiler/protobuf")
+"""Where TensorFlow has had its message types, the newest first."""
+_OPTIONS = "profile_options"
 
 
 class Event:
@@ -114,7 +115,7 @@ def load(path: Path) -> Space:
         raise ProfileError(f"{path} cannot be read: {error.strerror or error}") from None
     if not content:
         raise ProfileError(f"{path} is empty: the profiled process ended before it wrote; profile the case again")
-    message = _schema().XSpace()
+    message = _module("xplane_pb2").XSpace()
     try:
         message.ParseFromString(content)
     except Exception as error:  # protobuf's implementations raise classes of their own
@@ -126,9 +127,18 @@ def load(path: Path) -> Space:
     return Space(planes, next(iter(message.hostnames), path.name.split(".")[0]), tuple(message.errors))
 
 
+def levels_of(space: Space) -> dict[str, int]:
+    """Levels of the ``host``, ``device`` and ``python`` tracers that the profiler worked with; empty if it does not tell."""
+    noted = next((plane.stats.get(_OPTIONS) for plane in space.planes if _OPTIONS in plane.stats), None)
+    if not isinstance(noted, bytes):
+        return {}
+    options = _module("profiler_options_pb2").ProfileOptions.FromString(noted)
+    return {name: int(getattr(options, f"{name}_tracer_level")) for name in ("host", "device", "python")}
+
+
 @cache
-def _schema() -> Any:
-    """The module with the message types.
+def _module(name: str) -> Any:
+    """One of the modules with message types.
 
     Raises:
         ProfileError: There is no TensorFlow beside this interpreter, or not one that has them.
@@ -136,16 +146,16 @@ def _schema() -> Any:
     found = importlib.util.find_spec("tensorflow")
     if found is None or found.origin is None:
         raise ProfileError("profiles are read with TensorFlow's own description of them: install tensorflow here")
-    for place in _SCHEMA:
-        path = Path(found.origin).parent / place
+    for place in _PLACES:
+        path = Path(found.origin).parent / place / f"{name}.py"
         if path.exists():
-            spec = importlib.util.spec_from_file_location("tfbench_xplane_pb2", path)
+            spec = importlib.util.spec_from_file_location(f"tfbench_{name}", path)
             assert spec is not None
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             return module
-    raise ProfileError(f"the TensorFlow in {Path(found.origin).parent} has no description of profiles (xplane_pb2)")
+    raise ProfileError(f"the TensorFlow in {Path(found.origin).parent} has no description of profiles ({name})")
 
 
 def _plane(plane: Any) -> Plane:

@@ -58,6 +58,11 @@ class Profiler:
         pairs = range(min(launches, self._policy.profile_zygotes))
         self._launcher.ready([(entrant.side, entrant.case.env) for entrant in entrants], pairs)
 
+    @property
+    def levels(self) -> Mapping[str, int]:
+        """What was asked for of the tracers."""
+        return self._collecting.levels or {}
+
     def recipe(self, side: Side) -> JSON:
         """What the side is made of, once it is ready."""
         return self._launcher.recipe(side)

@@ -13,7 +13,7 @@ from rich.text import Text
 from tfbench.model import TIME, Case, Outcome, Report, Standing, Verdict
 from tfbench.report.differences import differences
 from tfbench.report.style import COLOURS, table
-from tfbench.report.units import duration, percent, rate, size, times
+from tfbench.report.units import duration, joules, percent, rate, size, times
 
 Row = TypeVar("Row", Standing, Verdict)
 Column = tuple[str, str, Callable[[float], str]]
@@ -26,6 +26,7 @@ _EXTRA: tuple[tuple[Column, int], ...] = (
     (("p90", "90% below", duration), 130),
     (("dispatch_time", "dispatch", duration), 110),
     (("device_share", "on device", percent), 110),
+    (("energy", "energy", joules), 120),
     (("share", "of limit", percent), 110),
 )
 """Facts of a case that its table shows if it has them, and characters that the terminal must have for it."""

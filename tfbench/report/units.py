@@ -7,6 +7,7 @@ import math
 from tfbench.model import Ratio
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_PARTS = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 _RATES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
@@ -14,6 +15,12 @@ def duration(seconds: float) -> str:
     """Three significant digits and a unit: ``12.3 µs``."""
     scale, unit = next((step for step in _TIMES if seconds >= step[0]), _TIMES[-1])
     return f"{_significant(seconds / scale)} {unit}"
+
+
+def joules(amount: float) -> str:
+    """Three significant digits and a unit: ``41.2 mJ``."""
+    scale, prefix = next(((scale, prefix) for scale, prefix in _PARTS if amount >= scale), _PARTS[-1])
+    return f"{_significant(amount / scale)} {prefix}J"
 
 
 def rate(amount: float, unit: str) -> str:

@@ -23,8 +23,9 @@ from tfbench.model import JSON
 from tfbench.protocol import Channel, Closed
 from tfbench.source import digest
 from tfbench.worker import internals, runtime
-from tfbench.worker.bench import Bench, Launch
+from tfbench.worker.bench import Bench, Launch, Served
 from tfbench.worker.imports import ImportTimer
+from tfbench.worker.looping import Looping
 from tfbench.worker.moved import follow, strays
 from tfbench.worker.probing import Probing
 from tfbench.worker.profiling import Profiling
@@ -83,7 +84,7 @@ class Zygote:
         self._argv = argv
         self._items: dict[str, pytest.Item] = {}
         self._broken: dict[str, str] = {}
-        self._launch: Launch | Probing | Profiling | None = None
+        self._launch: Served | None = None
         self.served = False
 
     # Collection
@@ -201,7 +202,9 @@ class Zygote:
         if request["case"] is None:
             channel.send("done", devices=runtime.devices())
             return
-        if "profile" in request:
+        if "loop" in request:
+            self._launch = Looping(channel, **request["loop"])
+        elif "profile" in request:
             self._launch = Profiling(channel, Path(request["profile"]), **request["how"])
         elif "probe" in request:
             source = digest(getattr(self._items[request["case"]], "function", None))

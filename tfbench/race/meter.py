@@ -1,0 +1,48 @@
+"""Joules of one iteration on a GPU, where the device counts them: a launch of its own that loops while it is watched."""
+
+from __future__ import annotations
+
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProtocolError
+from tfbench.gpus.watching import Guard
+from tfbench.policy import Policy
+from tfbench.race.launcher import Entrant
+from tfbench.race.process import Process
+from tfbench.race.processes import ProcessLauncher
+from tfbench.race.zygote import tail
+
+
+def joules(launcher: ProcessLauncher, guard: Guard, entrant: Entrant, policy: Policy) -> float | None:
+    """Of an iteration, what all watched GPUs took together, idling included; ``None`` where one does not count.
+
+    Raises:
+        SideError: A zygote does not start.
+        BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
+        LaunchDisturbed: The GPU was, so that it says nothing.
+    """
+    zygote = launcher.zygote(entrant, 0)
+    if (reason := zygote.why_not(entrant.case)) is not None:
+        raise BenchmarkError(reason)
+    cpus = list(launcher.processors.of(entrant.case))
+    how = {
+        "seconds": policy.energy_seconds,
+        "warmup": [policy.warmup_seconds, policy.warmup_limit_seconds, policy.warmup_steady],
+    }
+    process = Process.start(zygote, entrant.case, loop=how, cpus=cpus, threads=len(cpus))
+    try:
+        answer = process.channel.receive("prepared", "failed", "skipped", "done", timeout=policy.setup_seconds)
+        if answer["kind"] == "skipped":
+            raise BenchmarkSkipped(answer["message"])
+        if answer["kind"] != "prepared":
+            raise BenchmarkError(
+                f"while its energy was read: {answer.get('message', 'it ended early')}", tail(process.log)
+            )
+        with guard.watching() as watch:
+            process.channel.send("serve")
+            iterations = process.channel.receive("looped", timeout=policy.answer_seconds)["iterations"]
+    except ProtocolError as error:
+        raise BenchmarkError(f"its process ended while its energy was read ({error})", tail(process.log)) from None
+    finally:
+        process.end(kill=True)
+    if watch.cause:
+        raise LaunchDisturbed(watch.cause)
+    return watch.energy / iterations if watch.energy is not None and iterations else None
