@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfbench.errors import GpuError
-from tfbench.gpus.choosing import choose, environment
+from tfbench.gpus.choosing import choose, environment, has_driver
 from tfbench.gpus.family import family
 from tfbench.gpus.locks import Locks
 from tfbench.gpus.model import Identity
@@ -43,7 +43,7 @@ class Accelerators:
         required: bool = False,
         opened: Callable[[], Nvml] = Nvml,
         locks: Path | None = None,
-        driver: Callable[[], bool] = lambda: has_driver(),
+        driver: Callable[[], bool] = has_driver,
     ) -> None:
         self.gpus: list[Identity] = []
         self.guard: Guard | None = None
@@ -66,7 +66,7 @@ class Accelerators:
             _check_modes(self.gpus)
             self._locks = Locks(self.gpus, locks or _folder())
             self.guard = Guard(self.gpus, self._nvml, policy, family)
-            self.environment = environment(self.gpus, bool(names))
+            self.environment = environment(self.gpus) if names else {}
         except GpuError as error:
             nvml, self._nvml = self._nvml, None
             if nvml is not None:
@@ -76,7 +76,6 @@ class Accelerators:
                 raise
             # Measured all the same: on whatever TensorFlow sees.
             self.notes.append(f"GPUs are not watched, so a throttled or shared one is not noticed: {error}")
-            self.environment = environment([], named=False)
         except BaseException:
             self.close()
             raise
@@ -113,11 +112,6 @@ def _check_modes(gpus: Sequence[Identity]) -> None:
                 f"GPU {gpu.index} is in compute mode {gpu.compute_mode!r}, and a race has two processes there, in turns"
             )
             raise GpuError(f"{text}: sudo nvidia-smi -i {gpu.index} -c DEFAULT")
-
-
-def has_driver(root: Path = Path("/")) -> bool:
-    """Whether a driver of NVIDIA is there, readable or not."""
-    return (root / "proc/driver/nvidia").exists() or (root / "dev/nvidiactl").exists()
 
 
 def _folder() -> Path:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tfbench.accelerators import Accelerators
 from tfbench.collection import Collected, collect
 from tfbench.errors import UsageError
+from tfbench.gpus.choosing import parse_device
 from tfbench.model import Case
 from tfbench.options import available_cpus, parse_cpus
 from tfbench.policy import Policy
@@ -24,7 +26,7 @@ _SELECTIONS = {
     "-m": ("EXPRESSION", "choose cases by their marks, as pytest does"),
     "--deselect": ("CASE", "leave out a case; can be repeated"),
     "--ignore": ("PATH", "leave out a file or a folder; can be repeated"),
-    "--device": ("cpu|gpu|all", "cases of which devices"),
+    "--device": ("cpu|gpu|all|gpu:0,1", "cases of which devices; GPUs by index or UUID"),
 }
 """Options that pytest is handed as they are."""
 
@@ -61,6 +63,7 @@ class Stage:
         selections = [
             word for option in _SELECTIONS for value in getattr(arguments, _dest(option)) for word in (option, value)
         ]
+        kind, gpus = parse_device((getattr(arguments, _dest("--device")) or ["all"])[-1])
         cpus = parse_cpus(arguments.cpus) if arguments.cpus else None
         self.collected: Collected = collect([*selections, *paths])
         if not self.collected.cases:
@@ -70,7 +73,10 @@ class Stage:
         """Called with what is being done."""
         self.environments = Environments(kept(), lambda text: self.tell(text))
         self.contender = Side("contender", sys.executable, self.collected.root)
-        self.launcher = ProcessLauncher(self.collected.suite, policy, processors(cpus, available_cpus()))
+        self.accelerators = Accelerators(kind, gpus, policy)
+        self.contender = replace(self.contender, env=self.accelerators.environment)
+        where, guard = processors(cpus, available_cpus()), self.accelerators.guard
+        self.launcher = ProcessLauncher(self.collected.suite, policy, where, guard)
 
     @property
     def cases(self) -> list[Case]:
@@ -102,3 +108,4 @@ class Stage:
     def __exit__(self, *error: object) -> None:
         self.launcher.close()
         self.environments.close()
+        self.accelerators.close()

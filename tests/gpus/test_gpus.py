@@ -6,14 +6,15 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.gpus.scripted import UUIDS, Device, Library
 from tests.scripted import Clock, ScriptedLauncher, sides_of, steady, variants_of
-from tfbench.accelerators import Accelerators, has_driver
+from tfbench.accelerators import Accelerators
 from tfbench.errors import GpuError, LaunchDisturbed, UsageError
-from tfbench.gpus.choosing import choose, environment, parse_device
+from tfbench.gpus.choosing import choose, environment, has_driver, parse_device
 from tfbench.gpus.family import family
 from tfbench.gpus.guard import disturbance, foreign
 from tfbench.gpus.locks import Locks
@@ -24,7 +25,9 @@ from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.contest import Contest
 from tfbench.race.sequential import Race, Terms
+from tfbench.race.zygote import worker_environment
 from tfbench.results import of_sides, of_variant
+from tfbench.sides.side import Side
 
 POLICY = preset("quick")
 OURS = frozenset({100, 101})
@@ -100,12 +103,17 @@ class TestChoosing:
         with pytest.raises(UsageError, match=words):
             choose(there, names)
 
-    def test_processes_see_what_was_named_and_do_not_take_all_memory(self):
+    def test_processes_see_what_was_named_and_do_not_take_all_memory(self, monkeypatch):
         (gpu,) = Nvml(Library(Device())).identities()
-        assert environment([gpu], True) == {
-            "TF_FORCE_GPU_ALLOW_GROWTH": "true", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": UUIDS[0],
-        }  # fmt: skip
-        assert environment([gpu], False) == {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        assert environment([gpu]) == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": UUIDS[0]}
+        side = Side("contender", "python", Path("/"), env={"OTHER": "1"})
+        monkeypatch.setattr("tfbench.race.zygote.has_driver", lambda: True)
+        assert worker_environment(side, {})["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+        monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "false")
+        assert worker_environment(side, {})["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
+        monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH")
+        monkeypatch.setattr("tfbench.race.zygote.has_driver", lambda: False)
+        assert "TF_FORCE_GPU_ALLOW_GROWTH" not in worker_environment(side, {})
 
 
 class TestLocks:
@@ -335,7 +343,7 @@ class TestAccelerators:
     def test_without_nvml_they_are_measured_unwatched_and_that_is_said(self, tmp_path):
         made = self.made("all", (), Library(), tmp_path)
         assert "GPUs are not watched" in made.notes[0]
-        assert made.environment == {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        assert made.environment == {}
 
     def test_one_that_is_named_must_be_there(self, tmp_path):
         with pytest.raises(GpuError, match="no NVIDIA driver"):

@@ -9,9 +9,10 @@ import pytest
 
 from tests.gpus.scripted import Device, Library
 from tests.suite.conftest import Project
-from tfbench.accelerators import Accelerators, has_driver
+from tfbench.accelerators import Accelerators
 from tfbench.doctor.model import State
 from tfbench.gpu_trial import CASE, FILE, Trial
+from tfbench.gpus.choosing import has_driver
 from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.watching import Guard
 from tfbench.options import available_cpus

@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench import __version__
-from tfbench.accelerators import Accelerators, has_driver
+from tfbench.accelerators import Accelerators
 from tfbench.commands.doctor import COLOURS
 from tfbench.doctor.model import Finding, State
 from tfbench.errors import GpuError
 from tfbench.gpu_trial import Trial
-from tfbench.gpus.choosing import parse_device
+from tfbench.gpus.choosing import has_driver, parse_device
 from tfbench.options import available_cpus
 from tfbench.policy import preset
 from tfbench.race.processes import processors

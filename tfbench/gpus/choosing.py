@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from tfbench.errors import UsageError
 from tfbench.gpus.model import Identity
@@ -50,15 +51,15 @@ def choose(there: Sequence[Identity], names: Sequence[str]) -> list[Identity]:
     return found
 
 
-def environment(chosen: Sequence[Identity], named: bool) -> dict[str, str]:
-    """Environment of processes that measure there.
+def environment(chosen: Sequence[Identity]) -> dict[str, str]:
+    """Environment of processes that see these GPUs and no others."""
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(one.uuid for one in chosen)}
 
-    Memory grows as it is needed: otherwise the first process of a launch takes all of it, and the second has none.
 
-    Args:
-        named: Whether the user named them; otherwise processes see what they would see anyhow.
-    """
-    settings = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-    if named:
-        settings |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(one.uuid for one in chosen)}
-    return settings
+GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
+"""Memory grows as it is needed: otherwise the first process of a launch takes all of a GPU's, and the second has none."""
+
+
+def has_driver(root: Path = Path("/")) -> bool:
+    """Whether a driver of NVIDIA is there, readable or not."""
+    return (root / "proc/driver/nvidia").exists() or (root / "dev/nvidiactl").exists()

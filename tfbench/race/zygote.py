@@ -13,6 +13,7 @@ from typing import IO
 
 from tfbench.errors import ProtocolError, SideError
 from tfbench.folders import package_alone, python_path
+from tfbench.gpus.choosing import GROWTH, has_driver
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 from tfbench.protocol import Closed, TimedOut, pair
@@ -42,6 +43,8 @@ def worker_environment(side: Side, extra: Mapping[str, str]) -> dict[str, str]:
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     env = {key: value for key, value in env.items() if key not in side.unset}
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if has_driver():
+        env.setdefault(GROWTH, "true")
     env.update(side.env)
     env.update(extra)
     # A pinned process whose BLAS or OpenMP has two threads spins against itself and seems to hang.
