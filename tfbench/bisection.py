@@ -108,6 +108,8 @@ class Bisection:
         if failure := contest.failures.get(0):
             trail.failure = f"the good end cannot run it: {_headline(failure)}"
             return Step(point, None, trail.failure, again=again)
+        if contest.spoiled:
+            return Step(point, None, f"disturbed: {contest.spoiled}", again=again)
         decision = self._decision(contest)
         if decision is None or decision.outcome is None:
             return Step(point, None, f"no {self._metric} was measured", again=again)

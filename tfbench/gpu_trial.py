@@ -125,8 +125,8 @@ class Trial:
         return self._judged(f"{SLOWDOWN:.0%} slower", self._raced(tell, SLOWDOWN), (Outcome.REGRESSED,))
 
     def _judged(self, name: str, contest: Contest, wanted: Sequence[Outcome]) -> Finding:
-        if spoiled := next((race.spoiled for race in contest.races if race.spoiled), ""):
-            return Finding(name, State.BAD, f"every launch was disturbed: {spoiled}")
+        if contest.spoiled:
+            return Finding(name, State.BAD, f"too many launches were disturbed: {contest.spoiled}")
         decision = contest.decision
         if decision is None or decision.outcome is None:
             return Finding(name, State.BAD, "the race ended without a decision")

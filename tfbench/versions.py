@@ -101,6 +101,8 @@ def _entry(race: Race, index: int) -> Standing | str:
         return f"broke: {failure}{f'; its last words: {printed[-1].strip()}' if printed else ''}"
     if race.reference != 0:
         return "the reference cannot run it"
+    if race.spoiled:
+        return f"disturbed: {race.spoiled}"
     standing = of_variant(race, index).standing
     return standing if standing is not None else "it was not timed"
 

@@ -121,7 +121,7 @@ class TestLocks:
 
     def test_one_run_at_a_time_over_processes(self, tmp_path):
         gpus = Nvml(Library(Device())).identities()
-        root = str(__import__("pathlib").Path(__file__).resolve().parents[2])
+        root = str(Path(__file__).resolve().parents[2])
         program = self.HOLD.format(root=root, folder=str(tmp_path))
         with subprocess.Popen(
             [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -142,8 +142,6 @@ class TestLocks:
 
 def held(folder):
     """Hold the lock of the scripted GPU until somebody kills this process."""
-    from pathlib import Path
-
     locks = Locks(Nvml(Library(Device())).identities(), Path(folder))
     print("held", flush=True)
     sys.stdin.read()

@@ -113,6 +113,11 @@ class Contest:
         return [self._first, *([second] if second.launches or second.failures or second.disturbed else [])]
 
     @property
+    def spoiled(self) -> str:
+        """Why one of the races was given up, ``""`` if none was."""
+        return next((race.spoiled for race in self.races if race.spoiled), "")
+
+    @property
     def failures(self) -> dict[int, Failure]:
         """What broke, by entrant."""
         return {entrant: failure for race in self.races for entrant, failure in race.failures.items()}
