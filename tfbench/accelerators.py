@@ -81,8 +81,11 @@ class Accelerators:
             raise
 
     def why_not(self, case: Case) -> str:
-        """Why a case of the level ``device=gpu`` cannot run here, known without a process; ``""`` if it may."""
-        if self._may_have_gpus or case.levels.get("device") != "gpu":
+        """Why a case of the level ``device=gpu`` cannot run here, ``""`` if it may.
+
+        Only of cases that need processes of their own, whose start would tell nothing else; others say it themselves.
+        """
+        if self._may_have_gpus or case.levels.get("device") != "gpu" or not case.env:
             return ""
         return "no GPU here: there is no driver of NVIDIA"
 

@@ -312,8 +312,10 @@ class TestAccelerators:
         made = self.made("all", (), Library(), tmp_path, driver=False)
         assert (made.gpus, made.guard, made.environment, made.notes) == ([], None, {}, [])
 
-    def test_cases_of_a_gpu_need_no_process_to_be_skipped(self, tmp_path):
-        case = Case("f.py::test_a[device=gpu]", "test_a", "f.py::test_a", (("device", "gpu"),))
+    def test_cases_of_a_gpu_need_no_process_of_their_own_to_be_skipped(self, tmp_path):
+        shared = Case("f.py::test_a[device=gpu]", "test_a", "f.py::test_a", (("device", "gpu"),))
+        assert not self.made("all", (), Library(), tmp_path, driver=False).why_not(shared)  # it gives its own reason
+        case = replace(shared, env=(("XLA_FLAGS", "--xla_gpu_autotune_level=0"),))
         assert "no GPU here" in self.made("all", (), Library(), tmp_path, driver=False).why_not(case)
         assert "no GPU here" in self.made("cpu", (), Library(Device()), tmp_path).why_not(case)
         there = self.made("all", (), Library(Device()), tmp_path)

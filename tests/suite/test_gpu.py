@@ -35,14 +35,6 @@ without_gpu = pytest.mark.skipif(has_driver(), reason="there is a GPU here")
 
 
 @without_gpu
-def test_a_gpu_that_is_required_and_not_there_is_an_error_with_its_cure(project: Project):
-    project.write(PRODUCT)
-    done = project.run("--device", "gpu", "--require-gpu")
-    assert done.code == 1
-    assert "--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]" in done.output
-
-
-@without_gpu
 @pytest.mark.parametrize(
     ("device", "words"),
     [("tpu", "choose from cpu, gpu, all, or name GPUs as gpu:0,2"), ("gpu:0", "there is no NVIDIA driver here")],
