@@ -1,9 +1,16 @@
 """From the command line's words to values."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tfbench.errors import UsageError
 from tfbench.options import available_cpus, parse_cpus, parse_slowdown, prefixes
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_processors_are_read_from_lists_and_ranges():
@@ -25,8 +32,23 @@ def test_a_slowdown_is_a_fraction():
             parse_slowdown(text)
 
 
-def test_single_tests_are_no_folders_to_look_for_missing_cases_in():
+def test_single_tests_are_no_tmp_paths_to_look_for_missing_cases_in():
     assert prefixes(["/r/benchmarks", "/r/b/test_x.py::test_y", "/r/b/test_z.py"], "/r") == (
         "benchmarks",
         "b/test_z.py",
     )
+
+
+@pytest.mark.parametrize("given", [[], ["--profile"]])
+def test_another_plugin_that_profiles_keeps_nobody_from_testing(tmp_path, given):
+    """pytest-profiling's option has the name of ours."""
+    (tmp_path / "other.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--profile', action='store_true')\n"
+    )
+    (tmp_path / "test_a.py").write_text("def test_a():\n    pass\n")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "other", "-p", "tfbench.plugin", "-q", *given],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

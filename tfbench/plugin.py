@@ -17,17 +17,25 @@ from tfbench.store.files import PROFILES
 if TYPE_CHECKING:
     from tfbench.runner import Runner
 
+SHARED = "--profile"
+"""pytest-profiling has an option of this name, which must not keep anybody's tests from running."""
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 """What runs the benchmarks; there under ``--benchmark`` only."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tfbench", "performance regression suite for TensorFlow")
-    try:
-        group.addoption("--benchmark", action="store_true", help="run the benchmarks instead of the tests")
-    except ValueError as error:
-        raise pytest.UsageError(f"tfbench: another plugin has an option --benchmark by now ({error})") from error
-    add = group.addoption
+
+    def add(name: str, **how: Any) -> None:
+        try:
+            group.addoption(name, **how)
+        except ValueError as error:
+            if name == SHARED:
+                return  # that plugin's switch is ours, too: it has no folder to name
+            text = f"tfbench: another plugin has an option {name} as well; leave it out with -p no:NAME ({error})"
+            raise pytest.UsageError(text) from error
+
+    add("--benchmark", action="store_true", help="run the benchmarks instead of the tests")
     add("--policy", default="standard", metavar="|".join(PRESETS), help="how sure, at what cost")
     add(
         "--against",
@@ -66,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--shard", default="", metavar="N/OF", help="run one part of the cases, as 2/4; see tfbench merge")
     add("--report-json", default="", metavar="PATH", help="write the report as JSON")
     add(
-        "--profile",
+        SHARED,
         nargs="?",
         const=PROFILES,
         default="",

@@ -64,7 +64,8 @@ class Runner:
         if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
             raise UsageError("tfbench measures one thing at a time: run it without pytest-xdist's -n")
         _check_taken_for_a_test(config, "--report-json", option("report_json"))
-        _check_taken_for_a_test(config, "--profile", option("profile"))
+        self._profile = PROFILES if option("profile") is True else str(option("profile") or "")
+        _check_taken_for_a_test(config, "--profile", self._profile)
         self._collecting = parse_collecting(option("profile_levels"), option("profile_way"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._policy = preset(option("policy"))
@@ -152,7 +153,7 @@ class Runner:
             every=tuple(self._suite),
             chosen=() if whole else tuple(os.path.relpath(os.path.abspath(one), root) for one in config.args),
             present=self._present,
-            profile=self._profiles if option("profile") else None,
+            profile=self._profiles if self._profile else None,
             profile_regressed=self._profiles if option("profile_on_regression") else None,
             collecting=self._collecting,
         )
@@ -160,7 +161,7 @@ class Runner:
     @property
     def _profiles(self) -> Path:
         """Where profiles go: what is named is meant from where pytest was started."""
-        given, config = self._config.getoption("profile"), self._config
+        given, config = self._profile, self._config
         return config.rootpath / PROFILES if given in ("", PROFILES) else config.invocation_params.dir / given
 
     @property
