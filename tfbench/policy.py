@@ -213,6 +213,11 @@ class Policy:
             case_seconds=self.patience * self.case_seconds,
         )
 
+    @property
+    def warmup(self) -> tuple[float, float, float]:
+        """Seconds, limit in seconds and steadiness of the warm-up, as a launched process is told them."""
+        return self.warmup_seconds, self.warmup_limit_seconds, self.warmup_steady
+
     def as_json(self) -> JSON:
         """Every field, as the report keeps it."""
         return dataclasses.asdict(self)

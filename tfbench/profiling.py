@@ -17,18 +17,15 @@ from tfbench.policy import Policy
 from tfbench.profiles.anatomy import Anatomy, Where
 from tfbench.profiles.attribution import Attribution, attribute
 from tfbench.profiles.reading import Profile, dissect, read
-from tfbench.profiles.xplane import levels_of, load
 from tfbench.question import Question, Result
 from tfbench.race.launcher import Entrant
 from tfbench.race.meter import joules
 from tfbench.race.processes import ProcessLauncher
 from tfbench.race.profiler import Profiler
 from tfbench.report import profiled
-from tfbench.report.attributed import in_words
+from tfbench.report.attributed import MOST, in_words
 from tfbench.store.profiles import Kept, folder_of, write_about, write_read
 
-MOST = 5
-"""Lines that an assertion gets of a profile."""
 BASELINE, CONTENDER = "baseline", "contender"
 
 
@@ -102,13 +99,13 @@ def take(
         explained = reread(kept, policy)
         for side, profile in explained.profiles.items():
             write_read(half, side, _texts(explained, side, profile), profile.trace)
-        notes = [note for side in sides if (note := _other_levels(kept, side, profiler.levels))]
+        levels = {side: profile.levels for side, profile in explained.profiles.items()}
+        notes = [note for side in sides if (note := _other_levels(side, levels[side], profiler.levels))]
     return replace(explained, kept=replace(kept, folder=folder), notes=notes)
 
 
-def _other_levels(kept: Kept, side: str, wanted: Mapping[str, int]) -> str:
+def _other_levels(side: str, noted: Mapping[str, int], wanted: Mapping[str, int]) -> str:
     """That the profiler did not take the levels that it was given, as TensorFlow 2.21's does not."""
-    noted = levels_of(load(kept.runs(side)[0][0]))
     if not noted or all(noted[name] == level for name, level in wanted.items()):
         return ""
     worked = ", ".join(f"{name}={level}" for name, level in noted.items())

@@ -15,6 +15,7 @@ from tfbench.doctor.cgroups import read_limits, throttled_seconds
 from tfbench.doctor.files import number, processors, text
 from tfbench.doctor.gpus import Run, read_gpus, run
 from tfbench.doctor.model import Clock, Counters, Machine, Memory, Stretch, Watch
+from tfbench.gpus.choosing import has_driver
 
 _TICKS = 8
 """Columns of a processor in /proc/stat up to steal; what follows is counted in them already."""
@@ -63,7 +64,7 @@ def read(
         tensorflow=look_at("tensorflow"),
         writes_bytecode=not sys.dont_write_bytecode,
         gpus=read_gpus(run),
-        gpu_driver=(root / "proc/driver/nvidia").exists() or (root / "dev/nvidiactl").exists(),
+        gpu_driver=has_driver(root),
     )
 
 

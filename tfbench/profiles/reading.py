@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +22,7 @@ from tfbench.profiles.pipeline import Input
 from tfbench.profiles.pods import pods
 from tfbench.profiles.steps import Step, steps_of
 from tfbench.profiles.trace import chrome_trace
-from tfbench.profiles.xplane import DEVICE, Space, load
+from tfbench.profiles.xplane import DEVICE, Space, levels_of, load
 from tfbench.sheet import Section
 
 Found = TypeVar("Found")
@@ -37,6 +37,8 @@ class Profile:
     seen: advice.Seen
     trace: JSON
     """Of the first host, see `chrome_trace`."""
+    levels: Mapping[str, int]
+    """That its tracers worked with, see `levels_of`."""
 
 
 def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers] = xprof.ask) -> Profile:
@@ -75,7 +77,8 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     if errors := [error for space in spaces for error in space.errors]:
         tools.sections["errors"] = Section("errors", "What the profiler could not do", notes=tuple(errors))
     order = ("errors", "overview", "advice", "input", "tf_data", "ops", "kernels", "memory", "pods")
-    return Profile([tools.sections[one] for one in order if one in tools.sections], seen, chrome_trace(first, steps))
+    sections = [tools.sections[one] for one in order if one in tools.sections]
+    return Profile(sections, seen, chrome_trace(first, steps), levels_of(first))
 
 
 def dissect(files: Sequence[Path], policy: Policy) -> Anatomy:

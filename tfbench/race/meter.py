@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProtocolError
+from tfbench.errors import BenchmarkError, LaunchDisturbed, WorkerDied
 from tfbench.gpus.watching import Guard
 from tfbench.policy import Policy
+from tfbench.protocol import Closed
 from tfbench.race.launcher import Entrant
 from tfbench.race.process import Process
 from tfbench.race.processes import ProcessLauncher
 from tfbench.race.zygote import tail
+
+_DOING = "repeated for its energy"
 
 
 def joules(launcher: ProcessLauncher, guard: Guard, entrant: Entrant, policy: Policy) -> float | None:
@@ -23,24 +26,15 @@ def joules(launcher: ProcessLauncher, guard: Guard, entrant: Entrant, policy: Po
     if (reason := zygote.why_not(entrant.case)) is not None:
         raise BenchmarkError(reason)
     cpus = list(launcher.processors.of(entrant.case))
-    how = {
-        "seconds": policy.energy_seconds,
-        "warmup": [policy.warmup_seconds, policy.warmup_limit_seconds, policy.warmup_steady],
-    }
+    how = {"seconds": policy.energy_seconds, "warmup": policy.warmup}
     process = Process.start(zygote, entrant.case, loop=how, cpus=cpus, threads=len(cpus))
     try:
-        answer = process.channel.receive("prepared", "failed", "skipped", "done", timeout=policy.setup_seconds)
-        if answer["kind"] == "skipped":
-            raise BenchmarkSkipped(answer["message"])
-        if answer["kind"] != "prepared":
-            raise BenchmarkError(
-                f"while its energy was read: {answer.get('message', 'it ended early')}", tail(process.log)
-            )
+        process.answer("prepared", _DOING, policy.setup_seconds)
         with guard.watching() as watch:
             process.channel.send("serve")
-            iterations = process.channel.receive("looped", timeout=policy.answer_seconds)["iterations"]
-    except ProtocolError as error:
-        raise BenchmarkError(f"its process ended while its energy was read ({error})", tail(process.log)) from None
+            iterations = process.answer("looped", _DOING, policy.answer_seconds)["iterations"]
+    except Closed:
+        raise WorkerDied(f"its process ended while it was {_DOING}", tail(process.log)) from None
     finally:
         process.end(kill=True)
     if watch.cause:

@@ -11,15 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from tfbench.analysis.reading import Evidence
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, WorkerDied, WorkerHung
+from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.model import JSON
 from tfbench.policy import Policy
-from tfbench.protocol import Closed, TimedOut
 from tfbench.race.launcher import Entrant
 from tfbench.race.lockstep import Failure
 from tfbench.race.process import Process
 from tfbench.race.processes import ProcessLauncher
-from tfbench.race.zygote import tail
 from tfbench.worker.probes.xla import FOLDER, of_module
 
 
@@ -98,25 +96,12 @@ class _Probed:
     def evidence(self) -> Evidence | Failure:
         """Wait for it and read what it wrote."""
         try:
-            answer = self.process.channel.receive(
-                "probed", "failed", "skipped", "done", timeout=self.policy.setup_seconds
-            )
-            if answer["kind"] != "probed":
-                return self._failure(answer)
+            answer = self.process.answer("probed", "probed", self.policy.setup_seconds)
             # What stands behind bench is part of the benchmark.
-            last = self.process.channel.receive("done", "failed", "skipped", timeout=self.policy.answer_seconds)
-            return self._read(answer) if last["kind"] == "done" else self._failure(last)
-        except Closed:
-            return WorkerDied("its process ended while it was probed", tail(self.process.log))
-        except TimedOut:
-            text = f"it did not answer within {self.policy.setup_seconds:g} s while it was probed, and was killed"
-            return WorkerHung(text, tail(self.process.log))
-
-    def _failure(self, answer: JSON) -> Failure:
-        if answer["kind"] == "skipped":
-            return BenchmarkSkipped(answer["message"])
-        text = answer.get("message", "it ended early")
-        return BenchmarkError(f"while it was probed: {text}", answer.get("trace") or tail(self.process.log))
+            self.process.answer("done", "probed", self.policy.answer_seconds)
+        except (BenchmarkError, BenchmarkSkipped) as error:
+            return error
+        return self._read(answer)
 
     def _read(self, answer: JSON) -> Evidence:
         found, root = answer["found"], Path(self.folder.name)

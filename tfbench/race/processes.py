@@ -178,7 +178,7 @@ class ProcessLaunch:
             own=entrant,
             cpus=self._cpus,
             threads=len(self._cpus),
-            warmup=[policy.warmup_seconds, policy.warmup_limit_seconds, policy.warmup_steady],
+            warmup=policy.warmup,
         )
         answer = self._answer(entrant, "prepared", "failed", "skipped", "done", seconds=policy.setup_seconds)
         if answer["kind"] == "prepared":

@@ -7,19 +7,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, WorkerDied, WorkerHung
+from tfbench.errors import BenchmarkError
 from tfbench.folders import whole
 from tfbench.model import JSON
 from tfbench.policy import Policy
-from tfbench.protocol import Closed, TimedOut
 from tfbench.race.launcher import Entrant
 from tfbench.race.process import Process
 from tfbench.race.processes import ProcessLauncher
-from tfbench.race.zygote import Zygote, tail
+from tfbench.race.zygote import Zygote
 from tfbench.sides.side import Side
-
-RUNS = Path("plugins", "profile")
-"""Where TensorBoard looks below a folder of logs; below that, a folder for each run, with a file for each host."""
+from tfbench.store.profiles import RUNS
 
 WAYS = ("session", "context", "sampling")
 """How a launch can be profiled, see `tfbench.worker.collecting`."""
@@ -102,23 +99,13 @@ class Profiler:
                 "seconds": policy.profile_seconds,
                 "way": self._collecting.way,
                 "levels": dict(self._collecting.levels or {}),
-                "warmup": [policy.warmup_seconds, policy.warmup_limit_seconds, policy.warmup_steady],
+                "warmup": policy.warmup,
             },
             cpus=cpus,
             threads=len(cpus),
         )
         try:
             for kind in ("profiled", "done"):
-                answer = process.channel.receive(kind, "done", "failed", "skipped", timeout=policy.setup_seconds)
-                if answer["kind"] == "skipped":
-                    raise BenchmarkSkipped(answer["message"])
-                if answer["kind"] != kind:
-                    text = answer.get("message", "it ended early")
-                    raise BenchmarkError(f"while it was profiled: {text}", answer.get("trace") or tail(process.log))
-        except Closed:
-            raise WorkerDied("its process ended while it was profiled", tail(process.log)) from None
-        except TimedOut:
-            text = f"it did not answer within {policy.setup_seconds:g} s while it was profiled, and was killed"
-            raise WorkerHung(text, tail(process.log)) from None
+                process.answer(kind, "profiled", policy.setup_seconds)
         finally:
             process.end(kill=True)

@@ -57,10 +57,12 @@ def _what(cause: Cause) -> str:
     return _listed(cause.kinds) or str(cause.where)
 
 
+MOST = 5
+"""Lines that an assertion gets of a profile."""
 _ENDED = {"fused": "lost fusion", "compiled": "no longer compiled"}
 
 
-def in_words(attribution: Attribution, raced: float | None, enough: float, most: int = 5) -> list[str]:
+def in_words(attribution: Attribution, raced: float | None, enough: float, most: int = MOST) -> list[str]:
     """At most so many lines for the text of an assertion.
 
     Args:

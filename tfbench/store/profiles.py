@@ -17,7 +17,8 @@ from tfbench.store.files import write_whole
 
 SCHEMA = "tfbench-profiled-case/1"
 ABOUT = "case.json"
-_RUNS = Path("plugins", "profile")
+RUNS = Path("plugins", "profile")
+"""Where TensorBoard looks below a folder of logs; below that, a folder for each run, with a file for each host."""
 _UNFIT = re.compile(r"[^\w.,=+-]+", re.ASCII)
 _TOLD = ("tensorflow", "tf-nightly", "keras", "tf-keras")
 """Packages that are told of a side; the others stand in its file."""
@@ -52,7 +53,7 @@ class Kept:
         Raises:
             ProfileError: There is none.
         """
-        runs = sorted((self.folder / side / _RUNS).glob("*"))
+        runs = sorted((self.folder / side / RUNS).glob("*"))
         found = [files for run in runs if (files := sorted(run.glob("*.xplane.pb")))]
         if not found:
             raise ProfileError(f"{self.folder / side} holds no xplane file: profile the case again")

@@ -159,9 +159,24 @@ class Zygote:
 
     def _become(self, request: JSON, descriptors: list[int]) -> NoReturn:
         """Be the launch: a child of a process that has initialised CUDA could not use it."""
+        self._channel.send("launched", pid=os.getpid())
+        self._run(request, descriptors)
+
+    def _fork(self, request: JSON, descriptors: list[int]) -> None:
+        pid = os.fork()
+        if pid == 0:
+            self._channel.close()  # it is the zygote's
+            self._run(request, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._channel.send("launched", pid=pid)
+
+    # In the launched process
+
+    def _run(self, request: JSON, descriptors: list[int]) -> NoReturn:
+        """The whole life of a launch."""
         code = 1
         try:
-            self._channel.send("launched", pid=os.getpid())
             self._child(request, descriptors)
             code = 0
         except BaseException:
@@ -170,26 +185,6 @@ class Zygote:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
-
-    def _fork(self, request: JSON, descriptors: list[int]) -> None:
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                self._channel.close()
-                self._child(request, descriptors)
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        self._channel.send("launched", pid=pid)
-
-    # In the child
 
     def _child(self, request: JSON, descriptors: list[int]) -> None:
         socket, log, *pipes = descriptors
