@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tfbench.errors import GpuError
-from tfbench.gpus.choosing import choose, environment, has_driver
+from tfbench.errors import GpuError, UsageError
+from tfbench.gpus.choosing import VISIBLE, choose, doubtful_order, environment, has_driver, visible
 from tfbench.gpus.family import family
 from tfbench.gpus.locks import Locks
 from tfbench.gpus.model import Identity
@@ -52,21 +52,23 @@ class Accelerators:
         """Of the processes that measure."""
         self._nvml: Nvml | None = None
         self._locks: Locks | None = None
-        self._may_have_gpus = kind != "cpu" and (bool(names) or required or driver())
+        left = visible(os.environ)
+        there = bool(names) or (driver() and left != ())
+        self._may_have_gpus = kind != "cpu" and (there or required)
         if kind == "cpu":
-            self.environment = {"CUDA_VISIBLE_DEVICES": "-1"}
+            self.environment = {VISIBLE: "-1"}
             return
-        if not self._may_have_gpus or not (names or driver()):
+        if not there:
             return
         try:
             self._nvml = opened()
-            self.gpus = choose(self._nvml.identities(), names)
+            self.gpus = self._chosen(self._nvml.identities(), names, left)
             if not self.gpus:
                 return
             _check_modes(self.gpus)
             self._locks = Locks(self.gpus, locks or _folder())
             self.guard = Guard(self.gpus, self._nvml, policy, family)
-            self.environment = environment(self.gpus) if names else {}
+            self.environment = environment(self.gpus) if names or left else {}
         except GpuError as error:
             nvml, self._nvml = self._nvml, None
             if nvml is not None:
@@ -79,6 +81,19 @@ class Accelerators:
         except BaseException:
             self.close()
             raise
+
+    def _chosen(self, there: Sequence[Identity], names: Sequence[str], left: tuple[str, ...] | None) -> list[Identity]:
+        """Those that are named, or that the environment leaves, or all."""
+        if names:
+            return choose(there, names)
+        if left is not None:
+            if doubt := doubtful_order(there, left, os.environ):
+                self.notes.append(doubt)
+            return choose(there, left, f"{VISIBLE}=")
+        if len(there) > 1 and (parts := [gpu.uuid for gpu in there if gpu.instance is not None]):
+            text = "CUDA sees one part of a divided GPU (MIG) at a time"
+            raise UsageError(f"{text}: name one with --device gpu:UUID, of {', '.join(parts)}")
+        return list(there)
 
     def why_not(self, case: Case) -> str:
         """Why a case of the level ``device=gpu`` cannot run here, ``""`` if it may.

@@ -76,9 +76,9 @@ class Trial:
         if not self._accelerators.gpus:
             return Finding("devices", State.UNKNOWN, "no GPU is watched here")
         told = "; ".join(map(_told, self._accelerators.gpus))
-        if sleepy := [gpu.index for gpu in self._accelerators.gpus if gpu.persistence is False]:
+        if sleepy := [gpu.place for gpu in self._accelerators.gpus if gpu.persistence is False]:
             cure = "sudo nvidia-smi -pm 1; without it the driver is loaded anew, and clocks are reset"
-            return Finding("devices", State.WARN, f"{told}; no persistence on {', '.join(map(str, sleepy))}", cure)
+            return Finding("devices", State.WARN, f"{told}; no persistence on {', '.join(sleepy)}", cure)
         return Finding("devices", State.OK, told)
 
     def _seen(self, tell: Tell) -> Finding:
@@ -138,6 +138,6 @@ class Trial:
 
 
 def _told(gpu: Identity) -> str:
-    parts = [f"{gpu.index}: {gpu.name}", f"driver {gpu.driver}", f"CUDA {gpu.cuda}", gpu.pcie or ""]
+    parts = [f"{gpu.place}: {gpu.name}", f"driver {gpu.driver}", f"CUDA {gpu.cuda}", gpu.pcie or ""]
     parts += [f"limit {gpu.power_limit:g} W" if gpu.power_limit else "", "MIG" if gpu.mig else ""]
     return ", ".join(filter(None, parts))

@@ -131,8 +131,11 @@ class Policy:
     """A GPU is read so often while a launch is timed: a reading costs a millisecond of another processor, a launch has
     at least 0.3 s, and a clock that is held down stays so for longer."""
     gpu_clock_drift: float = 0.05
-    """A launch counts only if its mean clock is within this of the others': a software power cap lets clocks wander by two
-    or three percent, another power state by tens."""
+    """A launch counts only if its mean clock is within this of the others' of its race: a software power cap lets clocks
+    wander by two or three percent, another power state by tens."""
+    gpu_hot_share: float = 0.02
+    """A launch counts only if heat held the clock down for less of it, by the driver's own counter, which sees what lies
+    between two readings as well; of so few rounds a median takes no notice."""
     device_bound: float = 0.5
     """A step in which the GPU works for less of the time than this is bound by its host, whatever its kernels do."""
     energy_seconds: float = 1.0

@@ -1,151 +1,245 @@
-"""An NVML that follows a script, with nvidia-ml-py's names: what a driver tells, or that it does not."""
+"""A driver that follows a script, beneath the real nvidia-ml-py: what its C library answers, or that it does not."""
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
+import sys
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import ModuleType
+from typing import Any
+from unittest import mock
 
 UUIDS = ("GPU-1a2b3c4d-0000-1111-2222-333344445555", "GPU-9f8e7d6c-0000-1111-2222-333344445555")
-
-
-class NVMLError(Exception):
-    """As nvidia-ml-py raises it."""
+_SUCCESS, _NOT_SUPPORTED, _NOT_FOUND, _TOO_SMALL, _NOT_LOADED, _TIMEOUT, _LOST = 0, 3, 6, 7, 9, 10, 15
+_SM, _THERMAL = 1, 1
 
 
 @dataclass
 class Device:
-    """One GPU; lists are gone through reading by reading, their last entry stays."""
+    """One GPU; lists are gone through reading by reading, their last entry stays. ``None`` is what it does not have."""
 
     uuid: str = UUIDS[0]
     name: str = "NVIDIA H100 80GB HBM3"
     clocks: list[int] = field(default_factory=lambda: [1980])
     reasons: list[int] = field(default_factory=lambda: [0])
-    processes: list[tuple[int, ...]] = field(default_factory=lambda: [()])
-    energy: list[int] = field(default_factory=lambda: [1_000_000])
+    processes: list[tuple[int, ...]] | None = field(default_factory=lambda: [()])
+    energy: list[int] | None = field(default_factory=lambda: [1_000_000])
     """Millijoules."""
-    power_limit: int = 700_000
+    hot: list[int] | None = field(default_factory=lambda: [0])
+    """Nanoseconds that heat has held the clock down, ever."""
+    power_limit: int | None = 700_000
     mode: int = 0
+    vbios: str | None = "96.00.99.00.01"
+    mig: int | None = 0
+    parts: tuple[str, ...] = ()
+    """UUIDs of what it is divided into."""
+    ecc: int | None = 1
+    persistence: int = 1
+    power: int | None = 350_000
+    temperature: int | None = 45
+    memory_clock: int = 2619
+    clock_limit: int = 1980
+    memory: int = 80 << 30
+    link: tuple[int, int] = (5, 16)
     gone: int | None = None
     """Reading from which on it has vanished."""
     readings: int = 0
 
+    def at(self, values: list[Any]) -> Any:
+        return values[min(self.readings - 1, len(values) - 1)] if self.readings else values[0]
 
-class Library:
-    """Stands in for the module ``pynvml``."""
 
-    NVMLError = NVMLError
-    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+class Driver:
+    """libnvidia-ml.so.1, as far as it is asked."""
 
-    def __init__(self, *devices: Device, missing: tuple[str, ...] = (), errors: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, devices: tuple[Device, ...], missing: tuple[str, ...], version: str, cuda: int, errors: list[int]
+    ) -> None:
         self.devices = devices
         self.missing = missing
-        """Functions that this driver does not have."""
-        self.errors = list(errors)
+        """Functions that it is too old for."""
+        self.version = version
+        self.cuda = cuda
+        self.errors = errors
+        """XIDs that it has to report."""
         self.closed = False
+        self._handles: list[tuple[Device, int | None]] = []
 
-    def __getattribute__(self, name: str):
-        if name.startswith("nvml") and name in object.__getattribute__(self, "missing"):
+    def __getattr__(self, name: str) -> Any:
+        if name in self.missing or not hasattr(type(self), f"_{name}"):
+            raise AttributeError(name)  # as of a library without this symbol
+        return getattr(self, f"_{name}")
 
-            def unsupported(*arguments):
-                raise NVMLError("Not Supported")
+    # A handle is a pointer that means nothing to who holds it: here the number of an entry.
 
-            return unsupported
-        return object.__getattribute__(self, name)
+    def _hold(self, out: Any, device: Device, part: int | None = None) -> int:
+        self._handles.append((device, part))
+        ctypes.c_void_p.from_buffer(out._obj).value = len(self._handles)
+        return _SUCCESS
 
-    def nvmlInit(self):
-        if not self.devices:
-            raise NVMLError("Driver Not Loaded")
+    def _held(self, handle: Any) -> tuple[Device, int | None]:
+        return self._handles[(ctypes.c_void_p.from_buffer(handle).value or 0) - 1]
 
-    def nvmlShutdown(self):
+    def _device(self, handle: Any) -> Device:
+        return self._held(handle)[0]
+
+    # What the functions write, by how it leaves them.
+
+    def _number(self, value: int | None, out: Any) -> int:
+        if value is None:
+            return _NOT_SUPPORTED
+        out._obj.value = value
+        return _SUCCESS
+
+    def _text(self, value: str | None, buffer: Any) -> int:
+        if value is None:
+            return _NOT_SUPPORTED
+        buffer.value = value.encode()
+        return _SUCCESS
+
+    def _nvmlInitWithFlags(self, flags):
+        return _SUCCESS if self.devices else _NOT_LOADED
+
+    def _nvmlShutdown(self):
         self.closed = True
+        return _SUCCESS
 
-    def nvmlDeviceGetCount(self):
-        return len(self.devices)
+    def _nvmlSystemGetDriverVersion(self, buffer, size):
+        return self._text(self.version, buffer)
 
-    def nvmlDeviceGetHandleByIndex(self, index):
-        device = self.devices[index]
+    def _nvmlSystemGetCudaDriverVersion(self, out):
+        return self._number(self.cuda, out)
+
+    def _nvmlDeviceGetCount_v2(self, out):
+        return self._number(len(self.devices), out)
+
+    def _nvmlDeviceGetHandleByIndex_v2(self, index, out):
+        device = self.devices[index.value]
         if device.gone is not None and device.readings >= device.gone:
-            raise NVMLError("GPU is lost")
-        return device
+            return _LOST
+        return self._hold(out, device)
 
-    def nvmlDeviceGetUUID(self, device):
-        return device.uuid.encode()
+    def _nvmlDeviceGetMaxMigDeviceCount(self, handle, out):
+        return self._number(7, out)
 
-    def nvmlDeviceGetName(self, device):
-        return device.name
+    def _nvmlDeviceGetMigDeviceHandleByIndex(self, handle, index, out):
+        device = self._device(handle)
+        return self._hold(out, device, index.value) if index.value < len(device.parts) else _NOT_FOUND
 
-    def nvmlSystemGetDriverVersion(self):
-        return "570.124.06"
+    def _nvmlDeviceGetUUID(self, handle, buffer, size):
+        device, part = self._held(handle)
+        return self._text(device.uuid if part is None else device.parts[part], buffer)
 
-    def nvmlSystemGetCudaDriverVersion(self):
-        return 12080
+    def _nvmlDeviceGetName(self, handle, buffer, size):
+        device, part = self._held(handle)
+        return self._text(device.name if part is None else f"{device.name} MIG 1g.10gb", buffer)
 
-    def nvmlDeviceGetVbiosVersion(self, device):
-        return "96.00.99.00.01"
+    def _nvmlDeviceGetVbiosVersion(self, handle, buffer, size):
+        return self._text(self._device(handle).vbios, buffer)
 
-    def nvmlDeviceGetMigMode(self, device):
-        return [0, 0]
+    def _nvmlDeviceGetMigMode(self, handle, now, then):
+        mig = self._device(handle).mig
+        return self._number(mig, now) or self._number(mig, then)
 
-    def nvmlDeviceGetComputeMode(self, device):
-        return device.mode
+    def _nvmlDeviceGetEccMode(self, handle, now, then):
+        ecc = self._device(handle).ecc
+        return self._number(ecc, now) or self._number(ecc, then)
 
-    def nvmlDeviceGetPersistenceMode(self, device):
-        return 1
+    def _nvmlDeviceGetComputeMode(self, handle, out):
+        return self._number(self._device(handle).mode, out)
 
-    def nvmlDeviceGetEccMode(self, device):
-        return [1, 1]
+    def _nvmlDeviceGetPersistenceMode(self, handle, out):
+        return self._number(self._device(handle).persistence, out)
 
-    def nvmlDeviceGetMaxPcieLinkGeneration(self, device):
-        return 5
+    def _nvmlDeviceGetMaxPcieLinkGeneration(self, handle, out):
+        return self._number(self._device(handle).link[0], out)
 
-    def nvmlDeviceGetMaxPcieLinkWidth(self, device):
-        return 16
+    def _nvmlDeviceGetMaxPcieLinkWidth(self, handle, out):
+        return self._number(self._device(handle).link[1], out)
 
-    def nvmlDeviceGetEnforcedPowerLimit(self, device):
-        return device.power_limit
+    def _nvmlDeviceGetEnforcedPowerLimit(self, handle, out):
+        return self._number(self._device(handle).power_limit, out)
 
-    def nvmlDeviceGetMemoryInfo(self, device):
-        return SimpleNamespace(total=80 << 30)
+    def _nvmlDeviceGetMemoryInfo(self, handle, out):
+        device, part = self._held(handle)
+        out._obj.total = device.memory if part is None else device.memory // 8
+        return _SUCCESS
 
-    def nvmlDeviceGetMaxClockInfo(self, device, kind):
-        return 1980
+    def _nvmlDeviceGetMaxClockInfo(self, handle, kind, out):
+        return self._number(self._device(handle).clock_limit, out)
 
-    def nvmlDeviceGetTemperature(self, device, kind):
+    def _nvmlDeviceGetTemperature(self, handle, sensor, out):
+        device = self._device(handle)
         device.readings += 1
-        return 45
+        return self._number(device.temperature, out)
 
-    def nvmlDeviceGetPowerUsage(self, device):
-        return 350_000
+    def _nvmlDeviceGetPowerUsage(self, handle, out):
+        return self._number(self._device(handle).power, out)
 
-    def nvmlDeviceGetClockInfo(self, device, kind):
-        return self._at(device, device.clocks) if kind == self.NVML_CLOCK_SM else 2619
+    def _nvmlDeviceGetClockInfo(self, handle, kind, out):
+        device = self._device(handle)
+        return self._number(device.at(device.clocks) if kind.value == _SM else device.memory_clock, out)
 
-    def nvmlDeviceGetTotalEnergyConsumption(self, device):
-        return self._at(device, device.energy)
+    def _nvmlDeviceGetTotalEnergyConsumption(self, handle, out):
+        device = self._device(handle)
+        return self._number(device.at(device.energy) if device.energy else None, out)
 
-    def nvmlDeviceGetCurrentClocksEventReasons(self, device):
-        return self._at(device, device.reasons)
+    def _nvmlDeviceGetViolationStatus(self, handle, policy, out):
+        device = self._device(handle)
+        if device.hot is None:
+            return _NOT_SUPPORTED
+        out._obj.violationTime = device.at(device.hot) if policy.value == _THERMAL else 0
+        return _SUCCESS
 
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, device):
-        return self._at(device, device.reasons)
+    def _nvmlDeviceGetCurrentClocksEventReasons(self, handle, out):
+        device = self._device(handle)
+        return self._number(device.at(device.reasons), out)
 
-    def nvmlDeviceGetComputeRunningProcesses(self, device):
-        return [SimpleNamespace(pid=pid) for pid in self._at(device, device.processes)]
+    _nvmlDeviceGetCurrentClocksThrottleReasons = _nvmlDeviceGetCurrentClocksEventReasons
 
-    def nvmlEventSetCreate(self):
-        return object()
+    def _nvmlDeviceGetComputeRunningProcesses_v3(self, handle, count, found):
+        device = self._device(handle)
+        if device.processes is None:
+            return _NOT_SUPPORTED
+        there = device.at(device.processes)
+        if found is None:
+            count._obj.value = len(there)
+            return _TOO_SMALL if there else _SUCCESS
+        for place, pid in enumerate(there):
+            found[place].pid = pid
+        count._obj.value = len(there)
+        return _SUCCESS
 
-    def nvmlEventSetFree(self, events):
-        pass
+    def _nvmlEventSetCreate(self, out):
+        return _SUCCESS
 
-    def nvmlDeviceRegisterEvents(self, device, kind, events):
-        pass
+    def _nvmlEventSetFree(self, events):
+        return _SUCCESS
 
-    def nvmlEventSetWait_v2(self, events, timeout):
+    def _nvmlDeviceRegisterEvents(self, handle, kinds, events):
+        return _SUCCESS
+
+    def _nvmlEventSetWait_v2(self, events, out, timeout):
         if not self.errors:
-            raise NVMLError("Timeout")
-        return SimpleNamespace(eventData=self.errors.pop(0))
+            return _TIMEOUT
+        out._obj.eventData = self.errors.pop(0)
+        return _SUCCESS
 
-    @staticmethod
-    def _at(device, values):
-        return values[min(device.readings - 1, len(values) - 1)] if device.readings else values[0]
+
+def library(
+    *devices: Device,
+    missing: tuple[str, ...] = (),
+    errors: tuple[int, ...] = (),
+    version: str = "570.124.06",
+    cuda: int = 12080,
+) -> Any:
+    """A module ``pynvml`` of its own over a driver that follows a script, which is its ``nvmlLib``."""
+    spec = importlib.util.find_spec("pynvml")
+    assert spec is not None
+    assert spec.loader is not None
+    module: ModuleType = importlib.util.module_from_spec(spec)
+    with mock.patch.dict(sys.modules, pynvml=module):  # it looks itself up there
+        spec.loader.exec_module(module)
+    module.nvmlLib = Driver(devices, missing, version, cuda, list(errors))  # type: ignore[attr-defined]
+    return module

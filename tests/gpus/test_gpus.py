@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpus.scripted import UUIDS, Device, Library
+from tests.gpus.scripted import UUIDS, Device, library
 from tests.scripted import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.accelerators import Accelerators
 from tfbench.errors import GpuError, LaunchDisturbed, UsageError
-from tfbench.gpus.choosing import choose, environment, has_driver, parse_device
+from tfbench.gpus.choosing import choose, doubtful_order, environment, has_driver, parse_device, visible
 from tfbench.gpus.family import family
 from tfbench.gpus.guard import disturbance, foreign
 from tfbench.gpus.locks import Locks
@@ -36,28 +36,51 @@ NOBODY: frozenset[int] = frozenset()
 
 class TestReading:
     def test_who_a_device_is(self):
-        (gpu,) = Nvml(Library(Device())).identities()
+        (gpu,) = Nvml(library(Device())).identities()
         assert (gpu.uuid, gpu.name, gpu.driver, gpu.cuda) == (UUIDS[0], "NVIDIA H100 80GB HBM3", "570.124.06", "12.8")
         assert (gpu.power_limit, gpu.clock_limit, gpu.pcie, gpu.mig, gpu.ecc) == (700, 1980, "gen 5 x16", False, True)
         assert gpu.as_machine()["GPU 0 power limit"] == "700 W"
 
     def test_what_a_driver_does_not_tell_is_left_open(self):
         asked = ("nvmlDeviceGetVbiosVersion", "nvmlDeviceGetMigMode", "nvmlDeviceGetEnforcedPowerLimit")
-        asked += ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetComputeRunningProcesses")
-        nvml = Nvml(Library(Device(), missing=asked))
+        asked += ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetComputeRunningProcesses_v3")
+        nvml = Nvml(library(Device(), missing=asked))
         (gpu,) = nvml.identities()
         assert (gpu.vbios, gpu.mig, gpu.power_limit) == (None, None, None)
         assert "GPU 0 power limit" not in gpu.as_machine()
-        moment = nvml.moment(0)
+        moment = nvml.moment(gpu)
         assert (moment.energy, moment.processes) == (None, None)
 
     def test_the_older_name_of_the_reasons_is_asked_for(self):
-        nvml = Nvml(Library(Device(reasons=[0x20]), missing=("nvmlDeviceGetCurrentClocksEventReasons",)))
-        assert nvml.moment(0).reasons == 0x20
+        nvml = Nvml(library(Device(reasons=[0x20]), missing=("nvmlDeviceGetCurrentClocksEventReasons",)))
+        (gpu,) = nvml.identities()
+        assert nvml.moment(gpu).reasons == 0x20
+
+    def test_a_library_newer_than_its_driver(self):
+        """It raises something that is no NVMLError then."""
+        nvml = Nvml(library(Device(), missing=("nvmlDeviceGetComputeRunningProcesses_v3",)))
+        (gpu,) = nvml.identities()
+        assert nvml.moment(gpu).processes is None
+
+    def test_a_device_that_keeps_its_heat_to_itself_has_not_vanished(self):
+        nvml = Nvml(library(Device(temperature=None)))
+        (gpu,) = nvml.identities()
+        assert nvml.moment(gpu).temperature is None
+
+    def test_parts_of_a_divided_gpu(self):
+        nvml = Nvml(library(Device(mig=1, parts=("MIG-aa", "MIG-bb"), processes=[(7,)]), Device(UUIDS[1])))
+        first, second, whole = nvml.identities()
+        assert [gpu.place for gpu in (first, second, whole)] == ["0.0", "0.1", "1"]
+        assert (second.uuid, second.name, second.memory) == ("MIG-bb", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 << 30)
+        moment = nvml.moment(second)
+        assert (moment.sm_clock, moment.processes) == (1980, {7})
+        assert moment.energy is None  # is counted for all parts together
+        (one,) = Nvml(library(Device(mig=1))).identities()
+        assert one.place == "0"  # as nobody has divided it yet
 
     def test_no_driver_says_how_to_get_one(self):
         with pytest.raises(GpuError, match=r"there is no NVIDIA driver here.*--gpus all"):
-            Nvml(Library())
+            Nvml(library())
 
     def test_no_library_says_how_to_get_one(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "pynvml", None)
@@ -65,10 +88,11 @@ class TestReading:
             Nvml()
 
     def test_a_device_that_vanishes(self):
-        nvml = Nvml(Library(Device(gone=1)))
-        nvml.moment(0)
+        nvml = Nvml(library(Device(gone=1)))
+        (gpu,) = nvml.identities()
+        nvml.moment(gpu)
         with pytest.raises(GpuError, match="GPU 0 does not answer any more"):
-            nvml.moment(0)
+            nvml.moment(gpu)
 
 
 class TestChoosing:
@@ -90,21 +114,51 @@ class TestChoosing:
             parse_device(text)
 
     def test_by_index_and_by_the_beginning_of_a_uuid(self):
-        there = Nvml(Library(Device(), Device(UUIDS[1]))).identities()
+        there = Nvml(library(Device(), Device(UUIDS[1]))).identities()
         assert [gpu.index for gpu in choose(there, ["1"])] == [1]
         assert [gpu.index for gpu in choose(there, ["GPU-9f8e", "0"])] == [1, 0]
-        assert len(choose(there, [])) == 2
+
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("", ()),
+            ("-1", ()),
+            ("NoDevFiles", ()),
+            ("1, 0", ("1", "0")),
+            ("2,-1,3", ("2",)),
+            ("GPU-1a2b,MIG-9", ("GPU-1a2b", "MIG-9")),
+        ],
+    )
+    def test_what_the_environment_leaves_is_read_as_cuda_reads_it(self, text, found):
+        assert visible({"CUDA_VISIBLE_DEVICES": text}) == found
+
+    def test_an_environment_that_says_nothing(self):
+        assert visible({}) is None
+
+    def test_numbers_of_gpus_that_are_not_alike(self):
+        unlike = Nvml(library(Device(), Device(UUIDS[1], name="Tesla T4"))).identities()
+        assert "set it, or name them by UUID" in doubtful_order(unlike, ["1"], {})
+        assert not doubtful_order(unlike, ["1"], {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+        assert not doubtful_order(unlike, [UUIDS[1]], {})
+        assert not doubtful_order(unlike[:1], ["0"], {})
 
     @pytest.mark.parametrize(
         ("names", "words"), [(["7"], "no GPU here"), (["GPU-"], "more than one"), (["0", UUIDS[0]], "twice")]
     )
     def test_what_is_not_there(self, names, words):
-        there = Nvml(Library(Device(), Device(UUIDS[1]))).identities()
+        there = Nvml(library(Device(), Device(UUIDS[1]))).identities()
         with pytest.raises(UsageError, match=words):
             choose(there, names)
 
+    def test_a_divided_gpu_is_named_by_its_parts(self):
+        there = Nvml(library(Device(mig=1, parts=("MIG-aa", "MIG-bb")))).identities()
+        with pytest.raises(UsageError, match="name a part of it by its UUID"):
+            choose(there, ["0"])
+        (part,) = choose(there, ["MIG-b"])
+        assert environment([part])["CUDA_VISIBLE_DEVICES"] == "MIG-bb"
+
     def test_processes_see_what_was_named_and_do_not_take_all_memory(self, monkeypatch):
-        (gpu,) = Nvml(Library(Device())).identities()
+        (gpu,) = Nvml(library(Device())).identities()
         assert environment([gpu]) == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": UUIDS[0]}
         side = Side("contender", "python", Path("/"), env={"OTHER": "1"})
         monkeypatch.setattr("tfbench.race.zygote.has_driver", lambda: True)
@@ -120,7 +174,7 @@ class TestLocks:
     HOLD = "import sys, time; sys.path.insert(0, {root!r}); from tests.gpus.test_gpus import held; held({folder!r})"
 
     def test_one_run_at_a_time_over_processes(self, tmp_path):
-        gpus = Nvml(Library(Device())).identities()
+        gpus = Nvml(library(Device())).identities()
         root = str(Path(__file__).resolve().parents[2])
         program = self.HOLD.format(root=root, folder=str(tmp_path))
         with subprocess.Popen(
@@ -136,13 +190,13 @@ class TestLocks:
         (tmp_path / "victim").write_text("precious")
         (tmp_path / f"{UUIDS[0]}.lock").symlink_to(tmp_path / "victim")
         with pytest.raises(GpuError, match="cannot be kept in"):
-            Locks(Nvml(Library(Device())).identities(), tmp_path)
+            Locks(Nvml(library(Device())).identities(), tmp_path)
         assert (tmp_path / "victim").read_text() == "precious"
 
 
 def held(folder):
     """Hold the lock of the scripted GPU until somebody kills this process."""
-    locks = Locks(Nvml(Library(Device())).identities(), Path(folder))
+    locks = Locks(Nvml(library(Device())).identities(), Path(folder))
     print("held", flush=True)
     sys.stdin.read()
     locks.close()
@@ -153,8 +207,8 @@ def moments(*clocks, reasons=0, processes=OURS):
 
 
 class TestDisturbance:
-    def cause(self, stretch, earlier=(), before=NOBODY):
-        return disturbance(stretch, OURS, before, earlier, POLICY)
+    def cause(self, stretch, earlier=(), before=NOBODY, last=None):
+        return disturbance(stretch, OURS, before, earlier, POLICY, last)
 
     def test_a_quiet_launch_counts(self):
         assert self.cause(moments(1980, 1980)) == ""
@@ -171,6 +225,28 @@ class TestDisturbance:
         usual = [moments(1500, reasons=0x04)] * 3
         assert self.cause(moments(1520, reasons=0x04), usual) == ""
         assert "ran at 1200 MHz, in other launches at 1500 MHz" in self.cause(moments(1200, reasons=0x04), usual)
+
+    def test_readings_in_which_nothing_ran_are_no_clock(self):
+        """A GPU that comes out of its rest: the first reading is before the first kernel."""
+        resting, busy = Moment(sm_clock=210, reasons=0x01), Moment(sm_clock=1980)
+        stretch = Stretch((resting, busy, busy, resting))
+        assert stretch.sm_clock == 1980
+        assert self.cause(stretch, [moments(1980)]) == ""
+        assert Stretch((resting,)).sm_clock is None
+
+    def test_a_gpu_that_has_settled_at_another_clock(self):
+        cold, warm = [moments(1980)] * 3, moments(1800)
+        assert "ran at 1800 MHz" in self.cause(warm, cold, last=cold[-1])
+        assert self.cause(moments(1790), cold, last=warm) == ""
+
+    def test_heat_between_two_readings(self):
+        def heated(seconds):
+            return Stretch((Moment(seconds=10.0, too_hot=5.0), Moment(seconds=11.0, too_hot=5.0 + seconds)))
+
+        assert self.cause(heated(0.01)) == ""
+        assert "held the GPU's clock down for 10% of the time" in self.cause(heated(0.1))
+        assert heated(0.1).as_json()["too_hot"] == pytest.approx(0.1)
+        assert Stretch((Moment(seconds=1.0),)).too_hot is None
 
     def test_somebody_else(self):
         assert "pid 777" in self.cause(moments(1980, processes={100, 777}))
@@ -204,14 +280,14 @@ class Beats:
 
 
 def guard_of(device, beats=3, **keywords):
-    nvml = Nvml(Library(device, **keywords))
+    nvml = Nvml(library(device, **keywords))
     beat = Beats(beats)
     return Guard(nvml.identities(), nvml, POLICY, lambda: OURS, beat), beat
 
 
 class TestGuard:
-    def watched(self, guard, beat):
-        with guard.watching() as watch:
+    def watched(self, guard, beat, race="a race"):
+        with guard.watching(race) as watch:
             assert beat.done.wait(10)
         beat.left = 3
         beat.done.clear()
@@ -227,7 +303,15 @@ class TestGuard:
         (told,) = guard.as_json()
         assert told["uuid"] == UUIDS[0]
         assert told["launches"] == [
-            {"sm_clock": 1980, "power": 350, "temperature": 45, "reasons": 0, "energy": pytest.approx(8.0)}
+            {
+                "sm_clock": 1980,
+                "power": 350,
+                "temperature": 45,
+                "reasons": 0,
+                "energy": pytest.approx(8.0),
+                "too_hot": 0,
+                "capped": 0,
+            }
         ]
 
     def test_what_happens_in_between_is_seen(self):
@@ -240,9 +324,14 @@ class TestGuard:
         causes = [self.watched(guard, beat).cause for _ in range(3)]
         assert [bool(cause) for cause in causes] == [False, True, False]
 
+    def test_clocks_of_one_race_are_no_measure_of_another(self):
+        """A product of matrices runs into the power limit, a copy does not."""
+        guard, beat = guard_of(Device(clocks=[1980] * 6 + [1410] * 5))
+        assert not self.watched(guard, beat, "copy").cause
+        assert not self.watched(guard, beat, "product").cause
+
     def test_errors_and_lost_devices(self):
         guard, beat = guard_of(Device(), errors=())
-        guard._reads._nvml.errors = []
         assert self.watched(guard, beat).cause == ""
         guard, beat = guard_of(Device(gone=3))
         assert "does not answer any more" in self.watched(guard, beat).cause
@@ -309,51 +398,75 @@ class TestAccelerators:
         return Accelerators(kind, names, POLICY, False, lambda: Nvml(library), tmp_path, lambda: driver)
 
     def test_a_machine_without_a_driver_is_left_alone(self, tmp_path):
-        made = self.made("all", (), Library(), tmp_path, driver=False)
+        made = self.made("all", (), library(), tmp_path, driver=False)
         assert (made.gpus, made.guard, made.environment, made.notes) == ([], None, {}, [])
 
     def test_cases_of_a_gpu_need_no_process_of_their_own_to_be_skipped(self, tmp_path):
         shared = Case("f.py::test_a[device=gpu]", "test_a", "f.py::test_a", (("device", "gpu"),))
-        assert not self.made("all", (), Library(), tmp_path, driver=False).why_not(shared)  # it gives its own reason
+        assert not self.made("all", (), library(), tmp_path, driver=False).why_not(shared)  # it gives its own reason
         case = replace(shared, env=(("XLA_FLAGS", "--xla_gpu_autotune_level=0"),))
-        assert "no GPU here" in self.made("all", (), Library(), tmp_path, driver=False).why_not(case)
-        assert "no GPU here" in self.made("cpu", (), Library(Device()), tmp_path).why_not(case)
-        there = self.made("all", (), Library(Device()), tmp_path)
+        assert "no GPU here" in self.made("all", (), library(), tmp_path, driver=False).why_not(case)
+        assert "no GPU here" in self.made("cpu", (), library(Device()), tmp_path).why_not(case)
+        there = self.made("all", (), library(Device()), tmp_path)
         assert not there.why_not(case)
         there.close()
         assert not Accelerators("gpu", (), POLICY, True, driver=lambda: False).why_not(case)  # to be told as an error
         other = Case("f.py::test_a", "test_a", "f.py::test_a")
-        assert not self.made("all", (), Library(), tmp_path, driver=False).why_not(other)
+        assert not self.made("all", (), library(), tmp_path, driver=False).why_not(other)
 
     def test_cpu_hides_the_gpus(self, tmp_path):
-        assert self.made("cpu", (), Library(Device()), tmp_path).environment == {"CUDA_VISIBLE_DEVICES": "-1"}
+        assert self.made("cpu", (), library(Device()), tmp_path).environment == {"CUDA_VISIBLE_DEVICES": "-1"}
 
     def test_gpus_are_locked_watched_and_told(self, tmp_path):
-        library = Library(Device(), Device(UUIDS[1]))
-        made = self.made("gpu", ("1",), library, tmp_path)
+        driver = library(Device(), Device(UUIDS[1]))
+        made = self.made("gpu", ("1",), driver, tmp_path)
         assert made.environment["CUDA_VISIBLE_DEVICES"] == UUIDS[1]
         assert made.machine["GPU 1"] == "NVIDIA H100 80GB HBM3"
         with pytest.raises(GpuError, match="another run measures on GPU 1"):
-            self.made("gpu", ("1",), library, tmp_path)
-        self.made("gpu", ("0",), library, tmp_path).close()
+            self.made("gpu", ("1",), driver, tmp_path)
+        self.made("gpu", ("0",), driver, tmp_path).close()
         made.close()
-        self.made("gpu", ("1",), library, tmp_path).close()
-        assert library.closed
+        self.made("gpu", ("1",), driver, tmp_path).close()
+        assert driver.nvmlLib.closed
 
     def test_without_nvml_they_are_measured_unwatched_and_that_is_said(self, tmp_path):
-        made = self.made("all", (), Library(), tmp_path)
+        made = self.made("all", (), library(), tmp_path)
         assert "GPUs are not watched" in made.notes[0]
         assert made.environment == {}
 
     def test_one_that_is_named_must_be_there(self, tmp_path):
         with pytest.raises(GpuError, match="no NVIDIA driver"):
-            self.made("gpu", ("0",), Library(), tmp_path)
+            self.made("gpu", ("0",), library(), tmp_path)
         with pytest.raises(UsageError, match="gpu:3 is no GPU here"):
-            self.made("gpu", ("3",), Library(Device()), tmp_path)
+            self.made("gpu", ("3",), library(Device()), tmp_path)
+
+    def test_what_the_environment_leaves_is_what_is_locked_and_watched(self, tmp_path, monkeypatch):
+        """As a scheduler sets it: the other GPUs are other people's."""
+        driver = library(Device(), Device(UUIDS[1]))
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+        made = self.made("gpu", (), driver, tmp_path)
+        assert [gpu.index for gpu in made.gpus] == [1]
+        assert made.environment["CUDA_VISIBLE_DEVICES"] == UUIDS[1]
+        made.close()
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+        with pytest.raises(UsageError, match=r"CUDA_VISIBLE_DEVICES=7 is no GPU here"):
+            self.made("gpu", (), driver, tmp_path)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        assert self.made("all", (), driver, tmp_path).guard is None
+        self.made("gpu", ("0",), driver, tmp_path).close()  # what is named comes first
+
+    def test_cuda_sees_one_part_of_a_divided_gpu(self, tmp_path):
+        divided = Device(mig=1, parts=("MIG-aa", "MIG-bb"))
+        with pytest.raises(UsageError, match=r"name one with --device gpu:UUID, of MIG-aa, MIG-bb"):
+            self.made("gpu", (), library(divided), tmp_path)
+        made = self.made("gpu", ("MIG-bb",), library(divided), tmp_path)
+        assert made.machine["GPU 0.1"] == "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+        made.close()
+        self.made("gpu", (), library(replace(divided, parts=("MIG-aa",))), tmp_path).close()
 
     def test_exclusive_mode_is_refused(self, tmp_path):
         with pytest.raises(GpuError, match="-c DEFAULT"):
-            self.made("gpu", (), Library(Device(mode=3)), tmp_path)
+            self.made("gpu", (), library(Device(mode=3)), tmp_path)
 
     def test_drivers_are_seen_by_their_files(self, tmp_path):
         assert not has_driver(tmp_path)

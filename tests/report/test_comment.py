@@ -37,7 +37,9 @@ def test_profiles_say_why():
     lines = ["profile: a step takes 2 ms instead of 1 ms; it is host compute that grew most", "  MatMul +1 ms a step"]
     text = render(replace(REPORT, profiles=(entry(["profile: older"]), entry(lines))), "regressed", "1", [VERDICT])
     assert "<summary>why, by profiles of both sides</summary>" in text
-    assert "- `b/test_x.py::test_x[a=1]`\n  - a step takes 2 ms instead of 1 ms; it is host compute that grew most" in text
+    assert (
+        "- `b/test_x.py::test_x[a=1]`\n  - a step takes 2 ms instead of 1 ms; it is host compute that grew most" in text
+    )
     assert "  - MatMul \\+1 ms a step" in text
     assert "older" not in text
 

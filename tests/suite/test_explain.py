@@ -38,7 +38,10 @@ def test_a_lost_fusion_is_explained(project):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["test_dense[fusion=fused]"], "give something to compare with, --against SPEC or a second case, or --profile DIR to read"),
+        (
+            ["test_dense[fusion=fused]"],
+            "give something to compare with, --against SPEC or a second case, or --profile DIR to read",
+        ),
         (["test_other", "--against", "self"], "no benchmark is called 'test_other'"),
         (["test_dense", "--against", "self"], "'test_dense' is part of 2 names"),
         (["test_dense[fusion=fused]", "--against", "sometimes"], "'sometimes' is not understood"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpus.scripted import Device, Library
+from tests.gpus.scripted import Device, library
 from tests.suite.conftest import Project
 from tfbench.accelerators import Accelerators
 from tfbench.doctor.model import State
@@ -101,7 +101,7 @@ def test_the_trial_of_a_gpu_works_on_a_processor():
 def test_energy_is_read_while_a_step_is_repeated():
     """With a device that took 100 J a look, and the real process on the processor."""
     device = Device(energy=[100_000 * look for look in range(1000)])
-    nvml = Nvml(Library(device))
+    nvml = Nvml(library(device))
     policy = replace(preset("quick"), energy_seconds=0.3)
     guard = Guard(nvml.identities(), nvml, policy, lambda: ())
     launcher = ProcessLauncher(

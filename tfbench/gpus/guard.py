@@ -10,14 +10,20 @@ from tfbench.policy import Policy
 
 
 def disturbance(
-    stretch: Stretch, ours: frozenset[int], before: frozenset[int], earlier: Sequence[Stretch], policy: Policy
+    stretch: Stretch,
+    ours: frozenset[int],
+    before: frozenset[int],
+    earlier: Sequence[Stretch],
+    policy: Policy,
+    last: Stretch | None = None,
 ) -> str:
     """Why what was timed meanwhile does not count; ``""`` if nothing speaks against it.
 
     Args:
         ours: Process ids of this run's own.
         before: Those that were on the GPU before any of this run was.
-        earlier: Launches of this run on the same GPU that counted.
+        earlier: Launches of the same race on the same GPU that counted.
+        last: The one before this, whether it counted or not.
     """
     if stretch.lost:
         return stretch.lost
@@ -28,10 +34,12 @@ def disturbance(
     )
     if held:
         return f"the GPU held its clock down ({', '.join(held)}): cool it, check its power, or lock a lower clock"
+    if (share := stretch.too_hot) is not None and share > policy.gpu_hot_share:
+        return f"heat held the GPU's clock down for {share:.0%} of the time: cool it, or lock a lower clock"
     if strangers := sorted(foreign(stretch, ours, before)):
         pids = ", ".join(map(str, strangers))
         return f"another process computed on the GPU (pid {pids}): end it, or give the job a GPU of its own"
-    return _drift(stretch, earlier, policy)
+    return _drift(stretch, earlier, policy, last)
 
 
 def foreign(stretch: Stretch, ours: frozenset[int], before: frozenset[int]) -> set[int]:
@@ -44,15 +52,21 @@ def foreign(stretch: Stretch, ours: frozenset[int], before: frozenset[int]) -> s
     return listed - ours if listed & ours else listed & before
 
 
-def _drift(stretch: Stretch, earlier: Sequence[Stretch], policy: Policy) -> str:
-    """A clock that differs from what it was: a power cap, another state, somebody's setting."""
+def _drift(stretch: Stretch, earlier: Sequence[Stretch], policy: Policy, last: Stretch | None) -> str:
+    """A clock that differs from what it was: a power cap, another state, somebody's setting.
+
+    Two launches in a row at the same clock count, whatever it was before: a GPU that gets warm settles at a lower one, and
+    both sides of a race have it alike.
+    """
     clocks = [one.sm_clock for one in earlier if one.sm_clock]
-    if not clocks or not stretch.sm_clock:
+    clock = stretch.sm_clock
+    if not clocks or not clock:
         return ""
     usual = median(clocks)
-    if abs(stretch.sm_clock / usual - 1) <= policy.gpu_clock_drift:
+    known = [usual, last.sm_clock] if last is not None and last.sm_clock else [usual]
+    if any(abs(clock / one - 1) <= policy.gpu_clock_drift for one in known):
         return ""
     return (
-        f"the GPU ran at {stretch.sm_clock:.0f} MHz, in other launches at {usual:.0f} MHz: "
+        f"the GPU ran at {clock:.0f} MHz, in other launches at {usual:.0f} MHz: "
         "lock its clock with sudo nvidia-smi -lgc RATE"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from tfbench.model import JSON
@@ -16,12 +16,16 @@ HARDWARE_REASONS: Mapping[int, str] = {
 """NVML's reasons for a held clock that spoil a launch. A software power cap (0x04) is normal on parts with a power limit:
 there it is the clock itself that is compared."""
 
+IDLE = 0x01
+"""Nothing runs, and the clock is let go: an RTX 3090 reads 0 MHz then, so such a reading is no clock of a launch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """What stays as it is while a machine runs, unless somebody sets it."""
 
     index: int
+    """Its place on the bus, counted from 0."""
     uuid: str
     name: str
     driver: str
@@ -40,6 +44,13 @@ class Identity:
     """MHz of the multiprocessors."""
     memory: int | None = None
     """Bytes."""
+    instance: int | None = None
+    """Number of this part of a GPU that is divided (MIG); ``None`` for a whole one."""
+
+    @property
+    def place(self) -> str:
+        """``0``; of a part ``0.1``."""
+        return str(self.index) if self.instance is None else f"{self.index}.{self.instance}"
 
     def as_json(self) -> JSON:
         return asdict(self)
@@ -54,7 +65,7 @@ class Identity:
             "power limit": f"{self.power_limit:g} W" if self.power_limit is not None else None,
             "clock limit": f"{self.clock_limit:g} MHz" if self.clock_limit is not None else None,
         }
-        name = f"GPU {self.index}"
+        name = f"GPU {self.place}"
         return {name: self.name} | {f"{name} {key}": str(value) for key, value in told.items() if value is not None}
 
 
@@ -75,6 +86,12 @@ class Moment:
     """Joules since the driver was loaded."""
     processes: frozenset[int] | None = None
     """Process ids that compute there; in a container perhaps those of the host."""
+    seconds: float = 0.0
+    """When, on a clock that does not jump."""
+    too_hot: float | None = None
+    """Seconds that heat has held the clock down, since the driver was loaded."""
+    capped: float | None = None
+    """The same for the power limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +106,10 @@ class Stretch:
     """Why the device could not be read to the end."""
 
     def as_json(self) -> JSON:
-        """What it came to: mean clock and power, highest temperature, every reason for a held clock, joules."""
-        powers = [moment.power for moment in self.moments if moment.power is not None]
-        heat = [moment.temperature for moment in self.moments if moment.temperature is not None]
+        """What it came to: mean clock and power, highest temperature, every reason for a held clock, joules, and for
+        which part of the time heat and the power limit held the clock down."""
+        powers = _told(moment.power for moment in self.moments)
+        heat = _told(moment.temperature for moment in self.moments)
         reasons = 0
         for moment in self.moments:
             reasons |= moment.reasons
@@ -101,16 +119,41 @@ class Stretch:
             "temperature": max(heat, default=None),
             "reasons": reasons,
             "energy": self.energy,
+            "too_hot": self.too_hot,
+            "capped": self.capped,
         }
 
     @property
     def sm_clock(self) -> float | None:
-        """Mean MHz."""
-        clocks = [moment.sm_clock for moment in self.moments if moment.sm_clock is not None]
+        """Mean MHz, of the readings in which anything ran."""
+        clocks = _told(moment.sm_clock for moment in self.moments if not moment.reasons & IDLE)
         return sum(clocks) / len(clocks) if clocks else None
 
     @property
     def energy(self) -> float | None:
         """Joules."""
-        first, last = (self.moments[end].energy if self.moments else None for end in (0, -1))
-        return last - first if first is not None and last is not None else None
+        return _grown([moment.energy for moment in self.moments])
+
+    @property
+    def too_hot(self) -> float | None:
+        """Share of the time that heat held the clock down; short spells between two readings count as well."""
+        return self._share([moment.too_hot for moment in self.moments])
+
+    @property
+    def capped(self) -> float | None:
+        """The same for the power limit."""
+        return self._share([moment.capped for moment in self.moments])
+
+    def _share(self, counted: Sequence[float | None]) -> float | None:
+        grown, passed = _grown(counted), _grown([moment.seconds for moment in self.moments])
+        return min(1.0, grown / passed) if grown is not None and passed else None
+
+
+def _told(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _grown(counter: Sequence[float | None]) -> float | None:
+    """Of what is counted from some day on: how much came to it."""
+    first, last = (counter[0], counter[-1]) if counter else (None, None)
+    return last - first if first is not None and last is not None else None

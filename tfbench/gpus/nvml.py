@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from tfbench.errors import GpuError
@@ -14,6 +16,8 @@ Found = TypeVar("Found")
 _MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _XID = 8
 """nvmlEventTypeXidCriticalError."""
+_POWER, _THERMAL = 0, 1
+"""nvmlPerfPolicyType_t."""
 
 
 class Nvml:
@@ -28,9 +32,11 @@ class Nvml:
 
     def __init__(self, library: Any = None) -> None:
         self._nvml = library if library is not None else _library()
+        # The second is raised, and is no kind of the first, where the library is newer than the driver.
+        self._errors = (self._nvml.NVMLError, self._nvml.NVMLLibraryMismatchError)
         try:
             self._nvml.nvmlInit()
-        except self._nvml.NVMLError as error:
+        except self._errors as error:
             text = f"NVML does not answer ({error}): there is no NVIDIA driver here, or the container does not see it"
             raise GpuError(f"{text}; start it with --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility") from None
         self._events: Any = None
@@ -41,20 +47,35 @@ class Nvml:
             if self._events is not None:
                 self._nvml.nvmlEventSetFree(self._events)
             self._nvml.nvmlShutdown()
-        except self._nvml.NVMLError:
+        except self._errors:
             pass  # what is lost needs no goodbye
 
     def identities(self) -> list[Identity]:
-        """Every GPU, in the order of the bus.
+        """Every GPU, in the order of the bus, or its parts where it is divided (MIG).
 
         Raises:
             GpuError: The driver does not tell how many there are.
         """
         try:
             count = int(self._nvml.nvmlDeviceGetCount())
-            return [self._identity(index) for index in range(count)]
-        except self._nvml.NVMLError as error:
+            whole = [self._identity(index) for index in range(count)]
+        except self._errors as error:
             raise GpuError(f"the GPUs cannot be listed: {error}") from None
+        return [one for gpu in whole for one in (self._parts(gpu) if gpu.mig else [gpu])]
+
+    def _parts(self, gpu: Identity) -> list[Identity]:
+        """What a GPU is divided into; itself as long as nobody has done it."""
+        nvml, whole = self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(gpu.index)
+        found = []
+        for instance in range(self._try(nvml.nvmlDeviceGetMaxMigDeviceCount, whole) or 0):
+            part = self._try(nvml.nvmlDeviceGetMigDeviceHandleByIndex, whole, instance)
+            if part is None:
+                continue  # of seven places not all are taken
+            memory = self._try(nvml.nvmlDeviceGetMemoryInfo, part)
+            name, uuid = _text(nvml.nvmlDeviceGetName(part)), _text(nvml.nvmlDeviceGetUUID(part))
+            size = int(memory.total) if memory is not None else None
+            found.append(replace(gpu, instance=instance, name=name, uuid=uuid, memory=size))
+        return found or [gpu]
 
     def _identity(self, index: int) -> Identity:
         nvml, handle = self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(index)
@@ -83,21 +104,23 @@ class Nvml:
             memory=int(memory.total) if memory is not None else None,
         )
 
-    def moment(self, index: int) -> Moment:
-        """What a GPU does now.
+    def moment(self, gpu: Identity) -> Moment:
+        """What a GPU does now. Clocks, heat and power are the whole one's; only there joules are counted.
 
         Raises:
             GpuError: It has vanished.
         """
         nvml = self._nvml
         try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            temperature = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
-        except nvml.NVMLError as error:
-            raise GpuError(f"GPU {index} does not answer any more ({error}); see dmesg for its XID") from None
+            handle = part = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
+            temperature = self._temperature(handle)
+            if gpu.instance is not None:
+                part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, gpu.instance)
+        except self._errors as error:
+            raise GpuError(f"GPU {gpu.place} does not answer any more ({error}); see dmesg for its XID") from None
         power = self._try(nvml.nvmlDeviceGetPowerUsage, handle)
-        energy = self._try(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
-        listed = self._try(nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        energy = self._try(nvml.nvmlDeviceGetTotalEnergyConsumption, handle) if gpu.instance is None else None
+        listed = self._try(nvml.nvmlDeviceGetComputeRunningProcesses, part)
         return Moment(
             sm_clock=self._try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
             memory_clock=self._try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
@@ -106,7 +129,23 @@ class Nvml:
             reasons=self._reasons(handle),
             energy=energy / 1000 if energy is not None else None,
             processes=frozenset(process.pid for process in listed) if listed is not None else None,
+            seconds=time.monotonic(),
+            too_hot=self._held(handle, _THERMAL),
+            capped=self._held(handle, _POWER),
         )
+
+    def _temperature(self, handle: Any) -> float | None:
+        """What every device is asked first; one that is lent to a virtual machine may keep it to itself."""
+        nvml = self._nvml
+        try:
+            return float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+        except (nvml.NVMLError_NotSupported, nvml.NVMLError_NoPermission):
+            return None
+
+    def _held(self, handle: Any, policy: int) -> float | None:
+        """Seconds for which the driver has held the clock down for this reason, ever."""
+        found = self._try(self._nvml.nvmlDeviceGetViolationStatus, handle, policy)
+        return found.violationTime * 1e-9 if found is not None else None
 
     def _reasons(self, handle: Any) -> int:
         for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
@@ -115,13 +154,13 @@ class Nvml:
                 return int(found)
         return 0
 
-    def listen(self, indices: Sequence[int]) -> None:
+    def listen(self, gpus: Sequence[Identity]) -> None:
         """Have the driver keep the XIDs of these GPUs for `xids`, where it can."""
         nvml = self._nvml
         self._events = self._try(nvml.nvmlEventSetCreate)
-        for index in indices if self._events is not None else ():
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            self._try(nvml.nvmlDeviceRegisterEvents, handle, _XID, self._events)
+        for index in {gpu.index for gpu in gpus} if self._events is not None else ():
+            if (handle := self._try(nvml.nvmlDeviceGetHandleByIndex, index)) is not None:
+                self._try(nvml.nvmlDeviceRegisterEvents, handle, _XID, self._events)
 
     def xids(self) -> list[int]:
         """The errors that were reported since the last call."""
@@ -137,7 +176,7 @@ class Nvml:
         """What is asked; ``None`` where this device or driver does not have it."""
         try:
             return ask(*arguments)
-        except self._nvml.NVMLError:
+        except self._errors:
             return None
 
 

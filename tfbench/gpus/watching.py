@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -17,14 +18,14 @@ from tfbench.policy import Policy
 class Reads(Protocol):
     """What can be asked about GPUs; `nvml.Nvml` is one."""
 
-    def moment(self, index: int) -> Moment:
+    def moment(self, gpu: Identity) -> Moment:
         """What a GPU does now.
 
         Raises:
             GpuError: It has vanished.
         """
 
-    def listen(self, indices: Sequence[int]) -> None:
+    def listen(self, gpus: Sequence[Identity]) -> None:
         """Keep the errors of these GPUs from now on."""
 
     def xids(self) -> list[int]:
@@ -65,26 +66,31 @@ class Guard:
         self._policy = policy
         self._family = family
         self._wait = wait
-        self._earlier: dict[int, list[Stretch]] = {gpu.index: [] for gpu in gpus}
-        self._before: dict[int, frozenset[int]] = {
-            gpu.index: reads.moment(gpu.index).processes or frozenset() for gpu in gpus
-        }
+        self._counted: dict[Identity, list[Stretch]] = {gpu: [] for gpu in gpus}
+        """Launches that counted, in time order."""
+        self._earlier: dict[tuple[Identity, Hashable], list[Stretch]] = defaultdict(list)
+        """Those of one race: how fast the clock may run depends on what is computed."""
+        self._last: dict[tuple[Identity, Hashable], Stretch] = {}
+        self._before = {gpu: reads.moment(gpu).processes or frozenset() for gpu in gpus}
         """Processes that were there before any of this run was."""
-        reads.listen([gpu.index for gpu in gpus])
+        reads.listen(gpus)
 
     def as_json(self) -> list[JSON]:
         """Each GPU with what was read of it in each launch that counted."""
         return [
-            {**gpu.as_json(), "launches": [stretch.as_json() for stretch in self._earlier[gpu.index]]}
-            for gpu in self.gpus
+            {**gpu.as_json(), "launches": [stretch.as_json() for stretch in self._counted[gpu]]} for gpu in self.gpus
         ]
 
     @contextmanager
-    def watching(self) -> Iterator[Watch]:
-        """Around what is timed; whether it counts is known behind it."""
+    def watching(self, race: Hashable) -> Iterator[Watch]:
+        """Around what is timed; whether it counts is known behind it.
+
+        Args:
+            race: Equal for launches in which the same is computed.
+        """
         watch, over = Watch(), threading.Event()
-        seen: dict[int, list[Moment]] = {gpu.index: [] for gpu in self.gpus}
-        lost: dict[int, str] = {}
+        seen: dict[Identity, list[Moment]] = {gpu: [] for gpu in self.gpus}
+        lost: dict[Identity, str] = {}
         ours = set(self._family())
         self._reads.xids()  # what came before is not this launch's
         self._look(seen, lost)
@@ -98,28 +104,34 @@ class Guard:
         self._look(seen, lost)
         ours.update(self._family())
         xids = tuple(self._reads.xids())
-        stretches = {index: Stretch(tuple(moments), xids, lost.get(index, "")) for index, moments in seen.items()}
-        causes = {
-            index: disturbance(stretch, frozenset(ours), self._before[index], self._earlier[index], self._policy)
-            for index, stretch in stretches.items()
-        }
-        watch.cause = next(filter(None, causes.values()), "")
+        stretches = {gpu: Stretch(tuple(moments), xids, lost.get(gpu, "")) for gpu, moments in seen.items()}
+        watch.cause = next(
+            filter(None, (self._cause(gpu, race, stretch, ours) for gpu, stretch in stretches.items())), ""
+        )
+        self._last |= {(gpu, race): stretch for gpu, stretch in stretches.items()}
         energies = [stretch.energy for stretch in stretches.values()]
         known = [energy for energy in energies if energy is not None]
         watch.energy = sum(known) if known and len(known) == len(energies) else None
         if not watch.cause:
-            for index, stretch in stretches.items():
-                self._earlier[index].append(stretch)
+            for gpu, stretch in stretches.items():
+                self._counted[gpu].append(stretch)
+                self._earlier[gpu, race].append(stretch)
 
-    def _keep_looking(self, over: threading.Event, seen: dict[int, list[Moment]], lost: dict[int, str]) -> None:
+    def _cause(self, gpu: Identity, race: Hashable, stretch: Stretch, ours: Iterable[int]) -> str:
+        earlier, last = self._earlier[gpu, race], self._last.get((gpu, race))
+        return disturbance(stretch, frozenset(ours), self._before[gpu], earlier, self._policy, last)
+
+    def _keep_looking(
+        self, over: threading.Event, seen: dict[Identity, list[Moment]], lost: dict[Identity, str]
+    ) -> None:
         while not self._wait(over, self._policy.gpu_look_seconds):
             self._look(seen, lost)
 
-    def _look(self, seen: dict[int, list[Moment]], lost: dict[int, str]) -> None:
-        for index, moments in seen.items():
-            if index in lost:
+    def _look(self, seen: dict[Identity, list[Moment]], lost: dict[Identity, str]) -> None:
+        for gpu, moments in seen.items():
+            if gpu in lost:
                 continue
             try:
-                moments.append(self._reads.moment(index))
+                moments.append(self._reads.moment(gpu))
             except GpuError as error:
-                lost[index] = str(error)
+                lost[gpu] = str(error)

@@ -30,7 +30,7 @@ def joules(launcher: ProcessLauncher, guard: Guard, entrant: Entrant, policy: Po
     process = Process.start(zygote, entrant.case, loop=how, cpus=cpus, threads=len(cpus))
     try:
         process.answer("prepared", _DOING, policy.setup_seconds)
-        with guard.watching() as watch:
+        with guard.watching((entrant.case.name, entrant.side.name, _DOING)) as watch:
             process.channel.send("serve")
             iterations = process.answer("looped", _DOING, policy.answer_seconds)["iterations"]
     except Closed:

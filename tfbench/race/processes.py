@@ -201,7 +201,8 @@ class ProcessLaunch:
     def _guarded(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
         if self._guard is None:
             return self.blocks(plan, orders)
-        with self._guard.watching() as watch:
+        who = tuple((entrant.case.name, entrant.side.name) for entrant in self._entrants)
+        with self._guard.watching(who) as watch:
             blocks = self.blocks(plan, orders)
         if watch.cause:
             raise LaunchDisturbed(watch.cause)
