@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tfbench.errors import GpuError, UsageError
 from tfbench.gpus.choosing import VISIBLE, choose, doubtful_order, environment, has_driver, visible
+from tfbench.gpus.driver import Driver
 from tfbench.gpus.family import family
 from tfbench.gpus.locks import Locks
 from tfbench.gpus.model import Identity
@@ -28,7 +29,7 @@ class Accelerators:
         kind: ``cpu``, ``gpu`` or ``all``.
         names: Indices or UUIDs; all GPUs without any.
         required: Whether it is an error if there is none, which the processes that measure will tell.
-        opened: Opens NVML; for tests.
+        opened: Opens NVML.
 
     Raises:
         UsageError: A GPU that is named is not there.
@@ -41,7 +42,7 @@ class Accelerators:
         names: Sequence[str],
         policy: Policy,
         required: bool = False,
-        opened: Callable[[], Nvml] = Nvml,
+        opened: Callable[[], Driver] = Nvml,
         locks: Path | None = None,
         driver: Callable[[], bool] = has_driver,
     ) -> None:
@@ -50,7 +51,7 @@ class Accelerators:
         self.notes: list[str] = []
         self.environment: dict[str, str] = {}
         """Of the processes that measure."""
-        self._nvml: Nvml | None = None
+        self._nvml: Driver | None = None
         self._locks: Locks | None = None
         left = visible(os.environ)
         there = bool(names) or (driver() and left != ())

@@ -1,5 +1,7 @@
 """The GPU path without a GPU: what is asked for and not there, and processes that cannot be forked."""
 
+import argparse
+import json
 import os
 import sys
 from dataclasses import replace
@@ -10,10 +12,12 @@ import pytest
 from tests.gpus.scripted import Device, library
 from tests.suite.conftest import Project
 from tfbench.accelerators import Accelerators
+from tfbench.commands import gpucheck
 from tfbench.doctor.model import State
 from tfbench.gpu_trial import CASE, FILE, Trial
 from tfbench.gpus.choosing import has_driver
 from tfbench.gpus.nvml import Nvml
+from tfbench.gpus.recording import Replay
 from tfbench.gpus.watching import Guard
 from tfbench.options import available_cpus
 from tfbench.policy import preset
@@ -43,7 +47,7 @@ def test_a_gpu_that_is_named_and_not_there_is_one_line(project: Project, device:
     project.write(PRODUCT)
     done = project.run("--device", device)
     assert done.code == 4
-    assert words in " ".join(done.output.split()) or "nvidia-ml-py is not installed" in done.output
+    assert words in " ".join(done.output.split())
     assert "Traceback" not in done.output
 
 
@@ -118,12 +122,19 @@ def test_energy_is_read_while_a_step_is_repeated():
     assert 0 < amount < 100.0 * looks
 
 
-def test_a_trial_ends_with_what_is_missing():
-    trial = Trial(Accelerators("cpu", (), preset("quick")), processors(None, available_cpus()), preset("quick"))
-    try:
-        *_, last = trial.findings(lambda text: None)
-    finally:
-        trial.close()
-    assert (last.name, last.state) == ("TensorFlow", State.BAD)
-    assert "sees no GPU" in last.what
-    assert "tensorflow[and-cuda]" in last.cure
+def test_a_check_ends_with_what_is_missing_and_keeps_what_the_driver_told(monkeypatch, tmp_path, capsys):
+    """A driver is there, by a script, and a TensorFlow that sees none of its GPUs."""
+    monkeypatch.setattr(gpucheck, "has_driver", lambda: True)
+    monkeypatch.setattr(gpucheck, "Nvml", lambda: Nvml(library(Device(persistence=0))))
+    parser = argparse.ArgumentParser()
+    gpucheck.add(parser)
+    kept = tmp_path / "gpus.json"
+    assert gpucheck.run(parser.parse_args(["--device", "gpu:0", "--record", str(kept)])) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "devices: 0: NVIDIA H100 80GB HBM3, driver 570.124.06" in printed
+    assert "sudo nvidia-smi -pm 1" in printed
+    assert "sees no GPU" in printed
+    assert "tensorflow[and-cuda]" in printed
+    assert "CUPTI" not in printed  # needs what is missing
+    (gpu,) = Replay(json.loads(kept.read_text())).identities()
+    assert gpu.name == "NVIDIA H100 80GB HBM3"

@@ -8,6 +8,8 @@ no GPU here, so nothing was checked.
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -19,9 +21,12 @@ from tfbench.doctor.model import Finding, State
 from tfbench.errors import GpuError
 from tfbench.gpu_trial import Trial
 from tfbench.gpus.choosing import has_driver, parse_device
+from tfbench.gpus.nvml import Nvml
+from tfbench.gpus.recording import Recording
 from tfbench.options import available_cpus
 from tfbench.policy import preset
 from tfbench.race.processes import processors
+from tfbench.store.files import write_whole
 
 WORKS, BROKEN, NOTHING = 0, 1, 3
 
@@ -29,6 +34,9 @@ WORKS, BROKEN, NOTHING = 0, 1, 3
 def add(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--device", default="gpu", metavar="gpu|gpu:0,1", help="which GPUs, by index or UUID")
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="keep what the driver told meanwhile, as JSON, for a report"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,8 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
         return NOTHING
     policy = preset("standard")
     console.print(f"tfbench {__version__}: checking {arguments.device}")
+    recordings: list[Recording] = []
     try:
-        accelerators = Accelerators(kind, names, policy)
+        accelerators = Accelerators(kind, names, policy, opened=lambda: _recorded(recordings))
     except GpuError as error:
         _print(console, Finding("driver", State.BAD, str(error)))
         return BROKEN
@@ -59,9 +68,24 @@ def run(arguments: argparse.Namespace) -> int:
                 _print(console, finding)
     finally:
         trial.close()
+        if arguments.record:
+            _keep(console, arguments.record, recordings)
     bad = [finding for finding in found if finding.state is State.BAD]
     console.print("\nPlease report these lines, whatever they say: the GPU path has been run on few machines.")
     return BROKEN if bad else WORKS
+
+
+def _recorded(recordings: list[Recording]) -> Recording:
+    recordings.append(Recording(Nvml()))
+    return recordings[-1]
+
+
+def _keep(console: Console, path: Path, recordings: list[Recording]) -> None:
+    if not recordings:
+        console.print(f"nothing was recorded, so {path} was not written")
+        return
+    write_whole(path, json.dumps(recordings[0].as_json(), indent=1) + "\n")
+    console.print(f"what the driver told is in {path}")
 
 
 def _print(console: Console, finding: Finding) -> None:

@@ -6,30 +6,13 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from tfbench.errors import GpuError
+from tfbench.gpus.driver import Driver
 from tfbench.gpus.guard import disturbance
 from tfbench.gpus.model import Identity, Moment, Stretch
 from tfbench.model import JSON
 from tfbench.policy import Policy
-
-
-class Reads(Protocol):
-    """What can be asked about GPUs; `nvml.Nvml` is one."""
-
-    def moment(self, gpu: Identity) -> Moment:
-        """What a GPU does now.
-
-        Raises:
-            GpuError: It has vanished.
-        """
-
-    def listen(self, gpus: Sequence[Identity]) -> None:
-        """Keep the errors of these GPUs from now on."""
-
-    def xids(self) -> list[int]:
-        """Those that were reported since the last call."""
 
 
 class Watch:
@@ -56,13 +39,13 @@ class Guard:
     def __init__(
         self,
         gpus: Sequence[Identity],
-        reads: Reads,
+        driver: Driver,
         policy: Policy,
         family: Callable[[], Iterable[int]],
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         self.gpus = list(gpus)
-        self._reads = reads
+        self._driver = driver
         self._policy = policy
         self._family = family
         self._wait = wait
@@ -71,9 +54,9 @@ class Guard:
         self._earlier: dict[tuple[Identity, Hashable], list[Stretch]] = defaultdict(list)
         """Those of one race: how fast the clock may run depends on what is computed."""
         self._last: dict[tuple[Identity, Hashable], Stretch] = {}
-        self._before = {gpu: reads.moment(gpu).processes or frozenset() for gpu in gpus}
+        self._before = {gpu: driver.moment(gpu).processes or frozenset() for gpu in gpus}
         """Processes that were there before any of this run was."""
-        reads.listen(gpus)
+        driver.listen(gpus)
 
     def as_json(self) -> list[JSON]:
         """Each GPU with what was read of it in each launch that counted."""
@@ -92,7 +75,7 @@ class Guard:
         seen: dict[Identity, list[Moment]] = {gpu: [] for gpu in self.gpus}
         lost: dict[Identity, str] = {}
         ours = set(self._family())
-        self._reads.xids()  # what came before is not this launch's
+        self._driver.xids()  # what came before is not this launch's
         self._look(seen, lost)
         thread = threading.Thread(target=self._keep_looking, args=(over, seen, lost), daemon=True)
         thread.start()
@@ -103,7 +86,7 @@ class Guard:
             thread.join()
         self._look(seen, lost)
         ours.update(self._family())
-        xids = tuple(self._reads.xids())
+        xids = tuple(self._driver.xids())
         stretches = {gpu: Stretch(tuple(moments), xids, lost.get(gpu, "")) for gpu, moments in seen.items()}
         watch.cause = next(
             filter(None, (self._cause(gpu, race, stretch, ours) for gpu, stretch in stretches.items())), ""
@@ -132,6 +115,6 @@ class Guard:
             if gpu in lost:
                 continue
             try:
-                moments.append(self._reads.moment(gpu))
+                moments.append(self._driver.moment(gpu))
             except GpuError as error:
                 lost[gpu] = str(error)

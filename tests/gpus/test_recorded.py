@@ -1,0 +1,131 @@
+"""GPUs as they were: readings that others published, and recordings, which can be gone through again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.gpus.scripted import UUIDS, Device, library
+from tfbench.errors import GpuError, UsageError
+from tfbench.gpus.guard import disturbance
+from tfbench.gpus.model import Moment, Stretch
+from tfbench.gpus.nvml import Nvml
+from tfbench.gpus.recording import Recording, Replay
+from tfbench.gpus.watching import Guard
+from tfbench.policy import preset
+
+POLICY = preset("standard")
+PUBLISHED = json.loads((Path(__file__).parent / "data" / "published.json").read_text())
+NOBODY: frozenset[int] = frozenset()
+FEW = 3
+"""Readings of a launch that lasts 0.3 s."""
+
+
+@pytest.mark.parametrize("published", PUBLISHED["devices"], ids=lambda published: published["device"]["name"])
+class TestPublished:
+    def test_it_is_read_as_it_was_told(self, published):
+        told = published["device"]
+        nvml = Nvml(library(Device(**told), version=published["version"], cuda=published["cuda"]))
+        (gpu,) = nvml.identities()
+        assert (gpu.name, gpu.driver) == (told["name"], published["version"])
+        assert gpu.cuda == f"{published['cuda'] // 1000}.{published['cuda'] % 1000 // 10}"
+        if "ecc" in told:
+            assert gpu.ecc is (None if told["ecc"] is None else bool(told["ecc"]))
+            assert gpu.mig is (None if told["mig"] is None else bool(told["mig"]))
+            assert gpu.power_limit == (None if told["power_limit"] is None else told["power_limit"] / 1000)
+        moment = nvml.moment(gpu)
+        assert moment.sm_clock == told["clocks"][0]
+        if "power" in told:
+            assert moment.power == (None if told["power"] is None else pytest.approx(told["power"] / 1000))
+
+    def test_a_launch_there_counts_unless_its_clock_is_held_down(self, published):
+        nvml = Nvml(library(Device(**published["device"])))
+        (gpu,) = nvml.identities()
+        stretch = Stretch(tuple(nvml.moment(gpu) for _ in range(FEW)))
+        cause = disturbance(stretch, NOBODY, NOBODY, [], POLICY)
+        assert cause == "" if not published["held"] else f"({published['held']})" in cause
+
+    def test_the_clock_of_a_resting_gpu_is_none(self, published):
+        nvml = Nvml(library(Device(**published["device"])))
+        (gpu,) = nvml.identities()
+        clock = Stretch((nvml.moment(gpu),)).sm_clock
+        assert clock == (None if published["idle"] else published["device"]["clocks"][0])
+
+
+class TestPowerLimit:
+    """An A100 that multiplies at its limit of power: its clock gives way for 80 ms, by 15 of 1410 MHz."""
+
+    def moments(self, rows):
+        return [
+            Moment(sm_clock=clock, power=power, temperature=heat, reasons=0x04, seconds=seconds)
+            for seconds, heat, power, clock in rows
+        ]
+
+    def test_wherever_launches_begin_they_count(self):
+        busy = self.moments(PUBLISHED["series"]["busy"])
+        earlier: list[Stretch] = []
+        for start in range(len(busy) - FEW):
+            stretch = Stretch(tuple(busy[start : start + FEW]))
+            assert disturbance(stretch, NOBODY, NOBODY, earlier, POLICY) == ""
+            earlier.append(stretch)
+        clocks = [stretch.sm_clock for stretch in earlier]
+        assert (min(clocks), max(clocks)) == (1395, 1410)
+
+    def test_what_it_came_to(self):
+        told = Stretch(tuple(self.moments(PUBLISHED["series"]["busy"]))).as_json()
+        assert 240 < told["power"] < 256
+        assert told["temperature"] == 55
+        assert told["reasons"] == 0x04
+
+
+class TestRecording:
+    def run(self, driver):
+        """What a guard makes of two launches there."""
+        guard = Guard(driver.identities(), driver, POLICY, lambda: {7}, lambda over, seconds: over.wait())
+        causes = []
+        for _ in range(2):
+            with guard.watching("a race") as watch:
+                pass
+            causes.append(watch.cause)
+        return causes, guard.as_json()
+
+    def test_told_again_it_comes_to_the_same(self):
+        device = Device(clocks=[210, 1980, 1980, 1980, 900], reasons=[1, 0, 0, 0, 0], processes=[(), (7,)])
+        recording = Recording(Nvml(library(device)))
+        first = self.run(recording)
+        assert "ran at" in first[0][1]
+        content = json.loads(json.dumps(recording.as_json()))
+        assert self.run(Replay(content)) == first
+
+    def test_errors_and_what_vanished_are_kept_as_well(self):
+        recording = Recording(Nvml(library(Device(gone=2), Device(UUIDS[1]), errors=(79,))))
+        first, second = recording.identities()
+        recording.listen([first, second])
+        assert recording.xids() == [79]
+        recording.moment(first)
+        recording.moment(second)
+        recording.moment(first)
+        with pytest.raises(GpuError):
+            recording.moment(first)
+        again = Replay(recording.as_json())
+        assert again.xids() == [79]
+        assert again.xids() == []
+        assert again.moment(second).sm_clock == 1980
+        for _ in range(2):
+            again.moment(first)
+        for _ in range(2):
+            with pytest.raises(GpuError, match="GPU 0 does not answer any more"):
+                again.moment(first)
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            ({}, "its schema is None"),
+            ({"schema": "tfbench-gpus/1", "gpus": [], "told": 1}, "no list of readings"),
+            ({"schema": "tfbench-gpus/1", "gpus": [{"size": 1}], "told": []}, "size"),
+            ({"schema": "tfbench-gpus/1", "gpus": [], "told": [{"gpu": "0", "size": 1}]}, "a reading has size"),
+        ],
+    )
+    def test_what_is_no_recording_is_one_line(self, content, words):
+        with pytest.raises(UsageError, match=words):
+            Replay(content)

@@ -1,0 +1,120 @@
+"""What a driver told, kept so that it can be told again: how a GPU behaved during a run, gone through without one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+
+from tfbench.errors import GpuError, UsageError
+from tfbench.gpus.driver import Driver
+from tfbench.gpus.model import Identity, Moment
+from tfbench.model import JSON
+
+SCHEMA = "tfbench-gpus/1"
+
+
+class Recording:
+    """Asks a driver, and keeps what it told."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._gpus: list[Identity] = []
+        self._told: list[JSON] = []
+        """Readings and errors, in time order."""
+
+    def identities(self) -> list[Identity]:
+        self._gpus = self._driver.identities()
+        return self._gpus
+
+    def moment(self, gpu: Identity) -> Moment:
+        try:
+            found = self._driver.moment(gpu)
+        except GpuError as error:
+            self._told.append({"gpu": gpu.place, "lost": str(error)})
+            raise
+        told = {name: value for name, value in asdict(found).items() if value is not None}
+        if found.processes is not None:
+            told["processes"] = sorted(found.processes)
+        self._told.append({"gpu": gpu.place, **told})
+        return found
+
+    def listen(self, gpus: Sequence[Identity]) -> None:
+        self._driver.listen(gpus)
+
+    def xids(self) -> list[int]:
+        found = self._driver.xids()
+        self._told += [{"xid": code} for code in found]
+        return found
+
+    def close(self) -> None:
+        self._driver.close()
+
+    def as_json(self) -> JSON:
+        """All of it; process ids and UUIDs are the machine's own."""
+        return {"schema": SCHEMA, "gpus": [gpu.as_json() for gpu in self._gpus], "told": self._told}
+
+
+class Replay:
+    """Tells again what was recorded, reading by reading; behind its end the last one stays.
+
+    Args:
+        content: As `Recording.as_json` gives it.
+
+    Raises:
+        UsageError: It is something else.
+    """
+
+    def __init__(self, content: Mapping[str, object]) -> None:
+        if content.get("schema") != SCHEMA:
+            raise UsageError(f"this is no recording of GPUs: its schema is {content.get('schema')!r}, not {SCHEMA!r}")
+        try:
+            self._gpus = [Identity(**gpu) for gpu in _rows(content["gpus"])]
+            self._left: dict[str, list[Moment | GpuError]] = defaultdict(list)
+            self._xids: list[int] = []
+            for told in _rows(content["told"]):
+                self._keep(told)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"this recording of GPUs cannot be read: {error}") from None
+
+    def _keep(self, told: JSON) -> None:
+        if "xid" in told:
+            self._xids.append(int(told["xid"]))
+            return
+        place = told.pop("gpu")
+        if "lost" in told:
+            self._left[place].append(GpuError(told["lost"]))
+            return
+        if "processes" in told:
+            told["processes"] = frozenset(told["processes"])
+        if unknown := told.keys() - {field.name for field in fields(Moment)}:
+            raise ValueError(f"a reading has {', '.join(sorted(unknown))}")
+        self._left[place].append(Moment(**told))
+
+    def identities(self) -> list[Identity]:
+        return self._gpus
+
+    def moment(self, gpu: Identity) -> Moment:
+        left = self._left[gpu.place]
+        if not left:
+            raise GpuError(f"GPU {gpu.place} was not read in this recording")
+        found = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(found, GpuError):
+            raise found
+        return found
+
+    def listen(self, gpus: Sequence[Identity]) -> None:
+        """It has listened already."""
+
+    def xids(self) -> list[int]:
+        found, self._xids = self._xids, []
+        return found
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _rows(content: object) -> list[JSON]:
+    if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
+        raise ValueError("it has no list of readings")
+    return [dict(row) for row in content]
