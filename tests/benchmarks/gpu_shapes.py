@@ -1,0 +1,126 @@
+"""Every benchmark at the shapes that it has on a GPU, without one: its data are made and its step is traced, not run.
+
+Run as a process: ``python -m tests.benchmarks.gpu_shapes [--first] [PART OF A NAME ...]``; prints a JSON object for each case,
+of each workload its first one alone with ``--first``. TensorFlow is told of a GPU that is not there, soft placement puts on the
+processor what was meant for it, and a step's graph is made with all its shapes, which is where one that does not fit is an
+error. What is no function of tensors (Keras' own loops, loading, converting) is run instead: it is as large everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from tfbench.model import JSON
+from tfbench.worker import runtime, work
+from tfbench.worker.imports import ImportTimer
+from tfbench.worker.zygote import Zygote
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Tracing:
+    """Makes the graph of a step, and of one that is no function of tensors the graph of what it calls."""
+
+    def __init__(self) -> None:
+        self.called = False
+        self.told: JSON = {}
+
+    def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
+        """Trace ``step(*arguments)``."""
+        import tensorflow as tf
+
+        self.called = True
+        self.told = {"facts": sorted(work.facts(keywords)), "bytes": sum(map(_size, tf.nest.flatten(arguments)))}
+        function = step if hasattr(step, "get_concrete_function") else tf.function(step, autograph=False)
+        try:
+            self.told["ops"] = len(function.get_concrete_function(*arguments).graph.get_operations())
+        except (AttributeError, NotImplementedError, TypeError, ValueError):
+            step(*arguments)
+            self.told["ran"] = True
+
+
+def _size(argument: Any) -> int:
+    try:
+        return int(argument.shape.num_elements()) * int(argument.dtype.size)
+    except (AttributeError, TypeError):
+        return 0
+
+
+class Shapes(Zygote):
+    """Traces each case in a process of its own, instead of serving races."""
+
+    def __init__(self, chosen: list[str], first: bool, made: str) -> None:
+        super().__init__(channel=None, order={"made": made, "offenders": []}, argv=[], timer=ImportTimer())  # type: ignore[arg-type]
+        self._chosen = chosen
+        self._first = first
+        self._done: set[str] = set()
+
+    def _serve(self, session: pytest.Session) -> NoReturn:
+        self.served = True
+        runtime.import_all()
+        for item in session.items:
+            workload = item.nodeid.partition("[")[0]
+            if self._chosen and not any(one in item.nodeid for one in self._chosen):
+                continue
+            if self._first and workload in self._done:
+                continue
+            self._done.add(workload)
+            if (pid := os.fork()) == 0:
+                try:
+                    self._trace(item)
+                finally:
+                    sys.stdout.flush()
+                    os._exit(0)
+            os.waitpid(pid, 0)
+        raise pytest.exit.Exception("every case was traced", 0)
+
+    def _trace(self, item: pytest.Item) -> None:
+        import tensorflow as tf
+
+        list_devices = tf.config.list_physical_devices
+        gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
+        tf.config.list_physical_devices = lambda kind=None: [
+            *list_devices(kind), *([gpu] if kind in (None, "GPU") else [])
+        ]  # fmt: skip
+        self._launch = tracing = Tracing()
+        began = time.perf_counter()
+        reports = runtestprotocol(item, log=False, nextitem=None)
+        told: JSON = {"case": item.nodeid, "seconds": round(time.perf_counter() - began, 2), **tracing.told}
+        for report in reports:
+            if report.failed:
+                told["failed"] = str(report.longreprtext)[-1500:]
+            elif report.skipped:
+                told["skipped"] = str(report.longrepr)
+        print(json.dumps(told), flush=True)
+
+
+def main(chosen: list[str]) -> None:
+    """Print what each case came to; ``chosen`` are parts of names."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    first = "--first" in chosen
+    chosen = [part for part in chosen if part != "--first"]
+    arguments = [
+        "benchmarks",
+        "--ignore=benchmarks/test_optimization.py",
+        f"--rootdir={ROOT}",
+        "--capture=no",
+        "-q",
+        "--override-ini=addopts=",
+    ]
+    arguments += ["-p", "no:cacheprovider", "-p", "no:tfbench.plugin", "-p", "no:warnings"]
+    with tempfile.TemporaryDirectory(prefix="tfbench-shapes-") as made:
+        pytest.main(arguments, plugins=[Shapes(chosen, first, made)])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,30 @@
+"""That the benchmarks fit together at the shapes of a GPU, see `gpu_shapes`."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.benchmarks import gpu_shapes
+
+ELSEWHERE = "benchmarks/test_optimization.py"
+"""Its models are as large everywhere, and are tested with what it makes."""
+LARGER = {"test_matmul", "test_conv2d_3x3", "test_attention", "test_mirrored_step", "test_softmax", "test_tf32_product"}
+"""Of several families: their arguments take 10 MB and more there."""
+
+
+@pytest.mark.tensorflow
+def test_every_workload_can_be_traced_at_its_shapes_on_a_gpu():
+    done = subprocess.run(
+        [sys.executable, "-m", gpu_shapes.__name__, "--first"],
+        cwd=gpu_shapes.ROOT, capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(rows) > 80, done.stderr[-3000:]
+    broken = {row["case"]: row["failed"] for row in rows if "failed" in row}
+    assert not broken, "\n\n".join(f"{case}: {text}" for case, text in broken.items())
+    sizes = {row["case"].partition("::")[2].partition("[")[0]: row.get("bytes", 0) for row in rows}
+    assert {workload for workload in LARGER if sizes[workload] < 10e6} == set()
+    skipped = [row["case"] for row in rows if "skipped" in row]
+    assert all("all_reduce" in case for case in skipped), skipped
