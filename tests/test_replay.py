@@ -30,7 +30,9 @@ STEADY = [past(number, 1e-5 * (1 + 0.001 * (number % 3))) for number in range(2,
 
 
 def judged(now=1e-5, known=STEADY, saved=SAVED, recipe=RECIPE, policy=None, case=CODED):
-    return Screen(saved, known, recipe, policy or Policy(), 1).judge(case, sample(now, case), 2.0)
+    screen = Screen(saved, policy or Policy(), live=False, unmade=None)
+    screen.prepare(known, recipe, 1)
+    return screen.judge(case, sample(now, case), 2.0)
 
 
 def test_what_fits_in_is_unchanged():

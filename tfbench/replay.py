@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tfbench.analysis.saved import judge
 from tfbench.errors import SideError
 from tfbench.model import Case, Outcome, Reason, Recipe, Sample, Verdict
 from tfbench.policy import Policy
+from tfbench.question import Result
 from tfbench.sides.environments import Environments
 from tfbench.sides.pythons import minor
 from tfbench.sides.side import Side
@@ -22,6 +24,12 @@ ALL, SUSPECTS, NEVER = CHOICES = ("all", "suspects", "never")
 """What is raced again: every case; those that saved times do not settle; none."""
 VARIANTS, SIDES = "variants", "sides"
 """What raced each other when times were taken."""
+
+
+def not_saved(saved: Baseline) -> Reason:
+    """Why a case has no comparison."""
+    text = f"it is not in the baseline {saved.name!r}, so there is nothing to compare it with"
+    return Reason("not-in-baseline", text)
 
 
 def words(saved: Baseline) -> str:
@@ -115,23 +123,69 @@ class Screen:
     """Judges cases by their saved times, which need the same machine and environment.
 
     Args:
-        past: Every session that is known; those that are not comparable are left out.
-        now: The recipe of this run, whose times are taken where variants race each other.
-        cases: Cases of the whole run, which share its alpha.
+        live: Whether what saved times do not settle can be raced.
+        unmade: Why it cannot be, if somebody tried.
     """
 
-    def __init__(self, saved: Baseline, past: Sequence[Past], now: Recipe, policy: Policy, cases: int) -> None:
+    def __init__(self, saved: Baseline, policy: Policy, live: bool, unmade: Reason | None) -> None:
         self.saved = saved
-        self.differences = machine_differences(saved.recipe, now) + obstacles(saved.recipe, now)
+        self.ready = False
+        """Whether it knows of this run what it needs."""
+        self.differences: list[str] = []
+        """How this machine and environment are not the baseline's."""
         self._policy = policy
+        self._live = live
+        self._unmade = unmade
+        self._cases = 1
+        self._past: list[Past] = []
+
+    def prepare(self, past: Sequence[Past], now: Recipe, cases: int) -> None:
+        """Say what this run is.
+
+        Args:
+            past: Every session that is known; those that are not comparable are left out.
+            now: The recipe of this run, whose times are taken where variants race each other.
+            cases: Cases of the whole run, which share its alpha.
+        """
+        self.ready = True
+        self.differences = machine_differences(self.saved.recipe, now) + obstacles(self.saved.recipe, now)
         self._cases = cases
         self._past = [
             one
             for one in past
-            if one.setting.session != saved.setting.session
-            and (one.setting.policy, one.setting.way) == (policy.name, VARIANTS)
+            if one.setting.session != self.saved.setting.session
+            and (one.setting.policy, one.setting.way) == (self._policy.name, VARIANTS)
             and not machine_differences(one.setting.recipe, now) + obstacles(one.setting.recipe, now)
         ]
+
+    def settle(self, results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+        """What saved times settle of cases that were measured beside other variants, and the suspects.
+
+        Results that a race of sides or a failure has settled are left as they are.
+        """
+        settled, suspects = [], []
+        for result in results:
+            case, verdict = result.case, result.verdict
+            if verdict is None or result.sample is None or result.standing is None:
+                settled.append(result)
+            elif case.name not in self.saved.samples:
+                settled.append(replace(result, verdict=replace(verdict, reason=not_saved(self.saved))))
+            else:
+                judged = self.judge(case, result.sample, verdict.wall_seconds)
+                if judged.outcome is Outcome.UNCHANGED or not self._live:
+                    settled.append(replace(result, verdict=self._explained(judged)))
+                else:
+                    suspects.append(result)
+        return settled, suspects
+
+    def _explained(self, verdict: Verdict) -> Verdict:
+        """With why it was not raced, or how to, where saved times did not settle it."""
+        more = self._unmade.message if self._unmade else ""
+        if verdict.outcome is Outcome.INCONCLUSIVE:
+            more = more or "race it with --replay all"
+        if verdict.outcome not in (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE) or not more:
+            return verdict
+        return replace(verdict, reason=Reason(verdict.reason.code, f"{verdict.reason.message}; {more}"))
 
     def judge(self, case: Case, sample: Sample, wall_seconds: float) -> Verdict:
         """The verdict on a case that was measured just now, beside the other variants of its workload."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,11 +18,11 @@ from tfbench.missing import missing
 from tfbench.model import JSON, TIME, Case, Outcome, Reason, Recipe, Report, Skip, Verdict
 from tfbench.profiling import Profiles
 from tfbench.question import Progress, Question, Result, Step
-from tfbench.race.contest import Contest
 from tfbench.race.launcher import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.processes import ProcessLauncher
-from tfbench.race.sequential import Race, Terms
+from tfbench.race.sequential import Race
+from tfbench.races import Races
 from tfbench.replay import (
     ALL,
     CHANGED,
@@ -32,11 +31,12 @@ from tfbench.replay import (
     VARIANTS,
     Screen,
     changed_since,
+    not_saved,
     obstacles,
     side_again,
     words,
 )
-from tfbench.results import broken, claimed, failed, new, of_sides, of_variant, with_model
+from tfbench.results import broken, with_model
 from tfbench.shards import part
 from tfbench.sides.elsewhere import Counterparts, benchmarks_of
 from tfbench.sides.environments import Environments, kept
@@ -53,13 +53,20 @@ class Session:
         self._progress = progress
         self._clock = time.perf_counter
         self._began = self._clock()
-        self._rng = random.Random(question.seed)
         self._accelerators = Accelerators(question.device, question.gpus, question.policy, question.require_gpu)
         guard, env = self._accelerators.guard, {**question.env, **self._accelerators.environment}
         self._launcher = ProcessLauncher(question.suite, question.policy, question.processors, guard)
         self._keeper = Keeper(question)
         self._contender = Side("contender", question.executable, question.root, "", env, question.slowdown)
-        self._profiles = Profiles(question, self._launcher, lambda text: self._tell(text))
+        self._races = Races(
+            question,
+            self._launcher,
+            self._contender,
+            lambda: self._sharing,
+            self._tell,
+            lambda known: self._keep(known),
+        )
+        self._profiles = Profiles(question, self._launcher, self._tell)
         self._results: dict[str, Result] = {}
         self._suspects: dict[str, Result] = {}
         """Cases that saved times did not settle, with what was measured of them."""
@@ -81,11 +88,11 @@ class Session:
         if question.against:
             self._rival = parse(question.against, self._contender, trees, self._environments)
         self._saved = self._keeper.baselines.fetch(question.baseline) if question.baseline else None
-        self._unmade: Reason | None = None
+        unmade: Reason | None = None
         if self._saved is not None and question.replay != NEVER:
             again = side_again(self._saved, self._contender, trees, self._environments)
-            self._rival, self._unmade = (again, None) if isinstance(again, Side) else (None, again)
-        self._screen: Screen | None = None
+            self._rival, unmade = (again, None) if isinstance(again, Side) else (None, again)
+        self._screen = Screen(self._saved, question.policy, self._rival is not None, unmade) if self._saved else None
         if question.save:
             self._keeper.baselines.check_name(question.save)
 
@@ -146,7 +153,10 @@ class Session:
         return self._results[case.name]
 
     def _keep(self, results: Sequence[Result]) -> None:
-        self._results.update({result.case.name: result for result in results})
+        """Results that are final, and apart from them those of suspects."""
+        settled, suspects = self._screen.settle(results) if self._screen else (results, [])
+        self._results.update({result.case.name: result for result in settled})
+        self._suspects.update({result.case.name: result for result in suspects})
 
     # Starting
 
@@ -200,65 +210,40 @@ class Session:
         if self._saved is None:
             if self._rival is None:
                 self._start(group, self._contender)
-                return self._race_variants(group)
+                return self._races.variants(group)
             if self._rival.moved and self._there is None:
                 self._rival = self._acquainted(self._rival)
             self._start(group, self._contender, self._rival)
             return [self._race_rival(case, self._rival)]
         self._start(group, self._contender)
-        if self._screen is None:
+        if self._screen is not None and not self._screen.ready:
             past, strange = self._keeper.history.read()
             self.notes += strange
-            self._screen = Screen(self._saved, past, self._recipe(), self.question.policy, self._sharing)
+            self._screen.prepare(past, self._recipe(), self._sharing)
         if self._way == SIDES or self._is_elsewhere:
             return [self._race_saved(case)]
-        return self._race_variants(group)
+        return self._races.variants(group)
 
     @property
     def _is_elsewhere(self) -> bool:
         """Whether saved times settle nothing here, so that every case is a suspect."""
         return self._rival is not None and self._screen is not None and bool(self._screen.differences)
 
-    def _new_race(self, entrants: Sequence[Entrant]) -> Race:
-        policy = self.question.policy
-        terms = Terms(self._sharing, range(policy.zygotes))
-        return Race(entrants, self._launcher, policy, terms, self._clock, self._rng)
-
-    def _run(self, race: Race | Contest, text: str) -> None:
-        def tell(race: Race | None) -> None:
-            self._progress(Step(text, race, len(self._results), len(self.cases)))
-
-        tell(None)
-        race.run(tell)
-
-    def _race_variants(self, group: Sequence[Case]) -> list[Result]:
-        ordered = sorted(group, key=lambda case: not case.reference)
-        race = self._new_race([Entrant(case, self._contender) for case in ordered])
-        try:
-            self._run(race, group[0].workload)
-        except KeyboardInterrupt:
-            race.conclude()
-            self._keep(self._settled([of_variant(race, index) for index in range(len(ordered)) if race.runs(index)]))
-            raise
-        return self._settled([of_variant(race, index) for index in range(len(ordered))])
-
     def _race_saved(self, case: Case) -> Result:
         """A case against the side of the saved baseline, made again."""
         assert self._saved is not None
         assert self._rival is not None
         if case.name not in self._saved.samples:
-            race = self._new_race([Entrant(case, self._contender)])
-            self._run(race, case.name)
-            return failed(case, race.failures[0]) if race.failures else new(case, race, 0, self._not_saved())
+            return self._races.alone(case, not_saved(self._saved))
         self._start([case], self._rival)
         if differences := obstacles(self._saved.recipe, self._recipe(self._rival.name)):
             text = f"{words(self._saved)} could not be made again as it was: {'; '.join(differences)}"
             return Result(case, Verdict(case, Outcome.INCOMPARABLE, Reason(OTHER_ENVIRONMENT, text)))
-        return self._race_sides(case, self._rival, CHANGED if changed_since(self._saved, case) else "")
+        return self._races.sides(case, self._rival, CHANGED if changed_since(self._saved, case) else "")
 
     def _acquainted(self, rival: Side) -> Side:
         """The side, once it is known which benchmarks its source tree has."""
-        self._progress(Step(f"collecting the benchmarks of {rival.spec}", None, 0, len(self.cases)))
+        self._tell(f"collecting the benchmarks of {rival.spec}")
         before = benchmarks_of(rival, self.question.selection, self.question.chosen)
         self._there = Counterparts(before, self.cases)
         return replace(rival, files=tuple(dict.fromkeys(name.partition("::")[0] for name in before)))
@@ -271,28 +256,9 @@ class Session:
         """A case against a live side, which may have it under another name or not at all."""
         if (there := self._counterpart(case)) is not None:
             renamed = there.name != case.name
-            return self._race_sides(case, rival, f"it is called {there.name} there" if renamed else "", there)
-        race = self._new_race([Entrant(case, self._contender)])
-        self._run(race, case.name)
+            return self._races.sides(case, rival, f"it is called {there.name} there" if renamed else "", there)
         text = f"{rival.spec} does not have it, so there is nothing to compare it with"
-        return failed(case, race.failures[0]) if race.failures else new(case, race, 0, Reason("not-in-baseline", text))
-
-    def _race_sides(self, case: Case, rival: Side, note: str = "", there: Case | None = None) -> Result:
-        """Two sides of a case.
-
-        Args:
-            note: What else is to be said in the reason.
-            there: The case on the other side, if it has another name.
-        """
-        entrants = [Entrant(there or case, rival), Entrant(case, self._contender)]
-        contest = Contest(entrants, self._launcher, self.question.policy, self._sharing, self._clock, self._rng)
-        try:
-            self._run(contest, case.name)
-        except KeyboardInterrupt:
-            if contest.decision is not None:
-                self._keep([of_sides(case, contest, note)])
-            raise
-        return of_sides(case, contest, note)
+        return self._races.alone(case, Reason("not-in-baseline", text))
 
     # Beside time
 
@@ -302,8 +268,8 @@ class Session:
             self._beside = Beside(Prober(self._launcher, self.question.policy), self.question.policy, self.cases)
         return self._beside
 
-    def _tell(self, text: str) -> None:
-        self._progress(Step(text, None, len(self._results), len(self.cases)))
+    def _tell(self, text: str, race: Race | None = None) -> None:
+        self._progress(Step(text, race, len(self._results), len(self.cases)))
 
     def _look(self, text: str, cases: Sequence[Case], *sides: Side) -> None:
         self._tell(text)
@@ -327,43 +293,7 @@ class Session:
         case = result.case
         named = [claim.levels for claim in case.claims_on(TIME)]
         others = [other for other in self.cases if other.group == case.group and other.variant in named]
-        race = self._new_race([Entrant(one, self._contender) for one in (*others, case)])
-        self._run(race, f"{case.workload}: {case.label} against other variants")
-        return claimed(race, len(others))
-
-    # Judging by saved times
-
-    def _settled(self, results: list[Result]) -> list[Result]:
-        """What saved times settle of variants that were measured; suspects are put aside."""
-        if self._saved is None or self._screen is None:
-            return results
-        settled = []
-        for result in results:
-            if result.verdict is None or result.sample is None:
-                settled.append(result)
-            elif result.case.name not in self._saved.samples:
-                settled.append(replace(result, verdict=replace(result.verdict, reason=self._not_saved())))
-            else:
-                verdict = self._screen.judge(result.case, result.sample, result.verdict.wall_seconds)
-                if verdict.outcome is Outcome.UNCHANGED or self._rival is None:
-                    settled.append(replace(result, verdict=self._explained(verdict)))
-                else:
-                    self._suspects[result.case.name] = result
-        return settled
-
-    def _explained(self, verdict: Verdict) -> Verdict:
-        """With why it was not raced, or how to, where saved times did not settle it."""
-        more = self._unmade.message if self._unmade else ""
-        if verdict.outcome is Outcome.INCONCLUSIVE:
-            more = more or "race it with --replay all"
-        if verdict.outcome not in (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE) or not more:
-            return verdict
-        return replace(verdict, reason=Reason(verdict.reason.code, f"{verdict.reason.message}; {more}"))
-
-    def _not_saved(self) -> Reason:
-        assert self._saved is not None
-        text = f"it is not in the baseline {self._saved.name!r}, so there is nothing to compare it with"
-        return Reason("not-in-baseline", text)
+        return self._races.claims(case, others)
 
     # Ending
 
