@@ -48,7 +48,7 @@ class Accelerators:
     ) -> None:
         self.gpus: list[Identity] = []
         self.guard: Guard | None = None
-        self.notes: list[str] = []
+        self._doubts: list[str] = []
         self.environment: dict[str, str] = {}
         """Of the processes that measure."""
         self._nvml: Driver | None = None
@@ -78,7 +78,7 @@ class Accelerators:
                 self.close()
                 raise
             # Measured all the same: on whatever TensorFlow sees.
-            self.notes.append(f"GPUs are not watched, so a throttled or shared one is not noticed: {error}")
+            self._doubts.append(f"GPUs are not watched, so a throttled or shared one is not noticed: {error}")
         except BaseException:
             self.close()
             raise
@@ -89,7 +89,7 @@ class Accelerators:
             return choose(there, names)
         if left is not None:
             if doubt := doubtful_order(there, left, os.environ):
-                self.notes.append(doubt)
+                self._doubts.append(doubt)
             return choose(there, left, f"{VISIBLE}=")
         if len(there) > 1 and (parts := [gpu.uuid for gpu in there if gpu.instance is not None]):
             text = "CUDA sees one part of a divided GPU (MIG) at a time"
@@ -106,13 +106,20 @@ class Accelerators:
         return "no GPU here: there is no driver of NVIDIA"
 
     @property
+    def notes(self) -> list[str]:
+        """What the user ought to know of them by now."""
+        causes = self.guard.discarded if self.guard else {}
+        discarded = [f"{_times(count)} discarded and repeated: {cause}" for cause, count in causes.items()]
+        return self._doubts + discarded
+
+    @property
     def machine(self) -> dict[str, str]:
         """What runs must have in common for their times to be comparable, as a recipe's machine has it."""
         return {key: value for gpu in self.gpus for key, value in gpu.as_machine().items()}
 
     def as_json(self) -> JSON:
         """What a report tells of them; nothing without any."""
-        return {"gpus": self.guard.as_json()} if self.guard else {}
+        return {"gpus": self.guard.as_json(), "discarded": dict(self.guard.discarded)} if self.guard else {}
 
     def close(self) -> None:
         """Let others have the GPUs."""
@@ -121,6 +128,10 @@ class Accelerators:
         if self._nvml is not None:
             self._nvml.close()
             self._nvml = None
+
+
+def _times(launches: int) -> str:
+    return "1 launch was" if launches == 1 else f"{launches} launches were"
 
 
 def _check_modes(gpus: Sequence[Identity]) -> None:

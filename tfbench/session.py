@@ -79,8 +79,7 @@ class Session:
         self._recipes: dict[str, JSON] = {}
         self._failure: SideError | None = None
         self._interrupted = False
-        self.notes: list[str] = list(self._accelerators.notes)
-        """What the user ought to know beside the verdicts."""
+        self._notes: list[str] = []
         # What can be refused is refused before anything is started.
         trees = question.folder / "trees"
         self._environments = Environments(kept(), lambda text: progress(Step(text)))
@@ -95,6 +94,11 @@ class Session:
         self._screen = Screen(self._saved, question.policy, self._rival is not None, unmade) if self._saved else None
         if question.save:
             self._keeper.baselines.check_name(question.save)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user ought to know beside the verdicts, by now."""
+        return self._accelerators.notes + self._notes
 
     # Asking
 
@@ -144,7 +148,7 @@ class Session:
                     result = self._profiles.with_device(result, Entrant(case, self._contender), guard)
                 self._results[case.name] = result = self._profiles.of(result, Entrant(case, self._contender), rival)
                 if result.why and not result.failures:  # otherwise the failed test says it
-                    self.notes.append(f"{case.name}: {result.why[0]}")
+                    self._notes.append(f"{case.name}: {result.why[0]}")
         except SideError as error:
             self._keep([broken(one, error) for one in group if one.name not in self._results])
         except KeyboardInterrupt:
@@ -175,7 +179,7 @@ class Session:
         first = not self._recipes
         try:
             self._launcher.ready(wanted, pairs)
-            self.notes += [note for note in self._launcher.notes if note not in self.notes]
+            self._notes += [note for note in self._launcher.notes if note not in self._notes]
             self._recipes.update({side.name: self._launcher.recipe(side) for side in sides})
             if first and self.question.require_gpu and not self._launcher.devices(self._contender).get("GPU"):
                 raise SideError("--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]")
@@ -218,7 +222,7 @@ class Session:
         self._start(group, self._contender)
         if self._screen is not None and not self._screen.ready:
             past, strange = self._keeper.history.read()
-            self.notes += strange
+            self._notes += strange
             self._screen.prepare(past, self._recipe(), self._sharing)
         if self._way == SIDES or self._is_elsewhere:
             return [self._race_saved(case)]

@@ -84,6 +84,11 @@ class Stage:
         return list(self.collected.cases.values())
 
     @property
+    def notes(self) -> list[str]:
+        """What the user ought to know beside the answer, by now."""
+        return self.accelerators.notes + self.launcher.notes
+
+    @property
     def trees(self) -> Path:
         """Where source trees are made."""
         return Path(self.collected.root, FOLDER, "trees")

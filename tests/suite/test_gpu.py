@@ -88,6 +88,49 @@ def test_where_cuda_is_initialised_launches_are_spawned_and_that_is_told(project
     assert standing["launches"] >= 3
 
 
+WATCHED = """
+    import sys
+
+    from tests.gpus.scripted import Device, library
+
+    # Reading 4 is the second launch's or so: there heat holds the clock down.
+    sys.modules["pynvml"] = library(Device(reasons=[0, 0, 0, 0x40, 0], energy=[1000 * look for look in range(1000)]))
+"""
+
+
+def test_a_run_under_a_watched_gpu(project: Project):
+    """Everything but the GPU itself: the driver follows a script, and the steps run on the processor."""
+    project.write(WATCHED, "conftest.py")
+    project.write("""
+        import os
+
+        import tensorflow as tf
+
+        def test_product(bench):
+            assert os.environ["CUDA_VISIBLE_DEVICES"].startswith("GPU-1a2b3c4d")
+            x = tf.random.normal([64, 64])
+            bench(tf.function(tf.matmul), x, x)
+    """)
+    done = project.run("--device", "gpu:0", "--save-baseline", "watched")
+    assert done.code == 0, done.output
+    assert "1 launch was discarded and repeated: the GPU held its clock down (heat, by the hardware)" in " ".join(
+        done.output.split()
+    )
+    side = done.report["sides"]["contender"]
+    (gpu,) = side["gpus"]
+    assert gpu["name"] == "NVIDIA H100 80GB HBM3"
+    assert sum(side["discarded"].values()) == 1
+    assert gpu["launches"]
+    assert all(launch["reasons"] == 0 for launch in gpu["launches"])
+    (standing,) = done.report["standings"]
+    assert standing["facts"]["energy"] > 0
+    # Another limit of power, and saved times say nothing any more.
+    project.write(WATCHED.replace("Device(", "Device(power_limit=500_000, "), "conftest.py")
+    again = project.run("--device", "gpu:0", "--baseline", "watched", "--replay", "never")
+    assert again.outcomes() == {"test_product": "incomparable"}
+    assert "GPU 0 power limit 700 W there, 500 W here" in again.reason("test_product")
+
+
 def test_the_trial_of_a_gpu_works_on_a_processor():
     """The same code as on a GPU, with the processor in its place: what it sees, profiles, races, and slows down."""
     trial = Trial(Accelerators("cpu", (), preset("quick")), processors(None, available_cpus()), preset("quick"), "CPU")

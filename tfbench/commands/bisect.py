@@ -77,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
             if trail.first_bad is not None:
                 status.update("looking what changed")
                 changes[trail.case.name] = _changed(stage, trail, points, console)
+        for note in stage.notes:
+            console.print(note)
     seconds = time.monotonic() - began
     console.print(f"{len(trails)} cases in {seconds:.0f} s (policy {policy.name})")
     if arguments.report_json is not None:

@@ -50,7 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
         stage.prefer_one_python(labels)
         sides = sides_of(labels, stage.side)
         found = race(stage.cases, sides, stage.launcher, policy, random.Random(), status.update)
+        notes = stage.notes
     console.print(report.terminal(found.sides, found.rows, saved, console.width))
+    for note in notes:
+        console.print(note)
     console.print(
         f"{len(found.rows)} cases on {len(found.sides)} sides in {found.seconds:.0f} s (policy {policy.name})"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -49,6 +49,8 @@ class Guard:
         self._policy = policy
         self._family = family
         self._wait = wait
+        self.discarded: Counter[str] = Counter()
+        """Why launches did not count -> how many."""
         self._counted: dict[Identity, list[Stretch]] = {gpu: [] for gpu in gpus}
         """Launches that counted, in time order."""
         self._earlier: dict[tuple[Identity, Hashable], list[Stretch]] = defaultdict(list)
@@ -95,7 +97,9 @@ class Guard:
         energies = [stretch.energy for stretch in stretches.values()]
         known = [energy for energy in energies if energy is not None]
         watch.energy = sum(known) if known and len(known) == len(energies) else None
-        if not watch.cause:
+        if watch.cause:
+            self.discarded[watch.cause] += 1
+        else:
             for gpu, stretch in stretches.items():
                 self._counted[gpu].append(stretch)
                 self._earlier[gpu, race].append(stretch)
