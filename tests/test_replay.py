@@ -14,8 +14,8 @@ from tfbench.store.history import Past
 CODED = replace(CASE, source="abc")
 
 
-def sample(floor, case=CODED):
-    return Sample(case, tuple(Run((floor, floor * 1.2), 10, {"first_call": 0.1}) for _ in range(6)))
+def sample(floor, case=CODED, **facts):
+    return Sample(case, tuple(Run((floor, floor * 1.2), 10, {"first_call": 0.1, **facts}) for _ in range(6)))
 
 
 SAVED = Baseline(SETTING, {CODED.name: sample(1e-5)}, "first", "2026-01-01")
@@ -29,16 +29,25 @@ def past(number, floor, **changes):
 STEADY = [past(number, 1e-5 * (1 + 0.001 * (number % 3))) for number in range(2, 9)]
 
 
-def judged(now=1e-5, known=STEADY, saved=SAVED, recipe=RECIPE, policy=None, case=CODED):
+def judged(now=1e-5, known=STEADY, saved=SAVED, recipe=RECIPE, policy=None, case=CODED, **facts):
     screen = Screen(saved, policy or Policy(), live=False, unmade=None)
     screen.prepare(known, recipe, 1)
-    return screen.judge(case, sample(now, case), 2.0)
+    return screen.judge(case, sample(now, case, **facts), 2.0)
 
 
 def test_what_fits_in_is_unchanged():
     found = judged()
     assert (found.outcome, found.reason.code) == (Outcome.UNCHANGED, "saved-times")
     assert (found.launches, found.rounds, found.wall_seconds) == (6, 12, 2.0)
+
+
+def test_a_gpu_at_another_clock_is_incomparable():
+    at_1980 = replace(SAVED, samples={CODED.name: sample(1e-5, gpu_clock=1980.0)})
+    found = judged(1.3e-5, saved=at_1980, gpu_clock=1410.0)
+    assert (found.outcome, found.reason.code) == (Outcome.INCOMPARABLE, "other-clock")
+    assert "with the GPU at 1980 MHz, and now it runs at 1410 MHz" in found.reason.message
+    assert judged(1.3e-5, saved=at_1980, gpu_clock=1950.0).outcome is Outcome.REGRESSED
+    assert judged(1.3e-5, saved=at_1980).outcome is Outcome.REGRESSED  # no GPU was watched now
 
 
 def test_what_does_not_has_regressed():

@@ -95,8 +95,8 @@ class Run:
     """Time of one iteration for each round, in time order, primed and uncounted work left out."""
     iterations: int
     facts: JSON = field(default_factory=dict)
-    """What came free: ``first_call`` in seconds, ``peak_host_memory`` in bytes, on a GPU ``dispatch_time`` in seconds; what
-    ``bench`` was told: ``flops``, ``bytes``, ``items`` of one step, ``contracts``."""
+    """What came free: ``first_call`` in seconds, ``peak_host_memory`` in bytes, on a GPU ``dispatch_time`` in seconds and
+    ``gpu_clock`` in MHz; what ``bench`` was told: ``flops``, ``bytes``, ``items`` of one step, ``contracts``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
+from tfbench.analysis.metrics import GPU_CLOCK
 from tfbench.analysis.saved import judge
 from tfbench.errors import SideError
 from tfbench.model import Case, Outcome, Reason, Recipe, Sample, Verdict
@@ -113,6 +115,12 @@ def changed_since(saved: Baseline, case: Case) -> bool:
     return bool(before and case.source and before != case.source)
 
 
+def clock(sample: Sample) -> float | None:
+    """MHz at which a GPU ran while a case was timed; ``None`` if no GPU was watched."""
+    clocks = [run.facts[GPU_CLOCK] for run in sample.runs if GPU_CLOCK in run.facts]
+    return median(clocks) if clocks else None
+
+
 CHANGED = "the benchmark's own code has changed since the baseline was saved"
 
 
@@ -189,7 +197,7 @@ class Screen:
 
     def judge(self, case: Case, sample: Sample, wall_seconds: float) -> Verdict:
         """The verdict on a case that was measured just now, beside the other variants of its workload."""
-        if (refused := self._refused(case)) is not None:
+        if (refused := self._refused(case, sample)) is not None:
             outcome, reason = refused
             return Verdict(case, outcome, reason, launches=len(sample.runs), wall_seconds=wall_seconds)
         here = [one for one in self._past if case.name in one.floors and one.sources.get(case.name) == case.source]
@@ -214,13 +222,17 @@ class Screen:
             wall_seconds=wall_seconds,
         )
 
-    def _refused(self, case: Case) -> tuple[Outcome, Reason] | None:
+    def _refused(self, case: Case, sample: Sample) -> tuple[Outcome, Reason] | None:
         spec, setting = words(self.saved), self.saved.setting
         if self.differences:
             text = f"{spec} is of another machine or environment: {'; '.join(self.differences)}"
             return Outcome.INCOMPARABLE, Reason("other-machine", text)
         if changed_since(self.saved, case):
             return Outcome.INCOMPARABLE, Reason("benchmark-changed", f"{CHANGED}, so its saved times say nothing")
+        before, now = clock(self.saved.samples[case.name]), clock(sample)
+        if before and now and abs(now / before - 1) > self._policy.gpu_clock_drift:
+            text = f"{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz"
+            return Outcome.INCOMPARABLE, Reason("other-clock", f"{text}: lock its clock with sudo nvidia-smi -lgc RATE")
         if (setting.policy, setting.way) != (self._policy.name, VARIANTS):
             how = f"policy {setting.policy or 'unknown'}{' and against another side' * (setting.way == SIDES)}"
             text = f"{spec} was measured with {how}, so its times are not like these"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median, quantiles
 
 from tfbench.analysis import contracts
-from tfbench.analysis.metrics import DISPATCH_TIME, FIRST_CALL, OF_MODELS, PEAK_HOST_MEMORY
+from tfbench.analysis.metrics import DISPATCH_TIME, FIRST_CALL, GPU_CLOCK, OF_MODELS, PEAK_HOST_MEMORY
 from tfbench.analysis.spending import look_of
 from tfbench.analysis.verdict import compare
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
@@ -185,7 +185,7 @@ def broken(case: Case, error: SideError) -> Result:
 def _typical_facts(runs: Sequence[Run]) -> JSON:
     """Facts of a case: the same in every launch, except what each gives a sample of, whose median is taken."""
     facts = dict(runs[0].facts)
-    for sampled in (FIRST_CALL, PEAK_HOST_MEMORY, DISPATCH_TIME):
+    for sampled in (FIRST_CALL, PEAK_HOST_MEMORY, DISPATCH_TIME, GPU_CLOCK):
         if values := [run.facts[sampled] for run in runs if sampled in run.facts]:
             facts[sampled] = median(values)
     return facts

@@ -124,6 +124,7 @@ def test_a_run_under_a_watched_gpu(project: Project):
     assert all(launch["reasons"] == 0 for launch in gpu["launches"])
     (standing,) = done.report["standings"]
     assert standing["facts"]["energy"] > 0
+    assert standing["facts"]["gpu_clock"] == 1980
     # Another limit of power, and saved times say nothing any more.
     project.write(WATCHED.replace("Device(", "Device(power_limit=500_000, "), "conftest.py")
     again = project.run("--device", "gpu:0", "--baseline", "watched", "--replay", "never")

@@ -82,6 +82,8 @@ FIRST_CALL = "first_call"
 
 DISPATCH_TIME = "dispatch_time"
 """Seconds until a step has handed its work to an accelerator, where that is before the work is done."""
+GPU_CLOCK = "gpu_clock"
+"""MHz at which a GPU ran while a launch was timed."""
 ENERGY = "energy"
 """Joules of a step that its GPUs took, idling included."""
 DEVICE_TIME, COPY_TIME, DEVICE_SHARE = "device_time", "copy_time", "device_share"

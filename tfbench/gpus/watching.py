@@ -23,6 +23,8 @@ class Watch:
         """Why the launch does not count, once it is over; empty if it does."""
         self.energy: float | None = None
         """Joules that its GPUs took, ``None`` where they do not count them."""
+        self.sm_clock: float | None = None
+        """MHz, of several GPUs the slowest's, ``None`` where they do not tell or nothing ran."""
 
 
 class Guard:
@@ -94,6 +96,7 @@ class Guard:
             filter(None, (self._cause(gpu, race, stretch, ours) for gpu, stretch in stretches.items())), ""
         )
         self._last |= {(gpu, race): stretch for gpu, stretch in stretches.items()}
+        watch.sm_clock = min((stretch.sm_clock for stretch in stretches.values() if stretch.sm_clock), default=None)
         energies = [stretch.energy for stretch in stretches.values()]
         known = [energy for energy in energies if energy is not None]
         watch.energy = sum(known) if known and len(known) == len(energies) else None

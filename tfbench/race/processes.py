@@ -11,7 +11,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from tfbench.analysis.metrics import DISPATCH_TIME
+from tfbench.analysis.metrics import DISPATCH_TIME, GPU_CLOCK
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProtocolError, WorkerDied, WorkerHung
 from tfbench.gpus.watching import Guard
 from tfbench.model import JSON, Case, Plan
@@ -206,6 +206,9 @@ class ProcessLaunch:
             blocks = self.blocks(plan, orders)
         if watch.cause:
             raise LaunchDisturbed(watch.cause)
+        if watch.sm_clock is not None:
+            for entrant in blocks:
+                self._facts[entrant][GPU_CLOCK] = watch.sm_clock
         return blocks
 
     def blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
