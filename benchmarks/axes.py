@@ -6,6 +6,7 @@ Anything of TensorFlow stands inside a function here, so that importing this mod
 from __future__ import annotations
 
 import importlib.util
+import os
 import tempfile
 from importlib import metadata
 
@@ -57,6 +58,22 @@ def _needs_optimization() -> str | None:
 
 def _keras_policy(name):
     return lambda: tf.keras.mixed_precision.set_global_policy(name)
+
+
+def _with_xla_flags(*flags):
+    """Flags are read when XLA is first used, which is after this."""
+
+    def extend():
+        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
+
+    return extend
+
+
+def _kept_autotuning():
+    """In a folder that must exist, and which no other version of XLA may see."""
+    folder = os.path.join(tempfile.gettempdir(), f"tfbench-autotuning-{os.getuid()}", tf.__version__)
+    os.makedirs(folder, exist_ok=True)
+    _with_xla_flags(f"--xla_gpu_per_fusion_autotune_cache_dir={folder}")()
 
 
 def _tf32(on):
@@ -295,12 +312,8 @@ TF32 = Axis(
 AUTOTUNING = Axis(
     "autotuning",
     Level("each", requires=_needs_gpu),
-    Level(
-        "cached",
-        env={"XLA_FLAGS": f"--xla_gpu_per_fusion_autotune_cache_dir={tempfile.gettempdir()}/tfbench-autotuning"},
-        requires=_needs_gpu,
-    ),
-    Level("off", env={"XLA_FLAGS": "--xla_gpu_autotune_level=0"}, requires=_needs_gpu),
+    Level("cached", setup=_kept_autotuning, requires=_needs_gpu),
+    Level("off", setup=_with_xla_flags("--xla_gpu_autotune_level=0"), requires=_needs_gpu),
 )
 
 # Who hands out the memory of a GPU.

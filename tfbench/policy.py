@@ -152,6 +152,9 @@ class Policy:
     # A launch
     block_seconds: float = 3e-4
     """Length of a timed block: the faster the turns, the more of a noise burst cancels."""
+    device_block_seconds: float = 3e-3
+    """The same where work is handed to a device: a block begins with an empty queue and ends with a synchronisation, some
+    50 µs together (12 µs without any device), which no step has where it is used: a sixth of a short block."""
     prime_seconds: float = 4e-4
     """Untimed work before each block, which starts with cold caches; at least one iteration."""
     launch_seconds: float = 0.3

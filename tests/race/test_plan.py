@@ -22,6 +22,13 @@ def test_short_steps_fill_a_block_of_a_third_of_a_millisecond():
     assert plan.rounds == pytest.approx(POLICY.launch_seconds / (2 * 7e-4), rel=0.01)
 
 
+def test_what_is_handed_to_a_device_has_longer_blocks():
+    plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY, on_device=True)
+    assert plan.iterations == (300, 300)
+    assert plan.rounds >= 40
+    assert make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, on_device=True).iterations == (1, 1)
+
+
 def test_a_long_step_is_a_block_of_one_iteration_and_few_rounds():
     plan = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY)
     assert plan.iterations == plan.primes == (1, 1)

@@ -28,6 +28,8 @@ class Prepared:
     iteration: float
     """Seconds of one iteration, as the warm-up saw it."""
     facts: JSON
+    on_device: bool = False
+    """Whether steps only hand their work over, to be waited for at the end of a block."""
 
 
 class OpenLaunch(Protocol):

@@ -14,7 +14,9 @@ REFERENCE_ENTRANTS = 2
 """``Policy.launch_seconds`` is the budget of so many entrants; more of them get more time."""
 
 
-def make_plan(entrants: Sequence[Entrant], iteration: Mapping[int, float], policy: Policy) -> Plan:
+def make_plan(
+    entrants: Sequence[Entrant], iteration: Mapping[int, float], policy: Policy, on_device: bool = False
+) -> Plan:
     """Blocks near ``block_seconds``, or one iteration, as many rounds as the launch's budget holds.
 
     Entrants of the same case get blocks of the same number of iterations, so that what a block
@@ -22,12 +24,14 @@ def make_plan(entrants: Sequence[Entrant], iteration: Mapping[int, float], polic
 
     Args:
         iteration: Seconds of one iteration of each entrant that takes part, by index.
+        on_device: Whether one of them hands its work to a device, so that ``device_block_seconds`` holds.
     """
+    block = policy.device_block_seconds if on_device else policy.block_seconds
     iterations, primes, extra, turn = [], [], [], 0.0
     for entrant in entrants:
         alike = [time for index, time in iteration.items() if entrants[index].case == entrant.case]
-        seconds = max(1e-9, min(alike, default=policy.block_seconds))
-        iterations.append(max(1, round(policy.block_seconds / seconds)))
+        seconds = max(1e-9, min(alike, default=block))
+        iterations.append(max(1, round(block / seconds)))
         primes.append(max(1, round(policy.prime_seconds / seconds)))
         extra.append(entrant.side.slowdown)
     for index, seconds in iteration.items():

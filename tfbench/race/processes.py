@@ -183,7 +183,7 @@ class ProcessLaunch:
         answer = self._answer(entrant, "prepared", "failed", "skipped", "done", seconds=policy.setup_seconds)
         if answer["kind"] == "prepared":
             self._facts[entrant] = answer["facts"]
-            return Prepared(float(answer["iteration"]), answer["facts"])
+            return Prepared(float(answer["iteration"]), answer["facts"], bool(answer["on_device"]))
         _, output = self._end(entrant, kill=False)
         if answer["kind"] == "skipped":
             raise BenchmarkSkipped(answer["message"])

@@ -149,7 +149,7 @@ class Race:
         for index, ready in prepared.items():
             self._iteration.setdefault(index, ready.iteration)
         iteration = {index: self._iteration[index] for index in sorted(prepared)}
-        return make_plan(self.entrants, iteration, self.policy)
+        return make_plan(self.entrants, iteration, self.policy, any(ready.on_device for ready in prepared.values()))
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]

@@ -54,7 +54,7 @@ class Launch:
         self._peak.mark()
         if (peak := self._peak.bytes) is not None:
             self.facts["peak_host_memory"] = peak
-        self.channel.send("prepared", iteration=iteration, facts=self.facts)
+        self.channel.send("prepared", iteration=iteration, facts=self.facts, on_device=synchronise is not None)
         while (request := self.channel.receive("serve", "stop"))["kind"] == "serve":
             self._answer(block, request)
 
