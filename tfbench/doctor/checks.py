@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tfbench.doctor.model import Bytecode, Finding, Gpu, Machine, State, Stretch
+from tfbench.gpus.model import HARDWARE_REASONS
 
 _GIB = 1 << 30
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "xen", "pit")
@@ -366,14 +367,6 @@ def bytecode(machine: Machine, limits: Limits) -> Finding:
 
 # GPUs
 
-_HARDWARE_REASONS = {
-    0x08: "hardware slowdown",
-    0x20: "heat",
-    0x40: "heat (hardware)",
-    0x80: "power brake",
-}
-"""Reasons that spoil a launch, of NVML's bits; a software power cap (0x04) is normal on capped parts."""
-
 
 def gpus(machine: Machine, limits: Limits) -> Finding:
     if machine.gpus is None:
@@ -422,7 +415,7 @@ def gpu_processes(machine: Machine, limits: Limits) -> Finding:
 
 
 def _held(gpu: Gpu) -> str:
-    return ", ".join(words for bit, words in _HARDWARE_REASONS.items() if (gpu.throttled or 0) & bit)
+    return ", ".join(words for bit, words in HARDWARE_REASONS.items() if (gpu.throttled or 0) & bit)
 
 
 def _device(gpu: Gpu) -> str:
