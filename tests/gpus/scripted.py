@@ -24,6 +24,7 @@ class Device:
     clocks: list[int] = field(default_factory=lambda: [1980])
     reasons: list[int] = field(default_factory=lambda: [0])
     processes: list[tuple[int, ...]] | None = field(default_factory=lambda: [()])
+    computing: list[tuple[int, ...]] | None = None
     energy: list[int] | None = field(default_factory=lambda: [1_000_000])
     """Millijoules."""
     hot: list[int] | None = field(default_factory=lambda: [0])
@@ -210,6 +211,18 @@ class Driver:
             found[place].pid = pid
         count._obj.value = len(there)
         return _SUCCESS
+
+    def _nvmlDeviceGetProcessUtilization(self, handle, found, count, since):
+        device = self._device(handle)
+        if device.computing is None:
+            return _NOT_SUPPORTED
+        there = device.at(device.computing) if since.value < device.readings else ()
+        if not there:
+            return _NOT_FOUND
+        count._obj.value = len(there)
+        for place, pid in enumerate(there if found is not None else ()):
+            found[place].pid, found[place].smUtil, found[place].timeStamp = pid, 30, device.readings
+        return _SUCCESS if found is not None else _TOO_SMALL
 
     def _nvmlEventSetCreate(self, out):
         return _SUCCESS

@@ -62,6 +62,13 @@ class TestReading:
         (gpu,) = nvml.identities()
         assert nvml.moment(gpu).processes is None
 
+    def test_who_computes(self):
+        nvml = Nvml(library(Device(computing=[(7,), (7, 9), ()])))
+        (gpu,) = nvml.identities()
+        assert [nvml.moment(gpu).computing for _ in range(3)] == [{7}, {7, 9}, set()]
+        nvml = Nvml(library(Device()))
+        assert nvml.moment(gpu).computing is None
+
     def test_a_device_that_keeps_its_heat_to_itself_has_not_vanished(self):
         nvml = Nvml(library(Device(temperature=None)))
         (gpu,) = nvml.identities()
@@ -251,6 +258,18 @@ class TestDisturbance:
     def test_somebody_else(self):
         assert "pid 777" in self.cause(moments(1980, processes={100, 777}))
 
+    def test_somebody_else_who_rests(self):
+        """A notebook that holds a context, say, and computes nothing."""
+
+        def stretch(*computing):
+            return Stretch(
+                tuple(Moment(processes=frozenset({100, 777}), computing=frozenset(pids)) for pids in computing)
+            )
+
+        assert self.cause(stretch({100}, {100}, {100})) == ""
+        assert self.cause(stretch({777}, {100}, {100})) == ""  # that was before
+        assert "pid 777" in self.cause(stretch({100}, {777}, set()))
+
     def test_a_container_whose_driver_tells_the_hosts_numbers(self):
         inside = moments(1980, processes={50_001, 50_002})
         assert foreign(inside, OURS, NOBODY) == set()
@@ -323,6 +342,18 @@ class TestGuard:
         guard, beat = guard_of(device)
         causes = [self.watched(guard, beat).cause for _ in range(3)]
         assert [bool(cause) for cause in causes] == [False, True, False]
+
+    def test_a_process_of_ours_that_the_driver_still_lists_is_no_stranger(self):
+        nvml = Nvml(library(Device(processes=[(), (100, 101)])))
+        ours = iter([{100}, {100}, {101}, {101}])
+        guard = Guard(nvml.identities(), nvml, POLICY, lambda: next(ours), lambda over, seconds: over.wait())
+        causes = []
+        for _ in range(2):
+            with guard.watching("a race") as watch:
+                pass
+            causes.append(watch.cause)
+        assert "pid 101" in causes[0]  # nobody knows of it yet
+        assert causes[1] == ""
 
     def test_clocks_of_one_race_are_no_measure_of_another(self):
         """A product of matrices runs into the power limit, a copy does not."""

@@ -160,7 +160,7 @@ def test_a_baseline_is_raced_with_the_packages_and_settings_it_was_saved_with(pr
     path = project.root / ".tfbench/baselines/first.json"
     content = json.loads(path.read_text())
     recipe = content["tfbench"]["recipe"]
-    recipe["packages"] = {"numpy": "2.0.2" if recipe["packages"]["numpy"] != "2.0.2" else "2.1.0"}
+    recipe["packages"] = {"numpy": "2.1.3" if recipe["packages"]["numpy"] != "2.1.3" else "2.1.2"}
     recipe["settings"] = {"TF_AMOUNT": "200000"}
     path.write_text(json.dumps(content))
     done = project.run("--baseline", "first")

@@ -43,13 +43,14 @@ def disturbance(
 
 
 def foreign(stretch: Stretch, ours: frozenset[int], before: frozenset[int]) -> set[int]:
-    """Processes on the GPU that are not this run's.
+    """Processes that compute on the GPU and are not this run's; where nobody tells who computes, those that might.
 
     In a container the driver tells the host's numbers, of which none is one of ours: there only those are known to be
     somebody else's that were there before.
     """
     listed = {pid for moment in stretch.moments for pid in moment.processes or ()}
-    return listed - ours if listed & ours else listed & before
+    strangers = listed - ours if listed & ours else listed & before
+    return strangers if stretch.computing is None else strangers & stretch.computing
 
 
 def _drift(stretch: Stretch, earlier: Sequence[Stretch], policy: Policy, last: Stretch | None) -> str:

@@ -85,7 +85,9 @@ class Moment:
     energy: float | None = None
     """Joules since the driver was loaded."""
     processes: frozenset[int] | None = None
-    """Process ids that compute there; in a container perhaps those of the host."""
+    """Process ids that may compute there; in a container perhaps those of the host."""
+    computing: frozenset[int] | None = None
+    """Those that did since the reading before."""
     seconds: float = 0.0
     """When, on a clock that does not jump."""
     too_hot: float | None = None
@@ -128,6 +130,12 @@ class Stretch:
         """Mean MHz, of the readings in which anything ran."""
         clocks = _told(moment.sm_clock for moment in self.moments if not moment.reasons & IDLE)
         return sum(clocks) / len(clocks) if clocks else None
+
+    @property
+    def computing(self) -> frozenset[int] | None:
+        """Process ids that computed meanwhile; ``None`` if nobody can tell."""
+        told = [moment.computing for moment in self.moments[1:] if moment.computing is not None]
+        return frozenset().union(*told) if told else None
 
     @property
     def energy(self) -> float | None:

@@ -40,6 +40,8 @@ class Nvml:
             text = f"NVML does not answer ({error}): there is no NVIDIA driver here, or the container does not see it"
             raise GpuError(f"{text}; start it with --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility") from None
         self._events: Any = None
+        self._asked: dict[Identity, int] = {}
+        """Until when it is known who computed, in the driver's microseconds."""
 
     def close(self) -> None:
         """Let go of the library."""
@@ -129,10 +131,23 @@ class Nvml:
             reasons=self._reasons(handle),
             energy=energy / 1000 if energy is not None else None,
             processes=frozenset(process.pid for process in listed) if listed is not None else None,
+            computing=self._computing(gpu, handle),
             seconds=time.monotonic(),
             too_hot=self._held(handle, _THERMAL),
             capped=self._held(handle, _POWER),
         )
+
+    def _computing(self, gpu: Identity, handle: Any) -> frozenset[int] | None:
+        """Processes whose kernels ran since this was asked last; not told of parts of a GPU."""
+        nvml = self._nvml
+        try:
+            samples = nvml.nvmlDeviceGetProcessUtilization(handle, self._asked.get(gpu, 0))
+        except nvml.NVMLError_NotFound:
+            return frozenset()  # nothing has run
+        except self._errors:
+            return None
+        self._asked[gpu] = max((sample.timeStamp for sample in samples), default=self._asked.get(gpu, 0))
+        return frozenset(sample.pid for sample in samples if sample.smUtil)
 
     def _temperature(self, handle: Any) -> float | None:
         """What every device is asked first; one that is lent to a virtual machine may keep it to itself."""

@@ -12,6 +12,8 @@ from tfbench.gpus.model import Identity, Moment
 from tfbench.model import JSON
 
 SCHEMA = "tfbench-gpus/1"
+_PROCESSES = ("processes", "computing")
+"""What of a reading is a set of process ids."""
 
 
 class Recording:
@@ -34,8 +36,7 @@ class Recording:
             self._told.append({"gpu": gpu.place, "lost": str(error)})
             raise
         told = {name: value for name, value in asdict(found).items() if value is not None}
-        if found.processes is not None:
-            told["processes"] = sorted(found.processes)
+        told |= {name: sorted(told[name]) for name in _PROCESSES if name in told}
         self._told.append({"gpu": gpu.place, **told})
         return found
 
@@ -85,8 +86,7 @@ class Replay:
         if "lost" in told:
             self._left[place].append(GpuError(told["lost"]))
             return
-        if "processes" in told:
-            told["processes"] = frozenset(told["processes"])
+        told |= {name: frozenset(told[name]) for name in _PROCESSES if name in told}
         if unknown := told.keys() - {field.name for field in fields(Moment)}:
             raise ValueError(f"a reading has {', '.join(sorted(unknown))}")
         self._left[place].append(Moment(**told))

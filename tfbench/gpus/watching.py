@@ -58,6 +58,8 @@ class Guard:
         self._earlier: dict[tuple[Identity, Hashable], list[Stretch]] = defaultdict(list)
         """Those of one race: how fast the clock may run depends on what is computed."""
         self._last: dict[tuple[Identity, Hashable], Stretch] = {}
+        self._ours: set[int] = set()
+        """Every process that this run has had: the driver may still list one that has just ended."""
         self._before = {gpu: driver.moment(gpu).processes or frozenset() for gpu in gpus}
         """Processes that were there before any of this run was."""
         driver.listen(gpus)
@@ -78,7 +80,7 @@ class Guard:
         watch, over = Watch(), threading.Event()
         seen: dict[Identity, list[Moment]] = {gpu: [] for gpu in self.gpus}
         lost: dict[Identity, str] = {}
-        ours = set(self._family())
+        self._ours.update(self._family())
         self._driver.xids()  # what came before is not this launch's
         self._look(seen, lost)
         thread = threading.Thread(target=self._keep_looking, args=(over, seen, lost), daemon=True)
@@ -89,12 +91,10 @@ class Guard:
             over.set()
             thread.join()
         self._look(seen, lost)
-        ours.update(self._family())
+        self._ours.update(self._family())
         xids = tuple(self._driver.xids())
         stretches = {gpu: Stretch(tuple(moments), xids, lost.get(gpu, "")) for gpu, moments in seen.items()}
-        watch.cause = next(
-            filter(None, (self._cause(gpu, race, stretch, ours) for gpu, stretch in stretches.items())), ""
-        )
+        watch.cause = next(filter(None, (self._cause(gpu, race, stretch) for gpu, stretch in stretches.items())), "")
         self._last |= {(gpu, race): stretch for gpu, stretch in stretches.items()}
         watch.sm_clock = min((stretch.sm_clock for stretch in stretches.values() if stretch.sm_clock), default=None)
         energies = [stretch.energy for stretch in stretches.values()]
@@ -107,9 +107,9 @@ class Guard:
                 self._counted[gpu].append(stretch)
                 self._earlier[gpu, race].append(stretch)
 
-    def _cause(self, gpu: Identity, race: Hashable, stretch: Stretch, ours: Iterable[int]) -> str:
+    def _cause(self, gpu: Identity, race: Hashable, stretch: Stretch) -> str:
         earlier, last = self._earlier[gpu, race], self._last.get((gpu, race))
-        return disturbance(stretch, frozenset(ours), self._before[gpu], earlier, self._policy, last)
+        return disturbance(stretch, frozenset(self._ours), self._before[gpu], earlier, self._policy, last)
 
     def _keep_looking(
         self, over: threading.Event, seen: dict[Identity, list[Moment]], lost: dict[Identity, str]
