@@ -150,17 +150,20 @@ class Profiles:
         if standing is None:
             return result
         self._tell(f"{result.case.workload}: the device's part")
-        try:
-            facts = on_device(self._profiler, contender, self._question.policy)
-            if (amount := joules(self._launcher, guard, contender, self._question.policy)) is not None:
-                facts[ENERGY] = amount
-        except LaunchDisturbed as error:
-            return replace(result, why=(f"energy: not read: {error}",))
-        except (BenchmarkError, BenchmarkSkipped, ProfileError, OSError) as error:
-            return replace(result, why=(failure(error),))
+        policy = self._question.policy
+        facts: JSON = {}
         why: tuple[str, ...] = ()
-        if DEVICE_SHARE in facts and facts[DEVICE_SHARE] < self._question.policy.device_bound:
-            why = (
+        try:
+            facts |= on_device(self._profiler, contender, policy)
+        except (BenchmarkError, BenchmarkSkipped, ProfileError, OSError) as error:
+            why += (failure(error),)
+        try:
+            if (amount := joules(self._launcher, guard, contender, policy)) is not None:
+                facts[ENERGY] = amount
+        except (BenchmarkError, BenchmarkSkipped, LaunchDisturbed) as error:
+            why += (f"energy: not read: {error}",)
+        if DEVICE_SHARE in facts and facts[DEVICE_SHARE] < policy.device_bound:
+            why += (
                 f"host-bound: the device works in {facts[DEVICE_SHARE]:.0%} of a step; see advice in tfbench explain",
             )
         return replace(result, standing=replace(standing, facts={**standing.facts, **facts}), why=why)

@@ -19,6 +19,15 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 240
 
 
+FEW_PROCESSES = """
+    import dataclasses
+    from tfbench import policy
+
+    policy.PRESETS["quick"] = dataclasses.replace(policy.PRESETS["quick"], zygotes=1)
+"""
+"""A conftest.py for tests that are not about small differences: each side has one process that imports TensorFlow."""
+
+
 @dataclass
 class Done:
     """How a run of pytest ended."""

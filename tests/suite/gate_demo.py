@@ -65,10 +65,10 @@ class Outcome:
     summary: str
 
 
-def build(root: Path) -> None:
+def build(root: Path, conftest: str = "") -> None:
     """The repository, with a branch for each pull request."""
     (root / "benchmarks").mkdir(parents=True)
-    files = {"model.py": MODEL, "benchmarks/test_model.py": BENCHMARKS}
+    files = {"model.py": MODEL, "benchmarks/test_model.py": BENCHMARKS, "conftest.py": conftest}
     files |= {
         "pytest.ini": "[pytest]\npythonpath = .\n",
         ".gitignore": "__pycache__\n.tfbench\ntfbench-report\n*.txt\n",

@@ -5,12 +5,13 @@ import json
 import pytest
 
 from tests.suite import gate_demo
+from tests.suite.conftest import FEW_PROCESSES
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     root = tmp_path_factory.mktemp("gate") / "repository"
-    gate_demo.build(root)
+    gate_demo.build(root, FEW_PROCESSES)
     return root
 
 

@@ -99,17 +99,14 @@ WATCHED = """
 
 
 def test_a_run_under_a_watched_gpu(project: Project):
-    """Everything but the GPU itself: the driver follows a script, and the steps run on the processor."""
+    """Everything but the GPU itself: the driver follows a script, and the steps run on the processor, without TensorFlow."""
     project.write(WATCHED, "conftest.py")
     project.write("""
         import os
 
-        import tensorflow as tf
-
-        def test_product(bench):
+        def test_sum(bench):
             assert os.environ["CUDA_VISIBLE_DEVICES"].startswith("GPU-1a2b3c4d")
-            x = tf.random.normal([64, 64])
-            bench(tf.function(tf.matmul), x, x)
+            bench(sum, range(1000))
     """)
     done = project.run("--device", "gpu:0", "--save-baseline", "watched")
     assert done.code == 0, done.output
@@ -128,8 +125,8 @@ def test_a_run_under_a_watched_gpu(project: Project):
     # Another limit of power, and saved times say nothing any more.
     project.write(WATCHED.replace("Device(", "Device(power_limit=500_000, "), "conftest.py")
     again = project.run("--device", "gpu:0", "--baseline", "watched", "--replay", "never")
-    assert again.outcomes() == {"test_product": "incomparable"}
-    assert "GPU 0 power limit 700 W there, 500 W here" in again.reason("test_product")
+    assert again.outcomes() == {"test_sum": "incomparable"}
+    assert "GPU 0 power limit 700 W there, 500 W here" in again.reason("test_sum")
 
 
 def test_the_trial_of_a_gpu_works_on_a_processor():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.conftest import Project, environment
+from tests.suite.conftest import FEW_PROCESSES, Project, environment
 from tfbench.policy import preset
 from tfbench.profiles.pipeline import Input
 from tfbench.profiles.reading import read
@@ -211,6 +211,7 @@ COUNTED = """
 
 
 def test_profiling_has_a_launch_of_its_own_and_a_report(project):
+    project.write(FEW_PROCESSES, "conftest.py")
     project.write(COUNTED)
     done = project.run("--profile", "prof", "--profile-levels", "host=1,python=1")
     assert done.code == 0, done.output
@@ -261,6 +262,7 @@ SLOWED = """
 
 def test_a_regression_says_why(project, monkeypatch):
     monkeypatch.setenv("TF_TWICE", "1")
+    project.write(FEW_PROCESSES, "conftest.py")
     project.write(SLOWED)
     done = project.run("--profile-on-regression", "--against", "env:TF_TWICE=")
     assert done.code == 1
