@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, LAYOUT, LAYOUT_UNDER_XLA, ONEDNN, PRECISION, sized
+from benchmarks.axes import COMPILER, LAYOUT, LAYOUT_UNDER_XLA, ONEDNN, PRECISION, products, sized
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -87,7 +87,7 @@ def test_conv2d_gradient(bench, variant):
         return tape.gradient(convolved, [images, filters], errors)
 
     flops = 2 * 2 * batch * side * side * channels * 9 * channels
-    bench(variant.compile(gradient), images, filters, errors, flops=flops, parity=1e-5, max_traces=1)
+    bench(variant.compile(gradient), images, filters, errors, flops=flops, parity=products(1e-5), max_traces=1)
 
 
 # Channels last or first, in a block that ends in an answer without layout.
@@ -110,7 +110,7 @@ def _bench_block(bench, variant, compiled):
         *(images, normal(3, 3, channels, channels, seed=2), normal(channels, seed=3)),
         flops=2 * pixels * channels * 9 * channels,
         bytes=4 * (pixels * channels + 9 * channels**2 + channels + batch * channels),
-        parity=1e-5,
+        parity=products(1e-5),
         max_traces=1,
     )
 

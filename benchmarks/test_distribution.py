@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import peer
-from benchmarks.axes import REPLICAS, sized
+from benchmarks.axes import REPLICAS, products, sized
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -44,7 +44,7 @@ def test_mirrored_step(bench, variant):
 
         return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, args=(images,)), axis=None)
 
-    bench(training_step, images, flops=6 * batch * width * width, items=batch, parity=1e-4)
+    bench(training_step, images, flops=6 * batch * width * width, items=batch, parity=products(1e-4))
 
 
 @pytest.mark.tfbench(cpus="all")

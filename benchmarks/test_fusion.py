@@ -5,7 +5,7 @@ Filters, biases and moments are arguments: as captured constants they would keep
 
 import tensorflow as tf
 
-from benchmarks.axes import FUSION, FUSION_BY_XLA, sized
+from benchmarks.axes import FUSION, FUSION_BY_XLA, products, sized
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -31,7 +31,7 @@ def test_conv2d_bias_relu(bench, variant):
         *(images, filters, bias),
         flops=2 * pixels * outputs * kernel**2 * inputs,
         bytes=4 * (pixels * (inputs + outputs) + kernel**2 * inputs * outputs + outputs),
-        parity=PARITY,
+        parity=products(PARITY),
         max_traces=1,
         **variant.proves("_FusedConv2D"),
     )
@@ -56,7 +56,7 @@ def test_conv2d_batchnorm_relu(bench, variant):
         *(images, filters, scale, offset, mean, variance),
         flops=2 * pixels * outputs * kernel**2 * inputs,
         bytes=4 * (pixels * (inputs + outputs) + kernel**2 * inputs * outputs + 4 * outputs),
-        parity=PARITY,
+        parity=products(PARITY),
         max_traces=1,
         **variant.proves("_FusedConv2D"),
     )
@@ -78,7 +78,7 @@ def test_conv2d_squeeze_bias(bench, variant):
         *(rows, filters, bias),
         flops=2 * batch * length * outputs * kernel * inputs,
         bytes=4 * (batch * length * (inputs + outputs) + kernel * inputs * outputs + outputs),
-        parity=PARITY,
+        parity=products(PARITY),
         max_traces=1,
         **variant.proves("_FusedConv2D"),
     )
@@ -98,7 +98,7 @@ def test_dense_bias_relu(bench, variant):
         *(rows, weights, bias),
         flops=2 * batch * inputs * outputs,
         bytes=4 * (batch * inputs + inputs * outputs + outputs + batch * outputs),
-        parity=PARITY,
+        parity=products(PARITY),
         max_traces=1,
         **variant.proves("_FusedMatMul"),
     )

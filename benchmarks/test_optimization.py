@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import optimized
-from benchmarks.axes import CLUSTERING, PRUNING, QUANTIZATION, SPARSE, TARGET, THREADS
+from benchmarks.axes import CLUSTERING, PRUNING, QUANTIZATION, SPARSE, TARGET, THREADS, products
 from tfbench import across, as_accurate, as_fast, smaller
 
 NETWORKS = pytest.mark.parametrize("network", ["mlp", "cnn", "mobilenet"])
@@ -89,7 +89,7 @@ def test_pruned_target(bench, variant, shared, tmp_path):
     model = optimized.network("cnn", weights)
     pictures, _ = optimized.images("cnn", 1, seed=2)
     answer = variant.answer(optimized.Deployed(model, file, tmp_path / "saved"))
-    bench(answer, pictures, items=1, parity=1e-4)
+    bench(answer, pictures, items=1, parity=products(1e-4))
 
 
 @pytest.mark.tfbench(cpus="all")

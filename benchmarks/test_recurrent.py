@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, ROLLING, sized
+from benchmarks.axes import COMPILER, ROLLING, products, sized
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -19,7 +19,7 @@ def _bench_layer(bench, variant, make, gates):
         return layer(x, training=False)
 
     flops = 2 * gates * batch * length * width * (width + width)
-    bench(variant.compile(run), x, flops=flops, items=batch * length, parity=1e-4, max_traces=1)
+    bench(variant.compile(run), x, flops=flops, items=batch * length, parity=products(1e-4), max_traces=1)
 
 
 @across(COMPILER, ROLLING)

@@ -11,6 +11,7 @@ from benchmarks.axes import (
     PARAMETERS,
     PRECISION,
     STEPS_PER_EXECUTION,
+    products,
     sized,
 )  # fmt: skip
 from benchmarks.inputs import classes, normal
@@ -66,7 +67,7 @@ def test_resnet_step(bench, variant):
     model, batch, side, labels, flops = sized((resnet20, 32, 32, 10, resnet_flops(1, 32, 3)), _RESNET50)
     step = trainer(model(), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
     data = normal(batch, side, side, 3), classes(batch, labels)
-    bench(variant.compile(step), *data, flops=3 * batch * flops, items=batch, parity=1e-4)
+    bench(variant.compile(step), *data, flops=3 * batch * flops, items=batch, parity=products(1e-4))
 
 
 @across(PRECISION.only("float32", "mixed_float16"), COMPILER)
@@ -109,7 +110,7 @@ def test_execution(bench, variant):
         *(normal(batch, inputs), classes(batch, outputs)),
         flops=3 * mlp_flops(batch, inputs, *hidden, outputs),
         items=batch,
-        parity=1e-5,
+        parity=products(1e-5),
     )
 
 
@@ -121,7 +122,7 @@ def test_batch_size(bench, variant, batch):
     step = trainer(mlp(inputs, hidden, outputs), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
     flops = 3 * mlp_flops(batch, inputs, *hidden, outputs)
     data = normal(batch, inputs), classes(batch, outputs)
-    bench(variant.compile(step), *data, flops=flops, items=batch, parity=1e-5, max_traces=1)
+    bench(variant.compile(step), *data, flops=flops, items=batch, parity=products(1e-5), max_traces=1)
 
 
 # What Keras' own loop adds
@@ -144,7 +145,7 @@ def test_training_on_batch(bench, variant):
     """Keras' own train_on_batch of a small model: what the framework adds to the arithmetic."""
     batch = 32
     model, images, labels = _compiled(variant, batch, inputs=64, jit_compile=variant["compiler"] == "xla")
-    bench(model.train_on_batch, images, labels, items=batch, max_traces=1, parity=1e-4)
+    bench(model.train_on_batch, images, labels, items=batch, max_traces=1, parity=products(1e-4))
 
 
 @across(KERAS)
@@ -156,7 +157,7 @@ def test_keras_generations(bench, variant):
     model.set_weights([0.1 * normal(*weights.shape) for weights in model.get_weights()])
     # Keras 2 traces its loop once to make the optimizer's variables, and once more without making any.
     traces = 2 if variant["keras"] == "2" else 1
-    bench(model.train_on_batch, images, labels, items=batch, max_traces=traces, parity=1e-5)
+    bench(model.train_on_batch, images, labels, items=batch, max_traces=traces, parity=products(1e-5))
 
 
 @faster("steps=10", than="steps=1", by=1.3)

@@ -64,7 +64,7 @@ class Session:
             self._contender,
             lambda: self._sharing,
             self._tell,
-            lambda known: self._keep(known),
+            self._keep,
         )
         self._profiles = Profiles(question, self._launcher, self._tell)
         self._results: dict[str, Result] = {}

@@ -3,7 +3,7 @@
 Run as a process: ``python -m tests.benchmarks.gpu_shapes [--first] [PART OF A NAME ...]``; prints a JSON object for each case,
 of each workload its first one alone with ``--first``. TensorFlow is told of a GPU that is not there, soft placement puts on the
 processor what was meant for it, and a step's graph is made with all its shapes, which is where one that does not fit is an
-error. What is no function of tensors (Keras' own loops, loading, converting) is run instead: it is as large everywhere.
+error. What is no function of tensors (Keras' own loops) is run instead. Files whose shapes are the same everywhere are left out.
 """
 
 from __future__ import annotations

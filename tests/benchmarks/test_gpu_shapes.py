@@ -8,8 +8,6 @@ import pytest
 
 from tests.benchmarks import gpu_shapes
 
-ELSEWHERE = "benchmarks/test_optimization.py"
-"""Its models are as large everywhere, and are tested with what it makes."""
 LARGER = {"test_matmul", "test_conv2d_3x3", "test_attention", "test_mirrored_step", "test_softmax", "test_tf32_product"}
 """Of several families: their arguments take 10 MB and more there."""
 
@@ -21,7 +19,7 @@ def test_every_workload_can_be_traced_at_its_shapes_on_a_gpu():
         cwd=gpu_shapes.ROOT, capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(rows) > 80, done.stderr[-3000:]
+    assert len(rows) > 50, done.stderr[-3000:]
     broken = {row["case"]: row["failed"] for row in rows if "failed" in row}
     assert not broken, "\n\n".join(f"{case}: {text}" for case, text in broken.items())
     sizes = {row["case"].partition("::")[2].partition("[")[0]: row.get("bytes", 0) for row in rows}

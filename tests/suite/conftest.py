@@ -25,7 +25,7 @@ FEW_PROCESSES = """
 
     policy.PRESETS["quick"] = dataclasses.replace(policy.PRESETS["quick"], zygotes=1)
 """
-"""A conftest.py for tests that are not about small differences: each side has one process that imports TensorFlow."""
+"""A conftest.py for tests that are not about small differences: each side has one process that imports TensorFlow, not six."""
 
 
 @dataclass
@@ -133,3 +133,10 @@ def wait_for(path: Path, seconds: float = 60) -> None:
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
+
+
+@pytest.fixture
+def small(project: Project) -> Project:
+    """A project for tests with TensorFlow, whose processes take seconds to start."""
+    project.write(FEW_PROCESSES, "conftest.py")
+    return project

@@ -76,7 +76,7 @@ def test_the_rest_of_the_suite_goes_on(broken):
 
 def test_the_last_output_and_the_place_are_shown(broken):
     assert "last words" in broken.output
-    assert "test_raises.py:13: ValueError" in broken.output
+    assert "test_raises.py:14: ValueError" in broken.output
     assert "wrong result" in broken.output
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.conftest import FEW_PROCESSES, Project, environment
+from tests.suite.conftest import Project, environment
 from tfbench.policy import preset
 from tfbench.profiles.pipeline import Input
 from tfbench.profiles.reading import read
@@ -210,13 +210,12 @@ COUNTED = """
 """
 
 
-def test_profiling_has_a_launch_of_its_own_and_a_report(project):
-    project.write(FEW_PROCESSES, "conftest.py")
-    project.write(COUNTED)
-    done = project.run("--profile", "prof", "--profile-levels", "host=1,python=1")
+def test_profiling_has_a_launch_of_its_own_and_a_report(small):
+    small.write(COUNTED)
+    done = small.run("--profile", "prof", "--profile-levels", "host=1,python=1")
     assert done.code == 0, done.output
     assert "profiles: prof; tfbench explain CASE --profile prof reads them" in done.output
-    ran = [path.name.split(".") for path in (project.root / "benchmarks").glob("p*.*[0-9]")]
+    ran = [path.name.split(".") for path in (small.root / "benchmarks").glob("p*.*[0-9]")]
     profiled = {pid for kind, pid in ran if kind == "profiled"}
     (standing,) = done.report["standings"]
     assert len(profiled) == 1
@@ -229,20 +228,20 @@ def test_profiling_has_a_launch_of_its_own_and_a_report(project):
     folder = Path(entry["folder"])
     assert (folder / "profile.md").read_text().startswith("# test\\_counted, contender")
     assert (folder / "tables" / "ops-ops.csv").read_text().startswith("op,type,where,")
-    assert project.tfbench("gate", "report.json").returncode == 4  # the report with profiles is read
+    assert small.tfbench("gate", "report.json").returncode == 4  # the report with profiles is read
 
     (file,) = folder.glob("plugins/profile/*/*.xplane.pb")
     levels = levels_of(load(file))
     ignored = "took no notice of --profile-levels on the side contender, and worked with host=2, device=1, python=0"
     assert levels == {"host": 1, "device": 1, "python": 1} or ignored in " ".join(done.output.split())
     file.write_bytes(file.read_bytes()[:-20])
-    cut = project.tfbench("explain", "test_counted", "--profile", "prof")
+    cut = small.tfbench("explain", "test_counted", "--profile", "prof")
     assert cut.returncode == 5
     assert "is no whole XPlane file" in cut.stderr
     assert "profile the case again" in cut.stderr
-    other = project.tfbench("explain", "test_other", "--profile", "prof")
+    other = small.tfbench("explain", "test_other", "--profile", "prof")
     assert (other.returncode, "holds no profile of 'test_other'; it has test_counted" in other.stderr) == (2, True)
-    nowhere = project.tfbench("explain", "test_counted", "--profile", "nowhere")
+    nowhere = small.tfbench("explain", "test_counted", "--profile", "nowhere")
     assert "nowhere is no folder of profiles" in nowhere.stderr
 
 
@@ -260,11 +259,10 @@ SLOWED = """
 """
 
 
-def test_a_regression_says_why(project, monkeypatch):
+def test_a_regression_says_why(small, monkeypatch):
     monkeypatch.setenv("TF_TWICE", "1")
-    project.write(FEW_PROCESSES, "conftest.py")
-    project.write(SLOWED)
-    done = project.run("--profile-on-regression", "--against", "env:TF_TWICE=")
+    small.write(SLOWED)
+    done = small.run("--profile-on-regression", "--against", "env:TF_TWICE=")
     assert done.code == 1
     lines = done.output[done.output.index("profile: a step takes") :].splitlines()
     assert "it is host compute that grew most" in lines[0]
@@ -272,7 +270,7 @@ def test_a_regression_says_why(project, monkeypatch):
     sides = {entry["side"]: entry for entry in done.report["profiles"]}
     assert set(sides) == {"baseline", "contender"}
     assert sides["contender"]["why"][0].startswith("profile: a step takes")
-    assert (project.root / ".tfbench" / "profiles" / "benchmarks.test_mine.py.test_product" / "case.json").exists()
+    assert (small.root / ".tfbench" / "profiles" / "benchmarks.test_mine.py.test_product" / "case.json").exists()
 
 
 @pytest.mark.parametrize(
