@@ -32,8 +32,9 @@ class Nvml:
 
     def __init__(self, library: Any = None) -> None:
         self._nvml = library if library is not None else _library()
-        # The second is raised, and is no kind of the first, where the library is newer than the driver.
-        self._errors = (self._nvml.NVMLError, self._nvml.NVMLLibraryMismatchError)
+        # What newer ones raise besides, where they are newer than the driver, is no kind of NVMLError.
+        known = (getattr(self._nvml, name, None) for name in ("NVMLError", "NVMLLibraryMismatchError"))
+        self._errors: tuple[type[Exception], ...] = tuple(filter(None, known))
         try:
             self._nvml.nvmlInit()
         except self._errors as error:
