@@ -65,20 +65,16 @@ def _keras_policy(name):
     return lambda: tf.keras.mixed_precision.set_global_policy(name)
 
 
-def _with_xla_flags(*flags):
+def _add_xla_flag(flag):
     """Flags are read when XLA is first used, which is after this."""
-
-    def extend():
-        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
-
-    return extend
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
 
 
 def _kept_autotuning():
     """In a folder that must exist, and which no other version of XLA may see."""
     folder = os.path.join(tempfile.gettempdir(), f"tfbench-autotuning-{os.getuid()}", tf.__version__)
     os.makedirs(folder, exist_ok=True)
-    _with_xla_flags(f"--xla_gpu_per_fusion_autotune_cache_dir={folder}")()
+    _add_xla_flag(f"--xla_gpu_per_fusion_autotune_cache_dir={folder}")
 
 
 def _tf32(on):
@@ -318,7 +314,7 @@ AUTOTUNING = Axis(
     "autotuning",
     Level("each", requires=_needs_gpu),
     Level("cached", setup=_kept_autotuning, requires=_needs_gpu),
-    Level("off", setup=_with_xla_flags("--xla_gpu_autotune_level=0"), requires=_needs_gpu),
+    Level("off", setup=lambda: _add_xla_flag("--xla_gpu_autotune_level=0"), requires=_needs_gpu),
 )
 
 # Who hands out the memory of a GPU.

@@ -30,8 +30,7 @@ STEADY = [past(number, 1e-5 * (1 + 0.001 * (number % 3))) for number in range(2,
 
 
 def judged(now=1e-5, known=STEADY, saved=SAVED, recipe=RECIPE, policy=None, case=CODED, **facts):
-    screen = Screen(saved, policy or Policy(), live=False, unmade=None)
-    screen.prepare(known, recipe, 1)
+    screen = Screen(saved, known, recipe, policy or Policy(), 1, live=False, unmade=None)
     return screen.judge(case, sample(now, case, **facts), 2.0)
 
 

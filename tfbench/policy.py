@@ -132,7 +132,7 @@ class Policy:
     at least 0.3 s, and a clock that is held down stays so for longer."""
     gpu_clock_drift: float = 0.05
     """A launch counts only if its mean clock is within this of the others' of its race: a software power cap lets clocks
-    wander by two or three percent, another power state by tens."""
+    wander by two or three percent, another power state by tens. Saved times count only at their clock, alike."""
     gpu_hot_share: float = 0.02
     """A launch counts only if heat held the clock down for less of it, by the driver's own counter, which sees what lies
     between two readings as well; of so few rounds a median takes no notice."""
@@ -153,8 +153,8 @@ class Policy:
     block_seconds: float = 3e-4
     """Length of a timed block: the faster the turns, the more of a noise burst cancels."""
     device_block_seconds: float = 3e-3
-    """The same where work is handed to a device: a block begins with an empty queue and ends with a synchronisation, some
-    50 µs together (12 µs without any device), which no step has where it is used: a sixth of a short block."""
+    """The same where work is handed to a device: a block begins with an empty queue and ends with a synchronisation,
+    which takes 12 µs even without any device; no step has either where it is used, and in a long block they weigh less."""
     prime_seconds: float = 4e-4
     """Untimed work before each block, which starts with cold caches; at least one iteration."""
     launch_seconds: float = 0.3

@@ -131,38 +131,35 @@ class Screen:
     """Judges cases by their saved times, which need the same machine and environment.
 
     Args:
+        past: Every session that is known; those that are not comparable are left out.
+        now: The recipe of this run, whose times are taken where variants race each other.
+        cases: Cases of the whole run, which share its alpha.
         live: Whether what saved times do not settle can be raced.
         unmade: Why it cannot be, if somebody tried.
     """
 
-    def __init__(self, saved: Baseline, policy: Policy, live: bool, unmade: Reason | None) -> None:
+    def __init__(
+        self,
+        saved: Baseline,
+        past: Sequence[Past],
+        now: Recipe,
+        policy: Policy,
+        cases: int,
+        live: bool,
+        unmade: Reason | None,
+    ) -> None:
         self.saved = saved
-        self.ready = False
-        """Whether it knows of this run what it needs."""
-        self.differences: list[str] = []
+        self.differences = machine_differences(saved.recipe, now) + obstacles(saved.recipe, now)
         """How this machine and environment are not the baseline's."""
         self._policy = policy
+        self._cases = cases
         self._live = live
         self._unmade = unmade
-        self._cases = 1
-        self._past: list[Past] = []
-
-    def prepare(self, past: Sequence[Past], now: Recipe, cases: int) -> None:
-        """Say what this run is.
-
-        Args:
-            past: Every session that is known; those that are not comparable are left out.
-            now: The recipe of this run, whose times are taken where variants race each other.
-            cases: Cases of the whole run, which share its alpha.
-        """
-        self.ready = True
-        self.differences = machine_differences(self.saved.recipe, now) + obstacles(self.saved.recipe, now)
-        self._cases = cases
         self._past = [
             one
             for one in past
-            if one.setting.session != self.saved.setting.session
-            and (one.setting.policy, one.setting.way) == (self._policy.name, VARIANTS)
+            if one.setting.session != saved.setting.session
+            and (one.setting.policy, one.setting.way) == (policy.name, VARIANTS)
             and not machine_differences(one.setting.recipe, now) + obstacles(one.setting.recipe, now)
         ]
 

@@ -87,18 +87,18 @@ class Session:
         if question.against:
             self._rival = parse(question.against, self._contender, trees, self._environments)
         self._saved = self._keeper.baselines.fetch(question.baseline) if question.baseline else None
-        unmade: Reason | None = None
+        self._unmade: Reason | None = None
         if self._saved is not None and question.replay != NEVER:
             again = side_again(self._saved, self._contender, trees, self._environments)
-            self._rival, unmade = (again, None) if isinstance(again, Side) else (None, again)
-        self._screen = Screen(self._saved, question.policy, self._rival is not None, unmade) if self._saved else None
+            self._rival, self._unmade = (again, None) if isinstance(again, Side) else (None, again)
+        self._screen: Screen | None = None
         if question.save:
             self._keeper.baselines.check_name(question.save)
 
     @property
     def notes(self) -> list[str]:
         """What the user ought to know beside the verdicts, by now."""
-        return self._accelerators.notes + self._notes
+        return self._accelerators.notes + self._launcher.notes + self._notes
 
     # Asking
 
@@ -179,7 +179,6 @@ class Session:
         first = not self._recipes
         try:
             self._launcher.ready(wanted, pairs)
-            self._notes += [note for note in self._launcher.notes if note not in self._notes]
             self._recipes.update({side.name: self._launcher.recipe(side) for side in sides})
             if first and self.question.require_gpu and not self._launcher.devices(self._contender).get("GPU"):
                 raise SideError("--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]")
@@ -220,10 +219,11 @@ class Session:
             self._start(group, self._contender, self._rival)
             return [self._race_rival(case, self._rival)]
         self._start(group, self._contender)
-        if self._screen is not None and not self._screen.ready:
+        if self._screen is None:
             past, strange = self._keeper.history.read()
             self._notes += strange
-            self._screen.prepare(past, self._recipe(), self._sharing)
+            policy, live = self.question.policy, self._rival is not None
+            self._screen = Screen(self._saved, past, self._recipe(), policy, self._sharing, live, self._unmade)
         if self._way == SIDES or self._is_elsewhere:
             return [self._race_saved(case)]
         return self._races.variants(group)

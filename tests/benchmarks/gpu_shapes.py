@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Tracing:
-    """Makes the graph of a step, and of one that is no function of tensors the graph of what it calls."""
+    """Makes the graph of a step; runs one that is no function of tensors."""
 
     def __init__(self) -> None:
         self.called = False
@@ -59,8 +58,8 @@ def _size(argument: Any) -> int:
 class Shapes(Zygote):
     """Traces each case in a process of its own, instead of serving races."""
 
-    def __init__(self, chosen: list[str], first: bool, made: str) -> None:
-        super().__init__(channel=None, order={"made": made, "offenders": []}, argv=[], timer=ImportTimer())  # type: ignore[arg-type]
+    def __init__(self, chosen: list[str], first: bool) -> None:
+        super().__init__(channel=None, order={"offenders": []}, argv=[], timer=ImportTimer())  # type: ignore[arg-type]
         self._chosen = chosen
         self._first = first
         self._done: set[str] = set()
@@ -110,16 +109,9 @@ def main(chosen: list[str]) -> None:
     first = "--first" in chosen
     chosen = [part for part in chosen if part != "--first"]
     files = [str(file) for file in sorted((ROOT / "benchmarks").glob("test_*.py")) if "sized(" in file.read_text()]
-    arguments = [
-        *files,
-        f"--rootdir={ROOT}",
-        "--capture=no",
-        "-q",
-        "--override-ini=addopts=",
-    ]
+    arguments = [*files, f"--rootdir={ROOT}", "--capture=no", "-q", "--override-ini=addopts="]
     arguments += ["-p", "no:cacheprovider", "-p", "no:tfbench.plugin", "-p", "no:warnings"]
-    with tempfile.TemporaryDirectory(prefix="tfbench-shapes-") as made:
-        pytest.main(arguments, plugins=[Shapes(chosen, first, made)])
+    pytest.main(arguments, plugins=[Shapes(chosen, first)])
 
 
 if __name__ == "__main__":

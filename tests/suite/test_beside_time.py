@@ -83,11 +83,11 @@ CAUGHT = {
 
 
 @pytest.mark.tensorflow
-def test_each_fault_is_caught_by_its_own_metric(small, monkeypatch):
-    small.write(FAULTS)
-    small.write(QUICKLY, "conftest.py")
+def test_each_fault_is_caught_by_its_own_metric(project, monkeypatch):
+    project.write(FAULTS)
+    project.write(QUICKLY, "conftest.py")
     monkeypatch.setenv("FAULT", "1")
-    done = small.run("--against", "env:FAULT=0")
+    done = project.run("--against", "env:FAULT=0")
     assert done.code == 1, done.output
     for case, wanted in CAUGHT.items():
         regressed = {metric for metric, outcome in done.metrics(case).items() if outcome == "regressed"}
@@ -131,10 +131,10 @@ CONTRACTS = """
 
 
 @pytest.mark.tensorflow
-def test_contracts_hold_without_any_baseline(small):
-    small.write(CONTRACTS)
-    small.write(QUICKLY, "conftest.py")
-    done = small.run()
+def test_contracts_hold_without_any_baseline(project):
+    project.write(CONTRACTS)
+    project.write(QUICKLY, "conftest.py")
+    done = project.run()
     told = {
         (row["case"].rpartition("::")[2], row["metric"]): (row["outcome"], row["reason"]["message"])
         for row in done.report["verdicts"]

@@ -67,12 +67,15 @@ def test_where_cuda_is_initialised_launches_are_spawned_and_that_is_told(project
     project.write(f"""
         import os
 
+        import tensorflow as tf
+
         HELD = os.open({str(OPENED)!r}, os.O_RDONLY)
         PARENT = os.getppid()
 
-        def test_sum(bench):
+        def test_product(bench):
             assert os.getppid() == PARENT  # no child of the process that opened it
-            bench(sum, range(1000))
+            x = tf.random.normal([64, 64])
+            bench(tf.function(tf.matmul), x, x)
     """)
     OPENED.touch()
     try:

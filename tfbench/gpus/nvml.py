@@ -33,8 +33,8 @@ class Nvml:
     def __init__(self, library: Any = None) -> None:
         self._nvml = library if library is not None else _library()
         # What newer ones raise besides, where they are newer than the driver, is no kind of NVMLError.
-        known = (getattr(self._nvml, name, None) for name in ("NVMLError", "NVMLLibraryMismatchError"))
-        self._errors: tuple[type[Exception], ...] = tuple(filter(None, known))
+        error = self._nvml.NVMLError
+        self._errors = (error, getattr(self._nvml, "NVMLLibraryMismatchError", error))
         try:
             self._nvml.nvmlInit()
         except self._errors as error:
