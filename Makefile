@@ -69,8 +69,8 @@ $(READY): requirements.txt pyproject.toml
 	@touch $(READY)
 
 gate-demo: $(READY)
-	$(info tfbench: the gate's steps on five pull requests: python -m tests.suite.gate_demo)
-	@$(BIN)/python -m tests.suite.gate_demo
+	$(info tfbench: the gate's steps on five pull requests: python -m tests.e2e.gate_demo)
+	@$(BIN)/python -m tests.e2e.gate_demo
 
 # tfbench gpucheck exits with 0 if it works, 1 if it does not, 3 without a GPU; make tells that number, and exits with 2.
 gpu-check: $(READY)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripted import Clock, ScriptedLauncher, steady
+from tests.fakes.race import Clock, ScriptedLauncher, steady
 from tfbench.bisection import Bisection
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import Case, Outcome

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.scripted import Clock, ScriptedLauncher, steady, variants_of
+from tests.fakes.race import Clock, ScriptedLauncher, steady, variants_of
 from tfbench.model import Case, Claim, Outcome, Run, Sample
 from tfbench.policy import preset
 from tfbench.race.sequential import Race, Terms

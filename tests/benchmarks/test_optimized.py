@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import axes, optimized
-from tests.suite.conftest import Project
+from tests.e2e.project import Project
 
 
 def test_images_are_the_same_in_every_process_and_of_all_classes():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.scripted import Clock, ScriptedLauncher, sides_of, steady
+from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench import cli
 from tfbench.doctor import trial
 from tfbench.doctor.checks import Limits, is_fit

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpus.scripted import UUIDS, Device, library
-from tests.scripted import Clock, ScriptedLauncher, sides_of, steady, variants_of
+from tests.fakes.nvml import UUIDS, Device, library
+from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.accelerators import Accelerators
 from tfbench.errors import GpuError, LaunchDisturbed, UsageError
 from tfbench.gpus.choosing import choose, doubtful_order, environment, has_driver, parse_device, visible

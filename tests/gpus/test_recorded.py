@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpus.scripted import UUIDS, Device, library
+from tests.fakes.nvml import UUIDS, Device, library
 from tfbench.errors import GpuError, UsageError
 from tfbench.gpus.guard import disturbance
 from tfbench.gpus.model import Moment, Stretch

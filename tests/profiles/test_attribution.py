@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.profiles.built import Built
+from tests.fakes.profiles import Built
 from tfbench.profiles.anatomy import Anatomy, Cut, Key, Where, cuts, faster_half, trimmed
 from tfbench.profiles.attribution import attribute
 from tfbench.profiles.pipeline import Input

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.profiles.built import Built
+from tests.fakes.profiles import Built
 from tfbench.policy import preset
 from tfbench.profiles import xprof
 from tfbench.profiles.advice import Seen, advice

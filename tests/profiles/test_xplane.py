@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.profiles.built import Built
+from tests.fakes.profiles import Built
 from tfbench.errors import ProfileError
 from tfbench.profiles.steps import steps_of
 from tfbench.profiles.xplane import Event, clipped, length, load, nested, overlaps, union, without

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.scripted import Clock, ScriptedLauncher, sides_of, steady
+from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench.model import Case, Outcome
 from tfbench.policy import Policy
 from tfbench.race.contest import Contest

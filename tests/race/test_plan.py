@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.scripted import sides_of, variants_of
+from tests.fakes.race import sides_of, variants_of
 from tfbench.model import Case
 from tfbench.policy import Policy
 from tfbench.race.plan import followers, make_plan, orders

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.scripted import Clock, ScriptedLauncher, sides_of, steady, variants_of
+from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.model import Case, Outcome
 from tfbench.policy import Policy

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from tfbench.analysis.statistics import Floats
 from tfbench.analysis.verdict import change
@@ -71,4 +71,4 @@ def _welch(before: Floats, after: Floats) -> tuple[float, float]:
         return effect, 0.0
     weights = [variance**2 / (values.size - 1) for variance, values in zip(own, (before, after), strict=True)]
     freedom = sum(own) ** 2 / sum(weights)
-    return effect, float(stats.t.isf((1 - CONFIDENCE) / 2, freedom)) * math.sqrt(sum(own))
+    return effect, float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(sum(own))

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from scipy import stats
+from scipy import special
 
 from tfbench.analysis.verdict import Decision, change, classify, evidence, hidden
 from tfbench.model import Comparison, Outcome, Ratio, Reason
@@ -39,7 +39,7 @@ def predict(now: float, own: Sequence[float], sessions: Sequence[float], alpha: 
     if not own or len(sessions) < 2:
         raise ValueError("a spread needs two sessions, and the baseline's own among them")
     effect = now - mean(own)
-    reach = float(stats.t.isf(alpha / 2, len(sessions) - 1)) * stdev(sessions) * math.sqrt(1 + 1 / len(own))
+    reach = float(special.stdtrit(len(sessions) - 1, 1 - alpha / 2)) * stdev(sessions) * math.sqrt(1 + 1 / len(own))
     return Ratio(math.exp(effect), math.exp(effect - reach), math.exp(effect + reach), 1 - alpha)
 
 

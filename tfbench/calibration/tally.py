@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from tfbench.calibration.trial import Trial
 from tfbench.model import Outcome, Rate, RateRow
@@ -18,8 +18,8 @@ FOUND = 0.95
 def rate(hits: int, trials: int) -> Rate:
     """So many of so many, with the exact binomial interval (Clopper and Pearson 1934, Biometrika 26)."""
     tail = (1 - CONFIDENCE) / 2
-    low = float(beta.ppf(tail, hits, trials - hits + 1)) if hits else 0.0
-    high = float(beta.isf(tail, hits + 1, trials - hits)) if hits < trials else 1.0
+    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0
     return Rate(hits, trials, low, high)
 
 

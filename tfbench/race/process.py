@@ -35,8 +35,13 @@ class Process:
         """
         channel, theirs = pair()
         log = tempfile.TemporaryFile()
-        with theirs:
-            pid = zygote.launch(case, [theirs.fileno(), log.fileno(), *descriptors], **fields)
+        try:
+            with theirs:
+                pid = zygote.launch(case, [theirs.fileno(), log.fileno(), *descriptors], **fields)
+        except BaseException:
+            channel.close()
+            log.close()
+            raise
         return cls(zygote, channel, pid, log)
 
     def answer(self, kind: str, doing: str, seconds: float) -> JSON:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.conftest import Project, environment
+from tests.e2e.project import Project, environment
 from tfbench.policy import preset
 from tfbench.profiles.pipeline import Input
 from tfbench.profiles.reading import read
@@ -79,7 +79,7 @@ pytestmark = pytest.mark.tensorflow
 
 def program(name, *arguments, folder):
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.suite.{name}", *map(str, arguments)],
+        [sys.executable, "-m", f"tests.e2e.{name}", *map(str, arguments)],
         cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -210,12 +210,12 @@ COUNTED = """
 """
 
 
-def test_profiling_has_a_launch_of_its_own_and_a_report(small):
-    small.write(COUNTED)
-    done = small.run("--profile", "prof", "--profile-levels", "host=1,python=1")
+def test_profiling_has_a_launch_of_its_own_and_a_report(project):
+    project.write(COUNTED)
+    done = project.run("--profile", "prof", "--profile-levels", "host=1,python=1")
     assert done.code == 0, done.output
     assert "profiles: prof; tfbench explain CASE --profile prof reads them" in done.output
-    ran = [path.name.split(".") for path in (small.root / "benchmarks").glob("p*.*[0-9]")]
+    ran = [path.name.split(".") for path in (project.root / "benchmarks").glob("p*.*[0-9]")]
     profiled = {pid for kind, pid in ran if kind == "profiled"}
     (standing,) = done.report["standings"]
     assert len(profiled) == 1
@@ -228,20 +228,20 @@ def test_profiling_has_a_launch_of_its_own_and_a_report(small):
     folder = Path(entry["folder"])
     assert (folder / "profile.md").read_text().startswith("# test\\_counted, contender")
     assert (folder / "tables" / "ops-ops.csv").read_text().startswith("op,type,where,")
-    assert small.tfbench("gate", "report.json").returncode == 4  # the report with profiles is read
+    assert project.tfbench("gate", "report.json").returncode == 4  # the report with profiles is read
 
     (file,) = folder.glob("plugins/profile/*/*.xplane.pb")
     levels = levels_of(load(file))
     ignored = "took no notice of --profile-levels on the side contender, and worked with host=2, device=1, python=0"
     assert levels == {"host": 1, "device": 1, "python": 1} or ignored in " ".join(done.output.split())
     file.write_bytes(file.read_bytes()[:-20])
-    cut = small.tfbench("explain", "test_counted", "--profile", "prof")
+    cut = project.tfbench("explain", "test_counted", "--profile", "prof")
     assert cut.returncode == 5
     assert "is no whole XPlane file" in cut.stderr
     assert "profile the case again" in cut.stderr
-    other = small.tfbench("explain", "test_other", "--profile", "prof")
+    other = project.tfbench("explain", "test_other", "--profile", "prof")
     assert (other.returncode, "holds no profile of 'test_other'; it has test_counted" in other.stderr) == (2, True)
-    nowhere = small.tfbench("explain", "test_counted", "--profile", "nowhere")
+    nowhere = project.tfbench("explain", "test_counted", "--profile", "nowhere")
     assert "nowhere is no folder of profiles" in nowhere.stderr
 
 
@@ -259,10 +259,10 @@ SLOWED = """
 """
 
 
-def test_a_regression_says_why(small, monkeypatch):
+def test_a_regression_says_why(project, monkeypatch):
     monkeypatch.setenv("TF_TWICE", "1")
-    small.write(SLOWED)
-    done = small.run("--profile-on-regression", "--against", "env:TF_TWICE=")
+    project.write(SLOWED)
+    done = project.run("--profile-on-regression", "--against", "env:TF_TWICE=")
     assert done.code == 1
     lines = done.output[done.output.index("profile: a step takes") :].splitlines()
     assert "it is host compute that grew most" in lines[0]
@@ -270,7 +270,7 @@ def test_a_regression_says_why(small, monkeypatch):
     sides = {entry["side"]: entry for entry in done.report["profiles"]}
     assert set(sides) == {"baseline", "contender"}
     assert sides["contender"]["why"][0].startswith("profile: a step takes")
-    assert (small.root / ".tfbench" / "profiles" / "benchmarks.test_mine.py.test_product" / "case.json").exists()
+    assert (project.root / ".tfbench" / "profiles" / "benchmarks.test_mine.py.test_product" / "case.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Pipelines of random stages, one of them slow, each profiled while it feeds ten steps; run as a program.
 
-``python -m tests.suite.pipelines FOLDER COUNT`` writes a profile of each and ``expected.json``: the long name of the slow
+``python -m tests.e2e.pipelines FOLDER COUNT`` writes a profile of each and ``expected.json``: the long name of the slow
 stage, without the root, by the folder of its profile.
 """
 

@@ -1,7 +1,7 @@
 """Profiles pairs of cases of the project in this folder, as the gate does both sides of what regressed; run as a program.
 
-``python -m tests.suite.causes FOLDER BEFORE NOW [BEFORE NOW …]`` prints a JSON list with what each pair's profiles say.
-``python -m tests.suite.causes --way WAY FOLDER CASE`` profiles one case in another way, and prints how many steps there are.
+``python -m tests.e2e.causes FOLDER BEFORE NOW [BEFORE NOW …]`` prints a JSON list with what each pair's profiles say.
+``python -m tests.e2e.causes --way WAY FOLDER CASE`` profiles one case in another way, and prints how many steps there are.
 """
 
 from __future__ import annotations

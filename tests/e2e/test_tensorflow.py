@@ -67,15 +67,15 @@ def examples():
 
 
 @pytest.mark.tensorflow
-def test_the_main_job_on_tensorflow(small):
+def test_the_main_job_on_tensorflow(project):
     """In one run, since TensorFlow takes seconds to start: real variants, bad modules, the guide's examples."""
-    small.write(AXES)
+    project.write(AXES)
     assert len(examples()) >= 4
     for number, example in enumerate(examples()):
-        small.write(example, f"benchmarks/test_example_{number}.py")
-    small.write(OP_AT_IMPORT, "benchmarks/test_poisoned.py")
-    small.write(NO_TENSORFLOW_HERE, "conftest.py")
-    done = small.run("-s")
+        project.write(example, f"benchmarks/test_example_{number}.py")
+    project.write(OP_AT_IMPORT, "benchmarks/test_poisoned.py")
+    project.write(NO_TENSORFLOW_HERE, "conftest.py")
+    done = project.run("-s")
     rows = done.report["verdicts"]
     told = {row["case"]: row["outcome"] for row in rows if row["metric"] == "time"}
     contracts = {row["metric"]: row["outcome"] for row in rows if row["metric"].startswith("contract:")}
@@ -102,8 +102,8 @@ def test_the_main_job_on_tensorflow(small):
 
 
 @pytest.mark.tensorflow
-def test_a_plain_benchmark_finds_the_real_tensorflow_in_the_controller(small):
-    small.write(
+def test_a_plain_benchmark_finds_the_real_tensorflow_in_the_controller(project):
+    project.write(
         """
         import tensorflow as tf
 
@@ -111,15 +111,15 @@ def test_a_plain_benchmark_finds_the_real_tensorflow_in_the_controller(small):
             assert float(benchmark(tf.add, 1.0, 2.0)) == 3.0
         """
     )
-    done = small.run("--benchmark-max-time=0.1")
+    done = project.run("--benchmark-max-time=0.1")
     assert done.code == 0, done.output
     assert "1 passed" in done.output
 
 
 @pytest.mark.tensorflow
-def test_a_missing_gpu_is_an_error_where_one_is_required(small):
-    small.write("import tensorflow as tf\n\ndef test_mine(bench):\n    bench(tf.add, 1.0, 2.0)\n")
-    small.write(NO_TENSORFLOW_HERE, "conftest.py")
-    done = small.run("--require-gpu", "--device", "cpu")
+def test_a_missing_gpu_is_an_error_where_one_is_required(project):
+    project.write("import tensorflow as tf\n\ndef test_mine(bench):\n    bench(tf.add, 1.0, 2.0)\n")
+    project.write(NO_TENSORFLOW_HERE, "conftest.py")
+    done = project.run("--require-gpu", "--device", "cpu")
     assert done.outcomes() == {"test_mine": "error"}
     assert "TensorFlow sees no GPU" in done.reason("test_mine")

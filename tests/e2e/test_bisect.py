@@ -4,16 +4,18 @@ import json
 
 import pytest
 
+from tfbench import cli
+
 BENCHMARK = """
-    from zlib import crc32
+    from tests.fakes.steps import taking
 
 
     def test_work(bench):
-        bench(crc32, bytes(100 * {work}))
+        bench(taking(bench, {work} * 1e-8))
 
 
     def test_same(bench):
-        bench(crc32, bytes(100_000))
+        bench(taking(bench, 1e-5))
 """
 
 
@@ -80,13 +82,13 @@ def test_a_single_step_ends_with_what_changed(repository):
         (("--good", "HEAD~1", "--bad", "HEAD", "-k", "nothing"), "no benchmark is chosen"),
     ],
 )
-def test_what_cannot_be_asked_is_said(repository, arguments, told):
-    done = repository.tfbench("bisect", *arguments)
-    assert done.returncode == 2
-    assert told in done.stderr
+def test_what_cannot_be_asked_is_said(repository, monkeypatch, capsys, arguments, told):
+    repository.enter(monkeypatch)
+    assert cli.main(["bisect", *arguments]) == 2
+    assert told in capsys.readouterr().err
 
 
-def test_a_revision_that_there_is_not_is_said(repository):
-    done = repository.tfbench("bisect", "--good", "nowhere", "--bad", "HEAD")
-    assert done.returncode == 5
-    assert "git:nowhere: no such revision" in done.stderr
+def test_a_revision_that_there_is_not_is_said(repository, monkeypatch, capsys):
+    repository.enter(monkeypatch)
+    assert cli.main(["bisect", "--good", "nowhere", "--bad", "HEAD"]) == 5
+    assert "git:nowhere: no such revision" in capsys.readouterr().err

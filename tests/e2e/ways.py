@@ -1,7 +1,7 @@
 """The ways to collect a profile that need a program of their own: Keras' callback, and sampling of several workers.
 
-``python -m tests.suite.ways fit FOLDER``, ``python -m tests.suite.ways sample FOLDER COUNT``; a worker of the latter is
-``python -m tests.suite.ways work MILLISECONDS``, which prints its address and works until its input ends.
+``python -m tests.e2e.ways fit FOLDER``, ``python -m tests.e2e.ways sample FOLDER COUNT``; a worker of the latter is
+``python -m tests.e2e.ways work MILLISECONDS``, which prints its address and works until its input ends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def work(milliseconds: float) -> None:
 
 
 def sample(folder: str, count: int) -> None:
-    command = [sys.executable, "-m", "tests.suite.ways", "work"]
+    command = [sys.executable, "-m", "tests.e2e.ways", "work"]
     workers = [
         subprocess.Popen([*command, str(5 * (number + 1))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for number in range(count)

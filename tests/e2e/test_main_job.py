@@ -1,10 +1,11 @@
-"""The main job, end to end, on steps that need no TensorFlow and are therefore quick to start."""
+"""The main job, end to end: real processes without TensorFlow; steps of scripted time where an outcome must be certain."""
 
 import json
 import textwrap
 
 import pytest
 
+from tests.e2e.project import Project
 from tfbench import cli
 
 STEPS = """
@@ -17,10 +18,10 @@ STEPS = """
         bench(sum, list(range(variant.amount())), items=variant.amount())
 """
 ALONE = """
-    from zlib import crc32
+    from tests.fakes.steps import taking
 
     def test_mine(bench):
-        bench(crc32, bytes(50_000))
+        bench(taking(bench, 5e-5))
 """
 
 
@@ -46,13 +47,6 @@ def test_variants_race_each_other(project):
     assert len(saved[0]["stats"]["data"]) == reference["rounds"]
 
 
-def test_a_benchmark_without_axes(project):
-    project.write(ALONE)
-    done = project.run()
-    assert done.code == 0, done.output
-    assert done.outcomes() == {"test_mine": "new"}
-
-
 def test_without_the_option_benchmarks_are_not_run(project):
     project.write(ALONE)
     done = project.run(benchmark=False)
@@ -67,13 +61,14 @@ def test_plain_pytest_benchmark_tests_keep_working_and_other_tests_are_left_out(
     done = project.run()
     assert done.code == 0, done.output
     assert "2 passed, 1 deselected" in done.output
+    assert done.outcomes() == {"test_mine": "new"}
 
 
 def test_a_race_against_itself_is_unchanged_and_a_slowdown_is_seen(project):
     project.write(ALONE)
     same = project.run("--against", "self")
     assert (same.code, same.outcomes()) == (0, {"test_mine": "unchanged"}), same.output
-    slower = project.run("--against", "self", "--inject-slowdown", "0.25")
+    slower = project.run("--against", "self", "--inject-slowdown", "0.5")
     assert (slower.code, slower.outcomes()) == (1, {"test_mine": "regressed"}), slower.output
     assert "regressed: " in slower.output
     assert "found twice" in slower.reason("test_mine")
@@ -81,6 +76,14 @@ def test_a_race_against_itself_is_unchanged_and_a_slowdown_is_seen(project):
     assert slower.report["schema"] == "tfbench-report/1"
     assert row["ratio"]["low"] > 1.03
     assert set(slower.report["sides"]) == {"baseline", "contender"}
+
+
+def test_with_real_clocks_and_the_whole_policy_a_slowdown_is_seen(tmp_path):
+    project = Project(tmp_path, full=True)
+    project.write("from zlib import crc32\n\n\ndef test_mine(bench):\n    bench(crc32, bytes(50_000))\n")
+    slower = project.run("--against", "self", "--inject-slowdown", "0.25")
+    assert (slower.code, slower.outcomes()) == (1, {"test_mine": "regressed"}), slower.output
+    assert 1.15 < slower.report["verdicts"][0]["ratio"]["center"] < 1.4
 
 
 def checkout(project):
@@ -106,7 +109,7 @@ def test_a_baseline_gates_even_after_the_code_has_changed(project):
     first = project.run("--save-baseline", "first")
     assert first.code == 0, first.output
 
-    project.write(ALONE.replace("50_", "100_") + ADDED)
+    project.write(ALONE.replace("5e-5", "1e-4") + ADDED)
     slower = project.run("--baseline", "first", "--save-baseline", "second")
     assert slower.outcomes() == {"test_mine": "regressed", "test_added": "new"}, slower.output
     assert slower.code == 1
@@ -150,10 +153,10 @@ def test_a_baseline_is_raced_with_the_packages_and_settings_it_was_saved_with(pr
     project.write(
         """
         import os
-        from zlib import crc32
+        from tests.fakes.steps import taking
 
         def test_mine(bench):
-            bench(crc32, bytes(int(os.environ.get("TF_AMOUNT", 50_000))))
+            bench(taking(bench, float(os.environ.get("TF_AMOUNT", "5e-5"))))
         """
     )
     assert project.run("--save-baseline", "first").code == 0
@@ -161,7 +164,7 @@ def test_a_baseline_is_raced_with_the_packages_and_settings_it_was_saved_with(pr
     content = json.loads(path.read_text())
     recipe = content["tfbench"]["recipe"]
     recipe["packages"] = {"numpy": "2.1.3" if recipe["packages"]["numpy"] != "2.1.3" else "2.1.2"}
-    recipe["settings"] = {"TF_AMOUNT": "200000"}
+    recipe["settings"] = {"TF_AMOUNT": "2e-4"}
     path.write_text(json.dumps(content))
     done = project.run("--baseline", "first")
     assert done.outcomes() == {"test_mine": "improved"}, done.output
@@ -179,15 +182,15 @@ def test_a_baseline_is_raced_with_the_packages_and_settings_it_was_saved_with(pr
 
 def test_only_suspects_are_raced_again(project):
     checkout(project)
-    project.write("AMOUNT = 50_000\n", "amount.py")
-    project.write("import sys\n" + textwrap.dedent(ALONE).replace("50_000", "__import__('amount').AMOUNT"))
+    project.write("AMOUNT = 5e-5\n", "amount.py")
+    project.write("import sys\n" + textwrap.dedent(ALONE).replace("5e-5", "__import__('amount').AMOUNT"))
     project.write("[pytest]\npythonpath = .\n", "pytest.ini")
     assert project.run("--save-baseline", "first").code == 0
     sessions(project, 7)
     same = project.run("--baseline", "first", "--replay", "suspects")
     assert same.outcomes() == {"test_mine": "unchanged"}, same.output
 
-    project.write("AMOUNT = 100_000\n", "amount.py")
+    project.write("AMOUNT = 1e-4\n", "amount.py")
     slower = project.run("--baseline", "first", "--replay", "suspects")
     assert (slower.code, slower.outcomes()) == (1, {"test_mine": "regressed"}), slower.output
     assert "found twice" in slower.reason("test_mine")
@@ -199,7 +202,7 @@ def test_only_suspects_are_raced_again(project):
 def test_a_commit_is_raced_from_its_own_tree(project):
     project.git("init", "-q")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
-    project.write(ALONE.replace("50_", "200_"))
+    project.write(ALONE.replace("5e-5", "2e-4"))
     project.git("add", "-A")
     project.git("commit", "-qm", "slow")
     project.write(ALONE)
@@ -207,20 +210,20 @@ def test_a_commit_is_raced_from_its_own_tree(project):
     assert done.outcomes() == {"test_mine": "improved"}, done.output
 
 
-def benchmark(name, size):
-    return f"from zlib import crc32\n\n\ndef {name}(bench):\n    bench(crc32, bytes({size}))\n\n\n"
+def benchmark(name, seconds):
+    return f"from tests.fakes.steps import taking\n\n\ndef {name}(bench):\n    bench(taking(bench, {seconds}))\n\n\n"
 
 
 def test_new_deleted_renamed_and_moved_benchmarks_against_a_commit(project):
-    before = {"test_mine": 50_000, "test_old": 51_000, "test_changing": 52_000, "test_deleted": 53_000}
+    before = {"test_mine": 50e-6, "test_old": 51e-6, "test_changing": 52e-6, "test_deleted": 53e-6}
     project.write("".join(benchmark(*one) for one in before.items()))
-    project.write(benchmark("test_moving", 53_000), "benchmarks/test_before.py")
+    project.write(benchmark("test_moving", 53e-6), "benchmarks/test_before.py")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
     project.git("init", "-q")
     project.git("add", "-A")
     project.git("commit", "-qm", "before")
-    project.write(benchmark("test_mine", 50_000) + benchmark("test_changed", 52_001))
-    project.write(benchmark("test_called_otherwise", 51_000), "benchmarks/test_new_file.py")
+    project.write(benchmark("test_mine", 50e-6) + benchmark("test_changed", 52.1e-6))
+    project.write(benchmark("test_called_otherwise", 51e-6), "benchmarks/test_new_file.py")
     (project.root / "benchmarks/test_before.py").rename(project.root / "benchmarks/test_after.py")
     done = project.run("--against", "git:HEAD")
     outcomes = done.outcomes()
@@ -242,13 +245,13 @@ def test_new_deleted_renamed_and_moved_benchmarks_against_a_commit(project):
 def test_a_package_of_the_repository_is_that_of_its_commit(project, monkeypatch, named):
     """Whether it is named in PYTHONPATH, as an editable installation names it, or stands beside the benchmarks."""
     (project.root / "src").mkdir()
-    project.write("AMOUNT = 200_000\n", "src/mine.py")
+    project.write("AMOUNT = 2e-4\n", "src/mine.py")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
-    project.write(ALONE.replace("from zlib", "from mine import AMOUNT\n    from zlib").replace("50_000", "AMOUNT"))
+    project.write(ALONE.replace("from tests", "from mine import AMOUNT\n    from tests").replace("5e-5", "AMOUNT"))
     project.git("init", "-q")
     project.git("add", "-A")
     project.git("commit", "-qm", "slow")
-    project.write("AMOUNT = 50_000\n", "src/mine.py")
+    project.write("AMOUNT = 5e-5\n", "src/mine.py")
     clean = project.environment()
     monkeypatch.setattr(
         project,
@@ -263,12 +266,12 @@ def test_settings_are_a_side(project):
     project.write(
         """
         import os
-        from zlib import crc32
+        from tests.fakes.steps import taking
 
         def test_mine(bench):
-            bench(crc32, bytes(int(os.environ.get("TF_AMOUNT", 50_000))))
+            bench(taking(bench, float(os.environ.get("TF_AMOUNT", "5e-5"))))
         """
     )
-    done = project.run("--against", "self+env:TF_AMOUNT=200000")
+    done = project.run("--against", "self+env:TF_AMOUNT=2e-4")
     assert done.outcomes() == {"test_mine": "improved"}, done.output
-    assert done.report["sides"]["baseline"]["settings"]["TF_AMOUNT"] == "200000"
+    assert done.report["sides"]["baseline"]["settings"]["TF_AMOUNT"] == "2e-4"

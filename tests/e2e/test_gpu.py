@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpus.scripted import Device, library
-from tests.suite.conftest import Project
+from tests.e2e.project import Project
+from tests.fakes.nvml import Device, library
 from tfbench.accelerators import Accelerators
 from tfbench.commands import gpucheck
 from tfbench.doctor.model import State
@@ -91,7 +91,7 @@ def test_where_cuda_is_initialised_launches_are_spawned_and_that_is_told(project
 WATCHED = """
     import sys
 
-    from tests.gpus.scripted import Device, library
+    from tests.fakes.nvml import Device, library
 
     # Reading 4 is the second launch's or so: there heat holds the clock down.
     sys.modules["pynvml"] = library(Device(reasons=[0, 0, 0, 0x40, 0], energy=[1000 * look for look in range(1000)]))

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.suite.conftest import Project
+from tests.e2e.project import Project
 
 pytestmark = pytest.mark.tensorflow
 
 
-def test_a_copy_between_devices_that_was_not_there_before_is_a_regression(small: Project):
-    small.write("""
+def test_a_copy_between_devices_that_was_not_there_before_is_a_regression(project: Project):
+    project.write("""
         import os
 
         import tensorflow as tf
@@ -36,7 +36,7 @@ def test_a_copy_between_devices_that_was_not_there_before_is_a_regression(small:
             with tf.device("CPU:0"):
                 bench(product_elsewhere, tf.ones([64, 64]), tf.ones([64, 64]))
     """)
-    done = small.run("--against", "env:PLACE=CPU:0")
+    done = project.run("--against", "env:PLACE=CPU:0")
     (row,) = [row for row in done.report["verdicts"] if row["metric"] == "copies" and "test_placed" in row["case"]]
     assert row["outcome"] == "regressed", done.output
     assert "CPU:0 to CPU:1" in row["reason"]["message"]

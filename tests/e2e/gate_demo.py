@@ -65,11 +65,14 @@ class Outcome:
     summary: str
 
 
-def build(root: Path, conftest: str = "") -> None:
-    """The repository, with a branch for each pull request."""
+FILES = {"model.py": MODEL, "benchmarks/test_model.py": BENCHMARKS}
+Changes = dict[str, tuple[str, str, str]]
+
+
+def build(root: Path, files: dict[str, str] = FILES, changes: Changes = CHANGES) -> None:
+    """Make the repository, with a branch for each pull request."""
     (root / "benchmarks").mkdir(parents=True)
-    files = {"model.py": MODEL, "benchmarks/test_model.py": BENCHMARKS, "conftest.py": conftest}
-    files |= {
+    files = files | {
         "pytest.ini": "[pytest]\npythonpath = .\n",
         ".gitignore": "__pycache__\n.tfbench\ntfbench-report\n*.txt\n",
     }
@@ -78,7 +81,7 @@ def build(root: Path, conftest: str = "") -> None:
     _git(root, "init", "-q", "-b", "main")
     _git(root, "add", "-A")
     _git(root, "commit", "-qm", "before")
-    for branch, (name, old, new) in CHANGES.items():
+    for branch, (name, old, new) in changes.items():
         _git(root, "switch", "-qc", branch, "main")
         text = (root / name).read_text()
         before, after = textwrap.dedent(old).strip("\n") if "\n" in old else old, new
@@ -93,9 +96,16 @@ def _git(root: Path, *arguments: str) -> None:
     subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
 
 
-def environment() -> dict[str, str]:
-    """Of a runner's shell: this environment's programs, and what GitHub sets."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "GITHUB_"))}
+def environment(cheap: bool = False) -> dict[str, str]:
+    """Of a runner's shell: this environment's programs, and what GitHub sets.
+
+    Args:
+        cheap: Start one measuring process per side.
+    """
+    clean = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "GITHUB_", "PYTHONDONT"))
+    }
+    clean |= {"PYTEST_PLUGINS": "tests.fakes.cheap"} if cheap else {}
     path = os.pathsep.join([str(Path(sys.executable).parent), clean.get("PATH", "")])
     return {**clean, "GITHUB_ACTIONS": "true", "PATH": path, "COLUMNS": "120", "PYTHONPATH": str(ROOT)}
 
@@ -115,7 +125,7 @@ def shell(
     )  # fmt: skip
 
 
-def gate(root: Path, branch: str, **inputs: str) -> Outcome:
+def gate(root: Path, branch: str, cheap: bool = False, **inputs: str) -> Outcome:
     """Run the steps of action.yml on a branch against main."""
     _git(root, "switch", "-q", branch)
     action = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -123,7 +133,7 @@ def gate(root: Path, branch: str, **inputs: str) -> Outcome:
     values = {f"inputs.{name}": value for name, value in {**given, **inputs}.items()}
     with tempfile.TemporaryDirectory() as folder:
         outputs, summary = Path(folder, "outputs"), Path(folder, "summary")
-        env = environment() | {"GITHUB_OUTPUT": str(outputs), "GITHUB_STEP_SUMMARY": str(summary)}
+        env = environment(cheap) | {"GITHUB_OUTPUT": str(outputs), "GITHUB_STEP_SUMMARY": str(summary)}
         code, output = 0, ""
         for step in action["runs"]["steps"]:
             if step["name"] in SKIPPED:

@@ -1,13 +1,10 @@
 """Whatever is wrong is said in a line that names the cure, and the rest of the suite goes on."""
 
-import json
 import os
-import subprocess
-import sys
 
 import pytest
 
-from tests.suite.conftest import Project
+from tests.e2e.project import Project
 
 FINE = """
     def test_fine(bench):
@@ -148,28 +145,14 @@ OPTIONS = [
     (["--against", "git:HEAD"], "not in a git checkout"),
     (["--against", "python:/nowhere"], "no interpreter"),
 ]
-IN_ONE_PROCESS = """
-import contextlib, io, json, sys
-import pytest
-
-for options in json.loads(sys.argv[1]):
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
-        code = pytest.main(["-p", "tfbench.plugin", "--policy", "quick", "--benchmark", *options])
-    print(json.dumps([int(code), out.getvalue()]))
-"""
 
 
 def test_option_values_that_cannot_be_used(project):
     project.write(FINE)
-    program = [sys.executable, "-c", IN_ONE_PROCESS, json.dumps([options for options, _ in OPTIONS])]
-    done = subprocess.run(
-        program, cwd=project.root, env=project.environment(), capture_output=True, text=True, timeout=100, check=True
-    )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    for (options, what), (code, output) in zip(OPTIONS, answers, strict=True):
-        assert code == 4, (options, output)
-        assert what in output, (options, output)
-        assert "Traceback" not in output
+    for (options, what), done in zip(OPTIONS, project.run_each(*(options for options, _ in OPTIONS)), strict=True):
+        assert done.code == 4, (options, done.output)
+        assert what in done.output, (options, done.output)
+        assert "Traceback" not in done.output
 
 
 def test_a_case_that_is_there_twice_fails_at_collection(project):

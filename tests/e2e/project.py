@@ -1,4 +1,4 @@
-"""A project of somebody else's, whose benchmarks are run by the real pytest with the real plugin."""
+"""Somebody else's project, whose benchmarks the real pytest runs with the real plugin."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,13 +20,15 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 240
 
 
-FEW_PROCESSES = """
-    import dataclasses
-    from tfbench import policy
+EACH = """
+import contextlib, io, json, sys
+import pytest
 
-    policy.PRESETS["quick"] = dataclasses.replace(policy.PRESETS["quick"], zygotes=1)
+for options in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+        code = pytest.main(options)
+    print(json.dumps([int(code), out.getvalue()]))
 """
-"""A conftest.py for tests that are not about small differences: each side has one process that imports TensorFlow, not six."""
 
 
 @dataclass
@@ -53,24 +56,32 @@ class Done:
 
 def environment(root: Path) -> dict[str, str]:
     """Of a program that works in this folder."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    left_out = ("PYTEST_", "PYTHONDONTWRITEBYTECODE")  # compiling tfbench anew costs every process half a second
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
     # Environments that a test has built go with the test; what uv has downloaded stays.
     caches = {"UV_CACHE_DIR": str(user_cache_path("uv")), "XDG_CACHE_HOME": str(root / ".cache")}
     return {**caches, **clean, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
 
 
 class Project:
-    """A folder with benchmarks."""
+    """A folder with benchmarks, run with the policy ``quick`` and one measuring process per side.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: The folder.
+        full: Start as many measuring processes as the policy says.
+    """
+
+    def __init__(self, root: Path, full: bool = False) -> None:
         self.root = root
-        (root / "benchmarks").mkdir()
+        self._cheap = [] if full else ["-p", "tests.fakes.cheap"]
+        self._program = "tfbench" if full else "tests.fakes.cheap"
+        (root / "benchmarks").mkdir(parents=True, exist_ok=True)
 
     def write(self, text: str, name: str = "benchmarks/test_mine.py") -> None:
         (self.root / name).write_text(textwrap.dedent(text))
 
     def command(self, *options: str) -> list[str]:
-        return [sys.executable, "-m", "pytest", "-p", "tfbench.plugin", "--policy", "quick", *options]
+        return [sys.executable, "-m", "pytest", "-p", "tfbench.plugin", *self._cheap, "--policy", "quick", *options]
 
     def environment(self) -> dict[str, str]:
         return environment(self.root)
@@ -90,12 +101,25 @@ class Project:
         found = json.loads(report.read_text()) if report.exists() else {}
         return Done(done.returncode, done.stdout + done.stderr, found)
 
+    def run_each(self, *runs: Sequence[str]) -> list[Done]:
+        """Run pytest with each of these options, all in one process: for what ends before anything is measured."""
+        program = [sys.executable, "-c", EACH, json.dumps([[*self.command("--benchmark")[3:], *one] for one in runs])]
+        done = subprocess.run(
+            program, cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=True
+        )
+        return [Done(*json.loads(line)) for line in done.stdout.splitlines()]
+
     def tfbench(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command line, in this project."""
         return subprocess.run(
-            [sys.executable, "-m", "tfbench", *arguments],
+            [sys.executable, "-m", self._program, *arguments],
             cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=False,
         )  # fmt: skip
+
+    def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have this process work in the project, for what needs no process of its own."""
+        monkeypatch.chdir(self.root)
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     def git(self, *arguments: str) -> None:
         """As somebody, in this project."""
@@ -128,15 +152,3 @@ def wait_for(path: Path, seconds: float = 60) -> None:
     while not path.exists():
         assert time.monotonic() < end, f"{path} never came"
         time.sleep(0.02)
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
-
-
-@pytest.fixture
-def small(project: Project) -> Project:
-    """A project for tests with TensorFlow, whose processes take seconds to start."""
-    project.write(FEW_PROCESSES, "conftest.py")
-    return project

@@ -1,0 +1,29 @@
+"""Select the ring of tests that bare `pytest` runs, and give each process of pytest-xdist one processor.
+
+CONTRIBUTING.md says which ring a new test belongs to.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+FIRST_RING = "not tensorflow or smoke"
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+"""This process' name under pytest-xdist, such as ``gw1``."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    named = config.args_source is pytest.Config.ArgsSource.ARGS
+    if not named and not config.option.markexpr:
+        config.option.markexpr = FIRST_RING
+    if WORKER and hasattr(os, "sched_setaffinity"):
+        # A race takes turns on one processor: two of them on the same one would wait for each other.
+        usable = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {usable[int(WORKER.removeprefix("gw")) % len(usable)]})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Longest first: what starts processes would otherwise keep one of xdist's processes busy at the end."""
+    items.sort(key=lambda item: "e2e" not in item.path.parts)

@@ -1,0 +1,15 @@
+"""Fixtures of the end-to-end tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.project import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """An empty project whose measuring processes are few, see `Project`."""
+    return Project(tmp_path)

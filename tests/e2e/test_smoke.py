@@ -1,0 +1,90 @@
+"""The main job once on real TensorFlow: race the variants, save a baseline, gate against it, see a slowdown."""
+
+import json
+
+import pytest
+
+from tests.e2e.project import Project
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.smoke, pytest.mark.xdist_group("smoke")]
+BENCHMARK = """
+    import tensorflow as tf
+    from tfbench import Axis, Level, across
+
+    COMPILER = Axis("compiler",
+        Level("none", compile=lambda function: tf.function(function, jit_compile=False)),
+        Level("xla", compile=lambda function: tf.function(function, jit_compile=True)))
+
+    @across(COMPILER)
+    def test_square(bench, variant):
+        x = tf.random.stateless_normal([96, 96], [1, 2])
+        bench(variant.compile(lambda a: tf.nn.relu(tf.matmul(a, a))), x, flops=2 * 96**3)
+"""
+PLAIN = "test_square[compiler=none]"
+XLA = "test_square[compiler=xla]"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("smoke"))
+    project.write(BENCHMARK)
+    project.write(".tfbench\n__pycache__\n*.json\n.cache\n", ".gitignore")
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "first")
+    return project
+
+
+@pytest.fixture(scope="module")
+def saved(project):
+    """The run that saves a baseline."""
+    done = project.run("--save-baseline", "first", f"--benchmark-json={project.root}/plain.json")
+    assert done.code == 0, done.output
+    return done
+
+
+@pytest.fixture(scope="module")
+def slowed(project, saved):
+    """The run that is slower by half and is gated against the baseline, and what `tfbench gate` said of it."""
+    done = project.run("--baseline", "first", "--inject-slowdown", "0.5", "-k", "none")
+    return done, project.tfbench("gate", "report.json")
+
+
+def test_variants_race_and_are_new_without_a_baseline(saved):
+    assert saved.outcomes() == {PLAIN: "new", XLA: "new"}
+    reference, other = saved.report["standings"]
+    assert (reference["ratio"], other["reference"]) == (None, reference["case"])
+    assert 0.1 < other["ratio"]["center"] < 10
+
+
+def test_the_report_says_what_the_machine_and_its_packages_are(saved):
+    side = saved.report["sides"]["contender"]
+    assert side["packages"]["tensorflow"].startswith("2.")
+    assert 0.5 < side["import_seconds"] < 60
+
+
+def test_probes_see_the_graph_and_what_xla_compiles(saved):
+    facts = {row["case"].rpartition("::")[2]: row["facts"] for row in saved.report["standings"]}
+    assert facts[PLAIN]["flops"] == facts[XLA]["flops"] == 2 * 96**3
+    assert facts[XLA]["first_call"] > 0
+
+
+def test_a_baseline_and_the_file_of_pytest_benchmark_are_saved(project, saved):
+    content = json.loads((project.root / ".tfbench/baselines/first.json").read_text())
+    assert content["tfbench"]["recipe"]["packages"]["tensorflow"].startswith("2.")
+    rows = json.loads((project.root / "plain.json").read_text())["benchmarks"]
+    assert [row["params"] for row in rows] == [{"compiler": "none"}, {"compiler": "xla"}]
+
+
+def test_an_injected_slowdown_turns_the_gate_red(slowed):
+    done, gated = slowed
+    assert (done.code, done.outcomes()[PLAIN]) == (1, "regressed"), done.output
+    assert "found twice" in done.reason(PLAIN)
+    assert gated.returncode == 1, gated.stdout + gated.stderr
+
+
+def test_the_slowdown_changes_no_other_metric(slowed):
+    metrics = slowed[0].metrics(PLAIN)
+    exact = {"graph_ops", "retraces", "parity", "casts", "live_tensors"} & metrics.keys()
+    assert exact
+    assert {metrics[name] for name in exact} == {"unchanged"}
