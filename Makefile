@@ -1,6 +1,8 @@
 # make bench   create the environment and run a tour of the benchmarks, minutes   (ARGS="-k matmul" chooses others)
 # make suite   create the environment and run all of them, quickly: twenty minutes
-# make test    create the environment, then lint, type check and tests
+# make test    create the environment, then lint, types, the tests without TensorFlow and a smoke test with it
+# make test-all  the same, then the tests with TensorFlow
+# make coverage  run all tests and measure branch coverage, child processes included
 # make lint    create the environment and run ruff
 # make types   create the environment and run mypy
 # make harness create the environment and measure what the harness itself costs
@@ -11,12 +13,19 @@
 # Needs Python 3.10 to 3.13 with venv, make and git. Choose another interpreter with PYTHON=...
 
 SHELL := /bin/sh
+# Without bytecode every process of the tests would compile tfbench anew.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WHAT := -r requirements.txt -e ".[dev]"
 ARGS ?=
+PYTEST = $(BIN)/python -m pytest
+# What measures no time runs on every processor, each group of tests that share a run in one process.
+PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
+FIRST := not tensorflow or smoke
+SECOND := tensorflow and not smoke
 # One or two of each family. What is named in ARGS takes its place.
 TOUR = -k "test_matmul or test_conv2d_bias_relu or test_dense_bias_relu or test_softmax or test_convolution_block or \
 	test_training_step or test_epoch or test_function_call or test_keras_invocation or test_eager_add or \
@@ -26,7 +35,7 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_inf
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
-.PHONY: help bench suite test lint types harness gate-demo gpu-check clean
+.PHONY: help bench suite test test-all coverage lint types harness gate-demo gpu-check clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -40,9 +49,26 @@ suite: $(READY)
 	$(info tfbench: running all benchmarks: pytest --benchmark --policy quick $(ARGS))
 	@$(BIN)/pytest --benchmark --policy quick $(ARGS)
 
+# pytest exits with 5 if no test is selected, as by ARGS="-k name".
+some = $(1) || test $$? -eq 5
+
 test: $(READY) lint types
-	$(info tfbench: running the tests: pytest $(ARGS))
-	@$(BIN)/pytest $(ARGS)
+	$(info tfbench: running the tests without TensorFlow and the smoke test: pytest -m "$(FIRST)" $(ARGS))
+	@$(call some,$(PYTEST) -m "($(FIRST)) and alone" $(ARGS))
+	@$(call some,$(PYTEST) $(PARALLEL) -m "($(FIRST)) and not alone" $(ARGS))
+
+test-all: test
+	$(info tfbench: running the tests with TensorFlow: pytest -m "$(SECOND)" $(ARGS))
+	@$(call some,$(PYTEST) -m "($(SECOND)) and alone" $(ARGS))
+	@$(call some,$(PYTEST) $(PARALLEL) -m "($(SECOND)) and not alone" $(ARGS))
+
+coverage: $(READY)
+	$(info tfbench: running all tests under coverage)
+	@rm -rf .coverage.d && mkdir .coverage.d
+	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -m coverage run --source=$(CURDIR)/tfbench \
+		-m pytest $(PARALLEL) -m "tensorflow or not tensorflow" $(ARGS)
+	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -m coverage combine --quiet
+	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -m coverage report
 
 lint: $(READY)
 	$(info tfbench: lint: ruff check)
@@ -79,4 +105,4 @@ gpu-check: $(READY)
 
 clean:
 	$(info tfbench: removing the environment and caches)
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis tfbench.egg-info build
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage.d tfbench.egg-info build

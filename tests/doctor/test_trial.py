@@ -88,6 +88,7 @@ def test_one_launch_in_another_mode_does_not_decide():
     assert trial.noise_of(effects, POLICY).launch < 0.02
 
 
+@pytest.mark.tensorflow
 def test_a_real_race(tmp_path, capsys, monkeypatch):
     """Real processes, too short to judge by: it runs, it says so, and the file can be read."""
     monkeypatch.setattr(trial, "PAIRS", 1)  # each pair takes four seconds to start

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import pytest
 from platformdirs import user_cache_path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,11 +21,13 @@ LIMIT = 240
 
 EACH = """
 import contextlib, io, json, sys
+import tests.fakes.cheap
 import pytest
+from tfbench import cli
 
-for options in json.loads(sys.argv[1]):
+for program, options in json.loads(sys.argv[1]):
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
-        code = pytest.main(options)
+        code = {"pytest": pytest.main, "tfbench": cli.main}[program](options)
     print(json.dumps([int(code), out.getvalue()]))
 """
 
@@ -103,10 +104,18 @@ class Project:
 
     def run_each(self, *runs: Sequence[str]) -> list[Done]:
         """Run pytest with each of these options, all in one process: for what ends before anything is measured."""
-        program = [sys.executable, "-c", EACH, json.dumps([[*self.command("--benchmark")[3:], *one] for one in runs])]
+        options = [*self.command("--benchmark")[3:], "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        return self._each([("pytest", [*options, *one]) for one in runs])
+
+    def tfbench_each(self, *runs: Sequence[str]) -> list[Done]:
+        """Run the command line with each of these arguments, all in one process."""
+        return self._each([("tfbench", list(one)) for one in runs])
+
+    def _each(self, runs: list[tuple[str, list[str]]]) -> list[Done]:
         done = subprocess.run(
-            program, cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=True
-        )
+            [sys.executable, "-c", EACH, json.dumps(runs)],
+            cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=True,
+        )  # fmt: skip
         return [Done(*json.loads(line)) for line in done.stdout.splitlines()]
 
     def tfbench(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -115,11 +124,6 @@ class Project:
             [sys.executable, "-m", self._program, *arguments],
             cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=False,
         )  # fmt: skip
-
-    def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Have this process work in the project, for what needs no process of its own."""
-        monkeypatch.chdir(self.root)
-        monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
     def git(self, *arguments: str) -> None:
         """As somebody, in this project."""

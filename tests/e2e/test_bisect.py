@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from tfbench import cli
-
 BENCHMARK = """
     from tests.fakes.steps import taking
 
@@ -69,26 +67,21 @@ def test_a_single_step_ends_with_what_changed(repository):
     assert "what changed from" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--good", "HEAD~0", "--bad", "HEAD"), "the same commit"),
-        (("--good", "HEAD", "--bad", "HEAD~1"), "no ancestor of"),
-        (("--good", "HEAD~1", "--bad", "2.20.0"), "give two of a kind"),
-        (("--good", "keras==3.9.0", "--bad", "2.20.0"), "in the version of one package"),
-        (("--good", "2.20.0", "--bad", "2.20.0"), "are the same; give two"),
-        (("--good", "HEAD~1", "--bad", "HEAD", "--metric", "colour"), "there are time and first_call"),
-        (("--good", "HEAD~1", "--bad", "HEAD", "--least", "0.7"), "must hold"),
-        (("--good", "HEAD~1", "--bad", "HEAD", "-k", "nothing"), "no benchmark is chosen"),
-    ],
-)
-def test_what_cannot_be_asked_is_said(repository, monkeypatch, capsys, arguments, told):
-    repository.enter(monkeypatch)
-    assert cli.main(["bisect", *arguments]) == 2
-    assert told in capsys.readouterr().err
+REFUSED = [
+    (2, ("--good", "HEAD~0", "--bad", "HEAD"), "the same commit"),
+    (2, ("--good", "HEAD", "--bad", "HEAD~1"), "no ancestor of"),
+    (2, ("--good", "HEAD~1", "--bad", "2.20.0"), "give two of a kind"),
+    (2, ("--good", "keras==3.9.0", "--bad", "2.20.0"), "in the version of one package"),
+    (2, ("--good", "2.20.0", "--bad", "2.20.0"), "are the same; give two"),
+    (2, ("--good", "HEAD~1", "--bad", "HEAD", "--metric", "colour"), "there are time and first_call"),
+    (2, ("--good", "HEAD~1", "--bad", "HEAD", "--least", "0.7"), "must hold"),
+    (2, ("--good", "HEAD~1", "--bad", "HEAD", "-k", "nothing"), "no benchmark is chosen"),
+    (5, ("--good", "nowhere", "--bad", "HEAD"), "git:nowhere: no such revision"),
+]
 
 
-def test_a_revision_that_there_is_not_is_said(repository, monkeypatch, capsys):
-    repository.enter(monkeypatch)
-    assert cli.main(["bisect", "--good", "nowhere", "--bad", "HEAD"]) == 5
-    assert "git:nowhere: no such revision" in capsys.readouterr().err
+def test_what_cannot_be_asked_is_said(repository):
+    answers = repository.tfbench_each(*(["bisect", *arguments] for _, arguments, _ in REFUSED))
+    for (code, arguments, told), done in zip(REFUSED, answers, strict=True):
+        assert done.code == code, (arguments, done.output)
+        assert told in done.output, arguments

@@ -35,22 +35,22 @@ def test_a_lost_fusion_is_explained(project):
     assert "the results differ by" in output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            ["test_dense[fusion=fused]"],
-            "give something to compare with, --against SPEC or a second case, or --profile DIR to read",
-        ),
-        (["test_other", "--against", "self"], "no benchmark is called 'test_other'"),
-        (["test_dense", "--against", "self"], "'test_dense' is part of 2 names"),
-        (["test_dense[fusion=fused]", "--against", "sometimes"], "'sometimes' is not understood"),
-        (["x", "--against", "self", "--paths", "nowhere"], "pytest could not collect the benchmarks"),
-    ],
-)
-def test_what_cannot_be_explained_is_one_line(project, arguments, words):
+REFUSED = [
+    (
+        ["test_dense[fusion=fused]"],
+        "give something to compare with, --against SPEC or a second case, or --profile DIR to read",
+    ),
+    (["test_other", "--against", "self"], "no benchmark is called 'test_other'"),
+    (["test_dense", "--against", "self"], "'test_dense' is part of 2 names"),
+    (["test_dense[fusion=fused]", "--against", "sometimes"], "'sometimes' is not understood"),
+    (["x", "--against", "self", "--paths", "nowhere"], "pytest could not collect the benchmarks"),
+]
+
+
+def test_what_cannot_be_explained_is_one_line(project):
     project.write(CASES)
-    code, output = explain(project, *arguments)
-    assert code == 2, output
-    assert words in output
-    assert "Traceback" not in output
+    answers = project.tfbench_each(*(["explain", *arguments] for arguments, _ in REFUSED))
+    for (arguments, words), done in zip(REFUSED, answers, strict=True):
+        assert done.code == 2, (arguments, done.output)
+        assert words in done.output, arguments
+        assert "Traceback" not in done.output

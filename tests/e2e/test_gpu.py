@@ -27,7 +27,6 @@ from tfbench.race.processes import ProcessLauncher, processors
 from tfbench.race.zygote import Suite
 from tfbench.sides.side import Side
 
-pytestmark = pytest.mark.tensorflow
 PRODUCT = """
     import tensorflow as tf
 
@@ -67,15 +66,14 @@ def test_where_cuda_is_initialised_launches_are_spawned_and_that_is_told(project
     project.write(f"""
         import os
 
-        import tensorflow as tf
+        from tests.fakes.steps import taking
 
         HELD = os.open({str(OPENED)!r}, os.O_RDONLY)
         PARENT = os.getppid()
 
         def test_product(bench):
             assert os.getppid() == PARENT  # no child of the process that opened it
-            x = tf.random.normal([64, 64])
-            bench(tf.function(tf.matmul), x, x)
+            bench(taking(bench, 1e-5))
     """)
     OPENED.touch()
     try:
@@ -129,6 +127,7 @@ def test_a_run_under_a_watched_gpu(project: Project):
     assert "GPU 0 power limit 700 W there, 500 W here" in again.reason("test_sum")
 
 
+@pytest.mark.tensorflow
 def test_the_trial_of_a_gpu_works_on_a_processor():
     """The same code as on a GPU, with the processor in its place: what it sees, profiles, races, and slows down."""
     trial = Trial(Accelerators("cpu", (), preset("quick")), processors(None, available_cpus()), preset("quick"), "CPU")
@@ -143,6 +142,7 @@ def test_the_trial_of_a_gpu_works_on_a_processor():
     assert found["10% slower"].what.startswith("regressed"), found["10% slower"]
 
 
+@pytest.mark.tensorflow
 def test_energy_is_read_while_a_step_is_repeated():
     """With a device that took 100 J a look, and the real process on the processor."""
     device = Device(energy=[100_000 * look for look in range(1000)])
@@ -163,6 +163,7 @@ def test_energy_is_read_while_a_step_is_repeated():
     assert 0 < amount < 100.0 * looks
 
 
+@pytest.mark.tensorflow
 def test_a_check_ends_with_what_is_missing_and_keeps_what_the_driver_told(monkeypatch, tmp_path, capsys):
     """A driver is there, by a script, and a TensorFlow that sees none of its GPUs."""
     monkeypatch.setattr(gpucheck, "has_driver", lambda: True)

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from tfbench import cli
-
 BENCHMARK = """
     import os
 
@@ -122,18 +120,18 @@ def test_a_case_that_the_reference_cannot_run_has_no_ratios(project):
     }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["self"], "give two or more versions"),
-        (["self", "self"], "give two or more versions"),
-        (["self", "env:A=1", "--reference", "2.20.0"], "none of self, env:A=1"),
-        (["self", "nonsense"], "is not understood"),
-        (["self", "env:A=1", "-k", "nothing"], "no benchmark is chosen"),
-    ],
-)
-def test_what_cannot_be_asked_is_said(project, monkeypatch, capsys, arguments, told):
+REFUSED = [
+    (["self"], "give two or more versions"),
+    (["self", "self"], "give two or more versions"),
+    (["self", "env:A=1", "--reference", "2.20.0"], "none of self, env:A=1"),
+    (["self", "nonsense"], "is not understood"),
+    (["self", "env:A=1", "-k", "nothing"], "no benchmark is chosen"),
+]
+
+
+def test_what_cannot_be_asked_is_said(project):
     project.write(BENCHMARK)
-    project.enter(monkeypatch)
-    assert cli.main(["versions", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    answers = project.tfbench_each(*(["versions", *arguments] for arguments, _ in REFUSED))
+    for (arguments, told), done in zip(REFUSED, answers, strict=True):
+        assert done.code == 2, (arguments, done.output)
+        assert told in done.output, arguments

@@ -16,7 +16,8 @@ from tfbench.race.sequential import Race, Terms
 from tfbench.race.zygote import Suite
 from tfbench.sides.side import Side
 
-POLICY = replace(preset("quick"), setup_seconds=0.5, answer_seconds=0.5, start_seconds=2.0, launch_seconds=0.01)
+POLICY = replace(preset("quick"), launch_seconds=0.01)
+IMPATIENT = replace(POLICY, setup_seconds=0.5, answer_seconds=0.5)
 FINE = "t.py::test_fine"
 ODD = "t.py::test_odd"
 
@@ -30,10 +31,10 @@ def launcher(tmp_path):
     """From what its measuring processes do to a launcher, and the entrants of a fine case and of an odd one."""
     opened = []
 
-    def start(odd=None, **script):
+    def start(odd=None, policy=POLICY, **script):
         executable = worker.install(tmp_path, cases={FINE: {}, ODD: odd or {}}, **script)
         suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ())
-        opened.append(ProcessLauncher(suite, POLICY, Processors((), ())))
+        opened.append(ProcessLauncher(suite, policy, Processors((), ())))
         sides = (Side("baseline", executable, tmp_path), Side("contender", executable, tmp_path))
         return opened[-1], [Entrant(case(FINE), sides[0]), Entrant(case(ODD), sides[1])]
 
@@ -82,7 +83,7 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
     ],
 )
 def test_an_entrant_that_breaks_is_named_with_its_reason(launcher, at, does, error, words):
-    opened, entrants = launcher({"at": at, "does": does})
+    opened, entrants = launcher({"at": at, "does": does}, IMPATIENT if does in ("hang", "stop") else POLICY)
     with pytest.raises(error, match=words) as caught:
         raced(opened, entrants)
     if at != "set-up":
@@ -110,14 +111,16 @@ def test_what_is_no_answer_is_an_error_that_quotes_it(launcher, at, does):
     ],
 )
 def test_a_side_that_does_not_start_says_why(launcher, does, words):
-    opened, entrants = launcher(at="start", does=does)
+    opened, entrants = launcher(
+        policy=replace(POLICY, start_seconds=2.0 if does == "hang" else 60.0), at="start", does=does
+    )
     with pytest.raises(SideError, match=words):
         raced(opened, entrants)
 
 
 @pytest.mark.parametrize("does", ["die", "hang", "garble"])
 def test_a_zygote_that_forks_nothing_is_an_error_of_its_side(launcher, does):
-    opened, entrants = launcher(at="launch", does=does)
+    opened, entrants = launcher(policy=IMPATIENT if does == "hang" else POLICY, at="launch", does=does)
     with pytest.raises(SideError, match="its zygote is gone"):
         raced(opened, entrants)
 
