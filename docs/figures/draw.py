@@ -1,4 +1,4 @@
-"""Draw the figures of how-it-decides.md from a saved calibration: ``python docs/figures/draw.py JOURNAL``.
+"""Draw the figures of method.md from a saved calibration: ``python docs/figures/draw.py JOURNAL``.
 
 Needs the extra ``docs`` (matplotlib).
 """
@@ -30,7 +30,7 @@ def main(journal: str) -> None:
 
 
 def draw_found(trials: list[Trial]) -> None:
-    """How much of unchanged and of slowed code each method calls regressed."""
+    """Draw the share of unchanged and of slowed code that each method reports as regressed."""
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
     names = {RACED: "tfbench", SAVED[0]: "pytest-benchmark, median", SAVED[1]: "pytest-benchmark, mean"}
     for (method, name), colour, mark in zip(names.items(), (ACCENT, INK, GREY), "osd", strict=True):
@@ -44,26 +44,26 @@ def draw_found(trials: list[Trial]) -> None:
         low = [100 * (rate.value - rate.low) for rate in points.values()]
         high = [100 * (rate.high - rate.value) for rate in points.values()]
         axes.errorbar(x, y, yerr=[low, high], color=colour, marker=mark, capsize=3, label=name)
-    axes.set(xlabel="slowdown that was put in, %", ylabel="called a regression, %", ylim=(-3, 103))
+    axes.set(xlabel="injected slowdown, %", ylabel="reported as regressed, %", ylim=(-3, 103))
     axes.legend(frameon=False, loc="center right")
     figure.savefig(FOLDER / "found.png", dpi=110)
 
 
 def draw_launches(same: list[Trial]) -> None:
-    """Every launch of unchanged code: what one process against another shows."""
+    """Draw the effect of every launch of unchanged code."""
     workloads = sorted({trial.workload for trial in same}, key=lambda name: _spread(same, name))
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
     for height, name in enumerate(workloads):
         effects = [100 * effect for trial in same if trial.workload == name for effect in trial.effects]
         axes.plot(effects, [height] * len(effects), "|", color=INK, alpha=0.35, markersize=9)
     axes.axvspan(-2, 2, color=ACCENT, alpha=0.08, lw=0)
-    axes.set(xlabel="a launch's effect on unchanged code, % (shaded: the tolerance)", xlim=(-10, 10))
+    axes.set(xlabel="effect of a launch on unchanged code, % (shaded: tolerance)", xlim=(-10, 10))
     axes.set_yticks(range(len(workloads)), workloads)
     figure.savefig(FOLDER / "launches.png", dpi=110)
 
 
 def draw_costs(raced: list[Trial]) -> None:
-    """What a verdict costs: how many are reached within so many seconds."""
+    """Draw the share of verdicts that are reached within a number of seconds."""
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
     for slowdown, colour in zip(
         sorted({trial.slowdown for trial in raced}), (INK, GREY, "#d9a441", ACCENT, "#7c2d12"), strict=False
@@ -71,7 +71,7 @@ def draw_costs(raced: list[Trial]) -> None:
         seconds = sorted(trial.seconds for trial in raced if trial.slowdown == slowdown)
         share = [100 * (index + 1) / len(seconds) for index in range(len(seconds))]
         axes.step(seconds, share, where="post", color=colour, label=f"+{slowdown:.0%}" if slowdown else "unchanged")
-    axes.set(xlabel="seconds of a verdict, zygotes apart", ylabel="reached, %", xscale="log", ylim=(0, 101))
+    axes.set(xlabel="seconds per verdict, without the start of zygotes", ylabel="verdicts reached, %", xscale="log", ylim=(0, 101))
     axes.minorticks_off()
     axes.set_xticks([2, 3, 5, 10, 20, 50], ["2", "3", "5", "10", "20", "50"])
     axes.legend(frameon=False, loc="lower right")

@@ -1,11 +1,11 @@
-"""Several versions of TensorFlow on the same cases, raced, and beside it the ordinary way.
+"""Compare TensorFlow versions on the same cases, by interleaved and by sequential runs.
 
     python docs/versions/compare.py measure 2.15.1 2.17.1 2.19.1 2.21.0     # docs/data/versions-*.json, half an hour
-    python docs/versions/compare.py tell                                    # the tables and figure of the page
+    python docs/versions/compare.py show                                    # the tables and figure of the page
 
-The ordinary way is pytest-benchmark with its own settings: each version alone, one after the other, all cases in one
-process, and a case called slower where its median is 5% above the reference's. The reference takes part twice both
-ways: whatever is said of its second time is wrong. `tell` needs the extra ``docs`` (matplotlib).
+Interleaved runs are races by tfbench. Sequential runs use pytest-benchmark's default settings: each version alone, all
+cases in one process, and a case counts as slower if its median is 5% above the reference's. The reference takes part
+twice in both, so every difference reported for its second run is false. `show` needs the extra ``docs`` (matplotlib).
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from tfbench.sides.environments import Environments, kept
 from tfbench.store.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
-RACED, ORDINARY = (ROOT / "docs" / "data" / f"versions-{way}.json" for way in ("raced", "ordinary"))
+METHODS = ["interleaved", "sequential"]
+INTERLEAVED, SEQUENTIAL = (ROOT / "docs" / "data" / f"versions-{method}.json" for method in METHODS)
 FIGURE = ROOT / "docs" / "figures" / "versions.png"
-CHOSEN = (
+SELECTION = (
     "(float32 and (test_matmul or test_conv2d_3x3 or test_softmax or test_layer_norm or attention or"
     " test_training_step)) or test_batchnorm_training or test_embedding or test_sparse_adam or test_eager_add or"
     " test_function_call or test_keras_invocation or test_execution or test_training_on_batch or test_adam"
 )
 AGAIN = "self"
-WAYS = ["raced", "ordinary"]
 
 
-def measure(versions: list[str], chosen: str, ways: list[str]) -> None:
-    """The ways that are asked for, one after the other."""
+def measure(versions: list[str], selection: str, methods: list[str]) -> None:
+    """Measure by each method in turn and write docs/data/versions-*.json."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if "raced" in ways:
-        race = [sys.executable, "-m", "tfbench", "versions", *versions, AGAIN, "-k", chosen, f"--report-json={RACED}"]
-        subprocess.run(race, cwd=ROOT, check=True)
-    if "ordinary" in ways:
-        alone(versions, chosen)
+    if "interleaved" in methods:
+        race = [sys.executable, "-m", "tfbench", "versions", *versions, AGAIN, "-k", selection]
+        subprocess.run([*race, f"--report-json={INTERLEAVED}"], cwd=ROOT, check=True)
+    if "sequential" in methods:
+        measure_sequentially(versions, selection)
 
 
-def alone(versions: list[str], chosen: str) -> None:
-    """Each version by itself, the first one once more at the end."""
+def measure_sequentially(versions: list[str], selection: str) -> None:
+    """Time each version alone, and the first one once more at the end."""
     requests = [[f"tensorflow=={version}", "pytest-benchmark>=5.3.1,<5.4"] for version in versions]
     found = {}
     with Environments(kept(), print) as environments:
@@ -54,19 +54,19 @@ def alone(versions: list[str], chosen: str) -> None:
         made = [environments.get(request) for request in requests]
         began = time.monotonic()
         for label, environment in zip([*versions, AGAIN], [*made, made[0]], strict=True):
-            print(f"the ordinary way: {label}", flush=True)
-            found[label] = ordinary(environment.executable, chosen)
+            print(f"sequential: {label}", flush=True)
+            found[label] = run_pytest_benchmark(environment.executable, selection)
     content = {"fence": FENCE, "seconds": round(time.monotonic() - began, 1), "medians": found}
-    write_whole(ORDINARY, json.dumps(content, indent=1) + "\n")
+    write_whole(SEQUENTIAL, json.dumps(content, indent=1) + "\n")
 
 
-def ordinary(executable: str, chosen: str) -> dict[str, float]:
-    """Case -> median seconds, of one run of pytest-benchmark."""
+def run_pytest_benchmark(executable: str, selection: str) -> dict[str, float]:
+    """Return the median seconds of each case in one run of pytest-benchmark."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "tfbench").symlink_to(ROOT / "tfbench")
         target = Path(folder, "saved.json")
-        command = [executable, "-m", "pytest", "-q", "benchmarks", "-k", chosen]
-        command += ["-p", "ordinary", "-p", "no:tfbench.plugin", "-p", "no:cacheprovider"]
+        command = [executable, "-m", "pytest", "-q", "benchmarks", "-k", selection]
+        command += ["-p", "sequential", "-p", "no:tfbench.plugin", "-p", "no:cacheprovider"]
         command += [f"--rootdir={ROOT}", "-c", os.devnull, "--import-mode=importlib", f"--benchmark-json={target}"]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, str(Path(__file__).parent), str(ROOT)])}
         done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
@@ -75,36 +75,37 @@ def ordinary(executable: str, chosen: str) -> dict[str, float]:
         return {row["fullname"]: row["stats"]["median"] for row in json.loads(target.read_text())["benchmarks"]}
 
 
-def tell() -> None:
-    """Markdown of the page, and its figure."""
-    raced, saved = json.loads(RACED.read_text()), json.loads(ORDINARY.read_text())
+def show() -> None:
+    """Print the Markdown tables of the page and draw its figure."""
+    raced, saved = json.loads(INTERLEAVED.read_text()), json.loads(SEQUENTIAL.read_text())
     labels = list(raced["sides"])
-    told = [case for case in raced["cases"] if all("median_seconds" in case["sides"][label] for label in labels)]
-    cases = [case for case in told if all(case["case"] in saved["medians"][label] for label in labels)]
+    timed = [case for case in raced["cases"] if all("median_seconds" in case["sides"][label] for label in labels)]
+    cases = [case for case in timed if all(case["case"] in saved["medians"][label] for label in labels)]
     claims = {case["case"]: {label: both(case, label, labels[0], saved) for label in labels[1:]} for case in cases}
-    print(f"{len(cases)} cases; raced in {raced['wall_seconds']:.0f} s, the ordinary way in {saved['seconds']:.0f} s\n")
-    print(row("against " + labels[0], "raced: slower", "faster", "the same", "open", "ordinary: slower", "faster"))
+    print(f"{len(cases)} cases, {raced['wall_seconds']:.0f} s interleaved, {saved['seconds']:.0f} s sequential:\n")
+    headings = ("interleaved: slower", "faster", "unchanged", "inconclusive", "sequential: slower", "faster")
+    print(row("compared with " + labels[0], *headings))
     print(row(*["---"] * 7))
     for label in labels[1:]:
         outcomes = [claim[label]["outcome"] for claim in claims.values()]
-        ratios = [claim[label]["ordinary"] for claim in claims.values()]
+        ratios = [claim[label]["sequential"] for claim in claims.values()]
         counts = [outcomes.count(word) for word in ("regressed", "improved", "unchanged", "inconclusive")]
         slower, faster = sum(r > FENCE for r in ratios), sum(r < 1 / FENCE for r in ratios)
         print(row(label if label != AGAIN else f"{labels[0]} again", *counts, slower, faster))
     print("\n" + row("case", *(label if label != AGAIN else f"{labels[0]} again" for label in labels[1:])))
     print(row("---", *["---:"] * (len(labels) - 1)))
     for name, claim in sorted(claims.items(), key=lambda one: -max(c["center"] or 0 for c in one[1].values())):
-        cells = [f"{mark(c)} / {c['ordinary']:.2f}" for c in claim.values()]
+        cells = [f"{mark(c)} / {c['sequential']:.2f}" for c in claim.values()]
         print(row(f"`{name.rpartition('::')[2]}`", *cells))
     draw(claims, labels)
 
 
 def both(case: dict, label: str, reference: str, saved: dict) -> dict:
-    """What the two ways say of a case on a side."""
+    """Return the interleaved and the sequential ratio of a case on a side."""
     entry = case["sides"][label]
     ratio = saved["medians"][label][case["case"]] / saved["medians"][reference][case["case"]]
     measured = entry.get("ratio") or {"center": None, "low": None, "high": None}
-    return {"outcome": entry.get("outcome"), **measured, "ordinary": ratio}
+    return {"outcome": entry.get("outcome"), **measured, "sequential": ratio}
 
 
 def mark(claim: dict) -> str:
@@ -117,7 +118,7 @@ def row(*cells: object) -> str:
 
 
 def draw(claims: dict, labels: list[str]) -> None:
-    """Ordinary ratio over raced ratio, a panel for the reference's second time and one for the other versions."""
+    """Draw sequential over interleaved ratios: one panel for the reference's second run, one for other versions."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -128,26 +129,26 @@ def draw(claims: dict, labels: list[str]) -> None:
     others = [label for label in labels[1:] if label != AGAIN]
     colours = dict(zip([AGAIN, *others], ["#1f2933", "#9aa5b1", "#2563eb", "#c2410c", "#15803d"], strict=False))
     for panel, shown, title in zip(
-        panels, ([AGAIN], others), (f"{labels[0]} once more", "other versions"), strict=True
+        panels, ([AGAIN], others), (f"{labels[0]} again", "other versions"), strict=True
     ):
         for label in shown:
             points = [claim[label] for claim in claims.values() if claim[label]["center"]]
             panel.errorbar(
-                [p["center"] for p in points], [p["ordinary"] for p in points],
+                [p["center"] for p in points], [p["sequential"] for p in points],
                 xerr=[[p["center"] - p["low"] for p in points], [p["high"] - p["center"] for p in points]],
                 fmt="o", ms=4, lw=0.8, color=colours[label], label=label if label != AGAIN else "the same version",
             )  # fmt: skip
         ends = (0.5, 2.0)
         panel.plot(ends, ends, color="#d1d5db", lw=1, zorder=0)
         panel.axhspan(1 / FENCE, FENCE, color="#f3f4f6", zorder=-1)
-        panel.set(title=title, xlabel="ratio, raced (interval)", xscale="log", yscale="log", xlim=ends, ylim=ends)
+        panel.set(title=title, xlabel="ratio, interleaved (interval)", xscale="log", yscale="log", xlim=ends, ylim=ends)
         ticks = [0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2]
         for axis in (panel.xaxis, panel.yaxis):
             axis.set_major_locator(mpl.ticker.FixedLocator(ticks))
             axis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
             axis.set_minor_locator(mpl.ticker.NullLocator())
         panel.legend(frameon=False)
-    panels[0].set_ylabel("ratio of medians, each timed alone")
+    panels[0].set_ylabel("ratio of medians, sequential")
     figure.savefig(FIGURE, dpi=150)
     print(f"\n{FIGURE.relative_to(ROOT)}", file=sys.stderr)
 
@@ -155,10 +156,10 @@ def draw(claims: dict, labels: list[str]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     words = parser.add_subparsers(dest="what", required=True)
-    measuring = words.add_parser("measure", help="race, then time the ordinary way")
-    measuring.add_argument("versions", nargs="+", metavar="VERSION", help="of TensorFlow, the reference first")
-    measuring.add_argument("-k", dest="chosen", default=CHOSEN, metavar="EXPRESSION", help="which cases")
-    measuring.add_argument("--way", choices=WAYS, nargs="+", default=WAYS, help="one of the two alone")
-    words.add_parser("tell", help="print the tables and draw the figure")
+    measuring = words.add_parser("measure", help="run interleaved, then sequentially")
+    measuring.add_argument("versions", nargs="+", metavar="VERSION", help="TensorFlow versions, the reference first")
+    measuring.add_argument("-k", dest="selection", default=SELECTION, metavar="EXPRESSION", help="select cases, as pytest does")
+    measuring.add_argument("--method", choices=METHODS, nargs="+", default=METHODS, help="only one of the two")
+    words.add_parser("show", help="print the tables and draw the figure")
     asked = parser.parse_args()
-    measure(asked.versions, asked.chosen, asked.way) if asked.what == "measure" else tell()
+    measure(asked.versions, asked.selection, asked.method) if asked.what == "measure" else show()

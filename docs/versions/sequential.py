@@ -1,6 +1,6 @@
-"""The ordinary way, as a pytest plugin: the suite's own steps, handed to pytest-benchmark's fixture, in one process.
+"""A pytest plugin that times the suite's steps with pytest-benchmark's fixture, in one process.
 
-Loaded by compare.py in an environment that has TensorFlow, pytest and pytest-benchmark.
+compare.py loads it in an environment that has TensorFlow, pytest and pytest-benchmark.
 """
 
 import pytest
@@ -13,7 +13,7 @@ def pytest_runtest_setup(item):
     variant = getattr(item, "callspec", None) and item.callspec.params.get("variant")
     if isinstance(variant, Variant):
         if variant.env:
-            pytest.skip("takes a process of its own")
+            pytest.skip("needs a process of its own")
         if (reason := variant.enter()) is not None:
             pytest.skip(reason)
 
@@ -21,7 +21,7 @@ def pytest_runtest_setup(item):
 @pytest.fixture
 def bench(benchmark):
     def measure(step, *arguments, **described):
-        step(*arguments)  # what traces and compiles is nobody's question, and pytest-benchmark would plan by it
+        step(*arguments)  # tracing and compiling are not compared, and pytest-benchmark would calibrate by them
         benchmark(step, *arguments)
 
     return measure
@@ -34,4 +34,4 @@ def variant():
 
 @pytest.fixture
 def shared():
-    pytest.skip("takes what launches share")
+    pytest.skip("needs shared set-up")
