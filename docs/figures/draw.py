@@ -71,7 +71,12 @@ def draw_costs(raced: list[Trial]) -> None:
         seconds = sorted(trial.seconds for trial in raced if trial.slowdown == slowdown)
         share = [100 * (index + 1) / len(seconds) for index in range(len(seconds))]
         axes.step(seconds, share, where="post", color=colour, label=f"+{slowdown:.0%}" if slowdown else "unchanged")
-    axes.set(xlabel="seconds per verdict, without the start of zygotes", ylabel="verdicts reached, %", xscale="log", ylim=(0, 101))
+    axes.set(
+        xlabel="seconds per verdict, without the start of zygotes",
+        ylabel="verdicts reached, %",
+        xscale="log",
+        ylim=(0, 101),
+    )
     axes.minorticks_off()
     axes.set_xticks([2, 3, 5, 10, 20, 50], ["2", "3", "5", "10", "20", "50"])
     axes.legend(frameon=False, loc="lower right")

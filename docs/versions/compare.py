@@ -128,9 +128,7 @@ def draw(claims: dict, labels: list[str]) -> None:
     figure, panels = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained", sharey=True)
     others = [label for label in labels[1:] if label != AGAIN]
     colours = dict(zip([AGAIN, *others], ["#1f2933", "#9aa5b1", "#2563eb", "#c2410c", "#15803d"], strict=False))
-    for panel, shown, title in zip(
-        panels, ([AGAIN], others), (f"{labels[0]} again", "other versions"), strict=True
-    ):
+    for panel, shown, title in zip(panels, ([AGAIN], others), (f"{labels[0]} again", "other versions"), strict=True):
         for label in shown:
             points = [claim[label] for claim in claims.values() if claim[label]["center"]]
             panel.errorbar(
@@ -158,7 +156,9 @@ if __name__ == "__main__":
     words = parser.add_subparsers(dest="what", required=True)
     measuring = words.add_parser("measure", help="run interleaved, then sequentially")
     measuring.add_argument("versions", nargs="+", metavar="VERSION", help="TensorFlow versions, the reference first")
-    measuring.add_argument("-k", dest="selection", default=SELECTION, metavar="EXPRESSION", help="select cases, as pytest does")
+    measuring.add_argument(
+        "-k", dest="selection", default=SELECTION, metavar="EXPRESSION", help="select cases, as pytest does"
+    )
     measuring.add_argument("--method", choices=METHODS, nargs="+", default=METHODS, help="only one of the two")
     words.add_parser("show", help="print the tables and draw the figure")
     asked = parser.parse_args()
