@@ -22,6 +22,7 @@ PAGES = {"README.md": "overview.md", "CONTRIBUTING.md": "contributing.md", "CHAN
 STYLE = "stylesheets/site.css"
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 _CODE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`[^`\n]+`")
 _log = logging.getLogger("mkdocs.hooks")
 
 
@@ -36,11 +37,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links at the site's pages, outside of code blocks."""
+    """Adapt links and tables to the site, outside of code blocks."""
     sources = {name: ROOT / source for source, name in PAGES.items()}
     source = sources.get(page.file.src_uri, DOCS / page.file.src_uri)
     parts = _CODE.split(markdown)
     parts[::2] = [_LINK.sub(lambda link: _moved(link, source, page.file.src_uri), part) for part in parts[::2]]
+    # GitHub needs a backslash before a pipe in a table's code, and Python-Markdown would show it.
+    parts[::2] = [_INLINE.sub(lambda code: code[0].replace("\\|", "|"), part) for part in parts[::2]]
     return "".join(parts)
 
 
