@@ -5,6 +5,7 @@
 # make coverage  run all tests and measure branch coverage, child processes included
 # make lint    create the environment and run ruff
 # make types   create the environment and run mypy
+# make docs    create the environment and build the documentation into build/site: a broken link fails
 # make harness create the environment and measure what the harness itself costs
 # make gate-demo create the environment and run the gate's steps on a scratch repository with five pull requests
 # make gpu-check create the environment and find out whether tfbench works on the GPU of this machine
@@ -35,7 +36,7 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_inf
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
-.PHONY: help bench suite test test-all coverage lint types harness gate-demo gpu-check clean
+.PHONY: help bench suite test test-all coverage docs lint types harness gate-demo gpu-check clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -67,8 +68,19 @@ coverage: $(READY)
 	@rm -rf .coverage.d && mkdir .coverage.d
 	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -m coverage run --source=$(CURDIR)/tfbench \
 		-m pytest $(PARALLEL) -m "tensorflow or not tensorflow" $(ARGS)
-	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -m coverage combine --quiet
+	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -W ignore -m coverage combine --quiet 2> /dev/null
 	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -m coverage report
+
+# Never with mkdocs' -q: it hides warnings from --strict, and a broken link then passes.
+docs: $(VENV)/.docs
+	$(info tfbench: building the documentation: mkdocs build --strict)
+	@$(BIN)/python docs/site/check_reference.py
+	@$(BIN)/python docs/figures/architecture.py --check
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml
+
+$(VENV)/.docs: $(READY)
+	@$(BIN)/uv pip install --python $(BIN)/python --quiet -e ".[docs]" || $(PIP) -e ".[docs]"
+	@touch $@
 
 lint: $(READY)
 	$(info tfbench: lint: ruff check)

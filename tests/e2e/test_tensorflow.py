@@ -57,7 +57,7 @@ NO_TENSORFLOW_HERE = """
 
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-GUIDES = [DOCS / name for name in ("writing-a-benchmark.md", "beside-time.md")]
+GUIDES = [DOCS / name for name in ("writing-a-benchmark.md", "metrics.md")]
 
 
 def examples():
