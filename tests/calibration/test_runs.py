@@ -33,7 +33,7 @@ def test_trials_are_kept_resumed_and_told(calibrate, tmp_path, capsys):
     assert first[0].launches == 6  # three, and three that confirm
     assert len(first[0].effects) == len(first[0].pairs) == 6
 
-    code, both = calibrate("--journal", "j.jsonl", "--repeats", "1", "--report-json", "c.json")
+    code, both = calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "1", "--report-json", "c.json")
     assert both[: len(first)] == first
     assert both[-1].run > first[-1].run
     content = json.loads((tmp_path / "c.json").read_text())
