@@ -8,15 +8,14 @@ import zipfile
 
 import pytest
 
-from tests.report.test_reading import REPORT
-from tfbench import ruling
+from tests.report.test_json_reader import REPORT
 from tfbench.cli import main
 from tfbench.errors import ReportError
-from tfbench.report import as_json
-from tfbench.ruling import handed_on
-from tfbench.store import artifact
+from tfbench.gate import artifact, decide
+from tfbench.gate.decide import handed_on
+from tfbench.report import json_writer
 
-GOOD = as_json.render(REPORT)
+GOOD = json_writer.render(REPORT)
 
 
 def archive(*files, compression=zipfile.ZIP_DEFLATED):
@@ -112,7 +111,7 @@ def wrongs():
         "accepted: not a date": '{"accept": [{"until": "soon"}]}', "accepted: unknown": '{"accept": [{"until": "2027-01-31", "x": 1}]}',
         "accepted: no entries": '{"accept": 1}', "accepted: rows": '{"accept": [1]}',
     }.items():  # fmt: skip
-        yield name, archive(("report.json", GOOD), (ruling.ACCEPTED, text)), ".zip"
+        yield name, archive(("report.json", GOOD), (decide.ACCEPTED, text)), ".zip"
     yield "not UTF-8", b"\xff\xfe" + GOOD.encode("utf-16-le"), ".json"
 
 
@@ -156,13 +155,13 @@ def test_what_is_good_is_read_from_each_of_the_three(tmp_path):
     (tmp_path / "folder" / "report.json").write_text(GOOD)
     (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD)))
     for place in ("folder", "folder/report.json", "report.zip"):
-        assert as_json.render(handed_on(tmp_path / place)[0]) == GOOD
+        assert json_writer.render(handed_on(tmp_path / place)[0]) == GOOD
 
 
 def test_what_was_agreed_to_is_handed_on(tmp_path):
     row = {"case": "b/test_x.py::test_x[a=1]", "reason": "agreed", "until": "2999-01-31", "up_to": 1.1}
-    agreed = ruling._of_json(json.dumps({"accept": [row]}))
-    (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD), (ruling.ACCEPTED, ruling.as_json(agreed))))
+    agreed = decide._of_json(json.dumps({"accept": [row]}))
+    (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD), (decide.ACCEPTED, decide.as_json(agreed))))
     report, found = handed_on(tmp_path / "report.zip")
     assert found == agreed
-    assert "1 accepted" in ruling.as_comment(report, ruling.ruled(report, found))
+    assert "1 accepted" in decide.as_comment(report, decide.ruled(report, found))

@@ -22,6 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     modules = {}
     for found in pkgutil.iter_modules(commands.__path__):
+        if found.name.startswith("_"):
+            continue  # what commands share
         module = modules[found.name] = importlib.import_module(f"{commands.__name__}.{found.name}")
         summary, _, details = (module.__doc__ or "").partition("\n")
         module.add(words.add_parser(found.name, help=summary.rstrip("."), description=f"{summary}\n{details}"))

@@ -11,11 +11,11 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from tfbench.model import Case, Plan
-from tfbench.options import available_cpus
+from tfbench.plugin.options import available_cpus
 from tfbench.policy import Policy
-from tfbench.race.launcher import Entrant
-from tfbench.race.plan import make_plan, orders
-from tfbench.race.processes import ProcessLaunch, ProcessLauncher, processors
+from tfbench.race.interfaces import Entrant
+from tfbench.race.process_launcher import ProcessLaunch, ProcessLauncher, processors
+from tfbench.race.schedule import make_plan, orders
 from tfbench.race.zygote import Suite
 from tfbench.sides.side import Side
 

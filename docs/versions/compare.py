@@ -19,9 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from tfbench.calibration.saved import FENCE
+from tfbench.calibration.pytest_benchmark import FENCE
+from tfbench.fs import write_whole
 from tfbench.sides.environments import Environments, kept
-from tfbench.store.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 METHODS = ["interleaved", "sequential"]

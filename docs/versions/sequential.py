@@ -5,7 +5,7 @@ compare.py loads it in an environment that has TensorFlow, pytest and pytest-ben
 
 import pytest
 
-from tfbench.axes import Variant
+from tfbench.suite.axes import Variant
 
 
 @pytest.hookimpl(tryfirst=True)

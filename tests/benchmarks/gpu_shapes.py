@@ -20,8 +20,8 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tfbench.model import JSON
-from tfbench.worker import runtime, work
-from tfbench.worker.imports import ImportTimer
+from tfbench.worker import bench_options, tf_runtime
+from tfbench.worker.import_timer import ImportTimer
 from tfbench.worker.zygote import Zygote
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,10 @@ class Tracing:
         import tensorflow as tf
 
         self.called = True
-        self.told = {"facts": sorted(work.facts(keywords)), "bytes": sum(map(_size, tf.nest.flatten(arguments)))}
+        self.told = {
+            "facts": sorted(bench_options.facts(keywords)),
+            "bytes": sum(map(_size, tf.nest.flatten(arguments))),
+        }
         function = step if hasattr(step, "get_concrete_function") else tf.function(step, autograph=False)
         try:
             self.told["ops"] = len(function.get_concrete_function(*arguments).graph.get_operations())
@@ -66,7 +69,7 @@ class Shapes(Zygote):
 
     def _serve(self, session: pytest.Session) -> NoReturn:
         self.served = True
-        runtime.import_all()
+        tf_runtime.import_all()
         for item in session.items:
             workload = item.nodeid.partition("[")[0]
             if self._chosen and not any(one in item.nodeid for one in self._chosen):

@@ -5,15 +5,15 @@ import sys
 
 import pytest
 
-from tfbench.analysis import hlo
-from tfbench.analysis.reading import Evidence, read
-from tfbench.collection import collect
 from tfbench.errors import BenchmarkSkipped
-from tfbench.options import available_cpus
+from tfbench.metrics import hlo
+from tfbench.metrics.extract import Evidence, read
+from tfbench.plugin.collect import collect
+from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
-from tfbench.race.launcher import Entrant
+from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
-from tfbench.race.processes import ProcessLauncher, processors
+from tfbench.race.process_launcher import ProcessLauncher, processors
 from tfbench.sides.side import Side
 
 WORK = {

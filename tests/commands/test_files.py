@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from tests.report.test_reading import REPORT
-from tests.sides.test_tree import git
-from tests.store.test_baselines import BASELINE, CASE, SAMPLE, SETTING
+from tests.report.test_json_reader import REPORT
+from tests.sides.test_source_tree import git
+from tests.storage.test_baselines import BASELINE, CASE, SAMPLE, SETTING
 from tfbench import cli
 from tfbench.model import Case, Outcome, Reason, Report, Sample, Verdict
-from tfbench.report import as_json
-from tfbench.sides.tree import CANDIDATES, KEPT, snapshot
-from tfbench.store.baselines import Baseline, Baselines
-from tfbench.store.history import History, Past
+from tfbench.report import json_writer
+from tfbench.sides.source_tree import CANDIDATES, KEPT, snapshot
+from tfbench.storage.baselines import Baseline, Baselines
+from tfbench.storage.history import History, Past
 
 
 def written(path, report):
-    path.write_text(as_json.render(report))
+    path.write_text(json_writer.render(report))
     return str(path)
 
 

@@ -10,13 +10,13 @@ import argparse
 import json
 from pathlib import Path
 
+from tfbench.commands._setup import Stage, add_selections
 from tfbench.policy import preset
 from tfbench.profiles.steps import steps_of
 from tfbench.profiles.xplane import load
-from tfbench.profiling import BASELINE, CONTENDER, take
-from tfbench.race.launcher import Entrant
+from tfbench.race.interfaces import Entrant
 from tfbench.race.profiler import USUAL, Collecting, Profiler
-from tfbench.stage import Stage, add_selections
+from tfbench.session.profiling import BASELINE, CONTENDER, take
 
 
 def main() -> None:

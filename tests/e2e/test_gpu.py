@@ -11,19 +11,19 @@ import pytest
 
 from tests.e2e.project import Project
 from tests.fakes.nvml import Device, library
-from tfbench.accelerators import Accelerators
 from tfbench.commands import gpucheck
+from tfbench.doctor.gpu_check import CASE, FILE, Trial
 from tfbench.doctor.model import State
-from tfbench.gpu_trial import CASE, FILE, Trial
-from tfbench.gpus.choosing import has_driver
+from tfbench.gpus.monitor import Guard
 from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.recording import Replay
-from tfbench.gpus.watching import Guard
-from tfbench.options import available_cpus
+from tfbench.gpus.selection import has_driver
+from tfbench.gpus.session import Accelerators
+from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
-from tfbench.race.launcher import Entrant
-from tfbench.race.meter import joules
-from tfbench.race.processes import ProcessLauncher, processors
+from tfbench.race.energy import joules
+from tfbench.race.interfaces import Entrant
+from tfbench.race.process_launcher import ProcessLauncher, processors
 from tfbench.race.zygote import Suite
 from tfbench.sides.side import Side
 

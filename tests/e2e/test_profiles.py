@@ -10,9 +10,9 @@ import pytest
 
 from tests.e2e.project import Project, environment
 from tfbench.policy import preset
-from tfbench.profiles.pipeline import Input
-from tfbench.profiles.reading import read
+from tfbench.profiles.profile import read
 from tfbench.profiles.steps import steps_of
+from tfbench.profiles.tfdata import Input
 from tfbench.profiles.xplane import levels_of, load
 
 POLICY = preset("standard")

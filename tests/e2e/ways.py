@@ -13,14 +13,14 @@ import time
 
 import tensorflow as tf
 
-from tfbench.worker import collecting
+from tfbench.worker import profiler
 
 
 def fit(folder: str) -> None:
     model = tf.keras.Sequential([tf.keras.layers.Input([32]), tf.keras.layers.Dense(16), tf.keras.layers.Dense(4)])
     model.compile(optimizer="sgd", loss="mse", jit_compile=False)
     data = tf.data.Dataset.from_tensors((tf.zeros([32]), tf.zeros([4]))).repeat(320).batch(16)
-    model.fit(data, epochs=1, verbose=0, callbacks=[collecting.by_callback(folder, (5, 14))])
+    model.fit(data, epochs=1, verbose=0, callbacks=[profiler.by_callback(folder, (5, 14))])
 
 
 def work(milliseconds: float) -> None:
@@ -29,7 +29,7 @@ def work(milliseconds: float) -> None:
     step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, x)), jit_compile=False)
     matrix = tf.random.normal([128, 128])
     step(matrix)
-    print(collecting.serve(), flush=True)
+    print(profiler.serve(), flush=True)
     number = 0
     while not ended.is_set():
         with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
@@ -46,7 +46,7 @@ def sample(folder: str, count: int) -> None:
     ]
     try:
         addresses = [worker.stdout.readline().strip() for worker in workers]
-        collecting.sample(addresses, folder, 0.5)
+        profiler.sample(addresses, folder, 0.5)
     finally:
         for worker in workers:
             worker.stdin.close()

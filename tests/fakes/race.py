@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, Case, Plan
-from tfbench.race.launcher import Entrant, OpenLaunch, Prepared
+from tfbench.race.interfaces import Entrant, OpenLaunch, Prepared
 from tfbench.sides.side import Side
 
 Script = Callable[[int, int, random.Random], float]

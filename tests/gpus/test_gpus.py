@@ -12,21 +12,21 @@ import pytest
 
 from tests.fakes.nvml import UUIDS, Device, library
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
-from tfbench.accelerators import Accelerators
 from tfbench.errors import GpuError, LaunchDisturbed, UsageError
-from tfbench.gpus.choosing import choose, doubtful_order, environment, has_driver, parse_device, visible
-from tfbench.gpus.family import family
-from tfbench.gpus.guard import disturbance, foreign
+from tfbench.gpus.disturbance import disturbance, foreign
 from tfbench.gpus.locks import Locks
-from tfbench.gpus.model import Moment, Stretch
+from tfbench.gpus.monitor import Guard
 from tfbench.gpus.nvml import Nvml
-from tfbench.gpus.watching import Guard
+from tfbench.gpus.process_tree import family
+from tfbench.gpus.readings import Moment, Stretch
+from tfbench.gpus.selection import choose, doubtful_order, environment, has_driver, parse_device, visible
+from tfbench.gpus.session import Accelerators
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
-from tfbench.race.contest import Contest
-from tfbench.race.sequential import Race, Terms
+from tfbench.race.confirmed import Contest
+from tfbench.race.race import Race, Terms
 from tfbench.race.zygote import worker_environment
-from tfbench.results import of_sides, of_variant
+from tfbench.session.results import of_sides, of_variant
 from tfbench.sides.side import Side
 
 POLICY = preset("quick")

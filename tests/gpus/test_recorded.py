@@ -7,11 +7,11 @@ import pytest
 
 from tests.fakes.nvml import UUIDS, Device, library
 from tfbench.errors import GpuError, UsageError
-from tfbench.gpus.guard import disturbance
-from tfbench.gpus.model import Moment, Stretch
+from tfbench.gpus.disturbance import disturbance
+from tfbench.gpus.monitor import Guard
 from tfbench.gpus.nvml import Nvml
+from tfbench.gpus.readings import Moment, Stretch
 from tfbench.gpus.recording import Recording, Replay
-from tfbench.gpus.watching import Guard
 from tfbench.policy import preset
 
 POLICY = preset("standard")

@@ -3,12 +3,12 @@
 import pytest
 
 from tests.fakes.profiles import Built
-from tfbench.profiles.anatomy import Anatomy, Cut, Key, Where, cuts, faster_half, trimmed
 from tfbench.profiles.attribution import attribute
-from tfbench.profiles.pipeline import Input
+from tfbench.profiles.step_breakdown import Anatomy, Cut, Key, Where, cuts, faster_half, trimmed
 from tfbench.profiles.steps import steps_of
+from tfbench.profiles.tfdata import Input
 from tfbench.profiles.xplane import load
-from tfbench.report.attributed import in_words
+from tfbench.report.attribution import in_words
 
 MS = 1_000_000_000
 

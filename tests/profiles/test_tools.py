@@ -13,14 +13,14 @@ from tests.fakes.profiles import Built
 from tfbench.policy import preset
 from tfbench.profiles import xprof
 from tfbench.profiles.advice import Seen, advice
-from tfbench.profiles.kernels import kernel_stats
-from tfbench.profiles.memory import memory_profile
-from tfbench.profiles.opstats import op_stats
+from tfbench.profiles.kernel_stats import kernel_stats
+from tfbench.profiles.memory_profile import memory_profile
+from tfbench.profiles.op_stats import op_stats
 from tfbench.profiles.overview import overview
-from tfbench.profiles.pods import pods
-from tfbench.profiles.reading import dissect, read
-from tfbench.profiling import device_facts
-from tfbench.report import profiled
+from tfbench.profiles.pod_view import pods
+from tfbench.profiles.profile import dissect, read
+from tfbench.report import profile
+from tfbench.session.profiling import device_facts
 
 POLICY = preset("standard")
 RECORDED = Path(__file__).parent / "data" / "gpu-kernels.csv"
@@ -268,7 +268,7 @@ class TestAsking:
         answer = tmp_path / "answer.json"
         order = {"file": str(tmp_path / "none.xplane.pb"), "tools": ["overview_page"], "answer": str(answer)}
         subprocess.run(
-            [sys.executable, "-m", "tfbench.profiles.convert", json.dumps(order)], check=True, capture_output=True
+            [sys.executable, "-m", "tfbench.profiles.xprof_process", json.dumps(order)], check=True, capture_output=True
         )
         assert json.loads(answer.read_text())["tools"]["overview_page"]["error"]
 
@@ -284,20 +284,20 @@ class TestTables:
         return read([training().write(tmp_path_factory.mktemp("training"))], POLICY)
 
     def test_csv(self, read_once):
-        files = profiled.csv_files(read_once.sections)
+        files = profile.csv_files(read_once.sections)
         assert {"overview-breakdown.csv", "kernels-kernels.csv", "memory-timeline.csv", "ops-ops.csv"} <= set(files)
         rows = list(csv.DictReader(files["kernels-kernels.csv"].splitlines()))
         assert rows[0]["kernel"] == HALF
         assert float(rows[0]["total (s)"]) == pytest.approx(2e-3)
 
     def test_markdown(self, read_once):
-        text = profiled.markdown("a | b", read_once.sections)
+        text = profile.markdown("a | b", read_once.sections)
         assert text.startswith("# a \\| b\n")
         assert "## Kernel stats" in text
         assert "| model/dense/MatMul | MatMul | device | 80% |" in text
 
     def test_json(self, read_once):
-        content = json.loads(profiled.as_text(profiled.as_json("f.py::test_a", "contender", read_once.sections)))
+        content = json.loads(profile.as_text(profile.as_json("f.py::test_a", "contender", read_once.sections)))
         assert content["schema"] == "tfbench-profile/1"
         assert {section["tool"] for section in content["sections"]} >= {"overview", "kernels", "memory", "advice"}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.report.test_reading import REPORT
+from tests.report.test_json_reader import REPORT
 from tfbench.model import Outcome, Reason
 from tfbench.report.comment import LONGEST, MARK, code, plain, render
 from tfbench.report.github import annotation

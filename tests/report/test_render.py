@@ -3,7 +3,7 @@
 import json
 
 from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, Standing, Verdict
-from tfbench.report import as_json, terminal
+from tfbench.report import json_writer, terminal
 from tfbench.report.units import duration, rate, times
 
 
@@ -80,7 +80,7 @@ def test_colour_is_asked_for():
 
 
 def test_the_report_has_the_schemas_fields():
-    content = json.loads(as_json.render(report(verdicts=(VERDICT,))))
+    content = json.loads(json_writer.render(report(verdicts=(VERDICT,))))
     assert content["schema"] == "tfbench-report/1"
     assert content["verdicts"] == [
         {

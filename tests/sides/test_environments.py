@@ -11,7 +11,7 @@ import pytest
 from tfbench.errors import SideError, UsageError
 from tfbench.sides import environments, uv
 from tfbench.sides.environments import Environments
-from tfbench.sides.pythons import interpreters
+from tfbench.sides.interpreters import interpreters
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
 from tfbench.sides.uv import Refused

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tfbench.worker import internals
+from tfbench.worker import tf_internals
 from tfbench.worker.probes import Unreadable
 from tfbench.worker.probes.artifact import Artifact
 from tfbench.worker.probes.memory import HostPeak
@@ -112,8 +112,8 @@ def test_only_modules_of_the_step_are_told(tmp_path, monkeypatch):
 
 
 def test_without_tensorflow_probes_say_so(monkeypatch):
-    monkeypatch.setattr(internals.runtime, "tensorflow", lambda: None)
+    monkeypatch.setattr(tf_internals.tf_runtime, "tensorflow", lambda: None)
     with pytest.raises(Unreadable, match="does not use TensorFlow"):
-        internals.collect_graphs(True)
-    assert internals.device_memory("peak") == {}
-    internals.on_trace(lambda *told: None)()
+        tf_internals.collect_graphs(True)
+    assert tf_internals.device_memory("peak") == {}
+    tf_internals.on_trace(lambda *told: None)()

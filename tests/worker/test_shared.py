@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import BenchmarkError
-from tfbench.worker import runtime
+from tfbench.worker import tf_runtime
 from tfbench.worker.shared import Shared
 
 
@@ -98,6 +98,6 @@ def test_only_plain_arguments_have_a_key(tmp_path):
 
 def test_it_must_stand_before_the_first_op_even_where_nothing_is_to_be_made(tmp_path, trace, monkeypatch):
     Shared(tmp_path)(write)
-    monkeypatch.setattr(runtime, "has_run_an_op", lambda: True)
+    monkeypatch.setattr(tf_runtime, "has_run_an_op", lambda: True)
     with pytest.raises(BenchmarkError, match="before the first op"):
         Shared(tmp_path)(write)

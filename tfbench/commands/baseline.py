@@ -19,10 +19,10 @@ from rich.text import Text
 from tfbench.errors import BaselineError, UsageError
 from tfbench.report.style import table
 from tfbench.report.units import duration
-from tfbench.sides.tree import CANDIDATES, KEPT, drop, keep
-from tfbench.store.baselines import Acceptance, Baseline, Baselines, now
-from tfbench.store.files import FOLDER
-from tfbench.store.history import History
+from tfbench.sides.source_tree import CANDIDATES, KEPT, drop, keep
+from tfbench.storage.baselines import Acceptance, Baseline, Baselines, now
+from tfbench.storage.history import History
+from tfbench.storage.layout import FOLDER
 
 
 def add(parser: argparse.ArgumentParser) -> None:

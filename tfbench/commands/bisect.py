@@ -17,22 +17,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfbench.analysis.metrics import FIRST_CALL
-from tfbench.bisection import Bisection, Contender
+from tfbench.commands._setup import Stage, add_selections
 from tfbench.errors import TfbenchError, UsageError
-from tfbench.explaining import explained
+from tfbench.fs import write_whole
+from tfbench.metrics.catalog import FIRST_CALL
 from tfbench.model import TIME, Case
 from tfbench.policy import PRESETS, Policy, preset
-from tfbench.race.contest import Contest
-from tfbench.race.launcher import Entrant
+from tfbench.race.confirmed import Contest
+from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
-from tfbench.report import bisected
-from tfbench.report.explained import render
-from tfbench.sides.points import points_between
+from tfbench.report.explain import render
+from tfbench.session.explain import explained
 from tfbench.sides.side import Side
-from tfbench.stage import Stage, add_selections
-from tfbench.store.files import write_whole
-from tfbench.trail import Point, Trail, most
+from tfbench.versions import bisect_report
+from tfbench.versions.bisect import Bisection, Contender
+from tfbench.versions.points import points_between
+from tfbench.versions.search import Point, Trail, most
 
 ANSWERED, OPEN, BROKEN = 0, 3, 5
 _SHOWN = 12
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         trails = search.run(stage.cases)
         skipped = not arguments.every and not points[0].spec.startswith("git:") and len(points) > 2
         for trail in trails:
-            console.print(bisected.terminal(trail, points, skipped))
+            console.print(bisect_report.terminal(trail, points, skipped))
             if trail.first_bad is not None:
                 status.update("looking what changed")
                 changes[trail.case.name] = _changed(stage, trail, points, console)
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(f"{len(trails)} cases in {seconds:.0f} s (policy {policy.name})")
     if arguments.report_json is not None:
         asked = {"policy": policy.as_json(), "metric": arguments.metric, "wall_seconds": round(seconds, 3)}
-        write_whole(arguments.report_json, bisected.as_json(trails, points, changes, asked))
+        write_whole(arguments.report_json, bisect_report.as_json(trails, points, changes, asked))
         console.print(f"written: {arguments.report_json}")
     if any(trail.failure or (trail.last and trail.last.outcome is None) for trail in trails):
         return BROKEN

@@ -21,19 +21,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tfbench.calibration.exactness import examine
-from tfbench.calibration.runs import SLOWDOWNS, WORKLOADS, Plan, busy_neighbour, calibrate
-from tfbench.calibration.tally import by_workload, tally, whole_runs
-from tfbench.calibration.trial import RACED, SAVED, Journal, Trial
-from tfbench.collection import collect
+from tfbench.calibration.determinism import examine
+from tfbench.calibration.journal import RACED, SAVED, Journal, Trial
+from tfbench.calibration.run import SLOWDOWNS, WORKLOADS, Plan, busy_neighbour, calibrate
+from tfbench.calibration.summary import by_workload, tally, whole_runs
+from tfbench.calibration.table import of, table
 from tfbench.errors import UsageError
+from tfbench.fs import write_whole
 from tfbench.model import JSON
-from tfbench.options import available_cpus, parse_cpus
+from tfbench.plugin.collect import collect
+from tfbench.plugin.options import available_cpus, parse_cpus
 from tfbench.policy import Policy, preset
-from tfbench.race.processes import processors
-from tfbench.report.rates import of, table
-from tfbench.store.files import FOLDER, write_whole
-from tfbench.worker.recipe import machine
+from tfbench.race.process_launcher import processors
+from tfbench.storage.layout import FOLDER
+from tfbench.worker.environment import machine
 
 SCHEMA = "tfbench-calibration/1"
 MEMORY_BOUND = frozenset({"elementwise"})

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tfbench.ruling import as_comment, handed_on, ruled
-from tfbench.store.files import write_whole
+from tfbench.fs import write_whole
+from tfbench.gate.decide import as_comment, handed_on, ruled
 
 
 def add(parser: argparse.ArgumentParser) -> None:

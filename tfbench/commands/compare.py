@@ -14,11 +14,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tfbench.analysis.finished import contrast
-from tfbench.found import read
-from tfbench.report import compared
-from tfbench.store import results
-from tfbench.store.files import write_whole
+from tfbench.compare import result_file, table
+from tfbench.compare.contrast import contrast
+from tfbench.compare.load import read
+from tfbench.fs import write_whole
 
 SCHEMA = "tfbench-comparison/1"
 
@@ -35,14 +34,14 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(highlight=False)
     for name, file in (("first", first), ("second", second)):
         console.print(Text(f"{name}: {file.path} ({file.kind}{', of ' + file.saved if file.saved else ''})"))
-    differences = results.differences(first, second)
+    differences = result_file.differences(first, second)
     if differences:
         console.print(Text(f"incomparable, since they are of different machines: {'; '.join(differences)}", "yellow"))
     rows = [contrast(case, first.times.get(case), second.times.get(case)) for case in {**first.times, **second.times}]
     if first.report or second.report:
-        console.print(compared.verdicts(first.report, second.report))
+        console.print(table.verdicts(first.report, second.report))
     if rows:
-        console.print(compared.contrasts(rows, not differences))
+        console.print(table.contrasts(rows, not differences))
     if not any(row.ratio for row in rows) and not (first.report and second.report):
         console.print(Text("no case is in both files", "yellow"))
     if arguments.json:

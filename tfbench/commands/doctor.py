@@ -24,18 +24,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from tfbench.doctor import checks, reading, trial
+from tfbench.doctor import checks, inspect, noise
 from tfbench.doctor.checks import Limits
 from tfbench.doctor.model import Finding, Machine, State, Stretch
 from tfbench.errors import TfbenchError, UsageError
+from tfbench.fs import write_whole
 from tfbench.model import JSON
-from tfbench.options import available_cpus, parse_cpus
+from tfbench.plugin.options import available_cpus, parse_cpus
 from tfbench.policy import preset
-from tfbench.race.processes import Processors, processors
+from tfbench.race.process_launcher import Processors, processors
 from tfbench.report.style import table
 from tfbench.report.units import duration, times
-from tfbench.store.files import write_whole
-from tfbench.worker.recipe import machine as machine_words
+from tfbench.worker.environment import machine as machine_words
 
 SCHEMA = "tfbench-doctor/1"
 FIT, NOT_FIT = 0, 1
@@ -58,13 +58,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--seconds {arguments.seconds:g} must lie from {_SECONDS[0]:g} to {_SECONDS[1]:g}")
     limits, console = Limits(), Console(highlight=False)
     where = processors(parse_cpus(arguments.cpus) if arguments.cpus else None, available_cpus())
-    machine = reading.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
+    machine = inspect.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
     result, seen, trouble = None, None, None
     if not arguments.no_race:
         result, seen, trouble = _race(arguments.seconds, machine, where, limits, console)
     found = checks.examine(machine, limits, seen)
     found += [trouble] if trouble else []
-    found += trial.findings(result, limits) if result else []
+    found += noise.findings(result, limits) if result else []
     found = checks.worst_first(found)
     _show(console, found, result)
     if arguments.json:
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _race(
     seconds: float, machine: Machine, where: Processors, limits: Limits, console: Console
-) -> tuple[trial.Trial | None, Stretch | None, Finding | None]:
+) -> tuple[noise.Trial | None, Stretch | None, Finding | None]:
     """The race, what happened to the processor meanwhile, and why there was none."""
     if (memory := checks.memory(machine, limits)).state is State.BAD:
         return None, None, Finding("race", State.UNKNOWN, f"not run, to leave what is there alone: {memory.what}")
@@ -83,10 +83,10 @@ def _race(
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=seconds)
         if not console.is_terminal:
-            console.print(f"racing for {seconds:g} s, after {2 * trial.PAIRS} processes were started …")
-        before, began = reading.counters(_ROOT, machine.worker), time.perf_counter()
+            console.print(f"racing for {seconds:g} s, after {2 * noise.PAIRS} processes were started …")
+        before, began = inspect.counters(_ROOT, machine.worker), time.perf_counter()
         try:
-            result = trial.race(
+            result = noise.race(
                 seconds,
                 preset("standard"),
                 where,
@@ -95,15 +95,15 @@ def _race(
                 random.Random(),
             )
         except TfbenchError as error:
-            return None, None, trial.broken(error)
-        seen = reading.stretch(before, reading.counters(_ROOT, machine.worker), time.perf_counter() - began)
-        return replace(result, sights=trial.assess(result.raced, result.policy, limits)), seen, None
+            return None, None, noise.broken(error)
+        seen = inspect.stretch(before, inspect.counters(_ROOT, machine.worker), time.perf_counter() - began)
+        return replace(result, sights=noise.assess(result.raced, result.policy, limits)), seen, None
 
 
 # What is shown
 
 
-def _show(console: Console, found: Sequence[Finding], result: trial.Trial | None) -> None:
+def _show(console: Console, found: Sequence[Finding], result: noise.Trial | None) -> None:
     made = table("What spoils timing here")
     made.add_column("state", no_wrap=True)
     made.add_column("what", no_wrap=True)
@@ -122,7 +122,7 @@ def _show(console: Console, found: Sequence[Finding], result: trial.Trial | None
     console.print(Text.assemble(verdict, f" to time on: {counts}"))
 
 
-def _show_race(console: Console, result: trial.Trial) -> None:
+def _show_race(console: Console, result: noise.Trial) -> None:
     made = table(f"The same code against itself, {result.seconds:.0f} s, policy {result.policy.name}")
     made.add_column("workload", no_wrap=True)
     for name in ("a step", "launches", "deviation: launches", "zygotes", "ratio", "finds", "in", "unchanged in"):
@@ -148,7 +148,7 @@ def _show_race(console: Console, result: trial.Trial) -> None:
         console.print("TensorFlow could not be imported, so steps of NumPy were raced; they say less", style="yellow")
 
 
-def _as_json(found: Sequence[Finding], result: trial.Trial | None) -> JSON:
+def _as_json(found: Sequence[Finding], result: noise.Trial | None) -> JSON:
     return {
         "schema": SCHEMA,
         "fit": checks.is_fit(list(found)),

@@ -14,20 +14,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from tfbench.commands._setup import Stage, add_selections
 from tfbench.errors import UsageError
-from tfbench.explaining import explained
 from tfbench.policy import preset
-from tfbench.profiling import BASELINE, CONTENDER, reread, take
-from tfbench.race.launcher import Entrant
+from tfbench.profiles.folders import Kept, named
+from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.profiler import USUAL, Profiler
-from tfbench.report.attributed import attributed
-from tfbench.report.explained import render
-from tfbench.report.profiled import render as sections
+from tfbench.report.attribution import attributed
+from tfbench.report.explain import render
+from tfbench.report.profile import render as sections
+from tfbench.session.explain import explained
+from tfbench.session.profiling import BASELINE, CONTENDER, reread, take
 from tfbench.sides.spec import KINDS
-from tfbench.stage import Stage, add_selections
-from tfbench.store.files import PROFILES
-from tfbench.store.profiles import Kept, named
+from tfbench.storage.layout import PROFILES
 
 
 def add(parser: argparse.ArgumentParser) -> None:

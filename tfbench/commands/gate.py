@@ -17,12 +17,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from tfbench.fs import write_whole
+from tfbench.gate.decide import MEANING, agreed_in, as_comment, as_json, report_in, ruled
 from tfbench.model import TIME, Outcome
 from tfbench.report.github import annotation
 from tfbench.report.style import COLOURS
-from tfbench.ruling import MEANING, agreed_in, as_comment, as_json, report_in, ruled
-from tfbench.source import line_of
-from tfbench.store.files import write_whole
+from tfbench.suite.fingerprint import line_of
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -15,18 +15,18 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench import __version__
-from tfbench.accelerators import Accelerators
 from tfbench.commands.doctor import COLOURS
+from tfbench.doctor.gpu_check import Trial
 from tfbench.doctor.model import Finding, State
 from tfbench.errors import GpuError
-from tfbench.gpu_trial import Trial
-from tfbench.gpus.choosing import has_driver, parse_device
+from tfbench.fs import write_whole
 from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.recording import Recording
-from tfbench.options import available_cpus
+from tfbench.gpus.selection import has_driver, parse_device
+from tfbench.gpus.session import Accelerators
+from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
-from tfbench.race.processes import processors
-from tfbench.store.files import write_whole
+from tfbench.race.process_launcher import processors
 
 WORKS, BROKEN, NOTHING = 0, 1, 3
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tfbench.analysis.merging import confirm, merge
-from tfbench.report import as_json, reading
-from tfbench.ruling import report_in
-from tfbench.store.artifact import files_of
-from tfbench.store.files import write_whole
+from tfbench.fs import write_whole
+from tfbench.gate.artifact import files_of
+from tfbench.gate.decide import report_in
+from tfbench.gate.merge import confirm, merge
+from tfbench.report import json_reader, json_writer
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -25,11 +25,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Merge and write; 0 if it is whole."""
-    found = [(name, reading.read(text, name)) for path in arguments.reports for name, text in files_of(path).items()]
+    found = [
+        (name, json_reader.read(text, name)) for path in arguments.reports for name, text in files_of(path).items()
+    ]
     whole = found[0][1] if len(found) == 1 and found[0][1].shard is None else merge(found)
     if arguments.confirmed_by:
         whole = confirm(whole, report_in(arguments.confirmed_by))
-    write_whole(arguments.report_json, as_json.render(whole))
+    write_whole(arguments.report_json, json_writer.render(whole))
     print(
         f"{len(found)} reports, {len({verdict.case.name for verdict in whole.verdicts})} cases: {arguments.report_json}"
     )

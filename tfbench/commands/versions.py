@@ -14,13 +14,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfbench.found import medians
+from tfbench.commands._setup import Stage, add_selections, paths_among
+from tfbench.compare.load import medians
+from tfbench.fs import write_whole
 from tfbench.model import Outcome, Standing
 from tfbench.policy import PRESETS, preset
-from tfbench.report import versions as report
-from tfbench.stage import Stage, add_selections, paths_among
-from tfbench.store.files import write_whole
-from tfbench.versions import ordered, race, sides_of
+from tfbench.versions import matrix_report as report
+from tfbench.versions.matrix import ordered, race, sides_of
 
 
 def add(parser: argparse.ArgumentParser) -> None:

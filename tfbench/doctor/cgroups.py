@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfbench.doctor.files import number, text
 from tfbench.doctor.model import Cgroup
+from tfbench.doctor.procfs import number, text
 
 _NO_LIMIT = 1 << 60
 """Version 1 writes "no limit" as the largest number of whole pages."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tfbench.doctor.model import Bytecode, Finding, Gpu, Machine, State, Stretch
-from tfbench.gpus.model import HARDWARE_REASONS
+from tfbench.gpus.readings import HARDWARE_REASONS
 
 _GIB = 1 << 30
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "xen", "pit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tfbench.gpus.model import Identity, Moment
+from tfbench.gpus.readings import Identity, Moment
 
 
 class Driver(Protocol):

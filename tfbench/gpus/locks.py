@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from tfbench.errors import GpuError
-from tfbench.gpus.model import Identity
+from tfbench.gpus.readings import Identity
 
 
 class Locks:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tfbench.errors import GpuError
-from tfbench.gpus.model import Identity, Moment
+from tfbench.gpus.readings import Identity, Moment
 
 INSTALL = "pip install 'tfbench[gpu]'"
 Found = TypeVar("Found")

@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 
 from tfbench.errors import GpuError, UsageError
 from tfbench.gpus.driver import Driver
-from tfbench.gpus.model import Identity, Moment
+from tfbench.gpus.readings import Identity, Moment
 from tfbench.model import JSON
 
 SCHEMA = "tfbench-gpus/1"

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tfbench.policy import Policy
-from tfbench.profiles.anatomy import Anatomy, Where
 from tfbench.profiles.bottleneck import Bottlenecks, cure, is_overhead
-from tfbench.profiles.kernels import KernelStats
+from tfbench.profiles.kernel_stats import KernelStats
 from tfbench.profiles.overview import Overview
-from tfbench.sheet import Column, Section, Sheet
+from tfbench.profiles.step_breakdown import Anatomy, Where
+from tfbench.profiles.tables import Column, Section, Sheet
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tfbench.profiles.anatomy import Anatomy, Key, Where
+from tfbench.profiles.step_breakdown import Anatomy, Key, Where
 
 _FUSED = re.compile(r"^_Fused(?P<base>\w+)$")
 _FUSIBLE = re.compile(

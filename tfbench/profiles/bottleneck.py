@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfbench.errors import ProfileError
-from tfbench.profiles.pipeline import Input, Pipeline, Stage
+from tfbench.profiles.tables import COUNT, NAME, SECONDS, SHARE, Column, Section, Sheet
+from tfbench.profiles.tfdata import Input, Pipeline, Stage
 from tfbench.profiles.xplane import Span, length
-from tfbench.sheet import COUNT, NAME, SECONDS, SHARE, Column, Section, Sheet
 
 _CURES = (
     ("ParallelMap", "do less in its function, vectorise it by batching before the map, or cache what it gives"),

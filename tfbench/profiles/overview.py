@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from statistics import mean
 
 from tfbench.errors import ProfileError
-from tfbench.profiles.opstats import OpRow
+from tfbench.profiles.op_stats import OpRow
 from tfbench.profiles.steps import NO_MARKER
+from tfbench.profiles.tables import NAME, SECONDS, SHARE, Column, Section, Sheet
 from tfbench.profiles.xprof import OVERVIEW, Answers, Grid, number, share_of
-from tfbench.sheet import NAME, SECONDS, SHARE, Column, Section, Sheet
 
 PARTS = {
     "compilation": "compileTimeMs",

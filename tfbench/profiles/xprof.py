@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tfbench.errors import ProfileError
-from tfbench.folders import python_path
+from tfbench.fs import python_path
 
 INSTALL = "pip install 'tfbench[profile]'"
 OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS = (
@@ -136,7 +136,7 @@ def _answered(order: Mapping[str, Any], folder: str, seconds: float, run: Callab
     path = python_path(Path.cwd(), os.environ.get("PYTHONPATH", ""))
     try:
         done = run(
-            [sys.executable, "-m", "tfbench.profiles.convert", json.dumps(order)],
+            [sys.executable, "-m", "tfbench.profiles.xprof_process", json.dumps(order)],
             cwd=folder, env={**os.environ, "PYTHONPATH": path}, timeout=seconds, check=False,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip

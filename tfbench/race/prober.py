@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tfbench.analysis.reading import Evidence
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
+from tfbench.metrics.extract import Evidence
 from tfbench.model import JSON
 from tfbench.policy import Policy
-from tfbench.race.launcher import Entrant
-from tfbench.race.lockstep import Failure
-from tfbench.race.process import Process
-from tfbench.race.processes import ProcessLauncher
+from tfbench.race.child import Process
+from tfbench.race.interfaces import Entrant
+from tfbench.race.launch import Failure
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.worker.probes.xla import FOLDER, of_module
 
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError
-from tfbench.folders import whole
+from tfbench.fs import whole
 from tfbench.model import JSON
 from tfbench.policy import Policy
-from tfbench.race.launcher import Entrant
-from tfbench.race.process import Process
-from tfbench.race.processes import ProcessLauncher
+from tfbench.profiles.folders import RUNS
+from tfbench.race.child import Process
+from tfbench.race.interfaces import Entrant
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.zygote import Zygote
 from tfbench.sides.side import Side
-from tfbench.store.profiles import RUNS
 
 WAYS = ("session", "context", "sampling")
-"""How a launch can be profiled, see `tfbench.worker.collecting`."""
+"""How a launch can be profiled, see `tfbench.worker.profiler`."""
 HIGHEST = {"host": 3, "device": 1, "python": 1}
 """Tracer -> its highest level; at 0 it is off."""
 

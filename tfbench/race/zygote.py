@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from tfbench.errors import ProtocolError, SideError
-from tfbench.folders import package_alone, python_path
-from tfbench.gpus.choosing import GROWTH, has_driver
+from tfbench.fs import package_alone, python_path
+from tfbench.gpus.selection import GROWTH, has_driver
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 from tfbench.protocol import Closed, TimedOut, pair

@@ -24,8 +24,8 @@ from typing import IO
 from platformdirs import user_cache_path
 
 from tfbench.errors import SideError
-from tfbench.folders import locked, whole
-from tfbench.sides import pythons, releases, uv
+from tfbench.fs import locked, whole
+from tfbench.sides import interpreters, releases, uv
 from tfbench.sides.uv import Refused
 
 NEEDED = ("numpy", "pytest>=8.2,<10")
@@ -88,7 +88,7 @@ class Environments:
 
     @cached_property
     def _interpreters(self) -> list[str]:
-        return list(self._given if self._given is not None else pythons.interpreters())
+        return list(self._given if self._given is not None else interpreters.interpreters())
 
     def __enter__(self) -> Environments:
         return self
@@ -109,7 +109,7 @@ class Environments:
         Args:
             version: As ``3.11``, if no other one will do.
         """
-        found = [one for one in self._interpreters if version in ("", pythons.minor(pythons.version_of(one)))]
+        found = [one for one in self._interpreters if version in ("", interpreters.minor(interpreters.version_of(one)))]
         if not found:
             raise SideError(f"there is no Python {version} on this machine")
         self._tell("looking for a Python that all of them run on")
@@ -168,7 +168,7 @@ class Environments:
             cure = f"; the nearest are {' and '.join(found)}" if found else ""
             raise SideError(f"{absent[1]} has no version {absent[2]}{cure}")
         if _UNFIT.search(str(first)):
-            fitting = [python for python in pythons.VERSIONS if _fits(request, self._interpreters[0], python)]
+            fitting = [python for python in interpreters.VERSIONS if _fits(request, self._interpreters[0], python)]
             cure = f"Python {' or '.join(fitting)} would do" if fitting else "no Python that tfbench runs on would do"
             raise SideError(f"{', '.join(request)}: not to be had for the Pythons of this machine; {cure}")
         raise SideError(f"{', '.join(request)}: {first}")
@@ -246,7 +246,7 @@ def _install(half: Path, request: tuple[str, ...], interpreter: str, packages: l
         "pip", "install", "--quiet", "--no-deps", "--compile-bytecode",
         "--python", str(half / "bin" / "python"), "--requirement", str(wanted),
     )  # fmt: skip
-    made = {"request": request, "python": pythons.version_of(interpreter), "packages": packages}
+    made = {"request": request, "python": interpreters.version_of(interpreter), "packages": packages}
     (half / _MADE).write_text(json.dumps(made, indent=1), encoding="utf-8")
 
 

@@ -7,7 +7,7 @@ import sys
 from packaging.version import Version
 
 from tfbench.errors import SideError
-from tfbench.sides import pythons, uv
+from tfbench.sides import interpreters, uv
 from tfbench.sides.uv import Refused
 
 
@@ -28,7 +28,8 @@ def between(package: str, first: str, last: str) -> list[str]:
     """
     low, high = sorted((first, last), key=Version)
     found = {low, high}
-    for python in (pythons.VERSIONS[0], pythons.VERSIONS[-1]):  # what has wheels for neither, nobody here can race
+    # What has wheels for neither, nobody here can race.
+    for python in (interpreters.VERSIONS[0], interpreters.VERSIONS[-1]):
         under: str | None = high
         while under:
             under = _one(f"{package}>{low},<{under}", "--python-version", python)

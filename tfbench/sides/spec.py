@@ -11,7 +11,7 @@ from pathlib import Path
 from tfbench.errors import UsageError
 from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
-from tfbench.sides.tree import materialise, tree_of
+from tfbench.sides.source_tree import materialise, tree_of
 
 KINDS = "self, tensorflow==VERSION, tf-nightly, env:NAME=VALUE, python:PATH, git:REV, joined by +"
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly")

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON
 from tfbench.protocol import Channel
-from tfbench.worker import runtime, work
+from tfbench.worker import bench_options, tf_runtime
 from tfbench.worker.block import Block, Clock, collector_held_off, serve_turns, slowdown, warm_up
 from tfbench.worker.probes.first_call import first_call
 from tfbench.worker.probes.memory import HostPeak
@@ -41,8 +41,8 @@ class Launch:
             BenchmarkError: A keyword of ``bench`` cannot be meant, or the step returns nothing, so that nothing
                 shows that it did its work.
         """
-        self.facts.update(work.facts(keywords))
-        synchronise = runtime.synchroniser()
+        self.facts.update(bench_options.facts(keywords))
+        synchronise = tf_runtime.synchroniser()
         call = partial(step, *arguments)
         block = Block(call, synchronise, self.clock)
         returned, first = first_call(call, block.wait)

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tfbench.errors import BenchmarkError
-from tfbench.folders import locked, whole
+from tfbench.fs import locked, whole
 from tfbench.model import JSON
-from tfbench.source import digest
-from tfbench.worker import runtime
-from tfbench.worker.recipe import packages
+from tfbench.suite.fingerprint import digest
+from tfbench.worker import tf_runtime
+from tfbench.worker.environment import packages
 
 _MANIFEST, _FAILED = "made.json", "failed.txt"
 _PLAIN = (str, int, float, bool, type(None))
@@ -49,7 +49,7 @@ class Shared:
         Raises:
             BenchmarkError: ``build`` fails, what it made has been changed since, or an op has run in this process.
         """
-        if runtime.has_run_an_op():  # told even where nothing is to be made now
+        if tf_runtime.has_run_an_op():  # told even where nothing is to be made now
             raise BenchmarkError("shared(...) must stand before the first op: TensorFlow that has run cannot be forked")
         name = f"{build.__name__}-{_key(build, arguments)}"
         place = self._root / name
@@ -76,7 +76,7 @@ def _build(folder: Path, build: Callable[[], object]) -> NoReturn:
     """In the process of its own."""
     code = 1
     try:
-        runtime.die_with_parent()
+        tf_runtime.die_with_parent()
         build()
         (folder / _MANIFEST).write_text(json.dumps(_digests(folder), indent=1), encoding="utf-8")
         code = 0

@@ -16,20 +16,20 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tfbench.axes import Variant
-from tfbench.claims import MARKER
 from tfbench.errors import TfbenchError
 from tfbench.model import JSON
 from tfbench.protocol import Channel, Closed
-from tfbench.source import digest
-from tfbench.worker import internals, runtime
+from tfbench.suite.axes import Variant
+from tfbench.suite.claims import MARKER
+from tfbench.suite.fingerprint import digest
+from tfbench.worker import tf_internals, tf_runtime
 from tfbench.worker.bench import Bench, Launch, Served
-from tfbench.worker.imports import ImportTimer
-from tfbench.worker.looping import Looping
-from tfbench.worker.moved import follow, strays
-from tfbench.worker.probing import Probing
-from tfbench.worker.profiling import Profiling
-from tfbench.worker.recipe import describe
+from tfbench.worker.energy_launch import Looping
+from tfbench.worker.environment import describe
+from tfbench.worker.import_redirect import follow, strays
+from tfbench.worker.import_timer import ImportTimer
+from tfbench.worker.probe_launch import Probing
+from tfbench.worker.profile_launch import Profiling
 from tfbench.worker.shared import Shared
 
 _REAP_SECONDS = 5.0
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     if order["moved"]:
         follow(*order["moved"])
     channel = Channel.from_descriptor(order["channel"])
-    runtime.pin(order["cpus"])
+    tf_runtime.pin(order["cpus"])
     timer = ImportTimer()
     sys.meta_path.insert(0, timer)
     zygote = Zygote(channel, order, argv, timer)
@@ -98,10 +98,10 @@ class Zygote:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
-        started = runtime.has_run_an_op()
+        started = tf_runtime.has_run_an_op()
         report: Any = yield
         if isinstance(collector, pytest.Module):
-            if runtime.has_run_an_op():
+            if tf_runtime.has_run_an_op():
                 self._start_again_without(str(collector.path), started)
             if report.failed:
                 self._broken[str(collector.path)] = str(report.longrepr)[-_TAIL:]
@@ -131,8 +131,8 @@ class Zygote:
 
     def _serve(self, session: pytest.Session) -> NoReturn:
         self._items = {item.nodeid: item for item in session.items}
-        runtime.import_all()
-        spawns = runtime.has_opened_gpu()
+        tf_runtime.import_all()
+        spawns = tf_runtime.has_opened_gpu()
         gc.collect()
         gc.freeze()
         self.served = True
@@ -141,7 +141,7 @@ class Zygote:
             cases=list(self._items),
             broken=self._broken,
             offenders=self._order["offenders"],
-            recipe={**describe(), "defaults": internals.defaults()},
+            recipe={**describe(), "defaults": tf_internals.defaults()},
             import_seconds=self._timer.seconds,
             spawns=spawns,
             # Asked on every side, also where it can find nothing: what the search leaves free in Python's arenas is memory
@@ -190,12 +190,12 @@ class Zygote:
         socket, log, *pipes = descriptors
         os.dup2(log, 1)
         os.dup2(log, 2)
-        runtime.die_with_parent()
-        runtime.pin(request["cpus"])
-        runtime.set_threads(request["threads"])
+        tf_runtime.die_with_parent()
+        tf_runtime.pin(request["cpus"])
+        tf_runtime.set_threads(request["threads"])
         channel = Channel.from_descriptor(socket)
         if request["case"] is None:
-            channel.send("done", devices=runtime.devices())
+            channel.send("done", devices=tf_runtime.devices())
             return
         if "loop" in request:
             self._launch = Looping(channel, **request["loop"])

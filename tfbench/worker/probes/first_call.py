@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from tfbench.model import JSON
-from tfbench.worker import internals
+from tfbench.worker import tf_internals
 
 
 def first_call(call: Callable[[], object], wait: Callable[[], object]) -> tuple[bool, JSON]:
@@ -21,7 +21,7 @@ def first_call(call: Callable[[], object], wait: Callable[[], object]) -> tuple[
         (grappler, XLA, the choice of kernels: what is neither tracing nor what the second call needs too), and of
         the execution, which is the second call's.
     """
-    with internals.tracing_timed() as traces:
+    with tf_internals.tracing_timed() as traces:
         began = time.perf_counter()
         returned = call() is not None
         wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfbench.model import JSON
-from tfbench.worker import internals
+from tfbench.worker import tf_internals
 from tfbench.worker.probes import Probe, Unreadable
 from tfbench.worker.probes.traces import Traces
 
@@ -20,4 +20,4 @@ class Flops(Probe):
         graphs = list(self._traces.graphs.values())
         if not graphs:
             raise Unreadable("nothing was traced in the first call")
-        return {"flops": sum(map(internals.flops, graphs))}
+        return {"flops": sum(map(tf_internals.flops, graphs))}

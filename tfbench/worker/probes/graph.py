@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tfbench.model import JSON
-from tfbench.worker import internals
+from tfbench.worker import tf_internals
 from tfbench.worker.probes import Probe, Unreadable
 
 _UNIQUE = re.compile(r"_\d+(?=/|$)")
@@ -27,11 +27,11 @@ class Graph(Probe):
         self._metadata: Any = None
 
     def before(self) -> None:
-        internals.collect_graphs(True)
+        tf_internals.collect_graphs(True)
 
     def between(self, result: object) -> None:
-        self._metadata = internals.collected_graphs()
-        internals.collect_graphs(False)
+        self._metadata = tf_internals.collected_graphs()
+        tf_internals.collect_graphs(False)
 
     def found(self) -> JSON:
         graphs = self._metadata.function_graphs
@@ -45,7 +45,7 @@ class Graph(Probe):
             [node for part in graph.partition_graphs or [graph.post_optimization_graph] for node in _nodes(part)]
             for graph in graphs
         ]
-        return {"optimized": optimized, "executed": run, "onednn": internals.has_onednn()}
+        return {"optimized": optimized, "executed": run, "onednn": tf_internals.has_onednn()}
 
 
 def _nodes(graph: Any) -> Iterator[JSON]:
@@ -60,7 +60,7 @@ def _node(node: Any) -> JSON:
     if "fused_ops" in node.attr and (fused := [name.decode() for name in node.attr["fused_ops"].list.s]):
         made["fused"] = fused
     if types := {
-        key: internals.dtype_name(node.attr[key].type) for key in _TYPES if key in node.attr and node.attr[key].type
+        key: tf_internals.dtype_name(node.attr[key].type) for key in _TYPES if key in node.attr and node.attr[key].type
     }:
         made["types"] = types
     if node.op in ("_Send", "_HostSend"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 from tfbench.model import JSON
-from tfbench.worker import internals
+from tfbench.worker import tf_internals
 from tfbench.worker.probes import Probe
 
 
@@ -35,6 +35,6 @@ class Live(Probe):
 def _alive() -> tuple[int, int]:
     """How many tensors, and their bytes, once what nobody can reach is gone."""
     gc.collect()
-    eager = internals.eager_tensor_type()
+    eager = tf_internals.eager_tensor_type()
     found = [thing for thing in gc.get_objects() if issubclass(type(thing), eager)]
-    return len(found), sum(internals.tensor_bytes(tensor) for tensor in found)
+    return len(found), sum(tf_internals.tensor_bytes(tensor) for tensor in found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfbench.model import JSON
-from tfbench.worker import internals
+from tfbench.worker import tf_internals
 from tfbench.worker.probes import Probe, Unreadable
 
 _STATUS = Path("/proc/self/status")
@@ -58,10 +58,10 @@ class DevicePeak(Probe):
     name = "device_memory"
 
     def before(self) -> None:
-        internals.reset_device_memory()
+        tf_internals.reset_device_memory()
 
     def found(self) -> JSON:
-        peaks = internals.device_memory("peak")
+        peaks = tf_internals.device_memory("peak")
         if not peaks:
             raise Unreadable("TensorFlow sees no accelerator, and does not count what it allocates on a CPU")
         return {"peak": peaks}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfbench.model import JSON
-from tfbench.worker import internals
+from tfbench.worker import tf_internals
 from tfbench.worker.probes import Probe, Unreadable
 
 Array = np.ndarray[Any, Any]
@@ -28,7 +28,7 @@ class Outputs(Probe):
         self._arrays: list[Array] = []
 
     def between(self, result: object) -> None:
-        self._arrays = internals.flattened(result)
+        self._arrays = tf_internals.flattened(result)
 
     def found(self) -> JSON:
         if not self._arrays:

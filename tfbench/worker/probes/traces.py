@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfbench.model import JSON
-from tfbench.worker import internals
+from tfbench.worker import tf_internals
 from tfbench.worker.probes import Probe
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -29,7 +29,7 @@ class Traces(Probe):
         self._in_first = True
 
     def before(self) -> None:
-        self._stop = internals.on_trace(self._traced)
+        self._stop = tf_internals.on_trace(self._traced)
 
     def between(self, result: object) -> None:
         self._in_first = False

@@ -1,0 +1,78 @@
+"""A calibration from start to end, on a step that needs no TensorFlow: real processes, kept, resumed, told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfbench import cli
+from tfbench.calibration.journal import Journal
+from tfbench.errors import ReportError
+
+STEP = "from tests.fakes.steps import taking\n\n\ndef test_mine(bench):\n    bench(taking(bench, 1e-5))\n"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def calibrate(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "bench_mine.py").write_text(STEP)
+
+    def run(*options):
+        words = ["calibrate", "bench_mine.py", "--policy", "quick", "--no-saved", "--budget", "1", *options]
+        return cli.main(words), Journal(tmp_path / "j.jsonl").read()
+
+    return run
+
+
+def test_trials_are_kept_resumed_and_told(calibrate, tmp_path, capsys):
+    code, first = calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "0")
+    assert code == 0
+    assert {(trial.slowdown, trial.outcome) for trial in first} == {(0.5, "regressed")}
+    assert first[0].launches == 6  # three, and three that confirm
+    assert len(first[0].effects) == len(first[0].pairs) == 6
+
+    code, both = calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "1", "--report-json", "c.json")
+    assert both[: len(first)] == first
+    assert both[-1].run > first[-1].run
+    content = json.loads((tmp_path / "c.json").read_text())
+    assert content["schema"] == "tfbench-calibration/1"
+    assert content["race"]["total"]["detected"]["0.5"]["hits"] >= 1
+    shown = capsys.readouterr().out
+    assert "run the same command again to add more" in shown
+    assert "+50%" in shown
+
+
+def test_variants_share_zygotes_and_confirm_nothing(calibrate):
+    _, trials = calibrate("--journal", "j.jsonl", "--variants", "--slowdowns", "0.5", "--repeats", "0")
+    assert {(trial.outcome, trial.launches) for trial in trials} == {("regressed", 3)}
+
+
+def test_a_busy_neighbour_is_gone_afterwards(calibrate):
+    code, trials = calibrate("--journal", "j.jsonl", "--busy", "--slowdowns", "0.5", "--repeats", "0")
+    assert code == 0
+    assert trials
+
+
+def test_a_journal_that_is_none_is_left_alone(tmp_path):
+    path = tmp_path / "j.jsonl"
+    path.write_text("{}\n")
+    with pytest.raises(ReportError, match=r"line 1: not a trial"):
+        Journal(path).read()
+    assert path.read_text() == "{}\n"
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path):
+    path = tmp_path / "j.jsonl"
+    path.write_text('{"method": "race", "pol')
+    assert Journal(path).read() == []
+
+
+def test_a_name_that_no_case_has(calibrate, capsys):
+    assert calibrate("--journal", "j.jsonl", "-k", "nothing")[0] == 5
+    assert "no case of bench_mine.py" in capsys.readouterr().err
+
+
+def test_impossible_numbers(calibrate):
+    assert calibrate("--repeats", "-1")[0] == 2

@@ -1,0 +1,77 @@
+"""From trials to rates, and the journal that keeps them."""
+
+import pytest
+from scipy.stats import binomtest
+
+from tfbench.calibration.journal import Journal, Trial
+from tfbench.calibration.pytest_benchmark import SavedRun, compare
+from tfbench.calibration.summary import by_workload, rate, tally, whole_runs
+from tfbench.errors import ReportError
+
+
+def trial(outcome="unchanged", slowdown=0.0, workload="w", seconds=2.0, run=0):
+    return Trial("race", "standard", workload, slowdown, outcome, seconds, 4, run, (0.001, -0.002), (0, 1))
+
+
+@pytest.mark.parametrize(("hits", "trials"), [(0, 500), (1, 500), (3, 10), (10, 10)])
+def test_the_interval_is_scipys_exact_one(hits, trials):
+    found, expected = rate(hits, trials), binomtest(hits, trials).proportion_ci(0.95, "exact")
+    assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
+
+
+def test_nothing_tried_is_nothing_known():
+    assert (rate(0, 0).low, rate(0, 0).high) == (0.0, 1.0)
+    assert tally("w", "race", []).seconds is None
+
+
+def test_a_row_counts_what_was_said_of_what_is_known():
+    trials = [trial(), trial("inconclusive"), trial("regressed", seconds=4.0)]
+    trials += [trial("regressed", 0.05)] * 19 + [trial("inconclusive", 0.05)] + [trial("unchanged", 0.02)]
+    row = tally("w", "race", trials)
+    assert (row.false_alarms.hits, row.false_alarms.trials) == (1, 3)
+    assert row.inconclusive.hits == 1
+    assert row.detected[0.05].value == 0.95
+    assert row.smallest_found == 0.05
+    assert row.seconds == 2.0
+
+
+def test_a_larger_slowdown_that_is_missed_spoils_the_smaller_ones():
+    row = tally("w", "race", [trial("regressed", 0.02), trial("unchanged", 0.10)])
+    assert row.smallest_found is None
+
+
+def test_workloads_have_rows_of_their_own():
+    assert [
+        row.name for row in by_workload("race", [trial(workload="b"), trial(workload="a"), trial(workload="b")])
+    ] == ["b", "a"]
+
+
+def test_whole_runs_are_made_of_verdicts_in_the_order_they_came():
+    trials = [trial()] * 29 + [trial("regressed")] + [trial()] * 40 + [trial("regressed", 0.05)]
+    assert (whole_runs(trials, 30).hits, whole_runs(trials, 30).trials) == (1, 2)
+
+
+def test_a_journal_grows_and_survives_a_line_cut_off(tmp_path):
+    journal = Journal(tmp_path / "deep" / "trials.jsonl")
+    assert journal.read() == []
+    journal.append([trial()])
+    journal.append([trial("regressed", 0.1)])
+    with journal.path.open("a") as file:
+        file.write('{"method": "ra')
+    assert journal.read() == [trial(), trial("regressed", 0.1)]
+
+
+def test_a_journal_that_is_none_is_named(tmp_path):
+    path = tmp_path / "trials.jsonl"
+    path.write_text("{}\n")
+    with pytest.raises(ReportError, match=r"trials\.jsonl, line 1: not a trial"):
+        Journal(path).read()
+
+
+def test_saved_runs_are_compared_by_their_fence():
+    def run(median, mean, slowdown=0.0):
+        return SavedRun(slowdown, {"w": {"median": median, "mean": mean}}, 1.0)
+
+    trials = compare([run(1.0, 1.0), run(1.0, 1.0, 0.05), run(1.06, 1.04)], 7)
+    assert {(t.method, t.outcome) for t in trials} == {("saved median", "regressed"), ("saved mean", "unchanged")}
+    assert all(t.slowdown == 0 and t.run == 7 for t in trials)

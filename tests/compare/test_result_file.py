@@ -1,0 +1,96 @@
+"""Result files of every kind, real ones of pytest-benchmark among them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.report.test_json_reader import REPORT
+from tests.storage.test_baselines import BASELINE, CASE
+from tfbench.compare.result_file import differences, of_content, of_report
+from tfbench.errors import ReportError
+from tfbench.storage.baselines import Baselines
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """What pytest-benchmark itself writes: with raw times and without."""
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "test_plain.py").write_text("def test_sum(benchmark):\n    benchmark(sum, [1, 2])\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}"]
+    quick = ["--benchmark-max-time=0.02", "--benchmark-min-rounds=20", "test_plain.py"]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    for more in (["--benchmark-json=raw.json"], ["--benchmark-save=bare", "--benchmark-storage=bare"]):
+        subprocess.run([*command, *quick, *more], cwd=folder, check=True, capture_output=True, env=env)
+    (bare,) = folder.glob("bare/**/*.json")
+    return json.loads((folder / "raw.json").read_text()), json.loads(bare.read_text())
+
+
+def test_plain_files_with_raw_times(plain):
+    found = of_content("raw.json", plain[0])
+    assert found.kind == "pytest-benchmark, with raw times"
+    (times,) = found.times.values()
+    assert len(times.launches) == 1
+    assert len(times.launches[0]) == times.rounds
+    assert found.machine["system"]
+
+
+def test_plain_files_without(plain):
+    found = of_content("bare.json", plain[1])
+    assert found.kind == "pytest-benchmark, statistics only"
+    assert next(iter(found.times.values())).launches == ()
+
+
+def test_the_same_machine_differs_in_nothing(plain):
+    assert differences(of_content("a", plain[0]), of_content("b", plain[1])) == []
+
+
+def test_other_machines_are_named(plain):
+    other = json.loads(json.dumps(plain[0]))
+    other["machine_info"]["python_version"] = "3.9.0"
+    (found,) = differences(of_content("a", plain[0]), of_content("b", other))
+    assert found.startswith("Python ")
+    assert found.endswith("3.9.0 in the second")
+
+
+def test_baselines(tmp_path):
+    path = Baselines(tmp_path).save("first", BASELINE)
+    found = of_content(str(path), json.loads(path.read_text()))
+    assert [len(launch) for launch in found.times[CASE.name].launches] == [2, 1]
+    assert found.environment == {"tensorflow": "2.21.0"}
+    assert found.kind == "tfbench baseline, with raw times"
+
+
+def test_a_package_that_one_side_lacks_is_a_difference(tmp_path):
+    path = Baselines(tmp_path).save("first", BASELINE)
+    content = json.loads(path.read_text())
+    content["tfbench"]["recipe"]["packages"] = {"tensorflow-cpu": "2.20.0"}
+    found = differences(of_content("a", json.loads(path.read_text())), of_content("b", content))
+    assert found == [
+        "tensorflow 2.21.0 in the first, absent in the second",
+        "tensorflow-cpu absent in the first, 2.20.0 in the second",
+    ]
+
+
+def test_reports():
+    found = of_report("r.json", REPORT)
+    assert found.times[CASE.name].median == 1e-5
+    assert found.report is REPORT
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{}, {"benchmarks": []}, {"benchmarks": [], "machine_info": {}}, {"tfbench": {}}, {"benchmarks": [{"stats": {}}]}],
+)
+def test_what_is_neither_is_said_to_be(content):
+    with pytest.raises(ReportError, match=r"x\.json is neither a report nor a baseline"):
+        of_content("x.json", content)
+
+
+def test_times_that_are_none(plain):
+    broken = json.loads(json.dumps(plain[0]))
+    broken["benchmarks"][0]["stats"]["data"][0] = -1
+    with pytest.raises(ReportError, match="times that are none"):
+        of_content("x.json", broken)

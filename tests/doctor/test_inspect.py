@@ -1,0 +1,153 @@
+"""Reading a machine from files as kernels write them, and this one as it is."""
+
+import importlib.util
+import os
+import py_compile
+import sys
+
+import pytest
+
+from tfbench.doctor import bytecode, cgroups, inspect, nvidia_smi
+from tfbench.doctor.model import Counters
+from tfbench.doctor.procfs import processors
+
+STAT = "cpu  1 0 1 90 0 0 0 8 0 0\ncpu1 100 0 10 800 5 0 0 {steal} 0 0\nprocs_running {running}\n"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A machine's /proc and /sys."""
+
+    def write(files):
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    return write
+
+
+def test_this_machine_is_read():
+    machine = inspect.read(sorted(os.sched_getaffinity(0)), max(os.sched_getaffinity(0)), seconds=0.1)
+    assert machine.memory.available > 0
+    assert 0 < machine.clock.step < 1e-3
+    assert 0 < machine.watch.share <= 1
+
+
+def test_nothing_there_is_nothing_known(root):
+    machine = inspect.read((0,), 0, root=root({}), system="Linux", seconds=0, run=lambda command: None)
+    assert (machine.governor, machine.turbo, machine.cgroup, machine.memory, machine.gpus) == (None,) * 5
+    assert machine.hypervisor is None
+
+
+def test_what_stands_still(root):
+    files = {
+        "sys/devices/system/cpu/online": "0-3\n",
+        "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave\n",
+        "sys/devices/system/cpu/cpu1/topology/thread_siblings_list": "1,3\n",
+        "sys/devices/system/cpu/intel_pstate/no_turbo": "0\n",
+        "sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never\n",
+        "proc/sys/kernel/randomize_va_space": "2\n",
+        "proc/loadavg": "1.50 1.00 0.50 1/200 4242\n",
+        "proc/meminfo": "MemAvailable: 2048 kB\nSwapTotal: 100 kB\nSwapFree: 40 kB\n",
+        "proc/pressure/memory": "some avg10=2.50 avg60=0.00 avg300=0.00 total=0\n",
+        "proc/cpuinfo": "processor: 0\nflags\t\t: fpu hypervisor sse\n",
+        "sys/class/dmi/id/sys_vendor": "QEMU\n",
+    }
+    machine = inspect.read((1, 3), 1, root=root(files), system="Linux", seconds=0, run=lambda command: None)
+    assert machine.online == 4
+    assert machine.governor == "powersave"
+    assert machine.siblings == (1, 3)
+    assert machine.turbo is True
+    assert machine.turbo_switch == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
+    assert machine.hugepages == "always"
+    assert (machine.memory.available, machine.memory.swap_used, machine.memory.pressure) == (2 << 20, 60 << 10, 2.5)
+    assert machine.hypervisor == "QEMU"
+    assert machine.load_average == 1.5
+
+
+def test_steal_is_a_share_of_what_passed(root):
+    before = inspect.counters(root({"proc/stat": STAT.format(steal=0, running=3)}), 1)
+    root({"proc/stat": STAT.format(steal=25, running=3).replace("800", "875")})
+    after = inspect.counters(root({}), 1)
+    found = inspect.stretch(before, after, 1.0)
+    assert (found.busy, found.steal) == (0.25, 0.25)
+    assert inspect.stretch(Counters(None, None, None), after, 1.0).steal is None
+
+
+@pytest.mark.parametrize(("text", "found"), [("0,2-3", (0, 2, 3)), ("", ()), ("x", ()), ("1-x", ())])
+def test_lists_of_processors(text, found):
+    assert processors(text) == found
+
+
+def test_limits_of_both_versions_the_tightest_holding(root):
+    two = root(
+        {
+            "proc/self/cgroup": "0::/a/b\n",
+            "sys/fs/cgroup/a/cpu.max": "150000 100000\n",
+            "sys/fs/cgroup/a/b/cpu.max": "max 100000\n",
+            "sys/fs/cgroup/a/b/memory.max": "1000000\n",
+            "sys/fs/cgroup/a/b/memory.current": "700000\n",
+            "sys/fs/cgroup/a/b/memory.stat": "inactive_file 200000\n",
+            "sys/fs/cgroup/a/cpu.stat": "throttled_usec 500000\n",
+        }
+    )
+    limits = cgroups.read_limits(two)
+    assert (limits.quota, limits.memory_limit, limits.memory_left) == (1.5, 1000000, 500000)
+    assert cgroups.throttled_seconds(two) == 0.5
+
+
+def test_limits_of_version_one(root):
+    one = root(
+        {
+            "proc/self/cgroup": "3:cpu,cpuacct:/docker/x\n2:memory:/docker/x\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.stat": "throttled_time 2000000000\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        }
+    )
+    limits = cgroups.read_limits(one)
+    assert (limits.quota, limits.memory_limit) == (0.5, None)
+    assert cgroups.throttled_seconds(one) == 2.0
+
+
+def test_bytecode_counts_only_if_python_would_use_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.py").write_text("x = 1\n")
+        py_compile.compile(str(tmp_path / f"{name}.py"))
+    (tmp_path / "b.py").write_text("x = 22\n")
+    cached = importlib.util.cache_from_source(str(tmp_path / "c.py"))
+    with open(cached, "r+b") as file:
+        file.write(b"????")
+    found = bytecode.count("it", tmp_path)
+    assert (found.seen, found.compiled) == (3, 1)
+    assert bytecode.look_at("no_such_package_anywhere") is None
+
+
+ROW = "0, NVIDIA H200, Enabled, 3, 345, 1980, Disabled, 0x0000000000000004\n"
+
+
+def test_devices_are_read_by_either_name_of_the_reasons():
+    def old_driver(command):
+        if "clocks_event_reasons" in command[1]:
+            return None
+        return "77, python, 512\n" if "compute-apps" in command[1] else ROW
+
+    found = nvidia_smi.read_gpus(old_driver)
+    (gpu,) = found.devices
+    assert (gpu.name, gpu.persistence, gpu.clock, gpu.throttled, gpu.mig) == ("NVIDIA H200", True, 345.0, 4, False)
+    assert found.processes == ("python (pid 77, 512 MiB)",)
+
+
+def test_what_a_device_does_not_tell_is_none():
+    found = nvidia_smi.read_gpus(lambda command: ROW.replace("345", "[N/A]").replace("0x0000000000000004", "[N/A]"))
+    assert (found.devices[0].clock, found.devices[0].throttled) == (None, None)
+
+
+def test_no_nvidia_smi_is_none():
+    assert nvidia_smi.read_gpus(lambda command: None) is None
+    assert nvidia_smi.run(["/nonexistent/nvidia-smi"]) is None
+    assert nvidia_smi.run([sys.executable, "-c", "print(7)"]) == "7\n"

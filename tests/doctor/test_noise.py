@@ -1,0 +1,122 @@
+"""The doctor's race, on a fake clock with scripted entrants, and what is made of it."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
+from tfbench import cli
+from tfbench.doctor import noise as noise_test
+from tfbench.doctor.checks import Limits, is_fit
+from tfbench.doctor.model import State
+from tfbench.errors import BenchmarkError, SideError
+from tfbench.model import Case, Effect
+from tfbench.policy import Policy
+from tfbench.race.process_launcher import Processors
+
+POLICY, LIMITS = Policy(), Limits()
+
+
+def lapped(deviation=0.004, seconds=30.0, broken=None):
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(1e-4, deviation), steady(1e-4, deviation)])
+    if broken:
+        launcher.broken[1] = broken
+    matches = {f"t.py::test_step[{name}]": sides_of(Case(name, name, name)) for name in ("a", "b", "c")}
+    raced = noise_test.laps(matches, launcher, range(6), seconds, POLICY, lambda *_: None, clock, random.Random(1))
+    return raced, clock.now
+
+
+def judged(raced):
+    made = noise_test.Trial(POLICY, raced, 30.0, 12, 8.0)
+    made = replace(made, sights=noise_test.assess(raced, POLICY, LIMITS))
+    return made, noise_test.findings(made, LIMITS)
+
+
+def test_the_time_is_kept_and_shared():
+    raced, now = lapped()
+    assert 30 <= now < 31
+    assert {one.name for one in raced} == {"a", "b", "c"}
+    assert all(len(one.effects) >= 14 for one in raced)
+    assert {effect.pair for effect in raced[0].effects} == set(range(6))
+
+
+def test_a_quiet_machine_finds_small_slowdowns_and_says_the_cost():
+    made, findings = judged(lapped(0.003)[0])
+    assert is_fit(findings)
+    assert made.middle is not None
+    assert made.sights["a"].smallest <= 0.03
+    assert "is found in about" in findings[0].what
+    assert json.loads(json.dumps(made.as_json()))["workloads"][0]["smallest_found"] <= 0.03
+
+
+def test_a_machine_that_is_blind_is_not_fit():
+    _, findings = judged(lapped(0.2)[0])
+    assert not is_fit(findings)
+    assert "cannot be relied on to show" in findings[0].what
+
+
+def test_too_few_launches_say_nothing():
+    _, findings = judged(lapped(seconds=5.0)[0])
+    assert [finding.state for finding in findings] == [State.UNKNOWN]
+    assert "--seconds" in findings[0].cure
+
+
+def test_what_breaks_is_bad():
+    raced, _ = lapped(broken=BenchmarkError("ImportError: libcudart"))
+    _, findings = judged(raced)
+    assert findings[0].state is State.BAD
+    assert "libcudart" in findings[0].what
+
+
+def test_both_deviations_are_found_again():
+    rng, found = np.random.default_rng(1), []
+    for _ in range(60):
+        pairs = rng.normal(0, 0.01, 6)
+        effects = [Effect(pairs[n % 6] + rng.normal(0, 0.006), n % 6) for n in range(18)]
+        found.append(noise_test.noise_of(effects, POLICY))
+    assert np.median([noise.launch for noise in found]) == pytest.approx(0.006, rel=0.15)
+    assert np.median([noise.zygote for noise in found]) == pytest.approx(0.01, rel=0.25)
+
+
+def test_one_launch_in_another_mode_does_not_decide():
+    effects = [Effect(0.001 * (n % 3), n % 6) for n in range(18)]
+    effects[4] = Effect(0.3, 4)
+    assert noise_test.noise_of(effects, POLICY).launch < 0.02
+
+
+@pytest.mark.tensorflow
+def test_a_real_race(tmp_path, capsys, monkeypatch):
+    """Real processes, too short to judge by: it runs, it says so, and the file can be read."""
+    monkeypatch.setattr(noise_test, "PAIRS", 1)  # each pair takes four seconds to start
+    target = tmp_path / "d.json"
+    assert cli.main(["doctor", "--seconds", "1", "--json", str(target)]) in (0, 1)
+    content = json.loads(target.read_text())
+    assert content["schema"] == "tfbench-doctor/1"
+    assert {row["name"] for row in content["race"]["workloads"]} == {"eager_add", "matmul", "elementwise"}
+    assert "race" in {row["name"] for row in content["findings"]}
+    assert "to time on" in capsys.readouterr().out
+
+
+def test_no_race_is_quick(capsys):
+    assert cli.main(["doctor", "--no-race"]) in (0, 1)
+    assert "processors" in capsys.readouterr().out
+
+
+def test_a_side_that_does_not_start_is_a_finding(monkeypatch):
+    def refuse(self, wanted, pairs):
+        raise SideError("it does not start\nImportError: numpy")
+
+    monkeypatch.setattr(noise_test.ProcessLauncher, "ready", refuse)
+    with pytest.raises(SideError) as caught:
+        noise_test.race(1.0, POLICY, Processors((0,), (0,)), lambda *_: None, Clock(), random.Random())
+    assert "ImportError: numpy" in noise_test.broken(caught.value).what
+
+
+@pytest.mark.parametrize("seconds", ["0", "4000", "nan"])
+def test_impossible_times_are_refused(seconds, capsys):
+    assert cli.main(["doctor", "--seconds", seconds]) == 2
+    assert "must lie from" in capsys.readouterr().err

@@ -1,0 +1,114 @@
+"""Exact metrics: from two readings to verdicts."""
+
+import pytest
+
+from tfbench.metrics.exact import Terms, amount, compare, differing
+from tfbench.model import Case, Outcome, Reading
+from tfbench.policy import preset
+
+CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
+POLICY = preset("standard")
+
+
+def judged(before, now, terms=None, policy=POLICY):
+    rows, explained = compare(CASE, before, now, terms or Terms(), policy)
+    return {row.metric: row for row in rows}, explained
+
+
+def counts(**metrics):
+    return Reading(counts=metrics)
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "now", "outcome", "words"),
+    [
+        ("graph_ops", {"Relu": 1}, {"Relu": 1}, Outcome.UNCHANGED, "1, as before"),
+        ("graph_ops", {"Relu": 1}, {"Relu": 1, "Cast": 2}, Outcome.REGRESSED, "1 before, 3 now: gained 2 Cast"),
+        ("graph_ops", {"Relu": 3}, {"Relu": 1}, Outcome.IMPROVED, "3 before, 1 now: lost 2 Relu"),
+        ("graph_ops", {"Relu": 1}, {"Elu": 1}, Outcome.INCONCLUSIVE, "lost Relu; gained Elu: neither better nor worse"),
+        ("fused_ops", {"_FusedMatMul(BiasAdd)": 1}, {}, Outcome.REGRESSED, "1 before, 0 now: lost _FusedMatMul(BiasAdd)"),
+        ("fused_ops", {}, {"_FusedMatMul(BiasAdd)": 1}, Outcome.IMPROVED, "gained _FusedMatMul(BiasAdd)"),
+        ("retraces", {}, {"f: argument 1 was 1, then 2": 4}, Outcome.REGRESSED, "0 before, 4 now: gained 4 f: argument 1"),
+        ("xla_fusions", {"Loop": 1}, {"Loop": 2}, Outcome.INCONCLUSIVE, "neither better nor worse by itself"),
+    ],
+)  # fmt: skip
+def test_any_difference_counts_within_one_environment(metric, before, now, outcome, words):
+    rows, explained = judged(counts(**{metric: before}), counts(**{metric: now}))
+    assert rows[metric].outcome is outcome
+    assert words in rows[metric].reason.message
+    assert rows[metric].values == (sum(before.values()), sum(now.values()))
+    assert explained == []
+
+
+def test_across_environments_a_change_explains_and_what_is_the_same_is_told():
+    terms = Terms(differences=["tensorflow 2.20.0 there, 2.21.0 here"])
+    before, now = counts(fused_ops={"_F": 1}, casts={}), counts(fused_ops={}, casts={})
+    rows, explained = judged(before, now, terms)
+    assert set(rows) == {"casts"}
+    assert explained == ["fused_ops 1 before, 0 now: lost _F"]
+    rows, explained = judged(before, now, terms, preset("strict"))
+    assert rows["fused_ops"].outcome is Outcome.REGRESSED
+    assert explained == []
+
+
+def test_onednn_and_the_processor_are_environments_too():
+    before, now = (
+        Reading(counts={"graph_ops": ops}, setting={"onednn": on}) for ops, on in (({"A": 1}, "off"), ({"B": 1}, "on"))
+    )
+    rows, explained = judged(before, now)
+    assert not rows
+    assert explained
+    other = Terms(machines=["features a there, b here"])
+    rows, explained = judged(
+        counts(xla_kernels={"a": 1}, casts={}), counts(xla_kernels={"a": 2}, casts={"b": 1}), other
+    )
+    assert set(rows) == {"casts"}  # what the processor does not decide still gates
+    assert rows["casts"].outcome is Outcome.REGRESSED
+
+
+def test_what_is_not_there_passes_nothing():
+    before, now = counts(casts={}), Reading(absent={"casts": "an eager op"})
+    rows, _ = judged(before, now)
+    assert rows["casts"].outcome is Outcome.MISSING
+    assert "an eager op" in rows["casts"].reason.message
+    rows, _ = judged(now, before)
+    assert rows["casts"].outcome is Outcome.NEW
+    assert judged(Reading(), Reading())[0] == {}
+
+
+def test_sizes_have_a_tolerance_and_counts_have_none():
+    def size(value):
+        return Reading(numbers={"artifact_bytes": value, "flops": value})
+
+    rows, _ = judged(size(1000), size(1010))
+    assert rows["artifact_bytes"].outcome is Outcome.UNCHANGED
+    assert rows["flops"].outcome is Outcome.REGRESSED
+    assert judged(size(1000), size(1011))[0]["artifact_bytes"].outcome is Outcome.REGRESSED
+    assert judged(Reading(numbers={"live_bytes": 0}), Reading(numbers={"live_bytes": 4}))[0]["live_bytes"].outcome is (
+        Outcome.REGRESSED
+    )
+
+
+def test_what_differs_between_launches_of_a_side_is_demoted_with_the_reason():
+    readings = [counts(casts={"a": 1}), counts(casts={"a": 1}), counts(casts={"a": 2})]
+    unstable = differing(readings, POLICY)
+    assert set(unstable) == {"casts"}
+    assert "gained a" in unstable["casts"]
+    rows, _ = judged(readings[0], readings[2], Terms(unstable=unstable))
+    assert rows["casts"].outcome is Outcome.INCONCLUSIVE
+    assert rows["casts"].reason.code == "not-exact"
+    assert differing([readings[0], readings[1]], POLICY) == {}
+    assert set(differing([Reading(sketch=(1.0, 2.0)), Reading(sketch=(1.0, 3.0))], POLICY)) == {"parity"}
+
+
+def test_amounts_in_words():
+    assert amount(12345, "") == "12,345"
+    assert amount(0.25, "") == "0.25"
+    assert amount(3 << 20, "B") == "3.00 MiB"
+    assert amount(100, "B") == "100 B"
+    assert amount(None, "B") == "none"
+
+
+def test_a_reading_survives_a_file():
+    reading = Reading({"casts": {"a": 1}}, {"flops": 3.0}, {"parity": "no"}, {"onednn": "on"}, (1.0, 2.0))
+    assert Reading.of_json(reading.as_json()) == reading

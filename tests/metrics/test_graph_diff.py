@@ -1,0 +1,97 @@
+"""What changed between two graphs, in words."""
+
+from pathlib import Path
+
+from tfbench.metrics.extract import Evidence
+from tfbench.metrics.graph_diff import Change, explain, graph_changes, metric_changes, xla_changes
+from tfbench.model import Reading
+
+TEXT = (Path(__file__).parents[1] / "data" / "softmax_hlo.txt").read_text()
+
+
+def node(name, op, *inputs, fused=(), **types):
+    return {"name": name, "op": op, "inputs": list(inputs), "fused": list(fused), "types": types}
+
+
+APART = [
+    node("x", "_Arg"), node("Conv2D", "Conv2D", "x", "w"), node("BiasAdd", "BiasAdd", "Conv2D", "b"),
+    node("Relu", "Relu", "BiasAdd"), node("out", "_Retval", "Relu"),
+]  # fmt: skip
+TOGETHER = [node("x", "_Arg"), node("Relu", "_FusedConv2D", "x", "w", "b", fused=["BiasAdd", "Relu"])]
+
+
+def told(before, now):
+    return [(change.what, change.text) for change in graph_changes(before, now)]
+
+
+def test_a_lost_fusion_is_told_with_what_it_stood_for():
+    assert told(TOGETHER, APART) == [
+        ("fused apart", "_FusedConv2D(BiasAdd, Relu) is now Conv2D, BiasAdd, Relu"),
+    ]
+    assert told(APART, TOGETHER) == [
+        ("fused together", "Conv2D, BiasAdd, Relu are now _FusedConv2D(BiasAdd, Relu)"),
+    ]
+
+
+def test_another_library_is_another_kernel():
+    dnn = [node("Relu", "_MklNativeFusedConv2D", "x", fused=["BiasAdd", "Relu"])]
+    assert told(TOGETHER, dnn) == [
+        (
+            "other kernel",
+            "_FusedConv2D(BiasAdd, Relu) is now _MklNativeFusedConv2D(BiasAdd, Relu), a kernel of oneDNN's",
+        ),
+    ]
+    assert "a kernel of TensorFlow's own" in told(dnn, TOGETHER)[0][1]
+
+
+def test_what_came_and_went_is_counted():
+    cast = node("Cast", "Cast", "x", SrcT="float32", DstT="float64")
+    again = node("again/Cast", "Cast", "x", SrcT="float32", DstT="float64")
+    assert told(APART, [*APART, cast, again]) == [("added", "2 Cast float32 to float64")]
+    assert told([*APART, cast], APART) == [("removed", "Cast float32 to float64")]
+    assert told(APART, APART) == []
+
+
+def test_alike_changes_are_told_once():
+    def layer(name, op):
+        return node(f"{name}/MatMul", op, "x")
+
+    layers = ["one", "two", "three"]
+    changes = told([layer(name, "MatMul") for name in layers], [layer(name, "_MklMatMul") for name in layers])
+    assert changes == [("other kernel", "MatMul is now _MklMatMul, a kernel of oneDNN's (3 times)")]
+
+
+def test_a_folded_constant_is_no_fusion():
+    before = [node("Shape", "Shape", "x"), node("Mul", "Mul", "Shape")]
+    assert told(before, [node("Mul", "Const")]) == [("folded", "Mul into constants"), ("removed", "Shape")]
+
+
+def test_kernels_of_xla_are_told_with_what_is_in_them():
+    alone = TEXT.replace("kind=kLoop, calls=%fused_computation,", "kind=kInput, calls=%fused_computation,")
+    (change,) = xla_changes({"softmax": TEXT}, {"softmax": alone})
+    assert change == Change(
+        "XLA softmax", "other kernel",
+        "5 kernels before, 5 now: lost fusion Loop of exponential, subtract; gained fusion Input of exponential, subtract",
+    )  # fmt: skip
+    (added,) = xla_changes({}, {"softmax": TEXT})
+    assert added.what == "added"
+    assert xla_changes({"softmax": TEXT}, {"softmax": TEXT}) == []
+
+
+def test_evidence_of_both_kinds():
+    def evidence(nodes, modules):
+        return Evidence({"graph": {"optimized": [nodes], "executed": [nodes], "onednn": False}}, {}, modules=modules)
+
+    changes = explain(evidence(TOGETHER, {"f": TEXT}), evidence(APART, {}))
+    assert [change.where for change in changes] == ["graph", "XLA f"]
+
+
+def test_metrics_that_differ():
+    before = Reading(counts={"casts": {}, "fused_ops": {"_F": 1}}, numbers={"artifact_bytes": 2048})
+    now = Reading(counts={"casts": {}, "fused_ops": {}}, numbers={"artifact_bytes": 1024})
+    assert metric_changes(before, now) == [
+        ("fused_ops", "1", "0", "lost _F"),
+        ("artifact_bytes", "2.00 KiB", "1.00 KiB", ""),
+    ]
+    gone = Reading(counts={"fused_ops": {"_F": 1}})
+    assert [row[0] for row in metric_changes(before, gone)] == ["artifact_bytes"]  # no casts, whoever read them

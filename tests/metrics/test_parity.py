@@ -1,0 +1,97 @@
+"""Errors of results, exactly and from sketches."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfbench.metrics.parity import error, judge, nonfinite, sketch, sketched_error, words
+from tfbench.model import Case, Outcome
+from tfbench.policy import preset
+
+CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
+POLICY = preset("standard")
+
+
+def test_the_error_is_relative_to_the_largest_number():
+    reference = [np.array([100.0, 1e-9])]
+    assert error([np.array([100.0, 2e-9])], reference) == pytest.approx(1e-11)
+    assert error([np.array([101.0, 1e-9])], reference) == pytest.approx(0.01)
+    assert error(reference, reference) == 0
+
+
+def test_the_worst_of_all_results_counts():
+    one, other = np.ones(3), np.full(2, 1000.0)
+    assert error([one * 1.5, other], [one, other]) == pytest.approx(0.5)
+
+
+def test_nan_on_one_side_only_is_infinitely_wrong():
+    good, bad = [np.ones(2)], [np.array([1.0, np.nan])]
+    assert error(bad, good) == math.inf
+    assert error(bad, bad) == 0
+    assert error([np.array([np.inf])], [np.array([-np.inf])]) == math.inf
+    assert nonfinite([np.array([np.nan, np.inf, 1.0]), np.array([1, 2])]) == {"NaN": 1, "Inf": 1}
+    assert nonfinite([np.ones(3)]) == {}
+
+
+def test_integers_halves_and_complex_numbers():
+    assert error([np.array([1, 2])], [np.array([1, 2])]) == 0
+    assert error([np.array([1, 3])], [np.array([1, 2])]) == pytest.approx(0.5)
+    assert error([np.array([1 + 1j])], [np.array([1 + 0j])]) == pytest.approx(1.0)
+    assert error([np.zeros(2)], [np.zeros(2)]) == 0
+    assert error([np.ones(2)], [np.zeros(2)]) == math.inf
+
+
+def test_other_shapes_cannot_be_compared():
+    with pytest.raises(ValueError, match="other shapes"):
+        error([np.ones(2)], [np.ones(3)])
+    with pytest.raises(ValueError, match="other shapes"):
+        error([np.ones(2)], [])
+
+
+@given(st.integers(0, 1000), st.integers(65, 5000), st.floats(1e-7, 1.0))
+def test_two_sketches_tell_how_far_the_results_are_apart(seed, size, scale):
+    random = np.random.RandomState(seed)
+    first = random.standard_normal(size)
+    second = first + scale * random.standard_normal(size)
+    exact = float(np.linalg.norm(second - first) / np.linalg.norm(first))
+    assert sketched_error(sketch([second]), sketch([first])) == pytest.approx(exact, rel=0.6)
+
+
+def test_the_same_result_has_the_same_sketch_and_shapes_do_not_matter():
+    array = np.random.RandomState(1).standard_normal((6, 7)).astype(np.float32)
+    assert sketched_error(sketch([array]), sketch([array])) == 0
+    assert sketch([array]) == sketch([array.ravel()])
+    assert sketch([]) == ()
+    assert len(sketch([np.array([np.nan, 1.0])])) == 65
+    with pytest.raises(ValueError, match="64 buckets"):
+        sketched_error((1.0,), (1.0,))
+
+
+def test_a_single_changed_number_is_seen():
+    array = np.ones(10_000)
+    other = array.copy()
+    other[1234] = 5.0
+    assert sketched_error(sketch([other]), sketch([array])) == pytest.approx(4 / 100, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "outcome"),
+    [
+        (0.0, 0.0, Outcome.UNCHANGED),
+        (0.0, 9e-5, Outcome.UNCHANGED),
+        (0.0, 2e-4, Outcome.REGRESSED),
+        (1e-3, 1.9e-3, Outcome.UNCHANGED),
+        (1e-3, 2.1e-3, Outcome.REGRESSED),
+        (1e-3, 1e-5, Outcome.IMPROVED),
+        (None, 1e-3, Outcome.NEW),
+    ],
+)
+def test_rounding_is_no_difference_and_more_than_that_is(old, new, outcome):
+    assert judge(CASE, old, new, "the reference variant", POLICY).outcome is outcome
+
+
+def test_errors_in_words():
+    assert (words(0), words(1.234e-5), words(1e300)) == ("nothing", "1.2e-05", "an infinite factor")

@@ -1,0 +1,49 @@
+"""Shares of the roofline."""
+
+import pytest
+
+from tfbench.metrics.roofline import with_shares
+from tfbench.model import Case, Standing
+
+
+def standing(name, seconds, cpus="", variant=(), **facts):
+    case = Case(f"w.py::{name}", name, f"w.py::{name}", variant, cpus=cpus)
+    return Standing(case, case.name, seconds, None, None, 3, 300, facts)
+
+
+CEILINGS = [
+    standing("arithmetic", 1.0, flops=100.0, ceiling="flops"),
+    standing("arithmetic_half", 1.0, variant=(("precision", "mixed_float16"),), flops=400.0, ceiling="flops"),
+    standing("memory", 1.0, bytes=10.0, ceiling="bytes"),
+]
+
+
+@pytest.mark.parametrize(
+    ("facts", "variant", "share", "bound"),
+    [
+        ({"flops": 50.0}, (), 0.5, "flops"),
+        ({"flops": 50.0, "bytes": 8.0}, (), 0.8, "bytes"),
+        ({"flops": 50.0}, (("precision", "mixed_float16"),), 0.125, "flops"),
+        ({"bytes": 8.0}, (("precision", "mixed_float16"),), 0.8, "bytes"),
+    ],
+)
+def test_the_nearer_limit_counts(facts, variant, share, bound):
+    *_, found = with_shares([*CEILINGS, standing("mine", 1.0, variant=variant, **facts)])
+    assert found.facts["share"] == pytest.approx(share)
+    assert found.facts["bound"] == bound
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [
+        standing("mine", 1.0),
+        standing("mine", 1.0, cpus="all", flops=50.0),
+        standing("mine", 1.0, variant=(("precision", "mixed_bfloat16"),), flops=50.0),
+        standing("mine", 1.0, variant=(("device", "gpu"),), bytes=50.0),
+    ],
+)
+def test_without_a_ceiling_of_its_own_kind_there_is_no_share(mine):
+    *ceilings, found = with_shares([*CEILINGS, mine])
+    assert "share" not in found.facts
+    assert all("share" not in ceiling.facts for ceiling in ceilings)
+    assert with_shares([mine]) == (mine,)

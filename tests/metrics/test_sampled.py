@@ -1,0 +1,74 @@
+"""Metrics that each timed launch gives a sample of."""
+
+import random
+
+import pytest
+
+from tfbench.metrics.sampled import first_call, memory
+from tfbench.model import Case, Outcome
+from tfbench.policy import preset
+
+CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
+POLICY = preset("standard")
+MIB = 1 << 20
+
+
+def peaks(*mebibytes):
+    return [{"peak_host_memory": int(value * MIB)} for value in mebibytes]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "outcome"),
+    [
+        (peaks(100, 100, 101), peaks(100, 101, 100), Outcome.UNCHANGED),
+        (peaks(100, 100, 100), peaks(100.9, 100.9, 100.9), Outcome.UNCHANGED),
+        (peaks(1, 1, 1), peaks(1.4, 1.4, 1.4), Outcome.UNCHANGED),  # within the slack
+        (peaks(100, 100, 100), peaks(103, 103, 103), Outcome.REGRESSED),
+        (peaks(103, 103, 103), peaks(100, 100, 100), Outcome.IMPROVED),
+        (peaks(100, 100, 110), peaks(103, 103, 103), Outcome.INCONCLUSIVE),
+        (peaks(100, 100), peaks(200, 200), Outcome.INCONCLUSIVE),  # too few launches
+        ([{}], peaks(100, 100, 100), Outcome.NEW),
+        (peaks(100, 100, 100), [{}], Outcome.MISSING),
+    ],
+)
+def test_a_peak_has_moved_when_all_launches_say_so(before, now, outcome):
+    assert memory(CASE, before, now, POLICY).outcome is outcome
+
+
+def test_a_system_that_does_not_tell_has_no_row():
+    assert memory(CASE, [{}], [{}], POLICY) is None
+
+
+def calls(seconds, count, rng, deviation=0.05):
+    parts = {"trace": 0.3, "compile": 0.6, "execute": 0.1}
+    times = [seconds * (1 + rng.gauss(0, deviation)) for _ in range(count)]
+    return [{"first_call": time, "first_call_parts": {p: share * time for p, share in parts.items()}} for time in times]
+
+
+def decided(before, now, launches, seed=0, seconds=0.2):
+    rng = random.Random(seed)
+    sides = calls(before * seconds, launches, rng), calls(now * seconds, launches, rng)
+    return first_call(*sides, [index % 6 for index in range(launches)], POLICY, 30)
+
+
+def test_a_first_call_that_takes_twice_as_long_is_regressed_and_says_where():
+    decision = decided(1, 2, 6)
+    assert decision.outcome is Outcome.REGRESSED
+    assert "trace 59 ms before, 119 ms now" in decision.reason.message
+    assert decided(2, 1, 6).outcome is Outcome.IMPROVED
+
+
+def test_the_same_first_call_is_not_accused():
+    outcomes = [decided(1, 1, launches, seed).outcome for launches in (3, 6, 12) for seed in range(150)]
+    assert Outcome.REGRESSED not in outcomes
+    assert outcomes.count(Outcome.UNCHANGED) > 200
+
+
+def test_a_few_milliseconds_are_nobodys_concern():
+    decision = decided(1, 3, 6, seconds=1e-3)
+    assert decision.outcome is Outcome.UNCHANGED
+    assert decision.reason.code == "within-slack"
+
+
+def test_without_samples_there_is_no_decision():
+    assert first_call([{}], [{}], [0], POLICY, 30) is None

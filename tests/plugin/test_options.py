@@ -1,0 +1,54 @@
+"""From the command line's words to values."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfbench.errors import UsageError
+from tfbench.plugin.options import available_cpus, parse_cpus, parse_slowdown, prefixes
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_processors_are_read_from_lists_and_ranges():
+    first, last = available_cpus()[0], available_cpus()[-1]
+    assert parse_cpus(f"{first}") == (first,)
+    assert parse_cpus(f"{last},{first}-{first}") == tuple(sorted({first, last}))
+
+
+@pytest.mark.parametrize("text", ["x", "1-", "", "3-2", "99999", "-1", "0;1"])
+def test_other_lists_are_refused(text):
+    with pytest.raises(UsageError, match="--cpus"):
+        parse_cpus(text)
+
+
+def test_a_slowdown_is_a_fraction():
+    assert parse_slowdown("0.10") == 0.1
+    for text in ("x", "-1", "nan", "11"):
+        with pytest.raises(UsageError, match="--inject-slowdown"):
+            parse_slowdown(text)
+
+
+def test_single_tests_are_no_tmp_paths_to_look_for_missing_cases_in():
+    assert prefixes(["/r/benchmarks", "/r/b/test_x.py::test_y", "/r/b/test_z.py"], "/r") == (
+        "benchmarks",
+        "b/test_z.py",
+    )
+
+
+@pytest.mark.parametrize("given", [[], ["--profile"]])
+def test_another_plugin_that_profiles_keeps_nobody_from_testing(tmp_path, given):
+    """pytest-profiling's option has the name of ours."""
+    (tmp_path / "other.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--profile', action='store_true')\n"
+    )
+    (tmp_path / "test_a.py").write_text("def test_a():\n    pass\n")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "other", "-p", "tfbench.plugin", "-q", *given],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

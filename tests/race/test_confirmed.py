@@ -1,0 +1,58 @@
+"""Two sides with a second race where the first one accuses: time, and the peak of memory."""
+
+import random
+
+import pytest
+
+from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
+from tfbench.model import Case, Outcome
+from tfbench.policy import Policy
+from tfbench.race.confirmed import Contest
+
+CASE = Case("w.py::w", "w", "w.py::w")
+POLICY = Policy()
+MIB = 1 << 20
+
+
+def contest(scripts, memory=()):
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, scripts, seed=1)
+    launcher.memory = memory
+    made = Contest(sides_of(CASE), launcher, POLICY, 1, clock, random.Random(0))
+    made.run()
+    return made
+
+
+def lucky(factor):
+    """Slower or larger in the first race alone, whose pairs of zygotes have the lower numbers."""
+    return lambda number, pair, rng: factor if pair < POLICY.zygotes else 1.0
+
+
+def of(base, script):
+    return lambda number, pair, rng: base * script(number, pair, rng)
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome", "told"),
+    [
+        (lambda *_: 1.0, Outcome.UNCHANGED, "15.00 MiB before, 15.00 MiB now"),
+        (lambda *_: 1.2, Outcome.REGRESSED, "found twice, the first time as 15.00 MiB before, 18.00 MiB now"),
+        (lucky(1.2), Outcome.INCONCLUSIVE, "fresh launches did not confirm it"),
+    ],
+)
+def test_memory_is_confirmed_before_it_accuses(script, outcome, told):
+    found = contest([steady(1e-4)] * 2, [lambda *_: 15 * MIB, of(15 * MIB, script)])
+    assert found.memory.outcome is outcome
+    assert told in found.memory.reason.message
+    assert found.decision.outcome is Outcome.UNCHANGED
+    assert len(found.races) == (1 if outcome is Outcome.UNCHANGED else 2)
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome"), [(lambda *_: 1.1, Outcome.REGRESSED), (lucky(1.1), Outcome.INCONCLUSIVE)]
+)
+def test_time_is_confirmed_before_it_accuses(script, outcome):
+    found = contest([steady(1e-4), of(1e-4, script)])
+    assert found.decision.outcome is outcome
+    assert len(found.races) == 2
+    assert found.memory is None

@@ -1,0 +1,145 @@
+"""The race's own logic, with scripted entrants and a clock that nobody waits for."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
+from tfbench.errors import BenchmarkError, BenchmarkSkipped
+from tfbench.model import Case, Outcome
+from tfbench.policy import Policy
+from tfbench.race.race import Race, Terms
+
+CASE = Case("w.py::w", "w", "w.py::w")
+POLICY = Policy()
+
+
+def raced(entrants, scripts, *, policy=POLICY, pairs=range(4), seed=1, prepare=lambda launcher: None):
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, scripts, seed)
+    prepare(launcher)
+    race = Race(entrants, launcher, policy, Terms(1, pairs), clock, random.Random(0))
+    race.run()
+    return race, launcher
+
+
+def test_the_same_code_is_unchanged():
+    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1e-4)])
+    assert race.decisions[1].outcome is Outcome.UNCHANGED
+
+
+def test_slower_is_regressed_and_faster_is_improved():
+    slower, _ = raced(sides_of(CASE), [steady(1e-4), steady(1.1e-4)])
+    faster, _ = raced(sides_of(CASE), [steady(1.1e-4), steady(1e-4)])
+    assert slower.decisions[1].outcome is Outcome.REGRESSED
+    assert slower.decisions[1].comparison.ratio.center == pytest.approx(1.1, rel=0.01)
+    assert faster.decisions[1].outcome is Outcome.IMPROVED
+
+
+def test_a_large_difference_stops_at_the_first_look():
+    race, _ = raced(sides_of(CASE), [steady(1e-4), steady(1.3e-4)])
+    assert len(race.launches) == POLICY.looks[0]
+
+
+def test_noise_without_end_is_inconclusive_at_the_last_look():
+    race, _ = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)])
+    assert race.decisions[1].outcome is Outcome.INCONCLUSIVE
+    assert len(race.launches) == POLICY.looks[-1]
+
+
+def test_the_budget_of_seconds_ends_a_race():
+    policy = replace(POLICY, case_seconds=5.0)
+    race, _ = raced(sides_of(CASE), [steady(1e-4, 0.3), steady(1e-4, 0.3)], policy=policy)
+    assert race.decisions[1].outcome is Outcome.INCONCLUSIVE
+    assert race.wall_seconds == pytest.approx(5.6)
+
+
+def test_launches_draw_from_the_pairs_in_turn():
+    race, launcher = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], pairs=range(4, 8))
+    assert launcher.pairs[:5] == [4, 5, 6, 7, 4]
+    assert [effect.pair for effect in race.effects(1)] == launcher.pairs
+
+
+def test_every_variant_is_compared_with_the_reference_and_leaves_when_decided():
+    race, launcher = raced(variants_of("ref", "fast", "same"), [steady(1e-4), steady(5e-5), steady(1e-4)])
+    assert race.decisions[1].outcome is Outcome.IMPROVED
+    assert race.decisions[2].outcome is Outcome.UNCHANGED
+    assert sorted(launcher.active[0]) == [0, 1, 2]
+    if len(launcher.active) > POLICY.looks[0]:
+        assert sorted(launcher.active[-1]) == [0, 2]
+
+
+def test_a_case_alone_is_measured_without_a_decision():
+    race, _ = raced(variants_of("only"), [steady(1e-4)])
+    assert len(race.launches) == POLICY.looks[0]
+    assert race.decisions == {}
+
+
+def test_a_variant_that_cannot_run_leaves_the_others_racing():
+    def prepare(launcher):
+        launcher.broken[1] = BenchmarkSkipped("no GPU")
+
+    race, _ = raced(variants_of("cpu", "gpu", "xla"), [steady(1e-4)] * 3, prepare=prepare)
+    assert set(race.failures) == {1}
+    assert race.decisions[2].outcome is Outcome.UNCHANGED
+
+
+def test_when_the_reference_breaks_the_next_variant_is_the_reference():
+    def prepare(launcher):
+        launcher.broken[0] = BenchmarkError("boom")
+
+    race, _ = raced(variants_of("a", "b", "c"), [steady(1e-4), steady(1e-4), steady(2e-4)], prepare=prepare)
+    assert race.reference == 1
+    assert race.decisions[2].comparison.ratio.center == pytest.approx(2, rel=0.02)
+
+
+def test_the_last_variant_that_works_is_measured_alone():
+    def prepare(launcher):
+        launcher.broken[0] = BenchmarkSkipped("no")
+
+    race, _ = raced(variants_of("a", "b"), [steady(1e-4)] * 2, prepare=prepare)
+    assert len(race.runs(1)) == POLICY.looks[0]
+
+
+def test_half_a_pair_of_sides_is_not_raced():
+    def prepare(launcher):
+        launcher.broken[1] = BenchmarkError("boom")
+
+    race, launcher = raced(sides_of(CASE), [steady(1e-4)] * 2, prepare=prepare)
+    assert race.launches == []
+    assert len(launcher.pairs) == 1
+
+
+def test_an_entrant_that_dies_in_the_middle_ends_its_comparison_only():
+    def prepare(launcher):
+        launcher.dies_at[1] = 2
+
+    race, launcher = raced(variants_of("a", "b", "c"), [steady(1e-4)] * 3, prepare=prepare)
+    assert set(race.failures) == {1}
+    assert race.decisions[2].outcome is Outcome.UNCHANGED
+    assert launcher.killed == len(launcher.pairs)  # every launch is ended, come what may
+
+
+def test_an_interrupted_race_keeps_what_it_has():
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
+    race = Race(sides_of(CASE), launcher, POLICY, Terms(1, range(4)), clock, random.Random(0))
+
+    def interrupt(state):
+        if len(state.launches) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        race.run(interrupt)
+    race.conclude()
+    assert len(race.launches) == 2
+    assert race.decisions[1].outcome is not None
+
+
+def test_progress_hears_of_every_launch():
+    clock, heard = Clock(), []
+    launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
+    race = Race(sides_of(CASE), launcher, POLICY, Terms(1, range(4)), clock, random.Random(0))
+    race.run(lambda state: heard.append(len(state.launches)))
+    assert heard == list(range(1, len(race.launches) + 1))

@@ -1,0 +1,61 @@
+"""From an iteration's time to a launch's plan."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.race import sides_of, variants_of
+from tfbench.model import Case
+from tfbench.policy import Policy
+from tfbench.race.schedule import followers, make_plan, orders
+
+POLICY = Policy()
+CASE = Case("w.py::w", "w", "w.py::w")
+
+
+def test_short_steps_fill_a_block_of_a_third_of_a_millisecond():
+    plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY)
+    assert plan.iterations == (30, 30)
+    assert plan.primes == (40, 40)
+    assert plan.rounds == pytest.approx(POLICY.launch_seconds / (2 * 7e-4), rel=0.01)
+
+
+def test_what_is_handed_to_a_device_has_longer_blocks():
+    plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY, on_device=True)
+    assert plan.iterations == (300, 300)
+    assert plan.rounds >= 40
+    assert make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, on_device=True).iterations == (1, 1)
+
+
+def test_a_long_step_is_a_block_of_one_iteration_and_few_rounds():
+    plan = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY)
+    assert plan.iterations == plan.primes == (1, 1)
+    assert plan.rounds == POLICY.rounds_min
+
+
+def test_both_sides_of_a_case_have_blocks_of_the_same_size():
+    plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1.4e-5}, POLICY)
+    assert plan.iterations[0] == plan.iterations[1]
+
+
+def test_variants_have_blocks_of_their_own_size():
+    plan = make_plan(variants_of("a", "b"), {0: 1e-5, 1: 1e-4}, POLICY)
+    assert plan.iterations == (30, 3)
+
+
+def test_only_the_contender_is_slowed_down():
+    assert make_plan(sides_of(CASE, slowdown=0.1), {0: 1e-5, 1: 1e-5}, POLICY).extra == (0.0, 0.1)
+
+
+@given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 2**32))
+def test_every_round_has_every_entrant_once_and_the_turns_chain(entrants, rounds, seed):
+    plan = orders(range(entrants), rounds, random.Random(seed))
+    assert all(sorted(one) == list(range(entrants)) for one in plan)
+    follow = {index: iter(turns) for index, turns in followers(plan).items()}
+    seen, at = [], plan[0][0]
+    while at != -1:
+        seen.append(at)
+        at = next(follow[at])
+    assert seen == [entrant for one in plan for entrant in one]

@@ -1,0 +1,97 @@
+"""What is read again is what was written, and what is not of the schema is refused with the place."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfbench.errors import ReportError
+from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, Standing, Verdict
+from tfbench.policy import Policy
+from tfbench.report import json_reader, json_writer
+
+CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
+REPORT = Report(
+    policy=Policy().as_json(),
+    sides={"contender": {"spec": "working tree"}},
+    verdicts=(
+        Verdict(
+            CASE,
+            Outcome.REGRESSED,
+            Reason("slower", "5.2% slower"),
+            "time",
+            Ratio(1.052, 1.03, 1.07, 0.99),
+            7,
+            280,
+            5.2,
+        ),
+        Verdict(CASE, Outcome.UNCHANGED, Reason("same", "the same"), "graph_ops"),
+    ),
+    standings=(Standing(CASE, CASE.name, 1e-5, None, None, 3, 900, {"flops": 10}),),
+    skips=(Skip(CASE, "no GPU"),),
+    wall_seconds=12.5,
+    seed=7,
+)
+
+
+def content(**changes):
+    return {**json.loads(json_writer.render(REPORT)), **changes}
+
+
+def refused(changed, match):
+    with pytest.raises(ReportError, match=match):
+        json_reader.read(json.dumps(changed), "r.json")
+
+
+def test_what_was_written_is_read():
+    found = json_reader.read(json_writer.render(REPORT), "r.json")
+    assert found.verdicts == REPORT.verdicts
+    assert found.policy == json.loads(json.dumps(REPORT.policy))
+    assert (found.wall_seconds, found.seed, found.interrupted) == (12.5, 7, False)
+    assert found.standings[0].median_seconds == 1e-5
+    assert found.skips[0].reason == "no GPU"
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1), st.sampled_from(Outcome), st.integers(0, 10**9))
+def test_every_verdict_survives(center, confidence, outcome, rounds):
+    ratio = Ratio(center, 0.0, math.inf, confidence)
+    verdict = Verdict(CASE, outcome, Reason("c", "m"), "time", ratio, 3, rounds)
+    text = json_writer.render(Report(policy={"name": "quick"}, sides={}, verdicts=(verdict,)))
+    assert json_reader.read(text, "r").verdicts == (verdict,)
+
+
+def test_where_it_departs_is_named():
+    refused(content(schema="tfbench-report/2"), "at schema, 'tfbench-report/1' was expected")
+    refused({}, "at the top, 'schema' is a required property")
+    row = content()["verdicts"][0]
+    refused(content(verdicts=[{**row, "outcome": "fine"}]), "at verdicts/0/outcome")
+    refused(content(verdicts=[{**row, "ratio": {**row["ratio"], "low": "1"}}]), "at verdicts/0/ratio/low")
+    refused(content(verdicts=[{**row, "launches": -1}]), "at verdicts/0/launches")
+    refused(content(verdicts=[{k: v for k, v in row.items() if k != "reason"}]), "'reason' is a required")
+    refused([], "at the top")
+
+
+def test_two_verdicts_on_one_metric_are_refused():
+    row = content()["verdicts"][0]
+    refused(content(verdicts=[row, row]), "two verdicts on the time")
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema": NaN}', "[" * 100_000])
+def test_what_is_not_json(text):
+    with pytest.raises(ReportError, match=r"r\.json is not JSON"):
+        json_reader.read(text, "r.json")
+
+
+def test_what_is_too_large(monkeypatch):
+    monkeypatch.setattr(json_reader, "LARGEST", 10)
+    with pytest.raises(ReportError, match="larger than"):
+        json_reader.read(" " * 11, "r.json")
+
+
+def test_nothing_that_moves_a_cursor_gets_through():
+    row = content()["verdicts"][0]
+    hostile = {**row, "case": "x\x1b[2Jy", "reason": {"code": "c", "message": "a\rb\x9bc"}}
+    found = json_reader.read(json.dumps(content(verdicts=[hostile])), "r").verdicts[0]
+    assert not {"\x1b", "\r", "\x9b"} & set(found.case.name + found.reason.message)

@@ -1,0 +1,117 @@
+"""What is judged by saved times: only what was measured alike, and else the difference is named."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.storage.test_baselines import CASE, RECIPE, SETTING
+from tfbench.model import Case, Outcome, Run, Sample
+from tfbench.policy import Policy
+from tfbench.session.baseline import Screen, changed_since
+from tfbench.storage.baselines import Baseline
+from tfbench.storage.history import Past
+
+CODED = replace(CASE, source="abc")
+
+
+def sample(floor, case=CODED, **facts):
+    return Sample(case, tuple(Run((floor, floor * 1.2), 10, {"first_call": 0.1, **facts}) for _ in range(6)))
+
+
+SAVED = Baseline(SETTING, {CODED.name: sample(1e-5)}, "first", "2026-01-01")
+
+
+def past(number, floor, **changes):
+    setting = replace(SETTING, session=f"2026-01-{number:02}", tree=f"tree{number}", **changes)
+    return Past(setting, {CODED.name: (floor,) * 6}, {CODED.name: CODED.source})
+
+
+STEADY = [past(number, 1e-5 * (1 + 0.001 * (number % 3))) for number in range(2, 9)]
+
+
+def judged(now=1e-5, known=STEADY, saved=SAVED, recipe=RECIPE, policy=None, case=CODED, **facts):
+    screen = Screen(saved, known, recipe, policy or Policy(), 1, live=False, unmade=None)
+    return screen.judge(case, sample(now, case, **facts), 2.0)
+
+
+def test_what_fits_in_is_unchanged():
+    found = judged()
+    assert (found.outcome, found.reason.code) == (Outcome.UNCHANGED, "saved-times")
+    assert (found.launches, found.rounds, found.wall_seconds) == (6, 12, 2.0)
+
+
+def test_a_gpu_at_another_clock_is_incomparable():
+    at_1980 = replace(SAVED, samples={CODED.name: sample(1e-5, gpu_clock=1980.0)})
+    found = judged(1.3e-5, saved=at_1980, gpu_clock=1410.0)
+    assert (found.outcome, found.reason.code) == (Outcome.INCOMPARABLE, "other-clock")
+    assert "with the GPU at 1980 MHz, and now it runs at 1410 MHz" in found.reason.message
+    assert judged(1.3e-5, saved=at_1980, gpu_clock=1950.0).outcome is Outcome.REGRESSED
+    assert judged(1.3e-5, saved=at_1980).outcome is Outcome.REGRESSED  # no GPU was watched now
+
+
+def test_what_does_not_has_regressed():
+    assert judged(1.3e-5).outcome is Outcome.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"machine": {"processor": "y"}}, "processor x there, y here"),
+        ({"threads": 2}, "threads 1 there, 2 here"),
+        ({"settings": {"TF_ENABLE_ONEDNN_OPTS": "0"}}, "TF_ENABLE_ONEDNN_OPTS not set there, 0 here"),
+        ({"settings": {"NVIDIA_TF32_OVERRIDE": "0"}}, "NVIDIA_TF32_OVERRIDE not set there, 0 here"),
+        ({"packages": {"tensorflow": "2.20.0"}}, "tensorflow 2.21.0 there, 2.20.0 here"),
+        ({"python": "3.12.1"}, "Python 3.11.7 there, 3.12.1 here"),
+    ],
+)
+def test_what_differs_is_incomparable_and_named(change, named):
+    found = judged(recipe=replace(RECIPE, **change))
+    assert found.outcome is Outcome.INCOMPARABLE
+    assert named in found.reason.message
+
+
+def test_a_benchmark_whose_code_changed_says_so():
+    other = replace(CODED, source="def")
+    assert changed_since(SAVED, other)
+    found = judged(case=other)
+    assert (found.outcome, found.reason.code) == (Outcome.INCOMPARABLE, "benchmark-changed")
+    assert not changed_since(SAVED, replace(CODED, source=""))
+
+
+@pytest.mark.parametrize("change", [{"way": "sides"}, {"policy": "quick"}])
+def test_a_baseline_that_was_measured_in_another_way_decides_nothing(change):
+    found = judged(saved=replace(SAVED, setting=replace(SETTING, **change)))
+    assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, "other-way")
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        lambda one: replace(one, setting=replace(one.setting, way="sides")),
+        lambda one: replace(one, setting=replace(one.setting, policy="quick")),
+        lambda one: replace(one, setting=replace(one.setting, recipe=replace(RECIPE, threads=4))),
+        lambda one: replace(one, setting=replace(one.setting, session=SETTING.session)),
+        lambda one: replace(one, sources={CODED.name: "other"}),
+        lambda one: replace(one, floors={}),
+    ],
+)
+def test_sessions_that_are_not_comparable_are_left_out(strange):
+    found = judged(known=list(map(strange, STEADY)))
+    assert found.reason.code == "few-sessions"
+    assert "1 comparable session of" in found.reason.message
+
+
+def test_sessions_of_the_baselines_own_code_sharpen_it():
+    same = [replace(one, setting=replace(one.setting, tree=SETTING.tree)) for one in STEADY]
+
+    def width(known):
+        ratio = judged(known=known).ratio
+        return ratio.high / ratio.low
+
+    assert width(same) < width(STEADY)
+
+
+def test_another_case_has_its_own_sessions():
+    other = Case("b/test_x.py::test_y", "test_y", "b/test_x.py::test_y")
+    saved = Baseline(SETTING, {other.name: sample(1e-5, other)}, "first")
+    assert judged(saved=saved, case=other).reason.code == "few-sessions"

@@ -1,0 +1,159 @@
+"""What becomes of readings: rows, explanations, demotion, with a prober that follows a script."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfbench.errors import BenchmarkError
+from tfbench.metrics.extract import Evidence
+from tfbench.model import Case, Outcome, Reading, Reason, Run, Sample, Verdict
+from tfbench.policy import preset
+from tfbench.session.metric_checks import PROBES, Before, Beside
+from tfbench.session.request import Result
+from tfbench.sides.side import Side
+
+REFERENCE = Case("w.py::w[a=x]", "w", "w.py::w", (("a", "x"),))
+OTHER = Case("w.py::w[a=y]", "w", "w.py::w", (("a", "y"),), reference=False)
+HERE, THERE = Side("contender", "python", Path("/")), Side("baseline", "python", Path("/"))
+POLICY = preset("standard")
+
+
+def evidence(flops=10, outputs=(1.0, 2.0), **facts):
+    return Evidence(
+        found={"flops": {"flops": flops}, "outputs": {}}, absent={}, facts=facts, outputs=(np.array(outputs),)
+    )
+
+
+class Prober:
+    """Answers from a table: (side, case) -> what it shows, or a list of what it shows in turn."""
+
+    def __init__(self, answers):
+        self.answers = answers
+        self.asked = []
+
+    def probe(self, entrants):
+        keys = [(entrant.side.name, entrant.case.name) for entrant in entrants]
+        self.asked += keys
+        return [self._answer(key) for key in keys]
+
+    def _answer(self, key):
+        answer = self.answers.get(key, self.answers.get(key[0], evidence()))
+        return answer.pop(0) if isinstance(answer, list) else answer
+
+
+def timed(case):
+    verdict = Verdict(case, Outcome.UNCHANGED, Reason("within-tolerance", "unchanged"))
+    run = Run((1e-3,), 1, {"peak_host_memory": 10 << 20})
+    return Result(case, verdict, sample=Sample(case, (run,) * 3))
+
+
+def judged(answers, before, case=REFERENCE, cases=(REFERENCE, OTHER)):
+    prober = Prober(answers)
+    result = Beside(prober, POLICY, cases).judged(timed(case), HERE, before)
+    return result, {row.metric: row for row in result.metrics}, prober
+
+
+def test_without_a_baseline_everything_is_measured():
+    result, rows, _ = judged({}, None)
+    assert {row.outcome for row in rows.values()} == {Outcome.NEW}
+    assert {row.reason.code for row in rows.values()} == {"no-baseline"}
+    assert rows["flops"].values == (None, 10)
+    assert result.reading.numbers["flops"] == 10
+
+
+def test_live_sides_are_probed_once_each():
+    before = Before(side=THERE, facts=[{"peak_host_memory": 10 << 20}] * 3)
+    _, rows, prober = judged({}, before)
+    assert sorted(prober.asked) == [("baseline", REFERENCE.name), ("contender", REFERENCE.name)]
+    assert {metric: row.outcome for metric, row in rows.items()} == {
+        "flops": Outcome.UNCHANGED, "nonfinite": Outcome.UNCHANGED, "parity": Outcome.UNCHANGED,
+        "peak_host_memory": Outcome.UNCHANGED,
+    }  # fmt: skip
+
+
+def test_a_change_is_read_again_before_it_counts():
+    _, rows, prober = judged({"contender": evidence(11)}, Before(side=THERE))
+    assert rows["flops"].outcome is Outcome.REGRESSED
+    assert prober.asked.count(("contender", REFERENCE.name)) == POLICY.probe_launches
+    assert prober.asked.count(("baseline", REFERENCE.name)) == POLICY.probe_launches
+
+
+def test_a_side_that_disagrees_with_itself_demotes_the_metric():
+    answers = {"contender": [evidence(11), evidence(10), evidence(12)]}
+    _, rows, _ = judged(answers, Before(side=THERE))
+    assert rows["flops"].outcome is Outcome.INCONCLUSIVE
+    assert rows["flops"].reason.code == "not-exact"
+
+
+def test_a_saved_reading_needs_no_probe_of_its_side():
+    saved = Reading(numbers={"flops": 9.0}, counts={"nonfinite": {}})
+    result, rows, prober = judged({}, Before(reading=saved))
+    assert rows["flops"].outcome is Outcome.REGRESSED
+    assert rows["parity"].outcome is Outcome.NEW
+    assert {side for side, _ in prober.asked} == {"contender"}
+    assert result.verdict.outcome is Outcome.UNCHANGED
+
+
+def test_across_environments_the_change_explains_the_time():
+    saved = Before(reading=Reading(numbers={"flops": 9.0}), differences=["tensorflow 2.20 there, 2.21 here"])
+    result, rows, _ = judged({}, saved)
+    assert "flops" not in rows
+    assert "beside time: flops 9 before, 10 now" in result.verdict.reason.message
+
+
+def test_a_variant_is_compared_with_its_reference_on_the_same_side():
+    answers = {("contender", OTHER.name): evidence(outputs=(1.0, 2.2)), ("baseline", OTHER.name): evidence()}
+    result, rows, _ = judged(answers, Before(side=THERE), OTHER)
+    assert rows["parity"].outcome is Outcome.REGRESSED
+    assert rows["parity"].values == pytest.approx((0, 0.1))
+    assert result.reading.numbers["parity"] == pytest.approx(0.1)
+
+
+def test_a_reference_is_compared_with_the_baselines_own_result():
+    answers = {"contender": evidence(outputs=(1.0, 2.2))}
+    _, rows, _ = judged(answers, Before(side=THERE))
+    assert rows["parity"].outcome is Outcome.REGRESSED
+    assert "the baseline's result" in rows["parity"].reason.message
+
+
+def test_a_benchmark_that_was_rewritten_explains_itself():
+    answers = {"contender": evidence(11, (3.0, 2.0), source="new"), "baseline": evidence(source="old")}
+    result, rows, _ = judged(answers, Before(side=THERE))
+    assert "flops" not in rows
+    assert "flops 10 before, 11 now" in result.verdict.reason.message
+    assert "the result differs from the baseline's result" in result.verdict.reason.message
+
+
+def test_other_shapes_are_no_parity():
+    answers = {("contender", OTHER.name): evidence(outputs=(1.0, 2.0, 3.0), contracts={"parity": 1e-3})}
+    result, rows, _ = judged(answers, None, OTHER)
+    assert "other shapes" in result.reading.absent["parity"]
+    assert rows["contract:parity"].outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("case", "cases", "outcome"),
+    [
+        (OTHER, (REFERENCE, OTHER), Outcome.REGRESSED),
+        (OTHER, (OTHER,), Outcome.INCONCLUSIVE),
+        (REFERENCE, (REFERENCE, OTHER), Outcome.UNCHANGED),
+    ],
+)
+def test_the_contract_of_parity(case, cases, outcome):
+    wrong = evidence(outputs=(1.0, 2.2), contracts={"parity": 1e-3})
+    _, rows, _ = judged(
+        {("contender", OTHER.name): wrong, ("contender", REFERENCE.name): evidence(contracts={"parity": 1e-3})},
+        None,
+        case,
+        cases,
+    )
+    assert rows["contract:parity"].outcome is outcome
+
+
+@pytest.mark.parametrize("side", ["contender", "baseline"])
+def test_a_case_that_cannot_be_probed_is_an_error(side):
+    result, rows, _ = judged({side: BenchmarkError("while it was probed: no")}, Before(side=THERE))
+    assert rows[PROBES].outcome is Outcome.ERROR
+    assert "no" in rows[PROBES].reason.message
+    assert result.failures == [rows[PROBES]]

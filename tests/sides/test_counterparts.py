@@ -1,0 +1,39 @@
+"""Which case of another source tree is which one here."""
+
+from tfbench.model import Case
+from tfbench.sides.counterparts import Counterparts
+
+
+def case(name, source):
+    return Case(name, "w", name.partition("[")[0], source=source)
+
+
+def counterparts(before, *now):
+    return Counterparts(before, [case(name, source) for name, source in now])
+
+
+def test_the_same_name_is_the_same_case_whatever_its_code():
+    found = counterparts({"a.py::test_x": "1"}, ("a.py::test_x", "2"))
+    assert found.of(case("a.py::test_x", "2")).name == "a.py::test_x"
+    assert found.gone({"a.py::test_x"}) == []
+
+
+def test_the_same_code_in_the_same_variant_is_renamed():
+    found = counterparts({"a.py::x[p=1]": "1", "a.py::x[p=2]": "1"}, ("a.py::y[p=1]", "1"), ("a.py::y[p=2]", "1"))
+    assert found.of(case("a.py::y[p=2]", "1")).name == "a.py::x[p=2]"
+    assert found.gone({"a.py::y[p=1]", "a.py::y[p=2]"}) == []
+
+
+def test_what_is_only_moved_is_meant_before_what_looks_alike():
+    found = counterparts({"a.py::x": "1", "a.py::z": "1"}, ("b.py::x", "1"))
+    assert found.of(case("b.py::x", "1")).name == "a.py::x"
+    assert [one.name for one in found.gone({"b.py::x"})] == ["a.py::z"]
+
+
+def test_where_several_could_be_meant_none_is():
+    one_of_two = counterparts({"a.py::x": "1", "a.py::z": "1"}, ("a.py::y", "1"))
+    assert one_of_two.of(case("a.py::y", "1")) is None
+    two_of_one = counterparts({"a.py::x": "1"}, ("a.py::y", "1"), ("a.py::z", "1"))
+    assert two_of_one.of(case("a.py::y", "1")) is None
+    unknown = counterparts({"a.py::x": ""}, ("a.py::y", ""))
+    assert unknown.of(case("a.py::y", "")) is None

@@ -1,0 +1,127 @@
+"""Source trees by content, in real git repositories."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tfbench.errors import SideError, UsageError
+from tfbench.sides.environments import Environments
+from tfbench.sides.side import Side
+from tfbench.sides.source_tree import KEPT, OWN, drop, materialise, snapshot, tree_of
+from tfbench.sides.spec import parse
+
+
+def git(root, *arguments):
+    identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    root = tmp_path / "checkout"
+    (root / "sub").mkdir(parents=True)
+    git(root, "init", "-q")
+    (root / "sub" / "a.py").write_text("one")
+    (root / ".gitignore").write_text("ignored\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    return root
+
+
+def test_a_clean_tree_is_its_commit(checkout):
+    found = snapshot(checkout)
+    assert found.tree == git(checkout, "rev-parse", "HEAD^{tree}")
+    assert found.commit == git(checkout, "rev-parse", "HEAD")
+    assert not found.dirty
+
+
+def test_changed_and_new_files_count_and_ignored_ones_do_not(checkout):
+    clean = snapshot(checkout)
+    (checkout / "ignored").write_text("x")
+    assert snapshot(checkout) == clean
+    (checkout / "new.py").write_text("x")
+    assert snapshot(checkout).dirty
+    assert snapshot(checkout).tree != clean.tree
+
+
+def test_looking_leaves_the_repository_alone(checkout):
+    (checkout / "new.py").write_text("x")
+    before = git(checkout, "status", "--short"), git(checkout, "count-objects", "-v")
+    snapshot(checkout)
+    assert (git(checkout, "status", "--short"), git(checkout, "count-objects", "-v")) == before
+
+
+def test_a_kept_tree_can_be_made_again(checkout, tmp_path):
+    (checkout / "sub" / "a.py").write_text("two")
+    kept = snapshot(checkout, f"{KEPT}first")
+    (checkout / "sub" / "a.py").write_text("three")
+    git(checkout, "gc", "--prune=now", "-q")
+    made = materialise(checkout / "sub", kept.tree, tmp_path / "cache")
+    root = made.root
+    assert (made.top, made.instead) == (str(checkout.resolve()), str(root.parent.resolve()))
+    assert (root / "a.py").read_text() == "two"
+    assert root.name == "sub"
+    assert materialise(checkout / "sub", kept.tree, tmp_path / "cache") == made
+    assert not list((tmp_path / "cache").glob(".half-*"))
+
+
+def test_a_tree_that_is_gone_is_said(checkout, tmp_path):
+    with pytest.raises(SideError, match="does not hold the tree"):
+        materialise(checkout, "0" * 40, tmp_path / "cache")
+
+
+def test_what_is_dropped_is_forgotten(checkout):
+    snapshot(checkout, f"{KEPT}first")
+    drop(checkout, f"{KEPT}first")
+    drop(checkout, f"{KEPT}first")
+    assert git(checkout, "for-each-ref", KEPT) == ""
+
+
+def test_our_own_files_are_no_part_of_a_tree(checkout):
+    clean = snapshot(checkout).tree
+    for folder in (checkout, checkout / "sub"):
+        (folder / OWN / "history").mkdir(parents=True)
+        (folder / OWN / "history" / "x.json").write_text("{}")
+    assert snapshot(checkout).tree == clean
+
+
+def test_outside_version_control_there_is_no_snapshot(tmp_path):
+    assert snapshot(tmp_path) is None
+    with pytest.raises(SideError, match="not in a git checkout"):
+        tree_of(tmp_path, "HEAD")
+
+
+def test_an_empty_repository_has_a_snapshot(tmp_path):
+    git(tmp_path, "init", "-q")
+    (tmp_path / "a").write_text("x")
+    assert snapshot(tmp_path).dirty
+
+
+NONE = Environments(Path("/nowhere"))
+"""These specifications need none."""
+
+
+def test_specifications(checkout, tmp_path):
+    contender = Side("contender", "/usr/bin/python", checkout, slowdown=0.1)
+    same = parse("self", contender, tmp_path, NONE)
+    assert (same.name, same.slowdown, same.root) == ("baseline", 0.0, checkout)
+    assert parse("self+env:A=b=c", contender, tmp_path, NONE).env == {"A": "b=c"}
+    assert parse("python:sh", contender, tmp_path, NONE).executable.endswith("sh")
+    assert (parse("git:HEAD", contender, tmp_path / "cache", NONE).root / "sub" / "a.py").read_text() == "one"
+
+
+@pytest.mark.parametrize("spec", ["", "selfish", "env:", "env:=x", "self:x", "python:", "tensor", "self+"])
+def test_other_specifications_are_refused(checkout, tmp_path, spec):
+    with pytest.raises(UsageError, match="not understood"):
+        parse(spec, Side("contender", "python", checkout), tmp_path, NONE)
+
+
+def test_what_is_not_there_is_named(checkout, tmp_path):
+    contender = Side("contender", "python", checkout)
+    with pytest.raises(UsageError, match="no interpreter /nowhere"):
+        parse("python:/nowhere", contender, tmp_path, NONE)
+    with pytest.raises(SideError, match="no such revision"):
+        parse("git:nope", contender, tmp_path, NONE)

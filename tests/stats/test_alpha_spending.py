@@ -1,0 +1,84 @@
+"""Boundaries against published ones, and that what is spent is what was budgeted."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tfbench.policy import PRESETS, Policy
+from tfbench.stats.alpha_spending import alpha_per_look, case_alpha, look_alpha, look_of
+
+FIVE = (1, 2, 3, 4, 5)
+OBRIEN_FLEMING = tuple(2 * stats.norm.sf(stats.norm.isf(0.0125) / math.sqrt(look / 5)) / 0.025 for look in FIVE)
+POCOCK = tuple(math.log(1 + (math.e - 1) * look / 5) for look in FIVE)
+
+
+@pytest.mark.parametrize(
+    ("spent", "published"),
+    [
+        (OBRIEN_FLEMING, [4.8769, 3.3569, 2.6803, 2.2898, 2.0310]),
+        (POCOCK, [2.4380, 2.4268, 2.4101, 2.3966, 2.3859]),
+    ],
+    ids=["O'Brien-Fleming", "Pocock"],
+)
+def test_the_boundaries_of_lan_and_demets(spent, published):
+    """Five even looks, 2.5% a side: the table that Reboussin, DeMets, Kim & Lan's program prints (2000,
+    Control. Clin. Trials 21)."""
+    found = [stats.norm.isf(level / 2) for level in alpha_per_look(0.05, FIVE, spent)]
+    assert found == pytest.approx(published, abs=2e-4)
+
+
+def test_one_look_spends_everything():
+    assert alpha_per_look(0.03, (7,)) == pytest.approx((0.03,))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_scores_with_the_planned_information_err_as_budgeted(name):
+    looks = PRESETS[name].looks
+    levels = alpha_per_look(0.05, looks)
+    rng = np.random.default_rng(1)
+    score, crossed = np.zeros(400_000), np.zeros(400_000, dtype=bool)
+    for before, now, level in zip((0, *looks), looks, levels, strict=False):
+        score += rng.normal(0, math.sqrt(now - before), len(score))
+        crossed |= score / math.sqrt(now) > stats.norm.isf(level / 2)
+    assert crossed.mean() == pytest.approx(0.025, abs=0.001)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8, unique=True).map(sorted), st.floats(1e-4, 0.1))
+def test_no_look_spends_more_than_everything_and_none_less_than_its_share(looks, alpha):
+    levels = alpha_per_look(alpha, looks)
+    assert max(levels) <= alpha * (1 + 1e-9)
+    assert min(levels) >= alpha / len(looks) * (1 - 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("looks", "spent"), [((), ()), ((3, 3), ()), ((4, 3), ()), ((3, 4), (1.0,)), ((3, 4), (1.0, 0.5))]
+)
+def test_impossible_plans_are_refused(looks, spent):
+    with pytest.raises(ValueError, match=r"looks|share"):
+        alpha_per_look(0.05, looks, spent)
+
+
+def test_two_stages_together_spend_a_cases_share_of_the_run():
+    policy = replace(Policy(), alpha_case=0.4)
+    for cases in (1, 30, 1000):
+        assert (case_alpha(policy, cases) / 2) ** 2 * cases == pytest.approx(policy.alpha)
+    assert case_alpha(replace(policy, confirm=False), 30) == pytest.approx(policy.alpha / 30)
+    assert case_alpha(Policy(), 1) == Policy().alpha_case
+    assert case_alpha(Policy(), 0) == case_alpha(Policy(), 1)
+
+
+def test_more_cases_or_a_smaller_budget_need_more_evidence():
+    policy = Policy()
+    assert case_alpha(policy, 300) < case_alpha(policy, 30)
+    assert look_alpha(replace(policy, alpha=0.001), 30, 0) < look_alpha(policy, 30, 0)
+
+
+def test_launches_between_looks_use_the_next_one():
+    looks = (3, 4, 6, 9)
+    assert [look_of(launches, looks) for launches in (1, 3, 4, 5, 6, 7, 9, 12)] == [0, 0, 1, 2, 2, 3, 3, 3]

@@ -1,0 +1,215 @@
+"""The interval against closed forms and brute force, and the symmetries that it must have."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tfbench.model import Effect
+from tfbench.policy import PRESETS, Policy
+from tfbench.stats.interval import believe, interval, launch_effect, tamed
+
+POLICY = Policy()
+KNOWN = replace(POLICY, launch_spread=1e-4, zygote_spread=1e-4, clip=1000)
+"""A policy that knows both deviations for certain."""
+IGNORANT = replace(POLICY, launch_spread=1e3, zygote_spread=1e3, clip=1000)
+"""A policy for which every deviation is as likely as any other."""
+
+times = st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=30)
+effects = st.lists(
+    st.builds(Effect, st.floats(-0.3, 0.3).map(lambda value: round(value, 6)), st.integers(0, 5)),
+    min_size=3,
+    max_size=20,
+)
+
+
+def logs(ratio):
+    return [math.log(ratio.center), math.log(ratio.low), math.log(ratio.high)]
+
+
+def effects_of(values, pairs):
+    return [Effect(value, pair) for value, pair in zip(values, pairs, strict=True)]
+
+
+def test_the_effect_of_a_launch_is_the_median_of_paired_log_ratios():
+    assert launch_effect([1.0, 2.0, 4.0], [1.1, 2.0, 40.0]) == pytest.approx(math.log(1.1))
+    assert launch_effect([1e-5], [2e-5]) == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize(
+    ("baseline", "contender"),
+    [([], []), ([1.0], [1.0, 1.0]), ([1.0], [0.0]), ([-1.0], [1.0]), ([math.nan], [1.0]), ([1.0], [math.inf])],
+)
+def test_times_that_are_no_times_are_refused(baseline, contender):
+    with pytest.raises(ValueError, match=r"rounds|positive"):
+        launch_effect(baseline, contender)
+
+
+@given(times, st.floats(0.01, 100))
+def test_scaling_one_side_shifts_the_effect(baseline, factor):
+    contender = [second * 1.5 for second in baseline]
+    scaled = [second * factor for second in contender]
+    assert launch_effect(baseline, scaled) == pytest.approx(
+        launch_effect(baseline, contender) + math.log(factor), abs=1e-9
+    )
+    assert launch_effect(scaled, baseline) == pytest.approx(-launch_effect(baseline, scaled), abs=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.01, 0.0003])
+def test_with_known_deviations_it_is_the_normal_interval_of_both_levels(alpha):
+    """Pairs weigh by the inverse of their variance, as in DerSimonian & Laird (1986, Control. Clin. Trials 7)."""
+    values, pairs = [0.011, 0.002, -0.004, 0.021, 0.006], [0, 1, 2, 0, 0]
+    variance = np.array([0.005**2 + 0.006**2 / 3, 0.005**2 + 0.006**2, 0.005**2 + 0.006**2])
+    means = np.array([(0.011 + 0.021 + 0.006) / 3, 0.002, -0.004])
+    center = (means / variance).sum() / (1 / variance).sum()
+    reach = stats.norm.isf(alpha / 2) / math.sqrt((1 / variance).sum())
+    found = interval(effects_of(values, pairs), alpha, KNOWN, shared_zygote=False)
+    assert logs(found) == pytest.approx([center, center - reach, center + reach], abs=1e-7)
+    assert found.confidence == 1 - alpha
+
+
+def test_without_knowledge_and_with_one_level_it_is_students_interval():
+    """A flat prior on the logarithm of a deviation gives the t interval (Jeffreys 1961)."""
+    values = np.random.default_rng(3).normal(0.01, 0.02, 12)
+    one_level = replace(IGNORANT, shared_zygote_deviation=1e-12)
+    found = interval(effects_of(values, [0] * 12), 0.05, one_level, shared_zygote=True)
+    low, high = stats.t.interval(0.95, 11, values.mean(), stats.sem(values))
+    assert logs(found) == pytest.approx([values.mean(), low, high], abs=2e-4)
+
+
+def test_it_agrees_with_brute_force():
+    """The same posterior from the joint normal law of all launches, on a finer grid, by numpy's linear algebra."""
+    values = np.array([0.012, 0.021, 0.004, 0.016, 0.019, 0.001, 0.013, 0.018])
+    pairs = np.array([0, 1, 2, 3, 0, 1, 2, 3])
+    steps = np.arange(-2.5, 5, 0.1)
+    same = (pairs[:, None] == pairs[None, :]).astype(float)
+    truths = np.linspace(-0.05, 0.08, 2601)
+    density = np.zeros_like(truths)
+    for own in steps:
+        for between in steps:
+            covariance = np.eye(8) * (0.006 * math.exp(own)) ** 2 + same * (0.005 * math.exp(between)) ** 2
+            inverse = np.linalg.inv(covariance)
+            away = values[:, None] - truths[None, :]
+            log_likelihood = -0.5 * (np.einsum("it,ij,jt->t", away, inverse, away) + np.linalg.slogdet(covariance)[1])
+            prior = stats.t.logpdf(own / POLICY.launch_spread, 2) + stats.t.logpdf(between / POLICY.zygote_spread, 2)
+            density += np.exp(log_likelihood + prior)
+    cumulative = np.cumsum(density) / density.sum()
+    found = interval(effects_of(values, pairs), 0.02, replace(POLICY, clip=1000), shared_zygote=False)
+    low, high = (truths[np.searchsorted(cumulative, level)] for level in (0.01, 0.99))
+    assert logs(found)[1:] == pytest.approx([low, high], abs=3e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(effects, st.booleans())
+def test_swapping_the_sides_mirrors_the_ratio(evidence, shared):
+    there = interval(evidence, 0.01, POLICY, shared_zygote=shared)
+    back = interval([Effect(-one.value, one.pair) for one in evidence], 0.01, POLICY, shared_zygote=shared)
+    assert [there.center, there.low, there.high] == pytest.approx([1 / back.center, 1 / back.high, 1 / back.low])
+
+
+@settings(max_examples=60, deadline=None)
+@given(effects, st.floats(-1, 1))
+def test_a_shift_of_all_launches_shifts_the_interval(evidence, shift):
+    here = interval(evidence, 0.01, POLICY, shared_zygote=False)
+    there = interval([Effect(one.value + shift, one.pair) for one in evidence], 0.01, POLICY, shared_zygote=False)
+    assert logs(there) == pytest.approx([end + shift for end in logs(here)], abs=1e-7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(effects, st.randoms(use_true_random=False))
+def test_neither_the_order_of_launches_nor_the_names_of_pairs_matter(evidence, random):
+    shuffled = [Effect(one.value, 17 - one.pair) for one in evidence]
+    random.shuffle(shuffled)
+    here = interval(evidence, 0.01, POLICY, shared_zygote=False)
+    there = interval(shuffled, 0.01, POLICY, shared_zygote=False)
+    assert logs(there) == pytest.approx(logs(here), abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(effects, st.floats(1e-5, 0.2), st.floats(1.1, 4))
+def test_more_confidence_needs_a_wider_interval(evidence, alpha, factor):
+    narrow = interval(evidence, alpha * factor, POLICY, shared_zygote=False)
+    wide = interval(evidence, alpha, POLICY, shared_zygote=False)
+    assert wide.low < narrow.low < narrow.center < narrow.high < wide.high
+
+
+def test_zygotes_that_disagree_widen_the_interval_and_no_launches_help():
+    agreeing = [Effect(value, pair) for pair in range(4) for value in (0.005, -0.005)]
+    biased = [Effect(value + bias, pair) for pair, bias in enumerate((0.02, -0.02, 0.02, -0.02)) for value in (0, 0)]
+    width = [ratio.high - ratio.low for ratio in (
+        interval(agreeing, 0.01, POLICY, shared_zygote=False),
+        interval(biased, 0.01, POLICY, shared_zygote=False),
+        interval(biased * 5, 0.01, POLICY, shared_zygote=False),
+    )]  # fmt: skip
+    assert width[1] > 2 * width[0]
+    assert width[2] > 0.6 * width[1]
+
+
+def test_one_zygote_for_both_sides_is_known_to_be_less_biased():
+    evidence = effects_of([0.004, -0.003, 0.001, 0.002], range(4))
+    own = interval(evidence, 0.01, POLICY, shared_zygote=False)
+    shared = interval(evidence, 0.01, POLICY, shared_zygote=True)
+    assert shared.high - shared.low < 0.9 * (own.high - own.low)
+
+
+def test_the_data_take_over_from_a_prior_that_they_contradict():
+    """With noise thirty times what the policy knows, 30 launches give an interval near Student's own."""
+    values = np.random.default_rng(8).normal(0, 0.18, 30)
+    found = interval(effects_of(values, np.arange(30) % 6), 0.05, POLICY, shared_zygote=False)
+    assert logs(found)[2] - logs(found)[1] == pytest.approx(2 * stats.t.isf(0.025, 29) * stats.sem(values), rel=0.25)
+
+
+@pytest.mark.parametrize("launches", [1, 2])
+@pytest.mark.parametrize("name", PRESETS)
+def test_few_launches_of_one_pair_give_an_honest_wide_interval(launches, name):
+    policy = PRESETS[name]
+    found = interval([Effect(0.0, 0)] * launches, 0.01, policy, shared_zygote=False)
+    assert logs(found)[2] > stats.norm.isf(0.005) * policy.zygote_deviation
+
+
+@pytest.mark.parametrize("evidence", [[], [Effect(math.nan, 0)], [Effect(math.inf, 0)]])
+def test_no_evidence_is_refused(evidence):
+    with pytest.raises(ValueError, match=r"launch|finite"):
+        interval(evidence, 0.01, POLICY, shared_zygote=False)
+
+
+# Launches far out
+
+CALM = [0.001, -0.002, 0.003, 0.0, -0.001, 0.002, -0.003, 0.004]
+
+
+def test_calm_launches_are_left_alone():
+    assert tamed(np.array([CALM]), 0.008, 3.0).tolist() == [CALM]
+
+
+@pytest.mark.parametrize("outlier", [-0.36, -3.0, 0.36])
+def test_a_launch_in_another_mode_moves_the_centre_little_however_far_it_is(outlier):
+    mean = float(tamed(np.array([[*CALM, outlier]]), 0.008, 3.0).mean())
+    assert abs(mean) < 0.004
+    assert mean == pytest.approx(float(tamed(np.array([[*CALM, outlier * 10]]), 0.008, 3.0).mean()))
+
+
+def test_what_is_moved_counts_as_hubers_one_step_estimate():
+    """Median plus the mean of psi over the mean of its derivative, by hand: limit 0.06, one launch of six moved."""
+    values = np.array([[0.0, 0.01, -0.01, 0.005, -0.005, 0.5]])
+    median = 0.0025
+    psi = np.clip(values - median, -0.06, 0.06)
+    assert tamed(values, 0.02, 3.0).mean() == pytest.approx(median + psi.mean() / (5 / 6))
+
+
+def test_two_modes_are_left_as_they_are_and_wide():
+    modes = np.array([[0.0, 0.001, -0.001, 0.002, -0.36, -0.361, -0.359]])
+    assert tamed(modes, 0.008, 3.0).tolist() == modes.tolist()
+    belief = believe(modes, np.arange(7), POLICY, shared_zygote=False)
+    low, high = belief.bounds(0.01)
+    assert low[0] < -0.3
+    assert high[0] > 0
+
+
+def test_among_fewer_than_five_launches_nobody_knows_the_odd_one_out():
+    values = np.array([[0.0, 0.001, -0.36, -0.361]])
+    assert tamed(values, 0.008, 3.0).tolist() == values.tolist()

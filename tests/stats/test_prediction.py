@@ -1,0 +1,113 @@
+"""Saved times: prediction against reference values, error rates by simulation, reasons in words."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tfbench.model import Outcome
+from tfbench.policy import PRESETS, Policy
+from tfbench.stats.prediction import judge, predict
+
+POLICY = Policy()
+STEADY = [1.0, 1.004, 0.997, 1.002, 0.999, 1.003, 0.996, 1.001]
+
+
+def session(floor, launches=6):
+    """The first launch is the fastest."""
+    return [floor * (1 + 0.01 * number) for number in range(launches)]
+
+
+def judged(now, known=STEADY, policy=POLICY, cases=30):
+    return judge(session(now), [session(known[0])], [session(k) for k in known[1:]], 360, policy, cases)
+
+
+def test_a_prediction_interval_as_in_the_book():
+    # Five observations with mean 50.1 and deviation 1.31: the 95% prediction interval for one more is
+    # 50.1 +- 2.776 * 1.31 * sqrt(1 + 1/5) = 50.1 +- 3.99 (Hahn & Meeker 1991, Statistical Intervals, ch. 4).
+    sessions = [51.4, 49.5, 48.7, 49.3, 51.6]
+    found = predict(50.1, sessions, sessions, 0.05)
+    assert math.log(found.high) == pytest.approx(3.99, abs=0.01)
+    assert math.log(found.low) == pytest.approx(-3.99, abs=0.01)
+    assert found.confidence == 0.95
+
+
+def test_fewer_sessions_of_the_baselines_own_code_widen_it():
+    sessions = [0.0, 0.01, -0.01, 0.0]
+    one, all_of_them = (predict(0.0, own, sessions, 0.05) for own in ([0.0], sessions))
+    assert one.high > all_of_them.high
+
+
+@pytest.mark.parametrize(("own", "sessions"), [([], [0.0, 0.1]), ([0.0], [0.0])])
+def test_a_spread_needs_two_sessions(own, sessions):
+    with pytest.raises(ValueError, match="two sessions"):
+        predict(0.0, own, sessions, 0.05)
+
+
+def test_few_sessions_decide_nothing_however_large_the_change():
+    found = judged(2.0, STEADY[:4])
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "4 comparable sessions of this case, 5 are wanted" in found.reason.message
+    assert found.comparison.ratio.as_json()["high"] is None
+
+
+def test_what_fits_in_is_unchanged_within_the_tolerance_of_a_screen():
+    found = judged(1.002)
+    assert found.outcome is Outcome.UNCHANGED
+    assert "within 5.0% by saved times" in found.reason.message
+    assert "not raced" in found.reason.message
+
+
+def test_what_is_far_out_has_regressed():
+    found = judged(1.2)
+    assert found.outcome is Outcome.REGRESSED
+    assert found.reason.message.startswith("20.0% slower than the spread of 8 sessions, deviation 0.3%, allows")
+
+
+def test_what_is_far_below_has_improved():
+    assert judged(0.8).outcome is Outcome.IMPROVED
+
+
+def test_in_between_says_what_could_hide():
+    found = judged(1.03, cases=300)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "could hide" in found.reason.message
+
+
+def test_a_case_that_moves_much_by_itself_is_left_open():
+    assert judged(1.2, [1.0, 1.1, 0.9, 1.2, 0.95, 1.05]).outcome is Outcome.INCONCLUSIVE
+
+
+def test_only_as_many_launches_as_every_session_has():
+    short = [1.0, 1.0, 1.0]
+    now = [1.0, 1.0, 1.0, 0.5]  # a fourth launch that the others do not have
+    assert judge(now, [short], [short, [1.01] * 3, [0.99] * 3, short], 9, POLICY, 1).outcome is Outcome.UNCHANGED
+
+
+def test_more_cases_need_more_to_call_one_regressed():
+    assert judged(1.03, cases=1).outcome is Outcome.REGRESSED
+    assert judged(1.03, cases=300).outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_screen_is_not_stricter_than_a_race(name):
+    assert PRESETS[name].screen_tolerance >= PRESETS[name].tolerance
+
+
+@pytest.mark.parametrize("shape", ["normal", "heavy tails", "two modes"])
+def test_unchanged_code_is_accused_no_oftener_than_the_budget_says(shape):
+    rng = np.random.default_rng(0)
+    draw = {
+        "normal": lambda size: rng.normal(0, 0.008, size),
+        "heavy tails": lambda size: 0.005 * rng.standard_t(3, size),
+        "two modes": lambda size: rng.normal(0, 0.006, size) + 0.02 * (rng.random(size) < 0.2),
+    }[shape]
+    policy, races = replace(POLICY, alpha=0.05), 2000
+    outcomes = []
+    for floors in np.exp(draw((races, 7))):
+        now, *known = ([floor] for floor in floors)
+        outcomes.append(judge(now, known[:1], known[1:], 1, policy, 1).outcome)
+    # Regressed needs the minimum effect beside the level, so it stays below half of alpha.
+    assert outcomes.count(Outcome.REGRESSED) / races < policy.alpha / 2
+    assert outcomes.count(Outcome.IMPROVED) / races < policy.alpha / 2

@@ -1,0 +1,116 @@
+"""Error rates of whole races, simulated: what the presets promise."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tfbench.model import Effect, Outcome
+from tfbench.policy import PRESETS
+from tfbench.stats.alpha_spending import case_alpha
+from tfbench.stats.interval import believe, interval
+from tfbench.stats.simulate import OUTCOMES, Noise, World, judge, simulate
+from tfbench.stats.verdict import classify
+
+STANDARD, STRICT, QUICK = PRESETS["standard"], PRESETS["strict"], PRESETS["quick"]
+TYPICAL = World()
+NOISY = World(launch_deviation=0.008, zygote_deviation=0.007)
+SHARED = World(launch_deviation=0.008, zygote_deviation=0.001)
+CASES = 30
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("launches", [3, 4, 9, 30])
+def test_many_races_at_once_are_judged_as_one_at_a_time(launches, shared):
+    rng = np.random.default_rng(launches)
+    pairs = np.arange(launches) % 6
+    values = rng.normal(rng.uniform(-0.04, 0.04, (60, 1)), 0.008, (60, launches))
+    values[rng.random(values.shape) < 0.05] -= 0.3
+    belief = believe(values, pairs, STANDARD, shared_zygote=shared)
+    low, high = belief.bounds(0.004)
+    codes = judge(belief, 0.004, STANDARD)
+    seen = set()
+    for race, row in enumerate(values):
+        evidence = [Effect(value, pair) for value, pair in zip(row, pairs.tolist(), strict=True)]
+        ratio = interval(evidence, 0.004, STANDARD, shared_zygote=shared)
+        assert (ratio.low, ratio.high) == pytest.approx((np.exp(low[race]), np.exp(high[race])), rel=1e-9)
+        outcome = classify(ratio.low, ratio.high, STANDARD) or Outcome.INCONCLUSIVE
+        assert OUTCOMES[codes[race]] is outcome
+        seen.add(outcome)
+    assert len(seen) >= 3
+
+
+@pytest.mark.parametrize("noise", [Noise.NORMAL, Noise.HEAVY, Noise.BISTABLE])
+def test_the_same_code_is_not_accused(noise):
+    """100,000 races: a tenth each of the deviations that were measured, quiet, typical and memory-bound ones."""
+    measured = [(0.4, 0.3), (0.6, 0.5), (0.8, 0.5), (0.6, 0.7), (0.7, 0.3), (1.1, 0.3), (1.8, 1.2), (0.6, 0.0),
+                (0.4, 1.2), (1.9, 0.7)]  # fmt: skip
+    accused, suspected = 0.0, 0.0
+    for seed, (launch, zygote) in enumerate(measured):
+        found = simulate(STANDARD, World(0.0, launch / 100, zygote / 100, noise), 10_000, seed, cases=CASES)
+        accused += found.rate(Outcome.REGRESSED) / len(measured)
+        suspected += found.rate(Outcome.REGRESSED, first=True) / len(measured)
+    assert accused <= 0.01 / CASES  # a run in a hundred
+    assert suspected <= case_alpha(STANDARD, CASES) / 2
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_the_run_keeps_its_budget_even_if_every_case_is_at_the_minimum_effect(factor):
+    """The worst that is not to be accused, with noise as the policy knows it and twice that."""
+    world = World(STANDARD.minimum_effect, factor * STANDARD.launch_deviation, factor * STANDARD.zygote_deviation)
+    found = simulate(STANDARD, world, 15_000, 5, cases=CASES)
+    stage = found.rate(Outcome.REGRESSED, first=True)
+    assert stage <= case_alpha(STANDARD, CASES) / 2 * (1.0 if factor == 1 else 1.75)
+    # Twice the noise costs: three times the budget, of which the null itself uses nothing.
+    assert found.rate(Outcome.REGRESSED) <= 0.01 / CASES * (1.0 if factor == 1 else 4.0)
+
+
+def test_one_stage_alone_stays_near_its_level_in_noise_beyond_all_knowledge():
+    found = simulate(STANDARD, World(0.0, 0.4, 0.01), 5_000, 6, cases=CASES)
+    assert found.rate(Outcome.REGRESSED, first=True) < 2 * case_alpha(STANDARD, CASES) / 2
+    assert found.rate(Outcome.REGRESSED) < 0.004
+
+
+@pytest.mark.parametrize("world", [TYPICAL, NOISY], ids=["typical", "noisy"])
+def test_standard_reaches_its_targets(world):
+    same = simulate(STANDARD, world, 10_000, 7, cases=CASES)
+    assert same.rate(Outcome.INCONCLUSIVE) <= 0.03
+    assert same.rate(Outcome.UNCHANGED) >= 0.97
+    assert same.median_launches <= 6
+    for effect, wanted, launches in ((0.03, 0.97, 10), (0.05, 0.995, 7), (0.10, 1.0, 6)):
+        found = simulate(STANDARD, replace(world, effect=effect), 10_000, 8, cases=CASES)
+        assert found.rate(Outcome.REGRESSED) >= wanted
+        assert found.median_launches <= launches
+
+
+def test_strict_finds_two_percent_and_one_between_variants():
+    found = simulate(STRICT, replace(NOISY, effect=0.02), 3_000, 9, cases=CASES)
+    assert found.rate(Outcome.REGRESSED) >= 0.90
+    found = simulate(STRICT, replace(SHARED, effect=0.01), 3_000, 10, cases=CASES, shared_zygote=True)
+    assert found.rate(Outcome.REGRESSED) >= 0.80
+
+
+def test_standard_finds_two_percent_between_variants():
+    found = simulate(STANDARD, replace(SHARED, effect=0.02), 3_000, 11, cases=CASES, shared_zygote=True)
+    assert found.rate(Outcome.REGRESSED) >= 0.90
+
+
+def test_quick_is_quick():
+    same = simulate(QUICK, TYPICAL, 5_000, 12, cases=CASES)
+    assert same.rate(Outcome.UNCHANGED) >= 0.99
+    assert same.median_launches == 3
+    assert simulate(QUICK, replace(TYPICAL, effect=0.05), 5_000, 13, cases=CASES).rate(Outcome.REGRESSED) >= 0.95
+    assert simulate(QUICK, replace(TYPICAL, effect=0.10), 5_000, 14, cases=CASES).rate(Outcome.REGRESSED) >= 0.999
+
+
+def test_an_improvement_is_a_mirrored_regression():
+    slower = simulate(STANDARD, replace(TYPICAL, effect=0.02), 4_000, 15, cases=CASES)
+    faster = simulate(STANDARD, replace(TYPICAL, effect=1 / 1.02 - 1), 4_000, 16, cases=CASES)
+    assert faster.rate(Outcome.IMPROVED) == pytest.approx(slower.rate(Outcome.REGRESSED, first=True), abs=0.03)
+
+
+def test_the_same_seed_gives_the_same_races():
+    one, two = (simulate(STANDARD, NOISY, 500, 17) for _ in range(2))
+    assert (one.final == two.final).all()
+    assert sum(one.rates.values()) == pytest.approx(1)
+    assert one.mean_launches == two.mean_launches

@@ -1,0 +1,55 @@
+"""Sessions: what was written is read, oldest first, and what is none is named and left alone."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.storage.test_baselines import SETTING
+from tfbench.storage.history import History, Past
+from tfbench.storage.layout import keep_out_of_git
+
+PAST = Past(SETTING, {"b/x.py::x": (1e-5, 1.1e-5)}, {"b/x.py::x": "abc"})
+
+
+def test_sessions_come_back_oldest_first(tmp_path):
+    history = History(tmp_path)
+    later = replace(PAST, setting=replace(SETTING, session="2026-02-02T00:00:00+00:00-b"))
+    history.record(later)
+    history.record(PAST)
+    assert history.read() == ([PAST, later], [])
+
+
+def test_no_folder_is_no_session(tmp_path):
+    assert History(tmp_path / "none").read() == ([], [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"schema": "x"}', '{"schema": "tfbench-session/1", "cases": {"a": {"source": "", "floors": []}}}'],
+)
+def test_a_strange_file_is_named_and_left(tmp_path, text):
+    history = History(tmp_path)
+    history.record(PAST)
+    (tmp_path / "strange.json").write_text(text)
+    found, strange = history.read()
+    assert found == [PAST]
+    assert "strange.json is no session" in strange[0]
+    assert (tmp_path / "strange.json").read_text() == text
+
+
+def test_times_that_are_none_are_no_session(tmp_path):
+    history = History(tmp_path)
+    path = history.record(PAST)
+    content = json.loads(path.read_text())
+    content["cases"]["b/x.py::x"]["floors"] = [0.0]
+    path.write_text(json.dumps(content))
+    assert "no usable times" in history.read()[1][0]
+
+
+def test_git_is_told_what_nobody_commits(tmp_path):
+    keep_out_of_git(tmp_path / "a")
+    assert "history/" in (tmp_path / "a/.gitignore").read_text()
+    (tmp_path / "a/.gitignore").write_text("mine\n")
+    keep_out_of_git(tmp_path / "a")
+    assert (tmp_path / "a/.gitignore").read_text() == "mine\n"

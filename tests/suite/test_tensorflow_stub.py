@@ -1,0 +1,74 @@
+"""What the controller sees of TensorFlow while it collects. Run in a process of its own: modules are global."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(code):
+    program = "import sys\nfrom tfbench.suite.tensorflow_stub import instead_of_tensorflow\n" + textwrap.dedent(code)
+    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+def test_decorators_classes_and_submodules_cost_nothing():
+    done = run(
+        """
+        with instead_of_tensorflow():
+            import tensorflow as tf
+            import tensorflow.keras.layers as layers
+            from tensorflow import keras
+            from tensorflow.python.eager import context
+            import keras as alone
+
+            class Block(tf.keras.layers.Layer):
+                def call(self, x): return x
+
+            class Other(layers.Dense, keras.Model): pass
+
+            @tf.function
+            def plain(x): return x
+
+            @tf.function(jit_compile=True)
+            def options(x): return x
+
+            assert plain.__name__ == "plain"
+            assert options(3) == 3 if not callable(options) else options.__name__ == "options"
+            assert tf.__version__.startswith("2.")
+            assert not hasattr(tf, "__wrapped__")
+        assert not [name for name in sys.modules if name.partition(".")[0] in ("tensorflow", "keras")]
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_asking_for_a_value_names_the_cure():
+    done = run(
+        """
+        with instead_of_tensorflow():
+            import tensorflow as tf
+            if tf.config.list_physical_devices("GPU"):
+                pass
+        """
+    )
+    assert "uses the value of tensorflow.config.list_physical_devices()" in done.stderr
+    assert "requires=" in done.stderr
+
+
+def test_after_collection_the_names_are_the_real_thing():
+    done = run(
+        """
+        import types
+        with instead_of_tensorflow():
+            import tensorflow as tf
+            layers = tf.keras.layers
+        real = types.ModuleType("tensorflow"); real.add = lambda a, b: a + b
+        real.keras = types.SimpleNamespace(layers=types.SimpleNamespace(Dense=int))
+        sys.modules["tensorflow"] = real
+        assert tf.add(1, 2) == 3
+        assert layers.Dense("7") == 7
+        """
+    )
+    assert done.returncode == 0, done.stderr

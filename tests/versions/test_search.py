@@ -1,0 +1,58 @@
+"""Halving: what is asked about, and how often."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfbench.model import Case, Outcome
+from tfbench.versions.search import Search, Step, Trail, most
+
+CASE = Case("w.py::w", "w", "w.py::w")
+
+
+def searched(count, is_bad):
+    search, asked = Search(count), []
+    while (point := search.next) is not None:
+        asked.append(point)
+        search.tell(point, is_bad(point))
+    return search, asked
+
+
+@given(st.integers(2, 300).flatmap(lambda count: st.tuples(st.just(count), st.integers(1, count - 1))))
+def test_the_first_bad_one_is_found_in_as_many_questions_as_it_takes(given_):
+    count, first_bad = given_
+    search, asked = searched(count, lambda point: point >= first_bad)
+    assert list(search.suspects) == [first_bad]
+    assert search.good == first_bad - 1
+    assert len(asked) <= most(count)
+    assert len(set(asked)) == len(asked)
+
+
+@pytest.mark.parametrize(("count", "races"), [(2, 0), (3, 1), (4, 2), (5, 2), (7, 3), (9, 3), (10, 4), (1025, 10)])
+def test_how_many_questions_it_takes(count, races):
+    assert most(count) == races
+    assert max(len(searched(count, lambda p, k=k: p >= k)[1]) for k in range(1, count)) == races
+
+
+@given(
+    st.integers(3, 40).flatmap(
+        lambda count: st.tuples(st.just(count), st.integers(1, count - 1), st.sets(st.integers(1, count - 2)))
+    )
+)
+def test_what_cannot_be_judged_stays_a_suspect_and_nothing_else_does(given_):
+    count, first_bad, unknown = given_
+    search, asked = searched(count, lambda point: None if point in unknown else point >= first_bad)
+    assert first_bad in search.suspects
+    assert set(search.suspects[:-1]) <= unknown
+    assert len(set(asked)) == len(asked)
+
+
+def test_an_answer_needs_a_race_of_the_bad_end():
+    trail = Trail(CASE, Search(2))
+    assert (trail.is_slower, trail.first_bad, trail.is_answered) == (None, None, False)
+    trail.steps.append(Step(1, Outcome.REGRESSED, "slower"))
+    assert (trail.first_bad, trail.is_answered) == (1, True)
+    open_ = Trail(CASE, Search(2), [Step(1, Outcome.INCONCLUSIVE, "who knows")])
+    assert (open_.is_slower, open_.is_answered) == (None, False)
+    same = Trail(CASE, Search(2), [Step(1, Outcome.UNCHANGED, "the same")])
+    assert (same.first_bad, same.is_answered) == (None, True)

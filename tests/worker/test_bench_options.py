@@ -1,0 +1,50 @@
+"""The keywords of bench."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tfbench.errors import BenchmarkError
+from tfbench.worker.bench_options import facts
+
+
+def test_amounts_and_contracts_are_kept_and_what_is_none_is_left_out():
+    given = {
+        "flops": 3,
+        "items": None,
+        "parity": 1e-3,
+        "expect_ops": {"A": 0},
+        "artifact": b"",
+    }
+    assert facts(given) == {
+        "flops": 3,
+        "contracts": {"expect_ops": {"A": 0}, "parity": 1e-3},
+    }
+    assert facts({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"speed": 1}, "no keyword 'speed'; it has flops, bytes, items, expect_ops"),
+        ({"flops": 0}, "a positive number"),
+        ({"flops": float("nan")}, "a positive number"),
+        ({"max_traces": 1.5}, "a whole number"),
+        ({"max_traces": True}, "a whole number"),
+        ({"max_peak_bytes": -1}, "a positive number"),
+        ({"parity": 1}, "a relative error"),
+        ({"expect_ops": {"A": -1}}, "how often each op"),
+        ({"expect_ops": {}}, "how often each op"),
+        ({"expect_ops": "A"}, "how often each op"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_could(keywords, words):
+    with pytest.raises(BenchmarkError, match=words):
+        facts(keywords)
+
+
+def test_numbers_of_numpy_are_numbers():
+    found = facts({"bytes": np.int64(7), "flops": np.float32(2.5)})
+    assert found == {"bytes": 7, "flops": 2.5}
+    assert json.dumps(found)

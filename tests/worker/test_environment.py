@@ -1,0 +1,41 @@
+"""What a process says it is made of."""
+
+import pytest
+
+from tfbench.worker.environment import describe, machine
+
+
+def test_this_process():
+    found = describe()
+    assert found["machine"]["processors"]
+    assert "numpy" in found["packages"]
+
+
+@pytest.mark.parametrize("module", ["NVIDIA UNIX x86_64 Kernel Module", "NVIDIA UNIX Open Kernel Module for x86_64"])
+def test_gpus_are_read_from_the_drivers_files(tmp_path, module):
+    assert "gpus" not in machine(tmp_path)
+    driver = tmp_path / "proc/driver/nvidia"
+    for number in (0, 1):
+        (driver / f"gpus/000{number}").mkdir(parents=True)
+        (driver / f"gpus/000{number}/information").write_text("Model: \t\t NVIDIA H200\nIRQ: 7\n")
+    (driver / "version").write_text(f"NVRM version: {module}  550.54.15  Tue Mar  5\n")
+    found = machine(tmp_path)
+    assert (found["gpus"], found["driver"]) == ("NVIDIA H200, NVIDIA H200", "550.54.15")
+
+
+def test_settings_that_change_a_time_are_told(monkeypatch):
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    settings = describe()["settings"]
+    assert settings["TF_ENABLE_ONEDNN_OPTS"] == settings["NVIDIA_TF32_OVERRIDE"] == "0"
+    assert "TF_CPP_MIN_LOG_LEVEL" not in settings
+
+
+def test_what_another_program_calls_by_the_same_letters_is_not_told(monkeypatch):
+    for name in ("TF_TOKEN_app_terraform_io", "TF_VAR_password", "TF_CLI_CONFIG_FILE", "TF_LOG"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("TF_DATA_EXPERIMENT_OPT_IN", "all")
+    settings = describe()["settings"]
+    assert "secret" not in settings.values()
+    assert settings["TF_DATA_EXPERIMENT_OPT_IN"] == "all"

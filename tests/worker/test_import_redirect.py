@@ -1,0 +1,71 @@
+"""A source tree in the place of the working tree: paths, finders of editable installations, and what escapes them."""
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from tfbench.worker.import_redirect import follow, strays
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def trees(tmp_path, monkeypatch):
+    """The working tree, and within it the tree that takes its place."""
+    there, here = tmp_path.resolve(), tmp_path.resolve() / ".tfbench" / "trees" / "abc"
+    (here / "src").mkdir(parents=True)
+    (there / "src").mkdir()
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    return str(there), str(here)
+
+
+def test_entries_of_the_path_are_moved_and_installed_ones_stay(trees):
+    there, here = trees
+    installed = f"{there}/.venv/lib/python3.11/site-packages"
+    sys.path[:0] = [f"{there}/src", installed, f"{here}/src", "/elsewhere"]
+    follow(there, here)
+    assert sys.path[:4] == [f"{here}/src", installed, f"{here}/src", "/elsewhere"]
+
+
+def test_finders_of_editable_installations_are_moved(trees, monkeypatch):
+    there, here = trees
+    module = types.ModuleType("__editable___mine_finder")
+    module.MAPPING = {"mine": f"{there}/mine", "other": "/elsewhere/other", "tfbench": f"{there}/tfbench"}
+    finder = type("Finder", (), {"__module__": module.__name__, "find_spec": staticmethod(lambda *a: None)})
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    sys.meta_path.append(finder)
+    follow(there, here)
+    assert {
+        "mine": f"{here}/mine", "other": "/elsewhere/other", "tfbench": f"{there}/tfbench",
+    } == module.MAPPING  # fmt: skip
+
+
+def test_what_comes_from_the_working_tree_all_the_same_is_named(trees, monkeypatch):
+    there, here = trees
+    for name, file in {"ours.deep": f"{there}/ours/deep.py", "theirs": f"{here}/theirs.py", "far": "/far.py"}.items():
+        module = types.ModuleType(name)
+        module.__file__ = file
+        monkeypatch.setitem(sys.modules, name, module)
+    assert strays(there, here) == ["ours"]
+
+
+def test_a_lazy_module_is_not_loaded_by_looking(trees, monkeypatch):
+    class Lazy(types.ModuleType):
+        def __getattr__(self, name):
+            raise AssertionError(f"{name} was asked for")
+
+    monkeypatch.setitem(sys.modules, "lazy_one", Lazy("lazy_one"))
+    assert "lazy_one" not in strays(*trees)
+
+
+def test_this_package_may_lie_in_the_working_tree(trees, monkeypatch):
+    root = str(ROOT)
+    main = types.ModuleType("__mp_main__")
+    main.__file__ = f"{root}/tfbench/worker/__main__.py"
+    monkeypatch.setitem(sys.modules, "__mp_main__", main)
+    found = strays(root, trees[1])
+    assert not {"tfbench", "__mp_main__"} & set(found)
+    assert "tests" in found  # of which this module is one

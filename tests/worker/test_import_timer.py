@@ -1,0 +1,29 @@
+"""How long an import takes."""
+
+import importlib
+import sys
+
+from tfbench.worker import import_timer
+
+
+def test_the_first_import_is_timed_and_the_module_is_itself(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.05)\nVALUE = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(import_timer, "_MODULE", "slow_to_import")
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    timer = import_timer.ImportTimer()
+    sys.meta_path.insert(0, timer)
+    import json  # noqa: F401 - others pass
+
+    assert timer.seconds is None
+    module = importlib.import_module("slow_to_import")
+    assert module.VALUE == 3
+    assert 0.05 <= timer.seconds < 5
+    assert timer not in sys.meta_path
+    assert module.__spec__.loader.path.endswith("slow_to_import.py")
+    del sys.modules["slow_to_import"]
+
+
+def test_what_is_not_there_is_not_there(monkeypatch):
+    monkeypatch.setattr(import_timer, "_MODULE", "no_such_module")
+    assert import_timer.ImportTimer().find_spec("other", None) is None

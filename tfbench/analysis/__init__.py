@@ -1,1 +1,0 @@
-"""Pure: from launches to verdicts. No clock, no file, no process."""

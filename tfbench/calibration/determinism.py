@@ -1,0 +1,79 @@
+"""Whether exact metrics are exact: the same cases probed again and again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfbench.errors import BenchmarkSkipped
+from tfbench.metrics.catalog import READ
+from tfbench.metrics.exact import differing
+from tfbench.metrics.extract import Evidence, read
+from tfbench.model import Case, Reading
+from tfbench.policy import Policy
+from tfbench.race.interfaces import Entrant
+from tfbench.race.prober import Prober
+from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.zygote import Suite
+from tfbench.sides.side import Side
+
+_AT_ONCE = 10
+"""Launches between two zygotes: a metric may hang on what a zygote has been given, as its hash seed."""
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """What many launches of a case agree on."""
+
+    case: Case
+    launches: int
+    metrics: int
+    """How many could be read."""
+    demoted: dict[str, str]
+    """Metric -> how its launches differ."""
+    skipped: str = ""
+
+
+def examine(
+    root: Path,
+    suite: Suite,
+    cases: Sequence[Case],
+    launches: int,
+    policy: Policy,
+    processors: Processors,
+    tell: Callable[[Case, int], None],
+) -> list[Exactness]:
+    """Probe each case so many times, in processes of several zygotes.
+
+    Raises:
+        BenchmarkError: A case breaks.
+        SideError: A zygote does not start.
+    """
+    side = Side("contender", sys.executable, root)
+    readings: dict[str, list[Reading]] = {case.name: [] for case in cases}
+    skipped: dict[str, str] = {}
+    for first in range(0, launches, _AT_ONCE):
+        launcher = ProcessLauncher(suite, policy, processors)
+        try:
+            for case in cases:
+                tell(case, first)
+                again = min(_AT_ONCE, launches - first) * (case.name not in skipped)
+                for found in Prober(launcher, policy).probe([Entrant(case, side)] * again):
+                    if isinstance(found, BenchmarkSkipped):
+                        skipped[case.name] = str(found)
+                    elif isinstance(found, Evidence):
+                        readings[case.name].append(read(found))
+                    else:
+                        raise found
+        finally:
+            launcher.close()
+    return [_of(case, readings[case.name], policy, skipped.get(case.name, "")) for case in cases]
+
+
+def _of(case: Case, readings: Sequence[Reading], policy: Policy, skipped: str) -> Exactness:
+    if not readings:
+        return Exactness(case, 0, 0, {}, skipped)
+    known = sum(readings[0].value(metric.name) is not None for metric in READ)
+    return Exactness(case, len(readings), known, differing(readings, policy))

@@ -1,0 +1,160 @@
+"""Running a calibration: fresh zygotes, a verdict on each workload as it is, and one slowed down; again and again."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tfbench.calibration import pytest_benchmark
+from tfbench.calibration.journal import RACED, Journal, Trial
+from tfbench.errors import BenchmarkError
+from tfbench.model import Case
+from tfbench.policy import Policy
+from tfbench.race.confirmed import Contest
+from tfbench.race.interfaces import Entrant
+from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.zygote import Suite
+from tfbench.sides.side import Side
+from tfbench.storage.layout import FOLDER, MADE
+
+WORKLOADS = Path(__file__).resolve().parents[1] / "worker" / "workloads"
+SLOWDOWNS = (0.02, 0.03, 0.05, 0.10)
+SAVED_SLOWDOWNS = (0.0, 0.05, 0.0, 0.10)
+"""What pytest-benchmark's runs are slowed by, in turn."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a calibration is about."""
+
+    policy: Policy
+    cases: int
+    """Cases of the run whose alpha is shared: a verdict in a suite of thirty is stricter than one alone."""
+    processors: Processors
+    cpus: tuple[int, ...]
+    slowdowns: tuple[float, ...] = SLOWDOWNS
+    repeats: int = 3
+    """Verdicts on unchanged code for one on slowed code, in each run."""
+    variants: bool = False
+    """Both entrants come from one zygote and nothing is confirmed, as where variants are compared."""
+    saved_every: int = 2
+    """A run of pytest-benchmark after so many runs of races; 0 for none."""
+    root: Path = WORKLOADS
+    files: tuple[str, ...] = ("test_raced.py",)
+    chosen: str = ""
+    """Cases whose names hold this text."""
+
+
+Progress = Callable[[str, int], None]
+"""Called with what is being done and how many verdicts there are."""
+
+
+def calibrate(plan: Plan, journal: Journal, seconds: float, progress: Progress, rng: random.Random) -> list[Trial]:
+    """Add trials to the journal until the time is spent; a run that was begun is ended.
+
+    Args:
+        seconds: Budget of this call; the trials that the journal has are kept and counted.
+
+    Returns:
+        Every trial of the journal.
+    """
+    began = time.monotonic()
+    trials = journal.read()
+    number = 1 + max((trial.run for trial in trials), default=-1)
+    baselines: list[pytest_benchmark.SavedRun] = []
+
+    def tell(text: str) -> None:
+        progress(text, len(trials))
+
+    while time.monotonic() - began < seconds:
+        for trial in one_run(plan, number, rng, tell):
+            trials.append(trial)
+            journal.append([trial])
+            if time.monotonic() - began > seconds:
+                break
+        if plan.saved_every and number % plan.saved_every == 0 and plan.root == WORKLOADS:
+            tell("pytest-benchmark, for comparison")
+            slowdown = SAVED_SLOWDOWNS[len(baselines) % len(SAVED_SLOWDOWNS)]
+            baselines.append(pytest_benchmark.measure(WORKLOADS / "test_saved.py", slowdown))
+            compared = pytest_benchmark.compare(baselines, number)
+            trials += compared
+            journal.append(compared)
+        number += 1
+    return trials
+
+
+def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str], None]) -> Iterator[Trial]:
+    """The trials of one run: zygotes of its own, the workloads in random order."""
+    made = Path(FOLDER, MADE).absolute()  # beside the journal
+    suite = Suite(plan.files, "", "importlib", str(made), plan.cpus)
+    launcher = ProcessLauncher(suite, plan.policy, plan.processors)
+    contender = Side("contender", sys.executable, plan.root)
+    baseline = contender if plan.variants else replace(contender, name="baseline")
+    try:
+        progress(f"run {number}: starting zygotes")
+        pairs = range(min(plan.policy.zygotes, plan.policy.looks[0]))
+        launcher.ready([(baseline, ()), (contender, ())], pairs)
+        names = sorted(launcher.zygote(Entrant(Case("", "", ""), contender), 0).cases)
+        names = [name for name in names if plan.chosen in name]
+        if not names:
+            raise BenchmarkError(f"no case of {', '.join(plan.files)} has {plan.chosen!r} in its name")
+        jobs = [(name, 0.0) for name in names for _ in range(plan.repeats)]
+        jobs += [(name, plan.slowdowns[(number + index) % len(plan.slowdowns)]) for index, name in enumerate(names)]
+        for name, slowdown in rng.sample(jobs, len(jobs)):
+            case = Case(name, name, name)
+            progress(f"run {number}: {_short(name)}{f' slowed by {slowdown:.0%}' if slowdown else ''}")
+            entrants = [Entrant(case, baseline), Entrant(case, replace(contender, slowdown=slowdown))]
+            contest = Contest(entrants, launcher, plan.policy, plan.cases, time.perf_counter, rng, not plan.variants)
+            contest.run()
+            yield _trial(plan, number, name, slowdown, contest)
+    finally:
+        launcher.close()
+
+
+def _trial(plan: Plan, number: int, name: str, slowdown: float, contest: Contest) -> Trial:
+    if contest.decision is None or contest.decision.outcome is None:
+        failure = next(iter(contest.failures.values()), "it ended without a decision")
+        raise BenchmarkError(f"{name}: {failure}")
+    effects = [effect for race in contest.races for effect in race.effects(1)]
+    return Trial(
+        method=RACED,
+        policy=plan.policy.name,
+        workload=_short(name),
+        slowdown=slowdown,
+        outcome=contest.decision.outcome.value,
+        seconds=round(contest.wall_seconds, 3),
+        launches=contest.launches,
+        run=number,
+        effects=tuple(round(effect.value, 6) for effect in effects),
+        pairs=tuple(effect.pair for effect in effects),
+    )
+
+
+def _short(name: str) -> str:
+    file, _, rest = name.partition("::")
+    return rest.removeprefix("test_step[").removesuffix("]") if file == "test_raced.py" else name
+
+
+@contextmanager
+def busy_neighbour(cpus: Sequence[int], worker: Sequence[int]) -> Iterator[None]:
+    """Keep the other processors busy meanwhile, with a process that computes and moves memory."""
+    others = [cpu for cpu in cpus if cpu not in worker]
+    program = (
+        "import os, sys, numpy\n"
+        "os.sched_setaffinity(0, [int(sys.argv[1])])\n"
+        "a = numpy.random.default_rng(0).random((600, 600)); b = numpy.zeros(4_000_000)\n"
+        "while True:\n    a = a @ a; a /= a.max(); b += 1\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", program, str(cpu)]) for cpu in others]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()

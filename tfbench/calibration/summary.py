@@ -1,0 +1,72 @@
+"""Pure: from trials to rates with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from scipy.special import betaincinv
+
+from tfbench.calibration.journal import Trial
+from tfbench.model import Outcome, Rate, RateRow
+
+CONFIDENCE = 0.95
+FOUND = 0.95
+"""A slowdown counts as found when so many of its trials say regressed."""
+
+
+def rate(hits: int, trials: int) -> Rate:
+    """So many of so many, with the exact binomial interval (Clopper and Pearson 1934, Biometrika 26)."""
+    tail = (1 - CONFIDENCE) / 2
+    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0
+    return Rate(hits, trials, low, high)
+
+
+def tally(name: str, method: str, trials: Sequence[Trial]) -> RateRow:
+    """The row of these trials, all of one method."""
+    same = [trial for trial in trials if trial.slowdown == 0]
+    slowed = {slowdown: [t for t in trials if t.slowdown == slowdown] for slowdown in _slowdowns(trials)}
+    detected = {slowdown: _rate(those, Outcome.REGRESSED) for slowdown, those in slowed.items()}
+    return RateRow(
+        name=name,
+        method=method,
+        false_alarms=_rate(same, Outcome.REGRESSED),
+        inconclusive=_rate(same, Outcome.INCONCLUSIVE),
+        detected=detected,
+        smallest_found=_smallest_found(detected),
+        seconds=median(trial.seconds for trial in same) if same else None,
+        seconds_detected={slowdown: median(trial.seconds for trial in those) for slowdown, those in slowed.items()},
+        launches=median(trial.launches for trial in same) if same else None,
+    )
+
+
+def by_workload(method: str, trials: Sequence[Trial]) -> list[RateRow]:
+    """A row for each workload, in the order in which they first came."""
+    names = dict.fromkeys(trial.workload for trial in trials if trial.method == method)
+    return [tally(name, method, [t for t in trials if t.method == method and t.workload == name]) for name in names]
+
+
+def whole_runs(trials: Sequence[Trial], cases: int) -> Rate:
+    """Runs of so many cases, made of verdicts on unchanged code as they came, that held a false alarm."""
+    same = [trial for trial in trials if trial.slowdown == 0]
+    runs = [same[first : first + cases] for first in range(0, len(same) - cases + 1, cases)]
+    return rate(sum(any(t.outcome == Outcome.REGRESSED.value for t in run) for run in runs), len(runs))
+
+
+def _smallest_found(detected: dict[float, Rate]) -> float | None:
+    """The smallest slowdown tried that it and every larger one were found ``FOUND`` of the time."""
+    found = None
+    for slowdown in sorted(detected, reverse=True):
+        if detected[slowdown].value < FOUND:
+            break
+        found = slowdown
+    return found
+
+
+def _slowdowns(trials: Sequence[Trial]) -> list[float]:
+    return sorted({trial.slowdown for trial in trials if trial.slowdown > 0})
+
+
+def _rate(trials: Sequence[Trial], outcome: Outcome) -> Rate:
+    return rate(sum(trial.outcome == outcome.value for trial in trials), len(trials))

@@ -1,0 +1,55 @@
+"""Result files that somebody names, of whatever kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tfbench.compare import result_file
+from tfbench.compare.result_file import ResultFile
+from tfbench.errors import ReportError
+from tfbench.fs import read_text
+from tfbench.report import json_reader
+from tfbench.versions.matrix_report import SCHEMA as VERSIONS
+
+
+def read(path: Path) -> ResultFile:
+    """A report, a baseline, or what plain pytest-benchmark saved.
+
+    Raises:
+        ReportError: It cannot be read, or is none.
+    """
+    content = _content(path)
+    if "schema" in content:
+        return result_file.of_report(str(path), json_reader.report_of(content, str(path)))
+    return result_file.of_content(str(path), content)
+
+
+def medians(path: Path) -> dict[str, Mapping[str, float]]:
+    """From what the file calls a side to seconds by case: one side, or those of a comparison of versions.
+
+    Raises:
+        ReportError: It cannot be read, or is none.
+    """
+    content = _content(path)
+    if content.get("schema") != VERSIONS:
+        return {path.name: {name: timing.median for name, timing in read(path).times.items()}}
+    try:
+        return {
+            f"{label} in {path.name}": {
+                str(case["case"]): float(seconds)
+                for case in content["cases"]
+                if (seconds := case["sides"][label].get("median_seconds")) is not None
+            }
+            for label in content["sides"]
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ReportError(f"{path} is not of the schema {VERSIONS} ({type(error).__name__}: {error})") from None
+
+
+def _content(path: Path) -> dict[str, Any]:
+    content = json_reader.load(read_text(path), str(path))
+    if not isinstance(content, dict):
+        raise ReportError(f"{path} holds a {type(content).__name__} where a result file has an object")
+    return content

@@ -1,0 +1,127 @@
+"""Any result file: a report, a baseline, or what plain pytest-benchmark saved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tfbench.compare.timing import Timing
+from tfbench.errors import ReportError
+from tfbench.model import JSON, Report
+from tfbench.storage import baselines
+
+RAW, STATISTICS = "with raw times", "statistics only"
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """What was measured, and where."""
+
+    path: str
+    kind: str
+    saved: str
+    times: Mapping[str, Timing]
+    machine: Mapping[str, str]
+    """Facts of the machine, under names that every kind of file has."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Packages and settings, where the file knows them."""
+    report: Report | None = None
+    """The verdicts, if it is a report."""
+
+
+def of_report(path: str, report: Report) -> ResultFile:
+    """A report as a result file: its medians, which come without raw times."""
+    side = report.sides.get("contender", {})
+    times = {
+        standing.case.name: Timing(standing.case.name, standing.median_seconds, standing.rounds)
+        for standing in report.standings
+    }
+    return ResultFile(
+        path, f"tfbench report, {STATISTICS}", "", times, _machine(side.get("machine", {}), side.get("python", "")),
+        {**side.get("packages", {}), **side.get("settings", {})}, report,
+    )  # fmt: skip
+
+
+def of_content(path: str, content: Any) -> ResultFile:
+    """A baseline, or a file of pytest-benchmark.
+
+    Raises:
+        ReportError: It is neither.
+    """
+    try:
+        if isinstance(content.get("tfbench"), dict):
+            saved = baselines.parse(Path(path).stem, content)
+            return _of_baseline(path, saved)
+        return _of_plain(path, content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ReportError(
+            f"{path} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark "
+            f"({type(error).__name__}: {error})"
+        ) from None
+
+
+def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
+    recipe = saved.recipe
+    times = {
+        name: Timing(name, median(sample.seconds), len(sample.seconds), tuple(run.seconds for run in sample.runs))
+        for name, sample in saved.samples.items()
+    }
+    machine = _machine(recipe.machine, recipe.python) | {"threads": str(recipe.threads)}
+    return ResultFile(
+        path, f"tfbench baseline, {RAW}", saved.saved, times, machine, {**recipe.packages, **recipe.settings}
+    )
+
+
+def _of_plain(path: str, content: JSON) -> ResultFile:
+    times = {}
+    for row in content["benchmarks"]:
+        name, stats = str(row["fullname"]), row["stats"]
+        raw = tuple(float(second) for second in stats.get("data") or ())
+        middle = float(stats["median"])
+        if not all(math.isfinite(second) and second > 0 for second in (middle, *raw)):
+            raise ValueError(f"{name} has times that are none")
+        times[name] = Timing(name, middle, int(stats["rounds"]), (raw,) if raw else ())
+    if not times:
+        raise ValueError("it has no benchmark")
+    info = content["machine_info"]
+    cpu = info.get("cpu") or {}
+    machine = {
+        "system": info.get("system", ""),
+        "architecture": info.get("machine", ""),
+        "processor": cpu.get("brand_raw") or cpu.get("brand") or info.get("processor", ""),
+        "processors": cpu.get("count", ""),
+    }
+    kind = RAW if any(one.launches for one in times.values()) else STATISTICS
+    return ResultFile(
+        path,
+        f"pytest-benchmark, {kind}",
+        str(content.get("datetime", "")),
+        times,
+        _machine(machine, info.get("python_version", "")),
+    )
+
+
+def _machine(found: Mapping[str, Any], python: str) -> dict[str, str]:
+    named = {name: str(found.get(name) or "") for name in ("system", "architecture", "processor", "processors")}
+    return {name: value for name, value in {**named, "Python": str(python)}.items() if value}
+
+
+def differences(first: ResultFile, second: ResultFile) -> list[str]:
+    """What both files know and know differently, one phrase each."""
+    found = _unlike(first.machine, second.machine, {*first.machine} & {*second.machine})
+    if first.environment and second.environment:
+        # A package or setting that one side lacks is a difference; a fact that a file does not tell is none.
+        found += _unlike(first.environment, second.environment, {*first.environment, *second.environment})
+    return found
+
+
+def _unlike(there: Mapping[str, str], here: Mapping[str, str], names: Iterable[str]) -> list[str]:
+    return [
+        f"{name} {there.get(name, 'absent')} in the first, {here.get(name, 'absent')} in the second"
+        for name in sorted(names)
+        if there.get(name) != here.get(name)
+    ]

@@ -1,0 +1,143 @@
+"""What can be found out about GPUs on one machine by trying: driver, libraries, visibility, CUPTI, and races.
+
+Each step needs those before it; the first that fails ends the trial, as the others would fail for its reason.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from tfbench.doctor.model import Finding, State
+from tfbench.errors import BenchmarkError, TfbenchError
+from tfbench.gpus.readings import Identity
+from tfbench.gpus.session import Accelerators
+from tfbench.model import Case, Outcome
+from tfbench.policy import Policy
+from tfbench.profiles.kernel_stats import NO_KERNELS
+from tfbench.profiles.xplane import DEVICE, load
+from tfbench.race.confirmed import Contest
+from tfbench.race.interfaces import Entrant
+from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.profiler import USUAL, Profiler
+from tfbench.race.zygote import Suite
+from tfbench.sides.side import Side
+
+FILE = Path(__file__).resolve().parents[1] / "worker" / "workloads" / "test_product.py"
+CASE = Case(f"{FILE.name}::test_product", "test_product", f"{FILE.name}::test_product")
+SLOWDOWN = 0.1
+"""What the trial puts into one side on purpose."""
+Tell = Callable[[str], None]
+
+
+class Trial:
+    """Tries the GPUs of this machine, or with other pieces what else computes; to be closed.
+
+    Args:
+        kind: What TensorFlow has to see: ``GPU``, or ``CPU`` to try the same code without one.
+        accelerators: The GPUs, locked and watched.
+    """
+
+    def __init__(self, accelerators: Accelerators, where: Processors, policy: Policy, kind: str = "GPU") -> None:
+        self._accelerators = accelerators
+        self._policy = policy
+        self._kind = kind
+        suite = Suite((FILE.name,), "", "importlib", made="", cpus=where.every)
+        self._launcher = ProcessLauncher(suite, policy, where, accelerators.guard)
+
+    def close(self) -> None:
+        """End every process, and let others have the GPUs."""
+        self._launcher.close()
+        self._accelerators.close()
+
+    def findings(self, tell: Tell) -> Iterator[Finding]:
+        """What was found, step by step, until one is bad."""
+        steps = (self._devices, self._seen, self._profiled, self._same, self._slower)
+        for step in steps:
+            try:
+                finding = step(tell)
+            except TfbenchError as error:
+                headline, _, rest = str(error).partition("\n")
+                finding = Finding(step.__name__.strip("_"), State.BAD, headline, rest.strip()[-400:])
+            yield finding
+            if finding.state is State.BAD:
+                return
+
+    def _side(self, name: str, slowdown: float = 0.0) -> Side:
+        env = self._accelerators.environment
+        return Side(name, sys.executable, FILE.parent, env=env, slowdown=slowdown)
+
+    def _devices(self, tell: Tell) -> Finding:
+        tell("reading the devices")
+        if not self._accelerators.gpus:
+            return Finding("devices", State.UNKNOWN, "no GPU is watched here")
+        told = "; ".join(map(_told, self._accelerators.gpus))
+        if sleepy := [gpu.place for gpu in self._accelerators.gpus if gpu.persistence is False]:
+            cure = "sudo nvidia-smi -pm 1; without it the driver is loaded anew, and clocks are reset"
+            return Finding("devices", State.WARN, f"{told}; no persistence on {', '.join(sleepy)}", cure)
+        return Finding("devices", State.OK, told)
+
+    def _seen(self, tell: Tell) -> Finding:
+        tell("starting a process that imports TensorFlow")
+        side = self._side("contender")
+        self._launcher.ready([(side, ())], [0])
+        devices = self._launcher.devices(side).get(self._kind, [])
+        packages = self._launcher.recipe(side).get("packages", {})
+        version = next((f"{name} {packages[name]}" for name in packages if name.startswith("tensorflow")), "TensorFlow")
+        if not devices:
+            cure = "pip install 'tensorflow[and-cuda]'; check that its CUDA is not newer than the driver's"
+            return Finding("TensorFlow", State.BAD, f"{version} sees no {self._kind}", cure)
+        return Finding("TensorFlow", State.OK, f"{version} sees {', '.join(devices)}")
+
+    def _profiled(self, tell: Tell) -> Finding:
+        tell("profiling a product")
+        profiler = Profiler(self._launcher, self._policy, USUAL)
+        with tempfile.TemporaryDirectory(prefix="tfbench-trial-") as folder:
+            place = profiler.profile(Entrant(CASE, self._side("contender")), Path(folder), 0)
+            spaces = [load(file) for file in place.iterdir()]
+        prefix = DEVICE if self._kind == "GPU" else "/host:CPU"
+        events = sum(len(line.events) for space in spaces for plane in space.of(prefix) for line in plane.lines)
+        errors = "; ".join(error for space in spaces for error in space.errors)
+        if not events:
+            return Finding(
+                "CUPTI", State.BAD, f"the profile has no kernel of a GPU{f' ({errors})' if errors else ''}", NO_KERNELS
+            )
+        return Finding("CUPTI", State.OK, f"{events} events of the device in a profile")
+
+    def _raced(self, tell: Tell, slowdown: float) -> Contest:
+        sides = [self._side("baseline"), self._side("contender", slowdown)]
+        contest = Contest(
+            [Entrant(CASE, side) for side in sides], self._launcher, self._policy, 1, time.perf_counter, random.Random()
+        )
+        contest.run(lambda race: tell(f"racing a product against itself{f' and {slowdown:.0%}' if slowdown else ''}"))
+        if contest.failures:
+            raise BenchmarkError(str(next(iter(contest.failures.values()))))
+        return contest
+
+    def _same(self, tell: Tell) -> Finding:
+        return self._judged("A/A", self._raced(tell, 0.0), (Outcome.UNCHANGED,))
+
+    def _slower(self, tell: Tell) -> Finding:
+        return self._judged(f"{SLOWDOWN:.0%} slower", self._raced(tell, SLOWDOWN), (Outcome.REGRESSED,))
+
+    def _judged(self, name: str, contest: Contest, wanted: Sequence[Outcome]) -> Finding:
+        if contest.spoiled:
+            return Finding(name, State.BAD, f"too many launches were disturbed: {contest.spoiled}")
+        decision = contest.decision
+        if decision is None or decision.outcome is None:
+            return Finding(name, State.BAD, "the race ended without a decision")
+        what = f"{decision.outcome}: {decision.reason.message}, in {contest.launches} launches, {contest.wall_seconds:.1f} s"
+        if decision.outcome in wanted:
+            return Finding(name, State.OK, what)
+        state = State.WARN if decision.outcome is Outcome.INCONCLUSIVE else State.BAD
+        return Finding(name, state, what, "tfbench doctor; lock the clock: sudo nvidia-smi -lgc RATE")
+
+
+def _told(gpu: Identity) -> str:
+    parts = [f"{gpu.place}: {gpu.name}", f"driver {gpu.driver}", f"CUDA {gpu.cuda}", gpu.pcie or ""]
+    parts += [f"limit {gpu.power_limit:g} W" if gpu.power_limit else "", "MIG" if gpu.mig else ""]
+    return ", ".join(filter(None, parts))

@@ -1,0 +1,1 @@
+"""Decide whether a report passes: acceptances, merged shards, rules."""

@@ -1,0 +1,138 @@
+"""Reports of several machines as one: shards of a suite put together, and a second run that confirms a first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tfbench.errors import ReportError
+from tfbench.model import JSON, Outcome, Reason, Report, Verdict
+from tfbench.suite.shards import digest
+
+Named = tuple[str, Report]
+"""What a report is called in errors, and the report."""
+KIND = ("system", "architecture", "gpus", "driver")
+"""Facts of a machine that the machines of shards have in common; each races its own two sides, so that its speed may
+be another."""
+
+
+def merge(reports: Sequence[Named]) -> Report:
+    """The report of the whole suite.
+
+    Raises:
+        ReportError: They are not the shards of one suite, a shard or a case is missing or there twice, or they were
+            measured with different policies, sides or kinds of machines.
+    """
+    if not reports:
+        raise ReportError("there is no report to merge: did no shard report?")
+    shards = [(name, _shard(name, report), report) for name, report in reports]
+    first_name, first, report = shards[0]
+    for name, shard, other in shards[1:]:
+        _alike(first_name, name, "number of shards", first["of"], shard["of"])
+        _alike(first_name, name, "suite of cases", first["suite"], shard["suite"])
+        _alike(first_name, name, "policy", report.policy, other.policy)
+        _alike(first_name, name, "sides", _sides(report), _sides(other))
+    _one_each(first["of"], [(name, shard["index"]) for name, shard, _ in shards])
+    _complete(shards)
+    return replace(
+        report,
+        verdicts=tuple(verdict for _, one in reports for verdict in one.verdicts),
+        standings=tuple(standing for _, one in reports for standing in one.standings),
+        skips=tuple(skip for _, one in reports for skip in one.skips),
+        profiles=tuple(profile for _, one in reports for profile in one.profiles),
+        wall_seconds=max(one.wall_seconds for _, one in reports),
+        interrupted=any(one.interrupted for _, one in reports),
+        shard=None,
+    )
+
+
+def _shard(name: str, report: Report) -> JSON:
+    if report.shard is None:
+        raise ReportError(f"{name} is no shard's report: it was measured without --shard")
+    return report.shard
+
+
+def _alike(first: str, second: str, what: str, mine: object, theirs: object) -> None:
+    if mine != theirs:
+        raise ReportError(
+            f"{first} and {second} are not of one run: their {what} differ, {_short(mine)} and {_short(theirs)}"
+        )
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _sides(report: Report) -> JSON:
+    """What the sides of all shards have in common."""
+    kept = ("spec", "slowdown", "python", "packages", "settings")
+    return {
+        name: {key: side.get(key) for key in kept}
+        | {"machine": {key: side.get("machine", {}).get(key) for key in KIND}}
+        for name, side in report.sides.items()
+    }
+
+
+def _one_each(of: int, indices: Sequence[tuple[str, int]]) -> None:
+    seen: dict[int, str] = {}
+    for name, index in indices:
+        if index in seen:
+            raise ReportError(f"{seen[index]} and {name} are both shard {index}/{of}")
+        seen[index] = name
+    if missing := [index for index in range(1, of + 1) if index not in seen]:
+        which = ", ".join(f"{index}/{of}" for index in missing)
+        raise ReportError(f"shard {which} never reported: its job failed, or its report was not handed on")
+
+
+def _complete(shards: Sequence[tuple[str, JSON, Report]]) -> None:
+    owner: dict[str, str] = {}
+    for name, shard, report in shards:
+        for case in shard["cases"]:
+            if case in owner:
+                raise ReportError(f"{case} is in {owner[case]} and in {name}")
+            owner[case] = name
+        told = {verdict.case.name for verdict in report.verdicts} | {skip.case.name for skip in report.skips}
+        if silent := sorted(set(shard["cases"]) - told):
+            raise ReportError(f"{name} says nothing of {silent[0]}{_more(silent)}, which is one of its cases")
+        measured = {verdict.case.name for verdict in report.verdicts if verdict.outcome is not Outcome.MISSING}
+        if strange := sorted(measured - set(shard["cases"])):
+            raise ReportError(f"{name} has a verdict on {strange[0]}{_more(strange)}, which is none of its cases")
+    suite, count = shards[0][1]["suite"], shards[0][1]["suite_cases"]
+    if len(owner) != count or digest(owner) != suite:
+        raise ReportError(f"the shards have {len(owner)} cases together, and not the {count} of the suite")
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - 1} more" * (len(names) > 1)
+
+
+# Confirming
+
+
+def confirm(first: Report, second: Report) -> Report:
+    """The first report, where what regressed stays so only if a second run, of fresh processes on its own, says it too.
+
+    What the second run does not tell stays regressed: nothing passes because something was missing.
+    """
+    again = {(verdict.case.name, verdict.metric): verdict for verdict in second.verdicts}
+    verdicts = tuple(_confirmed(verdict, again) for verdict in first.verdicts)
+    return replace(first, verdicts=verdicts, profiles=(*first.profiles, *second.profiles))
+
+
+_STILL = {Outcome.REGRESSED: "says", Outcome.ERROR: "broke"}
+"""What a second run says without clearing the first: how it is told."""
+
+
+def _confirmed(verdict: Verdict, again: Mapping[tuple[str, str], Verdict]) -> Verdict:
+    if verdict.outcome is not Outcome.REGRESSED:
+        return verdict
+    other = again.get((verdict.case.name, verdict.metric))
+    said = verdict.reason.message
+    told = "did not tell of it"
+    if other is not None and other.outcome in _STILL:
+        told = f"{_STILL[other.outcome]}: {other.reason.message}"
+    if other is None or other.outcome in _STILL:
+        return replace(verdict, reason=Reason(verdict.reason.code, f"{said}; a second job {told}"))
+    text = f"a first job said: {said}; a second one did not confirm it: {other.outcome}, {other.reason.message}"
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason("not-confirmed", text))

@@ -1,0 +1,130 @@
+"""Whether two variants of a workload, or two sides of a case, compute the same: errors of results.
+
+What a baseline keeps of a result is a sketch: the norm of its numbers, and their sums over 64 buckets with random
+signs. The squared distance of two sketches is on average that of the results (Charikar, Chen & Farach-Colton
+2002, Finding frequent items in data streams), so they tell how far results are apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfbench.metrics.catalog import PARITY
+from tfbench.model import Case, Outcome, Reason, Verdict
+from tfbench.policy import Policy
+
+Arrays = Sequence[NDArray[Any]]
+
+
+def nonfinite(arrays: Arrays) -> dict[str, int]:
+    """How many numbers are NaN and infinite."""
+    real = [array for array in arrays if array.dtype.kind in "fc"]
+    nan, infinite = (sum(int(which(array).sum()) for array in real) for which in (np.isnan, np.isinf))
+    return {name: count for name, count in (("NaN", nan), ("Inf", infinite)) if count}
+
+
+def error(result: Arrays, reference: Arrays) -> float:
+    """The largest relative error: of each array max|a - b| / max|b|, and of all arrays the largest.
+
+    Relative to the largest number and not to each, as numbers that cancel to nearly 0 have no digit to agree in
+    (the normwise error of Higham 2002, Accuracy and Stability of Numerical Algorithms, ch. 1). Infinite where a number is
+    NaN or infinite on one side only.
+
+    Raises:
+        ValueError: The results do not have the same shapes.
+    """
+    shapes = [[array.shape for array in arrays] for arrays in (result, reference)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"the results have other shapes: {shapes[0]} and {shapes[1]}")
+    return max((_error(mine, theirs) for mine, theirs in zip(result, reference, strict=True)), default=0.0)
+
+
+def _error(mine: NDArray[Any], theirs: NDArray[Any]) -> float:
+    if not mine.size:
+        return 0.0
+    wide = np.complex128 if "c" in (mine.dtype.kind, theirs.dtype.kind) else np.float64
+    a, b = mine.astype(wide), theirs.astype(wide)
+    finite = np.isfinite(a) & np.isfinite(b)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return math.inf
+    if not finite.any():
+        return 0.0
+    largest, difference = float(np.abs(b[finite]).max()), float(np.abs(a[finite] - b[finite]).max())
+    if difference == 0:
+        return 0.0
+    return difference / largest if largest else math.inf
+
+
+_BUCKETS = 64
+"""They tell the size of a difference within a tenth or two, which is more than is asked."""
+
+
+def sketch(arrays: Arrays) -> tuple[float, ...]:
+    """The norm of all finite numbers, then the buckets; empty without numbers.
+
+    The signs are those of numpy's legacy generator, which is frozen (NEP 19).
+    """
+    flat = [array.ravel() for array in arrays if array.size]
+    if not flat:
+        return ()
+    parts = [np.concatenate([part.real, part.imag]) if part.dtype.kind == "c" else part for part in flat]
+    numbers = np.nan_to_num(np.concatenate([part.astype(np.float64) for part in parts]), posinf=0.0, neginf=0.0)
+    signs = np.unpackbits(np.frombuffer(np.random.RandomState(1).bytes(len(numbers) // 8 + 1), np.uint8))
+    signed = np.where(signs[: len(numbers)], numbers, -numbers)
+    buckets = np.pad(signed, (0, -len(signed) % _BUCKETS)).reshape(-1, _BUCKETS).sum(axis=0)
+    return (float(np.linalg.norm(numbers)), *map(float, buckets))
+
+
+def sketched_error(mine: Sequence[float], theirs: Sequence[float]) -> float:
+    """How far two results are apart, relative to the norm of the second; about, from their sketches.
+
+    Raises:
+        ValueError: One of them is none.
+    """
+    if len(mine) != _BUCKETS + 1 or len(theirs) != _BUCKETS + 1:
+        raise ValueError(f"a sketch has a norm and {_BUCKETS} buckets")
+    difference = math.dist(mine[1:], theirs[1:])
+    if difference == 0:
+        return 0.0
+    return difference / theirs[0] if theirs[0] else math.inf
+
+
+LARGEST = 1e300
+"""What stands for an infinite error in files, as JSON has no infinity."""
+
+
+def judge(case: Case, old: float | None, new: float, whose: str, policy: Policy) -> Verdict:
+    """The verdict on the error of a result.
+
+    Args:
+        old: In the baseline, ``None`` if it has none.
+        new: Here.
+        whose: Of what the result differs, in words.
+    """
+
+    def verdict(outcome: Outcome, code: str, text: str) -> Verdict:
+        return Verdict(case, outcome, Reason(code, text), PARITY, launches=1, values=(old, new))
+
+    text = f"differs from {whose} by {words(new)}"
+    if old is None:
+        return verdict(Outcome.NEW, "not-in-baseline", f"{text}; the baseline has none")
+    compared = f"{text}, by {words(old)} before"
+    if new > max(policy.parity_floor, policy.parity_growth * old):
+        return verdict(Outcome.REGRESSED, "more", compared)
+    if old > max(policy.parity_floor, policy.parity_growth * new):
+        return verdict(Outcome.IMPROVED, "fewer", compared)
+    return verdict(
+        Outcome.UNCHANGED, "same", compared if max(old, new) > policy.parity_floor else f"{text}: rounding at most"
+    )
+
+
+def words(error: float) -> str:
+    """An error as people read it."""
+    if error == 0:
+        return "nothing"
+    return "an infinite factor" if error >= LARGEST else f"{error:.2g}"

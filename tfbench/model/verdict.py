@@ -1,0 +1,140 @@
+"""Results of comparisons: ratios of contender to baseline, outcomes and their reasons."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field
+
+from tfbench.model.case import JSON, TIME, Case
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of times, contender / baseline, with its confidence interval."""
+
+    center: float
+    low: float
+    high: float
+    confidence: float
+
+    def as_json(self) -> JSON:
+        """The ``ratio`` object of the report; an unbounded end is ``null``, as JSON has no infinity."""
+
+        def finite(value: float) -> float | None:
+            return value if math.isfinite(value) else None
+
+        return {
+            "center": finite(self.center),
+            "low": finite(self.low),
+            "high": finite(self.high),
+            "confidence": self.confidence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the launches so far say about contender / baseline."""
+
+    ratio: Ratio
+    launches: int
+    pairs: int
+    rounds: int
+
+
+class Outcome(str, enum.Enum):
+    """The eight verdicts."""
+
+    UNCHANGED = "unchanged"
+    IMPROVED = "improved"
+    REGRESSED = "regressed"
+    INCONCLUSIVE = "inconclusive"
+    INCOMPARABLE = "incomparable"
+    NEW = "new"
+    MISSING = "missing"
+    ERROR = "error"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why: a code for programs and a sentence for people."""
+
+    code: str
+    message: str
+
+    def as_json(self) -> JSON:
+        return {"code": self.code, "message": self.message}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One row of the report."""
+
+    case: Case
+    outcome: Outcome
+    reason: Reason
+    metric: str = TIME
+    ratio: Ratio | None = None
+    launches: int = 0
+    rounds: int = 0
+    wall_seconds: float = 0.0
+    values: tuple[float | None, float | None] | None = None
+    """Of the metric, for baseline and contender, ``None`` where there is none; not of times, which are ratios."""
+    unit: str = ""
+
+    def as_json(self) -> JSON:
+        """The row as ``tfbench-report/1`` has it."""
+        before, now = self.values or (None, None)
+        values = {"values": {"baseline": before, "contender": now, "unit": self.unit}} if self.values else {}
+        return {
+            "case": self.case.name,
+            "workload": self.case.workload,
+            "variant": self.case.levels,
+            "metric": self.metric,
+            "outcome": self.outcome.value,
+            "reason": self.reason.as_json(),
+            "ratio": None if self.ratio is None else self.ratio.as_json(),
+            "launches": self.launches,
+            "rounds": self.rounds,
+            "wall_seconds": round(self.wall_seconds, 3),
+            **values,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a variant did against the reference variant of its workload, in one run."""
+
+    case: Case
+    reference: str
+    """Name of the reference case; the case's own name if it is the reference."""
+    median_seconds: float
+    ratio: Ratio | None
+    """Variant / reference; ``None`` for the reference itself."""
+    outcome: Outcome | None
+    launches: int
+    rounds: int
+    facts: JSON = field(default_factory=dict)
+
+    def as_json(self) -> JSON:
+        return {
+            "case": self.case.name,
+            "reference": self.reference,
+            "median_seconds": self.median_seconds,
+            "ratio": None if self.ratio is None else self.ratio.as_json(),
+            "outcome": None if self.outcome is None else self.outcome.value,
+            "launches": self.launches,
+            "rounds": self.rounds,
+            "facts": self.facts,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A case that cannot run here, and why."""
+
+    case: Case
+    reason: str

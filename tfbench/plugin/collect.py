@@ -1,0 +1,97 @@
+"""What benchmarks there are, for commands: pytest's own collection, without running anything."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tfbench.errors import UsageError
+from tfbench.model import Case
+from tfbench.plugin import RUNNER
+from tfbench.race.zygote import Suite
+from tfbench.worker.import_redirect import follow
+
+_TAIL = 15
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The benchmarks that pytest finds."""
+
+    root: Path
+    suite: Suite
+    cases: Mapping[str, Case]
+    """By name."""
+
+    def named(self, name: str) -> Case:
+        """The case of this name; its file, and a variant that leaves no doubt, can be left out.
+
+        Raises:
+            UsageError: None or several are meant.
+        """
+        exact = [case for case in self.cases.values() if case.name == name or case.name.endswith(f"::{name}")]
+        found = exact or [case for case in self.cases.values() if name in case.name]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise UsageError(f"no benchmark is called {name!r}; `pytest --benchmark --collect-only -q` lists them")
+        some = ", ".join(case.name.rpartition("::")[2] for case in found[:3])
+        raise UsageError(f"{name!r} is part of {len(found)} names: {some}{' …' * (len(found) > 3)}; give a whole one")
+
+
+def collect(arguments: Sequence[str] = ()) -> Collected:
+    """Collect the benchmarks, as ``pytest --benchmark`` would.
+
+    Args:
+        arguments: Files, folders and selections for pytest; none for those of its settings.
+
+    Raises:
+        UsageError: pytest does not get that far; its last lines are in the message.
+    """
+    catcher = _Catcher()
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        options = ["--benchmark", "--collect-only", "-q", "-p", "tfbench.plugin", "-p", "no:cacheprovider"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # the plugin is imported already: this is it
+        code = pytest.main([*options, *arguments], plugins=[catcher])
+    if catcher.collected is None or code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        last = "\n".join(printed.getvalue().strip().splitlines()[-_TAIL:])
+        raise UsageError(f"pytest could not collect the benchmarks:\n{last}")
+    return catcher.collected
+
+
+class _Catcher:
+    def __init__(self) -> None:
+        self.collected: Collected | None = None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        runner = session.config.stash[RUNNER]
+        self.collected = Collected(session.config.rootpath, runner.suite, dict(runner.cases))
+
+
+def _elsewhere(text: str) -> int:
+    """Print the cases of another source tree and digests of their code, as `sides.counterparts` asks for them."""
+    order = json.loads(text)
+    os.chdir(order["root"])
+    if order["moved"]:
+        follow(*order["moved"])
+    try:
+        collected = collect(order["arguments"])
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps({name: case.source for name, case in collected.cases.items()}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_elsewhere(sys.argv[1]))

@@ -1,0 +1,132 @@
+"""From the command line's words to values, and from pytest's items to cases."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from tfbench.errors import DeclarationError, UsageError
+from tfbench.model import Case
+from tfbench.race.profiler import HIGHEST, WAYS, Collecting
+from tfbench.suite.axes import Variant
+from tfbench.suite.claims import claims_of
+from tfbench.suite.fingerprint import digest
+
+
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """Processors from ``0,2-3``.
+
+    Raises:
+        UsageError: It is no such list, or names a processor that this process may not use.
+    """
+    chosen: set[int] = set()
+    for part in text.split(","):
+        if not (match := re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)):
+            raise UsageError(f"--cpus {text!r} is not understood; write processors like 0,2-3")
+        first, last = int(match[1]), int(match[2] or match[1])
+        chosen.update(range(first, last + 1))
+    if unusable := sorted(chosen - set(available_cpus())):
+        usable = ",".join(map(str, available_cpus()))
+        raise UsageError(f"--cpus {text}: processor {unusable[0]} cannot be used here; there are {usable}")
+    if not chosen:
+        raise UsageError(f"--cpus {text!r} names no processor")
+    return tuple(sorted(chosen))
+
+
+def available_cpus() -> tuple[int, ...]:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def parse_slowdown(text: str) -> float:
+    """The fraction of ``--inject-slowdown``.
+
+    Raises:
+        UsageError: It is not a number from 0 to 10.
+    """
+    try:
+        fraction = float(text)
+    except ValueError:
+        fraction = -1.0
+    if not 0 <= fraction <= 10:
+        raise UsageError(f"--inject-slowdown {text!r} must be a fraction from 0 to 10, as 0.10 for a tenth more work")
+    return fraction
+
+
+def parse_collecting(levels: str, way: str) -> Collecting:
+    """How profiles are collected, from ``host=2,python=1`` and the name of a way.
+
+    Raises:
+        UsageError: One of the two is not known.
+    """
+    if way not in WAYS:
+        raise UsageError(f"--profile-way {way!r}: choose from {', '.join(WAYS)}")
+    found = {}
+    for part in filter(None, levels.split(",")):
+        if not (match := re.fullmatch(r"\s*(host|device|python)=(\d)\s*", part)) or int(match[2]) > HIGHEST[match[1]]:
+            highest = ", ".join(f"{name}=0 to {level}" for name, level in HIGHEST.items())
+            raise UsageError(f"--profile-levels {levels!r} is not understood; write tracers and levels: {highest}")
+        found[match[1]] = int(match[2])
+    return Collecting(way, found)
+
+
+def is_benchmark(item: pytest.Item) -> bool:
+    """Whether this item takes ``bench``."""
+    return isinstance(item, pytest.Function) and "bench" in item.fixturenames
+
+
+def case_of(item: pytest.Function) -> Case:
+    """The case that an item is.
+
+    Raises:
+        DeclarationError: Its ``tfbench`` mark asks for what there is not, or a claim is about no variant.
+    """
+    variant, others = Variant(), ""
+    callspec = getattr(item, "callspec", None)
+    if callspec is not None:
+        others = callspec.id
+        if isinstance(given := callspec.params.get("variant"), Variant):
+            variant, others = given, callspec.id.replace(given.id, "", 1).strip("-")
+    workload = item.originalname
+    base = item.nodeid.partition("[")[0]
+    return Case(
+        name=item.nodeid,
+        workload=workload,
+        group=f"{base}[{others}]" if others else base,
+        variant=tuple(variant),
+        reference=variant.reference,
+        env=tuple(sorted(variant.env.items())),
+        cpus=_marked_cpus(item),
+        source=digest(item.function),
+        claims=claims_of(item, variant),
+        shared="shared" in item.fixturenames,
+    )
+
+
+def _marked_cpus(item: pytest.Function) -> str:
+    mark = item.get_closest_marker("tfbench")
+    if mark is None:
+        return ""
+    unknown = sorted(set(mark.kwargs) - {"cpus"})
+    if mark.args or unknown or mark.kwargs.get("cpus") not in (None, "all"):
+        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench takes cpus='all' and nothing else")
+    return mark.kwargs.get("cpus") or ""
+
+
+def wanted_by_device(case: Case, device: str) -> bool:
+    """Whether ``--device`` selects this case; one that is not across the axis ``device`` always is."""
+    return device == "all" or case.levels.get("device", device) == device
+
+
+def prefixes(arguments: Sequence[str], root: str) -> tuple[str, ...]:
+    """The files and folders that pytest was told to run, relative to its root; single tests are left out."""
+    return tuple(
+        os.path.relpath(os.path.abspath(argument), root).replace(os.sep, "/")
+        for argument in arguments
+        if "::" not in argument
+    )

@@ -1,0 +1,170 @@
+"""Launch after launch until the evidence decides, or the policy's budget is spent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfbench.errors import LaunchDisturbed
+from tfbench.model import Effect, Launch, Plan, Run
+from tfbench.policy import Policy
+from tfbench.race.interfaces import Clock, Entrant, Launcher, Prepared
+from tfbench.race.launch import Failure, run_launch
+from tfbench.race.schedule import make_plan
+from tfbench.stats.interval import launch_effect
+from tfbench.stats.verdict import Decision, decide
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is to be decided, beside the policy."""
+
+    cases: int
+    """Cases of the whole run, which share its alpha."""
+    pairs: Sequence[int]
+    """Pairs of zygotes that the launches draw from in turn."""
+
+
+class Race:
+    """A race of several entrants against a reference; every state of it can be read, even when it was cut short.
+
+    The reference is the first entrant that works. An entrant whose comparison is decided takes no
+    part in later launches. A single entrant is measured in as many launches as the first look has.
+    """
+
+    def __init__(
+        self,
+        entrants: Sequence[Entrant],
+        launcher: Launcher,
+        policy: Policy,
+        terms: Terms,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self.entrants = tuple(entrants)
+        self.policy = policy
+        self.terms = terms
+        self.launches: list[Launch] = []
+        self.failures: dict[int, Failure] = {}
+        self.decisions: dict[int, Decision] = {}
+        self._launcher = launcher
+        self._clock = clock
+        self._rng = rng
+        self._iteration: dict[int, float] = {}
+        self.disturbed: list[str] = []
+        """Why launches were discarded, in time order."""
+
+    # What is known
+
+    @property
+    def working(self) -> list[int]:
+        """Entrants that have not failed."""
+        return [index for index in range(len(self.entrants)) if index not in self.failures]
+
+    @property
+    def reference(self) -> int | None:
+        """The entrant that the others are compared with."""
+        return next(iter(self.working), None)
+
+    @property
+    def undecided(self) -> list[int]:
+        """Working entrants, the reference left out, whose comparison goes on."""
+        return [
+            index
+            for index in self.working
+            if index != self.reference and (index not in self.decisions or self.decisions[index].outcome is None)
+        ]
+
+    def runs(self, entrant: int) -> list[Run]:
+        """What this entrant gave, launch by launch."""
+        return [run for launch in self.launches if (run := launch.runs[entrant]) is not None]
+
+    def effects(self, entrant: int, other: int | None = None) -> list[Effect]:
+        """The evidence about this entrant against the other one, or the reference, a value a launch."""
+        reference = self.reference if other is None else other
+        found = []
+        for launch in self.launches:
+            mine, theirs = launch.runs[entrant], None if reference is None else launch.runs[reference]
+            if mine is not None and theirs is not None:
+                found.append(Effect(launch_effect(theirs.seconds, mine.seconds), launch.pair))
+        return found
+
+    @property
+    def wall_seconds(self) -> float:
+        """What the launches took, the start of zygotes left out."""
+        return sum(launch.wall_seconds for launch in self.launches)
+
+    def rounds(self, entrant: int) -> int:
+        """Rounds of this entrant so far."""
+        return sum(len(run.seconds) for run in self.runs(entrant))
+
+    # Racing
+
+    def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
+        """Race until every comparison is decided, or the looks or the seconds of the policy are used up.
+
+        Args:
+            progress: Called after every launch.
+        """
+        limit = self.policy.case_seconds * max(1, len(self.entrants) - 1)
+        # Half a pair of sides says nothing; a variant whose fellows cannot run is still worth its time.
+        least = min(2, len({entrant.side.name for entrant in self.entrants}))
+        tries = 0
+        while len(self.working) >= least and not self._finished() and not self.spoiled:
+            active = sorted({self.working[0], *self.undecided})
+            pair = self.terms.pairs[tries % len(self.terms.pairs)]
+            tries += 1
+            try:
+                launch, failures = run_launch(
+                    self.entrants, active, self._launcher, pair, self._plan, self._clock, self._rng, least
+                )
+            except LaunchDisturbed as error:
+                self.disturbed.append(str(error))
+                progress(self)
+                continue
+            if failures and self.reference in failures:
+                self.decisions.clear()  # they were about another reference
+            self.failures.update(failures)
+            if launch is not None:
+                self.launches.append(launch)
+            self._look(final=self.wall_seconds > limit)
+            progress(self)
+
+    @property
+    def spoiled(self) -> str:
+        """Why the race was given up: the last of too many disturbances, ``""`` if it was not."""
+        return self.disturbed[-1] if len(self.disturbed) > self.policy.disturbed_launches else ""
+
+    def conclude(self) -> None:
+        """Decide what is open from what there is: for a race that was cut short."""
+        self._look(final=True)
+
+    def _finished(self) -> bool:
+        if len(self.working) == 1:
+            return len(self.launches) >= self.policy.looks[0]
+        return not self.undecided
+
+    def _plan(self, prepared: Mapping[int, Prepared]) -> Plan:
+        for index, ready in prepared.items():
+            self._iteration.setdefault(index, ready.iteration)
+        iteration = {index: self._iteration[index] for index in sorted(prepared)}
+        return make_plan(self.entrants, iteration, self.policy, any(ready.on_device for ready in prepared.values()))
+
+    def _share_zygote(self, entrant: int) -> bool:
+        mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]
+        return mine.side.name == theirs.side.name and mine.case.env == theirs.case.env  # as pools of zygotes are kept
+
+    def _look(self, final: bool) -> None:
+        for entrant in self.undecided:
+            effects = self.effects(entrant)
+            last = final or len(effects) >= self.policy.looks[-1]
+            if effects and (last or len(effects) in self.policy.looks):
+                self.decisions[entrant] = decide(
+                    effects,
+                    self.rounds(entrant),
+                    self.policy,
+                    cases=self.terms.cases,
+                    shared_zygote=self._share_zygote(entrant),
+                    final=last,
+                )

@@ -1,0 +1,60 @@
+"""From how long an iteration takes to how a launch is run."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+
+from tfbench.model import Plan
+from tfbench.policy import Policy
+from tfbench.race.interfaces import Entrant
+
+REFERENCE_ENTRANTS = 2
+"""``Policy.launch_seconds`` is the budget of so many entrants; more of them get more time."""
+
+
+def make_plan(
+    entrants: Sequence[Entrant], iteration: Mapping[int, float], policy: Policy, on_device: bool = False
+) -> Plan:
+    """Blocks near ``block_seconds``, or one iteration, as many rounds as the launch's budget holds.
+
+    Entrants of the same case get blocks of the same number of iterations, so that what a block
+    costs at its start weighs the same on both sides.
+
+    Args:
+        iteration: Seconds of one iteration of each entrant that takes part, by index.
+        on_device: Whether one of them hands its work to a device, so that ``device_block_seconds`` holds.
+    """
+    block = policy.device_block_seconds if on_device else policy.block_seconds
+    iterations, primes, extra, turn = [], [], [], 0.0
+    for entrant in entrants:
+        alike = [time for index, time in iteration.items() if entrants[index].case == entrant.case]
+        seconds = max(1e-9, min(alike, default=block))
+        iterations.append(max(1, round(block / seconds)))
+        primes.append(max(1, round(policy.prime_seconds / seconds)))
+        extra.append(entrant.side.slowdown)
+    for index, seconds in iteration.items():
+        turn += seconds * (iterations[index] * (1 + extra[index]) + primes[index])
+    budget = policy.launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
+    rounds = math.floor(budget / max(turn, 1e-9))
+    return Plan(
+        rounds=min(policy.rounds_max, max(policy.rounds_min, rounds)),
+        iterations=tuple(iterations),
+        primes=tuple(primes),
+        extra=tuple(extra),
+    )
+
+
+def orders(entrants: Sequence[int], rounds: int, rng: random.Random) -> list[list[int]]:
+    """A random order of the entrants for each round."""
+    return [rng.sample(list(entrants), len(entrants)) for _ in range(rounds)]
+
+
+def followers(order: Sequence[Sequence[int]]) -> dict[int, list[int]]:
+    """For each entrant and each of its turns, who has the turn after it; -1 ends the launch."""
+    turns = [entrant for one in order for entrant in one]
+    follow: dict[int, list[int]] = {entrant: [] for entrant in turns}
+    for entrant, after in zip(turns, [*turns[1:], -1], strict=True):
+        follow[entrant].append(after)
+    return follow

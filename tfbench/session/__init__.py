@@ -1,0 +1,1 @@
+"""A run of the suite: race each case, compare it with the baseline, collect the results."""

@@ -1,0 +1,61 @@
+"""What changed in a case between two entrants: probed, compared, not timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tfbench.errors import BenchmarkError
+from tfbench.metrics.extract import Evidence, read
+from tfbench.metrics.graph_diff import explain, metric_changes
+from tfbench.metrics.parity import error, words
+from tfbench.race.interfaces import Entrant
+from tfbench.race.prober import Prober
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a person wants to be told, as rows of text."""
+
+    changes: Sequence[tuple[str, str, str]]
+    """Where, what, and the change in words."""
+    metrics: Sequence[tuple[str, str, str, str]]
+    """Metric, value before, value now, what was gained and lost."""
+    notes: Sequence[str]
+    """What could not be compared, or how the sides differ beside that."""
+
+
+def explained(prober: Prober, before: Entrant, now: Entrant) -> Explanation:
+    """What changed from one to the other.
+
+    Raises:
+        SideError: A process does not start.
+        BenchmarkError, BenchmarkSkipped: One of the two cannot be run.
+    """
+    first, second = (_probed(found) for found in prober.probe([before, now]))
+    changes = [(change.where, change.what, change.text) for change in explain(first, second)]
+    return Explanation(changes, metric_changes(read(first), read(second)), _notes(first, second))
+
+
+def _probed(found: Evidence | Exception) -> Evidence:
+    if isinstance(found, BenchmarkError):
+        raise BenchmarkError(f"{found}\n{found.output}" if found.output else str(found))
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _notes(before: Evidence, now: Evidence) -> list[str]:
+    notes = []
+    dnn = ["on" if side.found["graph"]["onednn"] else "off" for side in (before, now) if "graph" in side.found]
+    if len(set(dnn)) == 2:
+        notes.append(f"oneDNN is {dnn[0]} before, {dnn[1]} now")
+    for probe in ("graph", "xla"):
+        if probe in before.absent and probe in now.absent:
+            notes.append(f"{probe}: {now.absent[probe]}")
+    if before.outputs and now.outputs:
+        try:
+            notes.append(f"the results differ by {words(error(now.outputs, before.outputs))} of their largest number")
+        except ValueError as wrong:
+            notes.append(str(wrong))
+    return notes

@@ -1,0 +1,101 @@
+"""How a run's chance of a false alarm is shared over its cases, its stages and its looks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from scipy import optimize, special
+
+from tfbench.policy import Policy
+from tfbench.stats.interval import Array
+
+_REACH = 8.0
+"""The score process is followed this many deviations from zero: what lies beyond weighs 1e-15."""
+_POINTS = 801
+
+
+def case_alpha(policy: Policy, cases: int) -> float:
+    """What one stage of one case may spend, both ends of its interval together.
+
+    A run of ``cases`` cases shares ``policy.alpha`` equally (Bonferroni), which holds whatever the
+    cases have in common. An alarm is an interval that lies wholly above, so a stage raises it with
+    half of what it spends. With confirmation it takes two stages, which share neither launches nor
+    zygotes: given how noisy the case is, both are independent and their chances multiply,
+    (a / 2)^2 = share. Were the second stage raced from the zygotes of the first, only the launches'
+    part of the error would be new, and its zygotes' bias, the larger part, would be found again.
+    ``policy.alpha_case`` is the most that a stage may spend in any case, since `unchanged` and
+    `improved` are confirmed by nobody.
+    """
+    share = policy.alpha / max(1, cases)
+    return min(policy.alpha_case, 2 * math.sqrt(share) if policy.confirm else share)
+
+
+def alpha_per_look(alpha: float, looks: Sequence[int], spent: Sequence[float] = ()) -> tuple[float, ...]:
+    """The nominal two-sided level of every look, so that all looks together err with ``alpha``.
+
+    Spending in the sense of Lan & DeMets (1983, Biometrika 70), a share of ``alpha`` fixed in
+    advance for each look; the boundary of a look follows from its share and from what was not
+    decided before, by the recursion of Armitage, McPherson & Rowe (1969, J. R. Stat. Soc. A 132).
+    The even shares give the first look more than the functions by Pocock or O'Brien and Fleming,
+    so that a large change, which is what an early look is for, can be reported then. Boundaries
+    are handed on as levels, to be used with whatever distribution the evidence has, and
+    information is taken to grow with launches: what the zygotes contribute grows slower, which
+    makes looks more alike than assumed and errs on the safe side.
+
+    Args:
+        alpha: Both sides together, over all looks.
+        looks: Increasing numbers of launches.
+        spent: Cumulative share of ``alpha`` that may be spent by each look, the last one 1;
+            even steps by default.
+
+    Raises:
+        ValueError: The looks do not increase, or the shares do not or are not as many.
+    """
+    shares = tuple(spent) or tuple((index + 1) / len(looks) for index in range(len(looks)))
+    if not looks or looks[0] < 1 or any(a >= b for a, b in itertools.pairwise(looks)):
+        raise ValueError("looks must be increasing numbers of launches")
+    if len(shares) != len(looks) or any(a >= b for a, b in zip((0.0, *shares), shares, strict=False)):
+        raise ValueError("every look needs a share of alpha, and they must increase")
+    return _levels(alpha, tuple(looks), shares)
+
+
+@lru_cache(maxsize=64)
+def _levels(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...]) -> tuple[float, ...]:
+    information = [look / looks[-1] for look in looks]
+    steps = np.diff([0.0, *spent]) * alpha / 2
+    levels: list[float] = []
+    scores: Array = np.zeros(1)
+    density: Array = np.ones(1)  # of the score on the grid, times the grid's step, races still open
+    before = 0.0
+    for step, now in zip(steps, information, strict=True):
+        scale = math.sqrt(now - before)
+
+        def crossing(z: float, scale: float = scale, now: float = now) -> float:
+            return float(density @ special.ndtr((scores - z * math.sqrt(now)) / scale))  # noqa: B023
+
+        z = float(optimize.brentq(lambda z, step=step: crossing(z) - step, 0.0, _REACH))
+        levels.append(2 * float(special.ndtr(-z)))
+        grid = np.linspace(-_REACH * math.sqrt(now), z * math.sqrt(now), _POINTS)
+        weight = np.full(_POINTS, grid[1] - grid[0])
+        weight[[0, -1]] /= 2
+        kernel = np.exp(-0.5 * ((grid[:, None] - scores[None, :]) / scale) ** 2) / (scale * math.sqrt(2 * math.pi))
+        density, scores, before = (kernel @ density) * weight, grid, now
+    return tuple(levels)
+
+
+def look_of(launches: int, looks: Sequence[int]) -> int:
+    """Index of the look that this many launches stand for.
+
+    Between two looks, when the budget ran out, it is the next one: the race ends there, so that
+    the share of that look, and of all later ones, is free to be spent.
+    """
+    return next((index for index, look in enumerate(looks) if launches <= look), len(looks) - 1)
+
+
+def look_alpha(policy: Policy, cases: int, look: int) -> float:
+    """The nominal level of one look of one stage, both sides of the interval together."""
+    return alpha_per_look(case_alpha(policy, cases), policy.looks)[look]

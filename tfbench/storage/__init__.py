@@ -1,0 +1,1 @@
+"""Baselines and history on disk: pytest-benchmark JSON files, each replaced as a whole."""

@@ -1,0 +1,231 @@
+"""Saved baselines: numbers, and the recipe of the side that gave them.
+
+A baseline is a pytest-benchmark JSON file, so that its tools read it; what they have no field for
+stands under ``tfbench`` at the top and in each benchmark's ``extra_info``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest_benchmark
+from pytest_benchmark.stats import Stats
+
+from tfbench.errors import BaselineError
+from tfbench.fs import write_whole
+from tfbench.model import JSON, Case, Reading, Recipe, Run, Sample, Setting
+
+SCHEMA = "tfbench-baseline/1"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """That somebody made a slower, or faster, run the new baseline, and why."""
+
+    when: str
+    reason: str
+    replaced: str
+    """When the baseline that it replaced was saved."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a file holds."""
+
+    setting: Setting
+    samples: Mapping[str, Sample]
+    """By the case's name."""
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    """What cases showed beside their times, by name; those of the first baselines are not known."""
+    name: str = ""
+    saved: str = ""
+    accepted: tuple[Acceptance, ...] = ()
+    """Oldest first."""
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.setting.recipe
+
+    @property
+    def tree(self) -> str:
+        return self.setting.tree
+
+
+class Baselines:
+    """The baselines of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def names(self) -> list[str]:
+        """Those there are, sorted."""
+        return sorted(path.stem for path in self.folder.glob("*.json"))
+
+    def check_name(self, name: str) -> None:
+        """Refuse what cannot be a file and a git ref.
+
+        Raises:
+            BaselineError: It cannot.
+        """
+        if not _NAME.fullmatch(name) or ".." in name or name.endswith((".lock", ".")):
+            raise BaselineError(f"{name!r} cannot name a baseline: use letters, digits, '.', '_' and '-'")
+
+    def fetch(self, name: str) -> Baseline:
+        """Read a baseline.
+
+        Raises:
+            BaselineError: There is none of this name, or its file is not one of ours; the file is left as it is.
+        """
+        path = self._path(name)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            known = ", ".join(self.names()) or "none yet; save one with --save-baseline NAME"
+            raise BaselineError(f"no baseline named {name!r} in {self.folder}; there are: {known}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise BaselineError(f"{path} cannot be read: {error}") from None
+        try:
+            return parse(name, json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BaselineError(
+                f"{path} is not a baseline that tfbench can read ({type(error).__name__}: {error}); "
+                "it was left as it is: move it away or save under another name"
+            ) from None
+
+    def save(self, name: str, baseline: Baseline) -> Path:
+        """Write a baseline under a name; one of this name that is ours is replaced.
+
+        Raises:
+            BaselineError: The name is not usable, nothing was measured, or a file that is not ours stands there.
+        """
+        path = self._path(name)
+        if path.exists():
+            self.fetch(name)  # a corrupt file is evidence: it is never overwritten
+        samples = list(baseline.samples.values())
+        if not samples:
+            raise BaselineError(f"nothing was measured, so the baseline {name!r} was not saved")
+        setting = baseline.setting
+        recipe = setting.recipe
+        content = {
+            "machine_info": dict(recipe.machine) | {"python_version": recipe.python},
+            "commit_info": {"id": recipe.commit, "dirty": recipe.dirty},
+            "benchmarks": [_benchmark(sample, baseline.readings.get(sample.case.name)) for sample in samples],
+            "datetime": now(),
+            "version": pytest_benchmark.__version__,
+            "tfbench": {
+                "schema": SCHEMA,
+                "recipe": recipe.as_json(),
+                **{field: getattr(setting, field) for field in _SETTING},
+                "accepted": [asdict(acceptance) for acceptance in baseline.accepted],
+            },
+        }
+        try:
+            write_whole(path, json.dumps(content, indent=1, allow_nan=False))
+        except OSError as error:
+            raise BaselineError(f"the baseline could not be written to {path}: {error}") from error
+        return path
+
+    def remove(self, name: str) -> Path:
+        """Delete a baseline, one that cannot be read too.
+
+        Raises:
+            BaselineError: There is none of this name.
+        """
+        path = self._path(name)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            raise BaselineError(f"no baseline named {name!r} in {self.folder}") from None
+        return path
+
+    def _path(self, name: str) -> Path:
+        self.check_name(name)
+        return self.folder / f"{name}.json"
+
+
+_SETTING = ("session", "tree", "policy", "way")
+
+
+def now() -> str:
+    """This moment as files keep it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _benchmark(sample: Sample, reading: Reading | None) -> JSON:
+    case, seconds = sample.case, sample.seconds
+    own: JSON = {"workload": case.workload, "source": case.source, "launches": [_run(run) for run in sample.runs]}
+    if reading is not None:
+        own["reading"] = reading.as_json()
+    return {
+        "group": case.group,
+        "name": case.name.rpartition("::")[2],
+        "fullname": case.name,
+        "params": case.levels,
+        "param": case.label if case.variant else None,
+        "extra_info": {"tfbench": own},
+        "options": {},
+        "stats": _stats(seconds, sample.runs[0].iterations),
+    }
+
+
+def _run(run: Run) -> JSON:
+    # Whole nanoseconds of a block: what was measured, and half the size of fractions of a second.
+    return {
+        "iterations": run.iterations,
+        "nanoseconds": [round(second * run.iterations * 1e9) for second in run.seconds],
+        "facts": run.facts,
+    }
+
+
+def _stats(seconds: Sequence[float], iterations: int) -> JSON:
+    stats: Any = Stats()  # type: ignore[no-untyped-call]
+    for second in seconds:
+        stats.update(second)
+    return {**stats.as_dict(), "iterations": iterations}
+
+
+def parse(name: str, content: JSON) -> Baseline:
+    """From the content of a file.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: It is not one of ours.
+    """
+    own = content["tfbench"]
+    if own["schema"] != SCHEMA:
+        raise ValueError(f"its schema is {own['schema']!r}, not {SCHEMA!r}")
+    samples, readings = {}, {}
+    for benchmark in content["benchmarks"]:
+        extra = benchmark["extra_info"]["tfbench"]
+        case = Case(
+            name=benchmark["fullname"],
+            workload=extra["workload"],
+            group=benchmark["group"],
+            variant=tuple(sorted(benchmark["params"].items())),
+            source=str(extra.get("source", "")),
+        )
+        runs = tuple(_parsed_run(run) for run in extra["launches"])
+        if not runs:
+            raise ValueError(f"{case.name} has no launch")
+        samples[case.name] = Sample(case, runs)
+        if "reading" in extra:
+            readings[case.name] = Reading.of_json(extra["reading"])
+    # The first baselines do not say how they were raced; their times are then not judged without racing.
+    setting = Setting(recipe=Recipe.of_json(own["recipe"]), **{field: str(own.get(field, "")) for field in _SETTING})
+    accepted = tuple(Acceptance(**entry) for entry in own.get("accepted", ()))
+    return Baseline(setting, samples, readings, name, str(content["datetime"]), accepted)
+
+
+def _parsed_run(run: JSON) -> Run:
+    iterations = int(run["iterations"])
+    seconds = tuple(nanoseconds * 1e-9 / iterations for nanoseconds in run["nanoseconds"])
+    if not seconds or not all(math.isfinite(second) and second > 0 for second in seconds):
+        raise ValueError("a launch has no usable times")
+    return Run(seconds, iterations, dict(run["facts"]))

@@ -1,0 +1,81 @@
+"""What earlier runs measured: a small file for each, of which the spread between sessions is learnt."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfbench.fs import write_whole
+from tfbench.model import JSON, Recipe, Setting
+
+SCHEMA = "tfbench-session/1"
+
+
+@dataclass(frozen=True)
+class Past:
+    """One session."""
+
+    setting: Setting
+    floors: Mapping[str, tuple[float, ...]]
+    """Case -> seconds of an iteration in the fastest block of each launch, in time order."""
+    sources: Mapping[str, str]
+    """Case -> digest of the benchmark's code."""
+
+
+class History:
+    """The sessions of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def record(self, past: Past) -> Path:
+        """Write a session down.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        setting = past.setting
+        path = self.folder / f"{setting.session.replace(':', '')}.json"
+        cases = {
+            case: {"source": past.sources.get(case, ""), "floors": list(floors)} for case, floors in past.floors.items()
+        }
+        content = {
+            "schema": SCHEMA,
+            "session": setting.session,
+            "policy": setting.policy,
+            "way": setting.way,
+            "tree": setting.tree,
+            "recipe": setting.recipe.as_json(),
+            "cases": cases,
+        }
+        write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        return path
+
+    def read(self) -> tuple[list[Past], list[str]]:
+        """Every session, oldest first, and a line for each file that is none, which is left as it is."""
+        found, strange = [], []
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                found.append(_parsed(json.loads(path.read_text(encoding="utf-8"))))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                strange.append(f"{path} is no session that tfbench can read ({type(error).__name__}: {error})")
+        return sorted(found, key=lambda past: past.setting.session), strange
+
+
+def _parsed(content: JSON) -> Past:
+    if content["schema"] != SCHEMA:
+        raise ValueError(f"its schema is {content['schema']!r}, not {SCHEMA!r}")
+    floors = {case: tuple(map(float, row["floors"])) for case, row in content["cases"].items()}
+    if not all(row and all(math.isfinite(floor) and floor > 0 for floor in row) for row in floors.values()):
+        raise ValueError("a case has no usable times")
+    setting = Setting(
+        session=str(content["session"]),
+        recipe=Recipe.of_json(content["recipe"]),
+        tree=str(content["tree"]),
+        policy=str(content["policy"]),
+        way=str(content["way"]),
+    )
+    return Past(setting, floors, {case: str(row["source"]) for case, row in content["cases"].items()})

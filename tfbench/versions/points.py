@@ -1,0 +1,66 @@
+"""What lies between two sides that the user names: released versions, or commits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from tfbench.errors import UsageError
+from tfbench.sides.releases import between, last_patches
+from tfbench.sides.source_tree import commits
+from tfbench.sides.spec import PACKAGE, of_version
+from tfbench.versions.search import Point
+
+
+def points_between(good: str, bad: str, root: Path, every: bool = False) -> list[Point]:
+    """From one to the other, both included, in that order.
+
+    Versions are those of TensorFlow, or of the one package that the specifications differ in. Of more than two
+    minor versions only the last release of each is taken.
+
+    Args:
+        good: A version, a specification with one, or a revision of the checkout that holds ``root``.
+        bad: Of the same kind.
+        every: Take every release of them.
+
+    Raises:
+        UsageError: They are not of one kind, differ in more than a version, or nothing leads from one to the other.
+        SideError: There is no such revision, or no network to ask for versions.
+    """
+    specs = [of_version(one) for one in (good, bad)]
+    if specs[0] == specs[1]:
+        raise UsageError(f"--good {good} and --bad {bad} are the same; give two")
+    ours, theirs = ([part.strip() for part in spec.split("+")] for spec in specs)
+    packaged = [bool(PACKAGE.fullmatch(part)) for part in (ours[0], theirs[0])]
+    if packaged[0] != packaged[1]:
+        raise UsageError(
+            f"--good {good} and --bad {bad}: one is a version and the other a revision; give two of a kind"
+        )
+    if not packaged[0]:
+        revisions = [spec.removeprefix("git:") for spec in specs]
+        found = commits(root, *revisions)
+        if len(found) < 2:
+            raise UsageError(f"--good {good} and --bad {bad} are the same commit; give two")
+        return [Point(one.hash[:10], f"git:{one.hash}", one.subject) for one in found]
+    common = [part for part in ours if part in theirs]
+    (mine, *more), (other, *others) = (
+        [part for part in parts if part not in common] or [""] for parts in (ours, theirs)
+    )
+    package, _, first = mine.partition("==")
+    same, _, last = other.partition("==")
+    if more or others or package != same:
+        raise UsageError(
+            f"--good {good} and --bad {bad} shall differ in the version of one package and in nothing else"
+        )
+    try:
+        versions = between(package, first, last)
+    except InvalidVersion as wrong:
+        raise UsageError(f"--good {good}, --bad {bad}: {wrong}") from None
+    if not every and len({_minor(one) for one in versions}) > 2:
+        versions = last_patches(versions)
+    return [Point(one, "+".join([f"{package}=={one}", *common])) for one in versions]
+
+
+def _minor(version: str) -> tuple[int, int]:
+    return Version(version).major, Version(version).minor

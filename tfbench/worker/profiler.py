@@ -1,0 +1,171 @@
+"""The four ways in which TensorFlow's profiler collects, each with the same levels; see its guide.
+
+A session and a context profile what runs between two lines, the callback does it between two batches of Keras' ``fit``,
+and sampling asks a process over a port, from another process too.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from tfbench.errors import BenchmarkError
+from tfbench.worker import tf_runtime
+
+Levels = Mapping[str, int]
+"""``host``, ``device`` and ``python``: how much is noted of each; see ``tf.profiler.experimental.ProfilerOptions``."""
+LEVELS: Levels = {"host": 2, "device": 1, "python": 0}
+"""Ops and the runtime's larger stretches; every call of Python would change what is measured."""
+
+
+def _profiler() -> Any:
+    tf = tf_runtime.tensorflow()
+    if tf is None:
+        raise BenchmarkError("nothing here has imported TensorFlow, so there is nothing to profile")
+    return tf.profiler.experimental
+
+
+def options(levels: Levels) -> Any:
+    """Levels as TensorFlow takes them; what is not named is as in `LEVELS`."""
+    given = {**LEVELS, **levels}
+    return _profiler().ProfilerOptions(
+        host_tracer_level=given["host"],
+        device_tracer_level=given["device"],
+        python_tracer_level=given["python"],
+    )
+
+
+@contextmanager
+def by_session(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
+    """``tf.profiler.experimental.start`` and ``stop``."""
+    profiler = _profiler()
+    profiler.start(folder, options(levels))
+    try:
+        yield
+    finally:
+        profiler.stop()
+
+
+@contextmanager
+def by_context(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
+    """``tf.profiler.experimental.Profile``."""
+    with _profiler().Profile(folder, options(levels)):
+        yield
+
+
+def by_callback(folder: str, batches: tuple[int, int]) -> Any:
+    """A callback for Keras' ``fit`` that profiles from the first to the last of these batches, counted from 1.
+
+    Keras decides over the levels. A step is from the end of one batch to the end of the next, so that the fetching of
+    its input is part of it; Keras 2 marks them so itself.
+
+    Raises:
+        BenchmarkError: TensorBoard, which Keras writes with, is not installed.
+    """
+    tf = tf_runtime.tensorflow()
+    if tf is None:
+        raise BenchmarkError("nothing here has imported TensorFlow, so there is nothing to profile")
+    if importlib.util.find_spec("tensorboard") is None:
+        raise BenchmarkError("Keras' TensorBoard callback needs TensorBoard: pip install 'tfbench[profile]'")
+    base = tf.keras.callbacks.TensorBoard
+    return (_marking(base) if hasattr(tf.keras, "version") else base)(folder, profile_batch=batches, write_graph=False)
+
+
+def _marking(base: Any) -> Any:
+    """Keras 3's callback, which marks no steps, with marks."""
+
+    class Marking(base):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:
+            super().__init__(*arguments, **keywords)
+            self._number = 0
+            self._step: Any = None
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            super().on_epoch_begin(epoch, logs)
+            self._next()
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            super().on_train_batch_end(batch, logs)  # ends Keras' own trace of the batch, which lies in this step
+            self._end()
+            self._next()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self._end()
+            super().on_epoch_end(epoch, logs)
+
+        def _next(self) -> None:
+            self._step = _profiler().Trace("train", step_num=self._number, _r=1)
+            self._step.__enter__()
+            self._number += 1
+
+        def _end(self) -> None:
+            if self._step is not None:
+                self._step.__exit__(None, None, None)
+                self._step = None
+
+    return Marking
+
+
+def serve(port: int = 0) -> str:
+    """Let this process be sampled from now on.
+
+    Args:
+        port: Where it listens; one that is free if it is 0.
+
+    Returns:
+        Its address.
+    """
+    if not port:
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            port = probe.getsockname()[1]
+    _profiler().server.start(port)
+    return f"grpc://localhost:{port}"
+
+
+def sample(addresses: Sequence[str], folder: str, seconds: float, levels: Levels = LEVELS) -> None:
+    """Profile processes that `serve`, all of them at once, whatever they are doing.
+
+    Raises:
+        BenchmarkError: None of them answers, or none had anything to tell.
+    """
+    tf = tf_runtime.tensorflow()
+    profiler = _profiler()
+    try:
+        profiler.client.trace(",".join(addresses), folder, round(seconds * 1000), options=options(levels))
+    except tf.errors.OpError as error:
+        raise BenchmarkError(f"{', '.join(addresses)} could not be sampled: {error.message}") from None
+
+
+@contextmanager
+def by_sampling(folder: str, levels: Levels = LEVELS, seconds: float = 1.0) -> Iterator[Callable[[], bool]]:
+    """Have this process sampled; what is yielded says whether it still is, and steps are to be run for so long."""
+    address = serve()
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            sample([address], folder, seconds, levels)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=ask, name="tfbench-sampling")
+    thread.start()
+    try:
+        yield thread.is_alive
+    finally:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+WAYS: Mapping[str, Callable[[str, Levels], AbstractContextManager[Any]]] = {
+    "session": by_session,
+    "context": by_context,
+    "sampling": by_sampling,
+}
+"""By which a launch can be profiled; what a step is told, Keras' callback does not know."""
