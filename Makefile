@@ -23,8 +23,8 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WHAT := -r requirements.txt -e ".[dev]"
 ARGS ?=
 PYTEST = $(BIN)/python -m pytest
-# What measures no time runs on every processor, each group of tests that share a run in one process.
-PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
+# Tests that measure no time run on every processor. A module stays in one process, as its tests share runs.
+PARALLEL := -n $(or $(JOBS),auto) --dist loadscope --no-loadscope-reorder
 FIRST := not tensorflow or smoke
 SECOND := tensorflow and not smoke
 # One or two of each family. What is named in ARGS takes its place.

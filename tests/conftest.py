@@ -24,16 +24,6 @@ def pytest_configure(config: pytest.Config) -> None:
         os.sched_setaffinity(0, {usable[int(WORKER.removeprefix("gw")) % len(usable)]})
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order and group the tests for pytest-xdist.
-
-    What starts processes comes first, as it would otherwise keep one processor busy at the end. Tests that share a
-    fixture of their module run in one process, as each process would make the fixture anew.
-    """
+    """Put what starts processes first, as it would otherwise keep one processor busy at the end."""
     items.sort(key=lambda item: "e2e" not in item.path.parts)
-    for item in items:
-        fixtures = getattr(item, "_fixtureinfo", None)
-        known = fixtures.name2fixturedefs.values() if fixtures else ()
-        if any(one.scope in ("module", "class") and one.baseid.startswith("tests/") for ones in known for one in ones):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.project import Project
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.smoke, pytest.mark.xdist_group("smoke")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.smoke]
 BENCHMARK = """
     import tensorflow as tf
     from tfbench import Axis, Level, across
