@@ -1,11 +1,12 @@
 """A calibration from start to end, on a step that needs no TensorFlow: real processes, kept, resumed, told."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tfbench import cli
+from tfbench import cli, policy
 from tfbench.calibration.journal import Journal
 from tfbench.errors import ReportError
 
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def calibrate(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setitem(policy.PRESETS, "quick", replace(policy.preset("quick"), zygotes=1))
     (tmp_path / "bench_mine.py").write_text(STEP)
 
     def run(*options):

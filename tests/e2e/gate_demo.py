@@ -105,7 +105,9 @@ def environment(cheap: bool = False) -> dict[str, str]:
     clean = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "GITHUB_", "PYTHONDONT"))
     }
-    clean |= {"PYTEST_PLUGINS": "tests.fakes.cheap"} if cheap else {}
+    if cheap:
+        plugins = "tfbench.plugin,pytest_benchmark.plugin,tests.fakes.cheap"
+        clean |= {"PYTEST_PLUGINS": plugins, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     path = os.pathsep.join([str(Path(sys.executable).parent), clean.get("PATH", "")])
     return {**clean, "GITHUB_ACTIONS": "true", "PATH": path, "COLUMNS": "120", "PYTHONPATH": str(ROOT)}
 

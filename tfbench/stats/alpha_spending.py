@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from tfbench.policy import Policy
 from tfbench.stats.interval import Array
@@ -77,7 +77,7 @@ def _levels(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...]) -> t
         def crossing(z: float, scale: float = scale, now: float = now) -> float:
             return float(density @ special.ndtr((scores - z * math.sqrt(now)) / scale))  # noqa: B023
 
-        z = float(optimize.brentq(lambda z, step=step: crossing(z) - step, 0.0, _REACH))
+        z = _decreasing_root(lambda z, step=step: crossing(z) - step)
         levels.append(2 * float(special.ndtr(-z)))
         grid = np.linspace(-_REACH * math.sqrt(now), z * math.sqrt(now), _POINTS)
         weight = np.full(_POINTS, grid[1] - grid[0])
@@ -85,6 +85,18 @@ def _levels(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...]) -> t
         kernel = np.exp(-0.5 * ((grid[:, None] - scores[None, :]) / scale) ** 2) / (scale * math.sqrt(2 * math.pi))
         density, scores, before = (kernel @ density) * weight, grid, now
     return tuple(levels)
+
+
+def _decreasing_root(function: Callable[[float], float]) -> float:
+    """Where a decreasing function crosses zero between 0 and `_REACH`, by bisection to the last bit.
+
+    Not scipy.optimize.brentq: importing scipy.optimize costs every start of tfbench a quarter of a second.
+    """
+    low, high = 0.0, _REACH
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if function(middle) > 0 else (low, middle)
+    return (low + high) / 2
 
 
 def look_of(launches: int, looks: Sequence[int]) -> int:
