@@ -74,10 +74,11 @@ def _levels(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...]) -> t
     for step, now in zip(steps, information, strict=True):
         scale = math.sqrt(now - before)
 
-        def crossing(z: float, scale: float = scale, now: float = now) -> float:
-            return float(density @ special.ndtr((scores - z * math.sqrt(now)) / scale))  # noqa: B023
+        def excess(z: float, scale: float = scale, now: float = now, step: float = step) -> float:
+            """Chance of crossing the boundary ``z`` at this look, less this look's share."""
+            return float(density @ special.ndtr((scores - z * math.sqrt(now)) / scale)) - step  # noqa: B023
 
-        z = _decreasing_root(lambda z, step=step: crossing(z) - step)
+        z = _decreasing_root(excess)
         levels.append(2 * float(special.ndtr(-z)))
         grid = np.linspace(-_REACH * math.sqrt(now), z * math.sqrt(now), _POINTS)
         weight = np.full(_POINTS, grid[1] - grid[0])
