@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from tfbench.errors import ProtocolError
-from tfbench.protocol import Channel, Closed, TimedOut, pair
+from tfbench.protocol import Channel, ChannelClosed, TimedOut, pair
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_numbers_that_json_has_not_are_refused(ends):
 def test_the_other_end_gone_is_closed(ends):
     ours, other = ends
     other.close()
-    with pytest.raises(Closed):
+    with pytest.raises(ChannelClosed):
         ours.receive("ready", timeout=1)
 
 

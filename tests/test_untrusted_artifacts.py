@@ -164,4 +164,4 @@ def test_what_was_agreed_to_is_handed_on(tmp_path):
     (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD), (decide.ACCEPTED, decide.as_json(agreed))))
     report, found = handed_on(tmp_path / "report.zip")
     assert found == agreed
-    assert "1 accepted" in decide.as_comment(report, decide.ruled(report, found))
+    assert "1 accepted" in decide.as_comment(report, decide.decided(report, found))

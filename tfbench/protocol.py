@@ -25,7 +25,7 @@ _DESCRIPTORS = 64
 _CHUNK = 1 << 16
 
 
-class Closed(ProtocolError):
+class ChannelClosed(ProtocolError):
     """The other end is gone."""
 
 
@@ -52,7 +52,7 @@ class Channel:
         """Send one message, with open files for the other process.
 
         Raises:
-            Closed: The other end is gone.
+            ChannelClosed: The other end is gone.
             ValueError: A field is NaN or infinite, which JSON cannot carry.
         """
         line = json.dumps({"kind": kind, **fields}, allow_nan=False, separators=(",", ":")).encode() + b"\n"
@@ -62,13 +62,13 @@ class Channel:
                 line = line[sent:]
             self._socket.sendall(line)
         except (BrokenPipeError, ConnectionResetError) as error:
-            raise Closed("the other process is gone") from error
+            raise ChannelClosed("the other process is gone") from error
 
     def receive(self, *kinds: str, timeout: float | None = None) -> JSON:
         """The next message, which must be of one of these kinds.
 
         Raises:
-            Closed: The other end is gone.
+            ChannelClosed: The other end is gone.
             TimedOut: Nothing whole came within ``timeout`` seconds.
             ProtocolError: It is no message of ours.
         """
@@ -86,10 +86,10 @@ class Channel:
             try:
                 chunk, received, _, _ = socket.recv_fds(self._socket, _CHUNK, _DESCRIPTORS)
             except ConnectionResetError as error:
-                raise Closed("the other process is gone") from error
+                raise ChannelClosed("the other process is gone") from error
             descriptors += received
             if not chunk:
-                raise Closed("the other process is gone")
+                raise ChannelClosed("the other process is gone")
             self._buffer += chunk
             if len(self._buffer) > LONGEST_MESSAGE:
                 raise ProtocolError(f"a message is longer than {LONGEST_MESSAGE} bytes")

@@ -13,7 +13,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from tfbench.calibration.journal import RACED, SAVED, Journal, Trial
+from tfbench.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
 from tfbench.calibration.summary import tally
 
 FOLDER = Path(__file__).parent
@@ -29,7 +29,7 @@ def main(journal: str) -> None:
     draw_costs(raced)
 
 
-def draw_found(trials: list[Trial]) -> None:
+def draw_found(trials: list[CalibrationTrial]) -> None:
     """Draw the share of unchanged and of slowed code that each method reports as regressed."""
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
     names = {RACED: "tfbench", SAVED[0]: "pytest-benchmark, median", SAVED[1]: "pytest-benchmark, mean"}
@@ -49,7 +49,7 @@ def draw_found(trials: list[Trial]) -> None:
     figure.savefig(FOLDER / "found.png", dpi=110)
 
 
-def draw_launches(same: list[Trial]) -> None:
+def draw_launches(same: list[CalibrationTrial]) -> None:
     """Draw the effect of every launch of unchanged code."""
     workloads = sorted({trial.workload for trial in same}, key=lambda name: _spread(same, name))
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
@@ -62,7 +62,7 @@ def draw_launches(same: list[Trial]) -> None:
     figure.savefig(FOLDER / "launches.png", dpi=110)
 
 
-def draw_costs(raced: list[Trial]) -> None:
+def draw_costs(raced: list[CalibrationTrial]) -> None:
     """Draw the share of verdicts that are reached within a number of seconds."""
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
     for slowdown, colour in zip(
@@ -83,7 +83,7 @@ def draw_costs(raced: list[Trial]) -> None:
     figure.savefig(FOLDER / "costs.png", dpi=110)
 
 
-def _spread(trials: list[Trial], name: str) -> float:
+def _spread(trials: list[CalibrationTrial], name: str) -> float:
     effects = sorted(abs(effect) for trial in trials if trial.workload == name for effect in trial.effects)
     return effects[len(effects) // 2]
 

@@ -7,7 +7,7 @@ import pytest
 
 from tfbench.errors import BenchmarkSkipped
 from tfbench.metrics import hlo
-from tfbench.metrics.extract import Evidence, read
+from tfbench.metrics.extract import ProbeOutput, read
 from tfbench.plugin.collect import collect
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
@@ -85,7 +85,7 @@ def _some(cases):
 
 
 @pytest.fixture(scope="module")
-def evidence():
+def probe_outputs():
     """Case -> what it shows, of those that can run here."""
     collected = collect()
     side = Side("contender", sys.executable, collected.root)
@@ -98,17 +98,17 @@ def evidence():
         launcher.close()
     broken = [one for one in found if isinstance(one, Exception) and not isinstance(one, BenchmarkSkipped)]
     assert not broken, broken
-    return {case: one for case, one in zip(cases, found, strict=True) if isinstance(one, Evidence)}
+    return {case: one for case, one in zip(cases, found, strict=True) if isinstance(one, ProbeOutput)}
 
 
 @pytest.mark.tensorflow
-def test_every_benchmark_does_its_work(evidence):
+def test_every_benchmark_does_its_work(probe_outputs):
     """In one test, since the processes that collect the benchmarks take seconds to start."""
-    assert len({case.workload for case in evidence}) >= 60
+    assert len({case.workload for case in probe_outputs}) >= 60
     wrong = []
-    for case, one in evidence.items():
-        reading = read(one)
-        ops = set(reading.counts.get("optimized_ops", {})) - IDLE
+    for case, one in probe_outputs.items():
+        metric_values = read(one)
+        ops = set(metric_values.counts.get("optimized_ops", {})) - IDLE
         compiled = {instruction.op for text in one.modules.values() for instruction in hlo.instructions(text)}
         if "graph" in one.found and not ops:
             wrong.append(f"{case.name}: its graph is empty")
@@ -117,11 +117,11 @@ def test_every_benchmark_does_its_work(evidence):
         wanted = set(WORK.get(case.workload, "").split())
         if case.reference and wanted and not one.modules and not wanted & ops:
             wrong.append(f"{case.name}: none of {sorted(wanted)} among {sorted(ops)}")
-        if reading.counts.get("nonfinite"):
-            wrong.append(f"{case.name}: its result has {reading.counts['nonfinite']}")
+        if metric_values.counts.get("nonfinite"):
+            wrong.append(f"{case.name}: its result has {metric_values.counts['nonfinite']}")
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.tensorflow
-def test_the_table_of_work_names_what_there_is(evidence):
-    assert set(WORK) <= {case.workload for case in evidence}
+def test_the_table_of_work_names_what_there_is(probe_outputs):
+    assert set(WORK) <= {case.workload for case in probe_outputs}

@@ -3,14 +3,14 @@
 import pytest
 from scipy.stats import binomtest
 
-from tfbench.calibration.journal import Journal, Trial
+from tfbench.calibration.journal import CalibrationTrial, Journal
 from tfbench.calibration.pytest_benchmark import SavedRun, compare
 from tfbench.calibration.summary import by_workload, rate, tally, whole_runs
 from tfbench.errors import ReportError
 
 
 def trial(outcome="unchanged", slowdown=0.0, workload="w", seconds=2.0, run=0):
-    return Trial("race", "standard", workload, slowdown, outcome, seconds, 4, run, (0.001, -0.002), (0, 1))
+    return CalibrationTrial("race", "standard", workload, slowdown, outcome, seconds, 4, run, (0.001, -0.002), (0, 1))
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 500), (1, 500), (3, 10), (10, 10)])

@@ -7,13 +7,13 @@ import pytest
 
 from tests.report.test_json_reader import REPORT
 from tests.sides.test_source_tree import git
-from tests.storage.test_baselines import BASELINE, CASE, SAMPLE, SETTING
+from tests.storage.test_baselines import BASELINE, CASE, CONTEXT, SAMPLE
 from tfbench import cli
 from tfbench.model import Case, Outcome, Reason, Report, Sample, Verdict
 from tfbench.report import json_writer
 from tfbench.sides.source_tree import CANDIDATES, KEPT, snapshot
 from tfbench.storage.baselines import Baseline, Baselines
-from tfbench.storage.history import History, Past
+from tfbench.storage.history import History, SessionRecord
 
 
 def written(path, report):
@@ -54,7 +54,7 @@ def test_a_gate_without_a_report_is_a_wrong_command_line():
 
 def slower(by):
     runs = tuple(replace(run, seconds=tuple(second * by for second in run.seconds)) for run in SAMPLE.runs)
-    return Baseline(SETTING, {CASE.name: Sample(CASE, runs * 2)})
+    return Baseline(CONTEXT, {CASE.name: Sample(CASE, runs * 2)})
 
 
 def test_two_baselines(tmp_path, capsys):
@@ -72,7 +72,7 @@ def test_two_baselines(tmp_path, capsys):
 
 def test_another_machine_is_incomparable(tmp_path, capsys):
     store = Baselines(tmp_path)
-    other = replace(SETTING, recipe=replace(SETTING.recipe, machine={"processor": "y"}, threads=2))
+    other = replace(CONTEXT, environment=replace(CONTEXT.environment, machine={"processor": "y"}, threads=2))
     paths = [str(store.save("a", BASELINE)), str(store.save("b", Baseline(other, BASELINE.samples)))]
     assert cli.main(["compare", *paths]) == 0
     shown = " ".join(capsys.readouterr().out.split())
@@ -106,15 +106,15 @@ def project(tmp_path):
     (tmp_path / "code.py").write_text("x = 1\n")
     folder = tmp_path / ".tfbench"
     tree = snapshot(tmp_path, f"{KEPT}main").tree
-    Baselines(folder / "baselines").save("main", Baseline(replace(SETTING, tree=tree), BASELINE.samples))
+    Baselines(folder / "baselines").save("main", Baseline(replace(CONTEXT, tree=tree), BASELINE.samples))
     (tmp_path / "code.py").write_text("x = 2\n")
     tree = snapshot(tmp_path, f"{CANDIDATES}main").tree
     other = Case("b/test_x.py::test_y", "test_y", "b/test_x.py::test_y")
     samples = {**BASELINE.samples, other.name: Sample(other, SAMPLE.runs)}
-    Baselines(folder / "candidates").save("main", Baseline(replace(SETTING, tree=tree), samples))
+    Baselines(folder / "candidates").save("main", Baseline(replace(CONTEXT, tree=tree), samples))
     for number in (1, 2):
-        past = replace(SETTING, session=f"2026-01-0{number}-a")
-        History(folder / "history").record(Past(past, {CASE.name: (1e-5 * number,)}, {}))
+        earlier = replace(CONTEXT, session=f"2026-01-0{number}-a")
+        History(folder / "history").record(SessionRecord(earlier, {CASE.name: (1e-5 * number,)}, {}))
     return tmp_path
 
 

@@ -14,21 +14,21 @@ from tfbench.doctor.model import (
     Gpu,
     Gpus,
     Machine,
+    MachineObservation,
     Memory,
+    ObservationWindow,
     State,
-    Stretch,
-    Watch,
 )
 
 GIB = 1 << 30
 GPU = Gpu(0, "H200", True, 0.0, 1980.0, 1980.0, 0, False)
-QUIET = Watch(0.0, Stretch(0.5, 0.01, 0.0), Stretch(0.5, 1.0, 0.0, 0.0, 0), 0.99)
+QUIET = MachineObservation(0.0, ObservationWindow(0.5, 0.01, 0.0), ObservationWindow(0.5, 1.0, 0.0, 0.0, 0), 0.99)
 FINE = Machine(
     system="Linux",
     cpus=(0, 1),
     worker=1,
     online=2,
-    watch=QUIET,
+    observation=QUIET,
     load_average=0.1,
     governor="performance",
     turbo=False,
@@ -64,28 +64,28 @@ def test_what_cannot_be_read_is_unknown_and_never_bad():
     assert sum(finding.state is State.UNKNOWN for finding in bare) > 8
 
 
-def watch(**changes):
-    return {"watch": replace(QUIET, **changes)}
+def observation(**changes):
+    return {"observation": replace(QUIET, **changes)}
 
 
 BAD, WARN, UNKNOWN = State.BAD, State.WARN, State.UNKNOWN
 SPOILERS = [
     ("processors", BAD, {"cpus": (0,)}, "at least two processors"),
-    ("load", WARN, watch(others=1.0), "end what else runs"),
-    ("load", BAD, watch(others=2.5), "end what else runs"),
-    ("worker's processor", WARN, watch(share=0.9), "--cpus"),
-    ("worker's processor", BAD, watch(share=0.5), "isolcpus"),
-    ("steal", WARN, watch(spin=Stretch(0.5, 1.0, 0.05)), "burstable"),
-    ("steal", BAD, watch(spin=Stretch(0.5, 1.0, 0.2)), "burstable"),
+    ("load", WARN, observation(others=1.0), "end what else runs"),
+    ("load", BAD, observation(others=2.5), "end what else runs"),
+    ("worker's processor", WARN, observation(share=0.9), "--cpus"),
+    ("worker's processor", BAD, observation(share=0.5), "isolcpus"),
+    ("steal", WARN, observation(spin=ObservationWindow(0.5, 1.0, 0.05)), "burstable"),
+    ("steal", BAD, observation(spin=ObservationWindow(0.5, 1.0, 0.2)), "burstable"),
     ("virtualisation", WARN, {"hypervisor": "KVM"}, "let races decide"),
     ("governor", WARN, {"governor": "powersave"}, "cpupower frequency-set -g performance"),
     ("turbo", WARN, {"turbo": True, "turbo_switch": "echo 1 | sudo tee /x"}, "echo 1"),
     ("SMT siblings", WARN, {"siblings": (0, 1)}, "smt/control"),
-    ("heat", BAD, watch(spin=Stretch(0.5, 1.0, 0.0, 0.0, 3)), "cooling"),
+    ("heat", BAD, observation(spin=ObservationWindow(0.5, 1.0, 0.0, 0.0, 3)), "cooling"),
     ("heat", WARN, {"counters": Counters((1,) * 8, 0.0, 7)}, "cap the clock"),
     ("processor quota", WARN, {"cgroup": Cgroup(quota=1.5)}, "raise the limit"),
     ("processor quota", BAD, {"cgroup": Cgroup(quota=0.5)}, "raise the limit"),
-    ("processor quota", BAD, watch(spin=Stretch(0.5, 1.0, 0.0, 0.1)), "raise the limit"),
+    ("processor quota", BAD, observation(spin=ObservationWindow(0.5, 1.0, 0.0, 0.1)), "raise the limit"),
     ("memory", WARN, {"memory": Memory(3 * GIB, 0, 0.0)}, "--policy quick"),
     ("memory", BAD, {"cgroup": Cgroup(memory_left=GIB // 2)}, "raise the container's limit"),
     ("swap", WARN, {"memory": Memory(20 * GIB, GIB, 0.0)}, "swapoff"),
@@ -129,7 +129,7 @@ def test_what_a_virtual_machine_hides_is_said_to_be_hidden():
 
 
 def test_the_race_replaces_the_second_of_watching():
-    findings = examine(FINE, Limits(), Stretch(30.0, 1.0, 0.3))
+    findings = examine(FINE, Limits(), ObservationWindow(30.0, 1.0, 0.3))
     assert next(one for one in findings if one.name == "steal").state is State.BAD
 
 

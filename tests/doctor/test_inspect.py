@@ -32,7 +32,7 @@ def test_this_machine_is_read():
     machine = inspect.read(sorted(os.sched_getaffinity(0)), max(os.sched_getaffinity(0)), seconds=0.1)
     assert machine.memory.available > 0
     assert 0 < machine.clock.step < 1e-3
-    assert 0 < machine.watch.share <= 1
+    assert 0 < machine.observation.share <= 1
 
 
 def test_nothing_there_is_nothing_known(root):
@@ -71,9 +71,9 @@ def test_steal_is_a_share_of_what_passed(root):
     before = inspect.counters(root({"proc/stat": STAT.format(steal=0, running=3)}), 1)
     root({"proc/stat": STAT.format(steal=25, running=3).replace("800", "875")})
     after = inspect.counters(root({}), 1)
-    found = inspect.stretch(before, after, 1.0)
+    found = inspect.observation_window(before, after, 1.0)
     assert (found.busy, found.steal) == (0.25, 0.25)
-    assert inspect.stretch(Counters(None, None, None), after, 1.0).steal is None
+    assert inspect.observation_window(Counters(None, None, None), after, 1.0).steal is None
 
 
 @pytest.mark.parametrize(("text", "found"), [("0,2-3", (0, 2, 3)), ("", ()), ("x", ()), ("1-x", ())])

@@ -31,8 +31,8 @@ def lapped(deviation=0.004, seconds=30.0, broken=None):
 
 
 def judged(raced):
-    made = noise_test.Trial(POLICY, raced, 30.0, 12, 8.0)
-    made = replace(made, sights=noise_test.assess(raced, POLICY, LIMITS))
+    made = noise_test.NoiseTest(POLICY, raced, 30.0, 12, 8.0)
+    made = replace(made, detection_limits=noise_test.assess(raced, POLICY, LIMITS))
     return made, noise_test.findings(made, LIMITS)
 
 
@@ -48,7 +48,7 @@ def test_a_quiet_machine_finds_small_slowdowns_and_says_the_cost():
     made, findings = judged(lapped(0.003)[0])
     assert is_fit(findings)
     assert made.middle is not None
-    assert made.sights["a"].smallest <= 0.03
+    assert made.detection_limits["a"].smallest <= 0.03
     assert "is found in about" in findings[0].what
     assert json.loads(json.dumps(made.as_json()))["workloads"][0]["smallest_found"] <= 0.03
 

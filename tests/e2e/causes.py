@@ -15,7 +15,7 @@ from tfbench.policy import preset
 from tfbench.profiles.steps import steps_of
 from tfbench.profiles.xplane import load
 from tfbench.race.interfaces import Entrant
-from tfbench.race.profiler import USUAL, Collecting, Profiler
+from tfbench.race.profiler import USUAL, Profiler, ProfilerConfig
 from tfbench.session.profiling import BASELINE, CONTENDER, take
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     with Stage(arguments, [], policy) as stage:
         entrants = [Entrant(stage.collected.named(name), stage.contender) for name in arguments.cases]
         if arguments.way:
-            profiler = Profiler(stage.launcher, policy, Collecting(arguments.way))
+            profiler = Profiler(stage.launcher, policy, ProfilerConfig(arguments.way))
             (file,) = profiler.profile(entrants[0], arguments.folder, 0).iterdir()
             print(json.dumps([len(steps_of(load(file)))]))
             return
@@ -45,7 +45,7 @@ def told(found):
     top = found.attribution.causes[0]
     return {
         "kinds": top.kinds,
-        "where": top.where,
+        "where": top.category,
         "after": top.after,
         "share": top.share,
         "explained": found.attribution.explained,

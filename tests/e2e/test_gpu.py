@@ -12,13 +12,13 @@ import pytest
 from tests.e2e.project import Project
 from tests.fakes.nvml import Device, library
 from tfbench.commands import gpucheck
-from tfbench.doctor.gpu_check import CASE, FILE, Trial
+from tfbench.doctor.gpu_check import CASE, FILE, GpuCheck
 from tfbench.doctor.model import State
-from tfbench.gpus.monitor import Guard
+from tfbench.gpus.monitor import GpuMonitor
 from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.recording import Replay
 from tfbench.gpus.selection import has_driver
-from tfbench.gpus.session import Accelerators
+from tfbench.gpus.session import GpuSession
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
 from tfbench.race.energy import joules
@@ -82,8 +82,8 @@ def test_where_cuda_is_initialised_launches_are_spawned_and_that_is_told(project
         OPENED.unlink()
     assert done.code == 0, done.output
     assert "its launches are started anew instead of forked" in " ".join(done.output.split())
-    (standing,) = done.report["standings"]
-    assert standing["launches"] >= 3
+    (variant_result,) = done.report["standings"]
+    assert variant_result["launches"] >= 3
 
 
 WATCHED = """
@@ -117,9 +117,9 @@ def test_a_run_under_a_watched_gpu(project: Project):
     assert sum(side["discarded"].values()) == 1
     assert gpu["launches"]
     assert all(launch["reasons"] == 0 for launch in gpu["launches"])
-    (standing,) = done.report["standings"]
-    assert standing["facts"]["energy"] > 0
-    assert standing["facts"]["gpu_clock"] == 1980
+    (variant_result,) = done.report["standings"]
+    assert variant_result["facts"]["energy"] > 0
+    assert variant_result["facts"]["gpu_clock"] == 1980
     # Another limit of power, and saved times say nothing any more.
     project.write(WATCHED.replace("Device(", "Device(power_limit=500_000, "), "conftest.py")
     again = project.run("--device", "gpu:0", "--baseline", "watched", "--replay", "never")
@@ -130,11 +130,11 @@ def test_a_run_under_a_watched_gpu(project: Project):
 @pytest.mark.tensorflow
 def test_the_trial_of_a_gpu_works_on_a_processor():
     """The same code as on a GPU, with the processor in its place: what it sees, profiles, races, and slows down."""
-    trial = Trial(Accelerators("cpu", (), preset("quick")), processors(None, available_cpus()), preset("quick"), "CPU")
+    check = GpuCheck(GpuSession("cpu", (), preset("quick")), processors(None, available_cpus()), preset("quick"), "CPU")
     try:
-        found = {finding.name: finding for finding in trial.findings(lambda text: None)}
+        found = {finding.name: finding for finding in check.findings(lambda text: None)}
     finally:
-        trial.close()
+        check.close()
     assert list(found) == ["devices", "TensorFlow", "CUPTI", "A/A", "10% slower"]
     assert found["TensorFlow"].state is State.OK
     assert "events of the device in a profile" in found["CUPTI"].what
@@ -148,14 +148,14 @@ def test_energy_is_read_while_a_step_is_repeated():
     device = Device(energy=[100_000 * look for look in range(1000)])
     nvml = Nvml(library(device))
     policy = replace(preset("quick"), energy_seconds=0.3)
-    guard = Guard(nvml.identities(), nvml, policy, lambda: ())
+    gpu_monitor = GpuMonitor(nvml.identities(), nvml, policy, lambda: ())
     launcher = ProcessLauncher(
         Suite((FILE.name,), "", "importlib", made="", cpus=available_cpus()), policy, processors(None, available_cpus())
     )
     side = Side("contender", sys.executable, FILE.parent, env={"CUDA_VISIBLE_DEVICES": "-1"})
     try:
         launcher.ready([(side, ())], [0])
-        amount = joules(launcher, guard, Entrant(CASE, side), policy)
+        amount = joules(launcher, gpu_monitor, Entrant(CASE, side), policy)
     finally:
         launcher.close()
     assert amount is not None

@@ -162,18 +162,18 @@ def test_a_baseline_is_raced_with_the_packages_and_settings_it_was_saved_with(pr
     assert project.run("--save-baseline", "first").code == 0
     path = project.root / ".tfbench/baselines/first.json"
     content = json.loads(path.read_text())
-    recipe = content["tfbench"]["recipe"]
-    recipe["packages"] = {"numpy": "2.1.3" if recipe["packages"]["numpy"] != "2.1.3" else "2.1.2"}
-    recipe["settings"] = {"TF_AMOUNT": "2e-4"}
+    environment = content["tfbench"]["recipe"]
+    environment["packages"] = {"numpy": "2.1.3" if environment["packages"]["numpy"] != "2.1.3" else "2.1.2"}
+    environment["settings"] = {"TF_AMOUNT": "2e-4"}
     path.write_text(json.dumps(content))
     done = project.run("--baseline", "first")
     assert done.outcomes() == {"test_mine": "improved"}, done.output
     made = done.report["sides"]["baseline"]
-    assert made["packages"] == recipe["packages"]
-    assert made["settings"] == recipe["settings"]
+    assert made["packages"] == environment["packages"]
+    assert made["settings"] == environment["settings"]
     assert "differs: numpy: " in done.output
 
-    recipe["packages"] = {"numpy": "2.0.99"}
+    environment["packages"] = {"numpy": "2.0.99"}
     path.write_text(json.dumps(content))
     unmade = project.run("--baseline", "first")
     assert unmade.outcomes() == {"test_mine": "incomparable"}, unmade.output

@@ -182,7 +182,7 @@ class TestWays:
         files = sorted(tmp_path.rglob("*.xplane.pb"))
         assert len(files) == 2
         sections = {section.tool: section for section in read(files, POLICY).sections}
-        slow, fast = sections["pods"].sheets[0].rows
+        slow, fast = sections["pods"].tables[0].rows
         assert slow[0] != fast[0]
         assert slow[3] > 1.2 * fast[3]
         assert f"the slowest worker, {slow[0]}, takes" in sections["pods"].notes[0]
@@ -217,9 +217,9 @@ def test_profiling_has_a_launch_of_its_own_and_a_report(project):
     assert "profiles: prof; tfbench explain CASE --profile prof reads them" in done.output
     ran = [path.name.split(".") for path in (project.root / "benchmarks").glob("p*.*[0-9]")]
     profiled = {pid for kind, pid in ran if kind == "profiled"}
-    (standing,) = done.report["standings"]
+    (variant_result,) = done.report["standings"]
     assert len(profiled) == 1
-    assert len({pid for _, pid in ran}) == standing["launches"] + 2  # and one in which it was probed
+    assert len({pid for _, pid in ran}) == variant_result["launches"] + 2  # and one in which it was probed
     (entry,) = done.report["profiles"]
     assert (entry["case"], entry["side"]) == ("benchmarks/test_mine.py::test_counted", "contender")
     tools = {section["tool"]: section for section in entry["sections"]}

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tfbench.protocol import Channel, Closed
+from tfbench.protocol import Channel, ChannelClosed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,14 +83,14 @@ def main(order: str) -> None:
     channel = Channel.from_descriptor(given["channel"])
     script = json.loads(Path(given["root"], "script.json").read_text())
     _act(script, "start", channel)
-    recipe = {"python": "3", "executable": "python", "packages": {}, "settings": {}, "machine": {}, "defaults": {}}
+    environment = {"python": "3", "executable": "python", "packages": {}, "settings": {}, "machine": {}, "defaults": {}}
     channel.send(
-        "ready", cases=list(script["cases"]), broken={}, offenders=[], recipe=recipe, import_seconds=None, spawns=False, strays=[],
+        "ready", cases=list(script["cases"]), broken={}, offenders=[], environment=environment, import_seconds=None, spawns=False, strays=[],
     )  # fmt: skip
     try:
         while True:
             _serve(channel, script, *channel.receive_with_descriptors("launch", "reap"))
-    except Closed:
+    except ChannelClosed:
         os._exit(0)
 
 

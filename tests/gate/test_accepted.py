@@ -18,7 +18,7 @@ def row(outcome=Outcome.REGRESSED, ratio=1.05, name=ENTRY["case"], **more):
     return Verdict(Case(name, "w", name), outcome, Reason("slower", "slower"), ratio=comparison, **more)
 
 
-def ruled(verdicts, *rows, today=TODAY):
+def decided(verdicts, *rows, today=TODAY):
     report = Report({"name": "quick"}, {}, tuple(verdicts))
     return rule(report, accept(report, entries({"accept": list(rows)}, "a.toml"), today))
 
@@ -27,45 +27,45 @@ OTHER = row(Outcome.UNCHANGED, 1.0, "b/test_x.py::test_y")
 
 
 def test_what_was_agreed_to_stops_nobody_until_its_last_day():
-    assert ruled([row(), OTHER]).gate is Gate.REGRESSED
-    ruling = ruled([row(), OTHER], ENTRY)
-    assert ruling.gate is Gate.PASS
-    assert [entry.reason for _, entry in ruling.accepted.verdicts] == ["agreed"]
-    ended = ruled([row(), OTHER], ENTRY, today=TODAY + datetime.timedelta(1))
+    assert decided([row(), OTHER]).gate is Gate.REGRESSED
+    decision = decided([row(), OTHER], ENTRY)
+    assert decision.gate is Gate.PASS
+    assert [entry.reason for _, entry in decision.accepted.verdicts] == ["agreed"]
+    ended = decided([row(), OTHER], ENTRY, today=TODAY + datetime.timedelta(1))
     assert ended.gate is Gate.REGRESSED
     assert "ended on 2026-11-21" in ended.accepted.problems[0]
 
 
 def test_more_than_was_agreed_to_is_stopped():
-    ruling = ruled([row(ratio=1.2), OTHER], ENTRY)
-    assert ruling.gate is Gate.REGRESSED
-    assert "worse than the 1.1 agreed to" in ruling.accepted.problems[0]
+    decision = decided([row(ratio=1.2), OTHER], ENTRY)
+    assert decision.gate is Gate.REGRESSED
+    assert "worse than the 1.1 agreed to" in decision.accepted.problems[0]
 
 
 @pytest.mark.parametrize(
     "verdicts", [[row(Outcome.UNCHANGED, 1.0), OTHER], [OTHER], [row(Outcome.IMPROVED, 0.9), OTHER]]
 )
 def test_an_entry_that_nothing_needs_fails(verdicts):
-    ruling = ruled(verdicts, ENTRY)
-    assert ruling.gate is Gate.ERROR
-    assert "remove the entry" in ruling.accepted.problems[0]
+    decision = decided(verdicts, ENTRY)
+    assert decision.gate is Gate.ERROR
+    assert "remove the entry" in decision.accepted.problems[0]
 
 
 def test_other_metrics_and_deleted_cases_are_agreed_to_by_name():
     exact = row(ratio=None, metric="graph_ops", values=(3, 4))
     entry = {**ENTRY, "metric": "graph_ops", "up_to": 4}
-    assert ruled([exact, OTHER], entry).gate is Gate.PASS
-    assert ruled([exact, OTHER], {**entry, "up_to": 3}).gate is Gate.REGRESSED
-    assert ruled([exact, row(), OTHER], entry).gate is Gate.REGRESSED  # its time was not agreed to
+    assert decided([exact, OTHER], entry).gate is Gate.PASS
+    assert decided([exact, OTHER], {**entry, "up_to": 3}).gate is Gate.REGRESSED
+    assert decided([exact, row(), OTHER], entry).gate is Gate.REGRESSED  # its time was not agreed to
     del entry["up_to"]
-    assert ruled([exact, OTHER], entry).gate is Gate.PASS
+    assert decided([exact, OTHER], entry).gate is Gate.PASS
     gone = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"gone": True}
-    assert ruled([row(Outcome.MISSING, None), OTHER], gone).gate is Gate.PASS
-    assert ruled([row(), OTHER], gone).gate is Gate.REGRESSED
+    assert decided([row(Outcome.MISSING, None), OTHER], gone).gate is Gate.PASS
+    assert decided([row(), OTHER], gone).gate is Gate.REGRESSED
 
 
 def test_what_broke_cannot_be_accepted():
-    assert ruled([row(Outcome.ERROR, None), OTHER], ENTRY).gate is Gate.ERROR
+    assert decided([row(Outcome.ERROR, None), OTHER], ENTRY).gate is Gate.ERROR
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def test_what_an_interrupted_run_found_is_told():
 
 
 def test_it_says_what_and_which():
-    ruling = rule(report("unchanged", "inconclusive", "regressed"))
-    assert ruling.because == "1 regressed, 1 inconclusive"
-    assert [verdict.outcome.value for verdict in ruling.verdicts] == ["regressed", "inconclusive"]
+    decision = rule(report("unchanged", "inconclusive", "regressed"))
+    assert decision.because == "1 regressed, 1 inconclusive"
+    assert [verdict.outcome.value for verdict in decision.verdicts] == ["regressed", "inconclusive"]
     assert "--baseline NAME" in rule(report("new")).because
     assert "nothing was measured" in rule(report()).because

@@ -15,16 +15,16 @@ from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants
 from tfbench.errors import GpuError, LaunchDisturbed, UsageError
 from tfbench.gpus.disturbance import disturbance, foreign
 from tfbench.gpus.locks import Locks
-from tfbench.gpus.monitor import Guard
+from tfbench.gpus.monitor import GpuMonitor
 from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.process_tree import family
-from tfbench.gpus.readings import Moment, Stretch
+from tfbench.gpus.readings import GpuObservationWindow, GpuReading
 from tfbench.gpus.selection import choose, doubtful_order, environment, has_driver, parse_device, visible
-from tfbench.gpus.session import Accelerators
+from tfbench.gpus.session import GpuSession
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
-from tfbench.race.confirmed import Contest
-from tfbench.race.race import Race, Terms
+from tfbench.race.confirmed import ConfirmedRace
+from tfbench.race.race import Race, RaceConfig
 from tfbench.race.zygote import worker_environment
 from tfbench.session.results import of_sides, of_variant
 from tfbench.sides.side import Side
@@ -48,40 +48,40 @@ class TestReading:
         (gpu,) = nvml.identities()
         assert (gpu.vbios, gpu.mig, gpu.power_limit) == (None, None, None)
         assert "GPU 0 power limit" not in gpu.as_machine()
-        moment = nvml.moment(gpu)
-        assert (moment.energy, moment.processes) == (None, None)
+        reading = nvml.reading(gpu)
+        assert (reading.energy, reading.processes) == (None, None)
 
     def test_the_older_name_of_the_reasons_is_asked_for(self):
         nvml = Nvml(library(Device(reasons=[0x20]), missing=("nvmlDeviceGetCurrentClocksEventReasons",)))
         (gpu,) = nvml.identities()
-        assert nvml.moment(gpu).reasons == 0x20
+        assert nvml.reading(gpu).reasons == 0x20
 
     def test_a_library_newer_than_its_driver(self):
         """It raises something that is no NVMLError then."""
         nvml = Nvml(library(Device(), missing=("nvmlDeviceGetComputeRunningProcesses_v3",)))
         (gpu,) = nvml.identities()
-        assert nvml.moment(gpu).processes is None
+        assert nvml.reading(gpu).processes is None
 
     def test_who_computes(self):
         nvml = Nvml(library(Device(computing=[(7,), (7, 9), ()])))
         (gpu,) = nvml.identities()
-        assert [nvml.moment(gpu).computing for _ in range(3)] == [{7}, {7, 9}, set()]
+        assert [nvml.reading(gpu).computing for _ in range(3)] == [{7}, {7, 9}, set()]
         nvml = Nvml(library(Device()))
-        assert nvml.moment(gpu).computing is None
+        assert nvml.reading(gpu).computing is None
 
     def test_a_device_that_keeps_its_heat_to_itself_has_not_vanished(self):
         nvml = Nvml(library(Device(temperature=None)))
         (gpu,) = nvml.identities()
-        assert nvml.moment(gpu).temperature is None
+        assert nvml.reading(gpu).temperature is None
 
     def test_parts_of_a_divided_gpu(self):
         nvml = Nvml(library(Device(mig=1, parts=("MIG-aa", "MIG-bb"), processes=[(7,)]), Device(UUIDS[1])))
         first, second, whole = nvml.identities()
         assert [gpu.place for gpu in (first, second, whole)] == ["0.0", "0.1", "1"]
         assert (second.uuid, second.name, second.memory) == ("MIG-bb", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 << 30)
-        moment = nvml.moment(second)
-        assert (moment.sm_clock, moment.processes) == (1980, {7})
-        assert moment.energy is None  # is counted for all parts together
+        reading = nvml.reading(second)
+        assert (reading.sm_clock, reading.processes) == (1980, {7})
+        assert reading.energy is None  # is counted for all parts together
         (one,) = Nvml(library(Device(mig=1))).identities()
         assert one.place == "0"  # as nobody has divided it yet
 
@@ -97,9 +97,9 @@ class TestReading:
     def test_a_device_that_vanishes(self):
         nvml = Nvml(library(Device(gone=1)))
         (gpu,) = nvml.identities()
-        nvml.moment(gpu)
+        nvml.reading(gpu)
         with pytest.raises(GpuError, match="GPU 0 does not answer any more"):
-            nvml.moment(gpu)
+            nvml.reading(gpu)
 
 
 class TestChoosing:
@@ -209,82 +209,86 @@ def held(folder):
     locks.close()
 
 
-def moments(*clocks, reasons=0, processes=OURS):
-    return Stretch(tuple(Moment(sm_clock=clock, reasons=reasons, processes=frozenset(processes)) for clock in clocks))
+def observed(*clocks, reasons=0, processes=OURS):
+    return GpuObservationWindow(
+        tuple(GpuReading(sm_clock=clock, reasons=reasons, processes=frozenset(processes)) for clock in clocks)
+    )
 
 
 class TestDisturbance:
-    def cause(self, stretch, earlier=(), before=NOBODY, last=None):
-        return disturbance(stretch, OURS, before, earlier, POLICY, last)
+    def cause(self, window, earlier=(), before=NOBODY, last=None):
+        return disturbance(window, OURS, before, earlier, POLICY, last)
 
     def test_a_quiet_launch_counts(self):
-        assert self.cause(moments(1980, 1980)) == ""
-        assert self.cause(Stretch((Moment(),))) == ""
+        assert self.cause(observed(1980, 1980)) == ""
+        assert self.cause(GpuObservationWindow((GpuReading(),))) == ""
 
     @pytest.mark.parametrize(
         ("bit", "words"),
         [(0x08, "hardware slowdown"), (0x20, "heat"), (0x40, "heat, by the hardware"), (0x80, "power brake")],
     )
     def test_a_clock_that_is_held_down(self, bit, words):
-        assert words in self.cause(moments(1980, reasons=bit))
+        assert words in self.cause(observed(1980, reasons=bit))
 
     def test_a_software_power_cap_is_normal_and_its_clock_is_compared(self):
-        usual = [moments(1500, reasons=0x04)] * 3
-        assert self.cause(moments(1520, reasons=0x04), usual) == ""
-        assert "ran at 1200 MHz, in other launches at 1500 MHz" in self.cause(moments(1200, reasons=0x04), usual)
+        usual = [observed(1500, reasons=0x04)] * 3
+        assert self.cause(observed(1520, reasons=0x04), usual) == ""
+        assert "ran at 1200 MHz, in other launches at 1500 MHz" in self.cause(observed(1200, reasons=0x04), usual)
 
     def test_readings_in_which_nothing_ran_are_no_clock(self):
         """A GPU that comes out of its rest: the first reading is before the first kernel."""
-        resting, busy = Moment(sm_clock=210, reasons=0x01), Moment(sm_clock=1980)
-        stretch = Stretch((resting, busy, busy, resting))
-        assert stretch.sm_clock == 1980
-        assert self.cause(stretch, [moments(1980)]) == ""
-        assert Stretch((resting,)).sm_clock is None
+        resting, busy = GpuReading(sm_clock=210, reasons=0x01), GpuReading(sm_clock=1980)
+        window = GpuObservationWindow((resting, busy, busy, resting))
+        assert window.sm_clock == 1980
+        assert self.cause(window, [observed(1980)]) == ""
+        assert GpuObservationWindow((resting,)).sm_clock is None
 
     def test_a_gpu_that_has_settled_at_another_clock(self):
-        cold, warm = [moments(1980)] * 3, moments(1800)
+        cold, warm = [observed(1980)] * 3, observed(1800)
         assert "ran at 1800 MHz" in self.cause(warm, cold, last=cold[-1])
-        assert self.cause(moments(1790), cold, last=warm) == ""
+        assert self.cause(observed(1790), cold, last=warm) == ""
 
     def test_heat_between_two_readings(self):
         def heated(seconds):
-            return Stretch((Moment(seconds=10.0, too_hot=5.0), Moment(seconds=11.0, too_hot=5.0 + seconds)))
+            return GpuObservationWindow(
+                (GpuReading(seconds=10.0, too_hot=5.0), GpuReading(seconds=11.0, too_hot=5.0 + seconds))
+            )
 
         assert self.cause(heated(0.01)) == ""
         assert "held the GPU's clock down for 10% of the time" in self.cause(heated(0.1))
         assert heated(0.1).as_json()["too_hot"] == pytest.approx(0.1)
-        assert Stretch((Moment(seconds=1.0),)).too_hot is None
+        assert GpuObservationWindow((GpuReading(seconds=1.0),)).too_hot is None
 
     def test_somebody_else(self):
-        assert "pid 777" in self.cause(moments(1980, processes={100, 777}))
+        assert "pid 777" in self.cause(observed(1980, processes={100, 777}))
 
     def test_somebody_else_who_rests(self):
         """A notebook that holds a context, say, and computes nothing."""
 
-        def stretch(*computing):
-            return Stretch(
-                tuple(Moment(processes=frozenset({100, 777}), computing=frozenset(pids)) for pids in computing)
+        def window(*computing):
+            return GpuObservationWindow(
+                tuple(GpuReading(processes=frozenset({100, 777}), computing=frozenset(pids)) for pids in computing)
             )
 
-        assert self.cause(stretch({100}, {100}, {100})) == ""
-        assert self.cause(stretch({777}, {100}, {100})) == ""  # that was before
-        assert "pid 777" in self.cause(stretch({100}, {777}, set()))
+        assert self.cause(window({100}, {100}, {100})) == ""
+        assert self.cause(window({777}, {100}, {100})) == ""  # that was before
+        assert "pid 777" in self.cause(window({100}, {777}, set()))
 
     def test_a_container_whose_driver_tells_the_hosts_numbers(self):
-        inside = moments(1980, processes={50_001, 50_002})
+        inside = observed(1980, processes={50_001, 50_002})
         assert foreign(inside, OURS, NOBODY) == set()
         assert foreign(inside, OURS, frozenset({50_001})) == {50_001}
 
     def test_an_error_of_the_driver_and_a_lost_device(self):
-        assert "XID 79" in self.cause(replace(moments(1980), xids=(79,)))
+        assert "XID 79" in self.cause(replace(observed(1980), xids=(79,)))
         assert (
-            self.cause(replace(moments(1980), lost="GPU 0 does not answer any more"))
+            self.cause(replace(observed(1980), lost="GPU 0 does not answer any more"))
             == "GPU 0 does not answer any more"
         )
 
 
 class Beats:
-    """Lets a guard look so many times while a launch runs."""
+    """Lets a monitor look so many times while a launch runs."""
 
     def __init__(self, count):
         self.left = count
@@ -298,28 +302,28 @@ class Beats:
         return over.wait()
 
 
-def guard_of(device, beats=3, **keywords):
+def gpu_monitor_of(device, beats=3, **keywords):
     nvml = Nvml(library(device, **keywords))
     beat = Beats(beats)
-    return Guard(nvml.identities(), nvml, POLICY, lambda: OURS, beat), beat
+    return GpuMonitor(nvml.identities(), nvml, POLICY, lambda: OURS, beat), beat
 
 
 class TestGuard:
-    def watched(self, guard, beat, race="a race"):
-        with guard.watching(race) as watch:
+    def watched(self, gpu_monitor, beat, race="a race"):
+        with gpu_monitor.watching(race) as launch_monitor:
             assert beat.done.wait(10)
         beat.left = 3
         beat.done.clear()
-        return watch
+        return launch_monitor
 
     def test_it_looks_before_during_and_after(self):
         device = Device(energy=[1000, 1000, 2000, 3000, 4000, 9000])
-        guard, beat = guard_of(device)
-        watch = self.watched(guard, beat)
-        assert watch.cause == ""
+        gpu_monitor, beat = gpu_monitor_of(device)
+        launch_monitor = self.watched(gpu_monitor, beat)
+        assert launch_monitor.cause == ""
         assert device.readings == 1 + 5  # one before anything ran
-        assert watch.energy == pytest.approx(8.0)
-        (told,) = guard.as_json()
+        assert launch_monitor.energy == pytest.approx(8.0)
+        (told,) = gpu_monitor.as_json()
         assert told["uuid"] == UUIDS[0]
         assert told["launches"] == [
             {
@@ -334,38 +338,38 @@ class TestGuard:
         ]
 
     def test_what_happens_in_between_is_seen(self):
-        guard, beat = guard_of(Device(reasons=[0, 0, 0, 0x40, 0]))
-        assert "heat" in self.watched(guard, beat).cause
+        gpu_monitor, beat = gpu_monitor_of(Device(reasons=[0, 0, 0, 0x40, 0]))
+        assert "heat" in self.watched(gpu_monitor, beat).cause
 
     def test_a_launch_that_did_not_count_is_no_measure_of_the_others(self):
         device = Device(clocks=[1980] * 6 + [900] * 5 + [1980] * 5)
-        guard, beat = guard_of(device)
-        causes = [self.watched(guard, beat).cause for _ in range(3)]
+        gpu_monitor, beat = gpu_monitor_of(device)
+        causes = [self.watched(gpu_monitor, beat).cause for _ in range(3)]
         assert [bool(cause) for cause in causes] == [False, True, False]
 
     def test_a_process_of_ours_that_the_driver_still_lists_is_no_stranger(self):
         nvml = Nvml(library(Device(processes=[(), (100, 101)])))
         ours = iter([{100}, {100}, {101}, {101}])
-        guard = Guard(nvml.identities(), nvml, POLICY, lambda: next(ours), lambda over, seconds: over.wait())
+        gpu_monitor = GpuMonitor(nvml.identities(), nvml, POLICY, lambda: next(ours), lambda over, seconds: over.wait())
         causes = []
         for _ in range(2):
-            with guard.watching("a race") as watch:
+            with gpu_monitor.watching("a race") as launch_monitor:
                 pass
-            causes.append(watch.cause)
+            causes.append(launch_monitor.cause)
         assert "pid 101" in causes[0]  # nobody knows of it yet
         assert causes[1] == ""
 
     def test_clocks_of_one_race_are_no_measure_of_another(self):
         """A product of matrices runs into the power limit, a copy does not."""
-        guard, beat = guard_of(Device(clocks=[1980] * 6 + [1410] * 5))
-        assert not self.watched(guard, beat, "copy").cause
-        assert not self.watched(guard, beat, "product").cause
+        gpu_monitor, beat = gpu_monitor_of(Device(clocks=[1980] * 6 + [1410] * 5))
+        assert not self.watched(gpu_monitor, beat, "copy").cause
+        assert not self.watched(gpu_monitor, beat, "product").cause
 
     def test_errors_and_lost_devices(self):
-        guard, beat = guard_of(Device(), errors=())
-        assert self.watched(guard, beat).cause == ""
-        guard, beat = guard_of(Device(gone=3))
-        assert "does not answer any more" in self.watched(guard, beat).cause
+        gpu_monitor, beat = gpu_monitor_of(Device(), errors=())
+        assert self.watched(gpu_monitor, beat).cause == ""
+        gpu_monitor, beat = gpu_monitor_of(Device(gone=3))
+        assert "does not answer any more" in self.watched(gpu_monitor, beat).cause
 
 
 class Disturbed(ScriptedLauncher):
@@ -386,22 +390,22 @@ class Disturbed(ScriptedLauncher):
 
 
 class TestRace:
-    def contest(self, numbers, slower=1.0):
+    def confirmed_race(self, numbers, slower=1.0):
         clock = Clock()
         launcher = Disturbed(numbers, clock, [steady(1e-4), steady(1e-4 * slower)])
         case = Case("f.py::test_a", "test_a", "f.py::test_a")
-        contest = Contest(sides_of(case), launcher, POLICY, 1, clock, random.Random(1))
-        contest.run()
-        return of_sides(case, contest), launcher
+        confirmed_race = ConfirmedRace(sides_of(case), launcher, POLICY, 1, clock, random.Random(1))
+        confirmed_race.run()
+        return of_sides(case, confirmed_race), launcher
 
     def test_discarded_launches_are_repeated(self):
-        result, launcher = self.contest({1, 2})
+        result, launcher = self.confirmed_race({1, 2})
         assert result.verdict.outcome is Outcome.UNCHANGED
         assert len(launcher.pairs) >= result.verdict.launches + 2
         assert launcher.killed == len(launcher.pairs)
 
     def test_up_to_a_bound_and_then_it_is_open_with_the_cause(self):
-        result, launcher = self.contest(range(1000), slower=2.0)
+        result, launcher = self.confirmed_race(range(1000), slower=2.0)
         assert result.verdict.outcome is Outcome.INCONCLUSIVE
         assert result.verdict.reason.code == "disturbed"
         assert (
@@ -411,26 +415,26 @@ class TestRace:
         assert len(launcher.pairs) == POLICY.disturbed_launches + 1
 
     def test_a_regression_that_could_not_be_confirmed_fails_nothing(self):
-        first, _ = self.contest((), slower=1.5)
+        first, _ = self.confirmed_race((), slower=1.5)
         assert first.verdict.outcome is Outcome.REGRESSED
-        result, _ = self.contest(range(3, 1000), slower=1.5)
+        result, _ = self.confirmed_race(range(3, 1000), slower=1.5)
         assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.INCONCLUSIVE, "disturbed")
 
     def test_variants(self):
         clock = Clock()
         launcher = Disturbed(range(1000), clock, [steady(1e-4), steady(1e-4)])
-        race = Race(variants_of("one", "two"), launcher, POLICY, Terms(1, range(3)), clock, random.Random(1))
+        race = Race(variants_of("one", "two"), launcher, POLICY, RaceConfig(1, range(3)), clock, random.Random(1))
         race.run()
         assert {of_variant(race, index).verdict.reason.code for index in (0, 1)} == {"disturbed"}
 
 
 class TestAccelerators:
     def made(self, kind, names, library, tmp_path, driver=True):
-        return Accelerators(kind, names, POLICY, False, lambda: Nvml(library), tmp_path, lambda: driver)
+        return GpuSession(kind, names, POLICY, False, lambda: Nvml(library), tmp_path, lambda: driver)
 
     def test_a_machine_without_a_driver_is_left_alone(self, tmp_path):
         made = self.made("all", (), library(), tmp_path, driver=False)
-        assert (made.gpus, made.guard, made.environment, made.notes) == ([], None, {}, [])
+        assert (made.gpus, made.gpu_monitor, made.environment, made.notes) == ([], None, {}, [])
 
     def test_cases_of_a_gpu_need_no_process_of_their_own_to_be_skipped(self, tmp_path):
         shared = Case("f.py::test_a[device=gpu]", "test_a", "f.py::test_a", (("device", "gpu"),))
@@ -441,7 +445,7 @@ class TestAccelerators:
         there = self.made("all", (), library(Device()), tmp_path)
         assert not there.why_not(case)
         there.close()
-        assert not Accelerators("gpu", (), POLICY, True, driver=lambda: False).why_not(case)  # to be told as an error
+        assert not GpuSession("gpu", (), POLICY, True, driver=lambda: False).why_not(case)  # to be told as an error
         other = Case("f.py::test_a", "test_a", "f.py::test_a")
         assert not self.made("all", (), library(), tmp_path, driver=False).why_not(other)
 
@@ -483,7 +487,7 @@ class TestAccelerators:
         with pytest.raises(UsageError, match=r"CUDA_VISIBLE_DEVICES=7 is no GPU here"):
             self.made("gpu", (), driver, tmp_path)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-        assert self.made("all", (), driver, tmp_path).guard is None
+        assert self.made("all", (), driver, tmp_path).gpu_monitor is None
         self.made("gpu", ("0",), driver, tmp_path).close()  # what is named comes first
 
     def test_cuda_sees_one_part_of_a_divided_gpu(self, tmp_path):

@@ -8,9 +8,9 @@ import pytest
 from tests.fakes.nvml import UUIDS, Device, library
 from tfbench.errors import GpuError, UsageError
 from tfbench.gpus.disturbance import disturbance
-from tfbench.gpus.monitor import Guard
+from tfbench.gpus.monitor import GpuMonitor
 from tfbench.gpus.nvml import Nvml
-from tfbench.gpus.readings import Moment, Stretch
+from tfbench.gpus.readings import GpuObservationWindow, GpuReading
 from tfbench.gpus.recording import Recording, Replay
 from tfbench.policy import preset
 
@@ -33,46 +33,46 @@ class TestPublished:
             assert gpu.ecc is (None if told["ecc"] is None else bool(told["ecc"]))
             assert gpu.mig is (None if told["mig"] is None else bool(told["mig"]))
             assert gpu.power_limit == (None if told["power_limit"] is None else told["power_limit"] / 1000)
-        moment = nvml.moment(gpu)
-        assert moment.sm_clock == told["clocks"][0]
+        reading = nvml.reading(gpu)
+        assert reading.sm_clock == told["clocks"][0]
         if "power" in told:
-            assert moment.power == (None if told["power"] is None else pytest.approx(told["power"] / 1000))
+            assert reading.power == (None if told["power"] is None else pytest.approx(told["power"] / 1000))
 
     def test_a_launch_there_counts_unless_its_clock_is_held_down(self, published):
         nvml = Nvml(library(Device(**published["device"])))
         (gpu,) = nvml.identities()
-        stretch = Stretch(tuple(nvml.moment(gpu) for _ in range(FEW)))
-        cause = disturbance(stretch, NOBODY, NOBODY, [], POLICY)
+        window = GpuObservationWindow(tuple(nvml.reading(gpu) for _ in range(FEW)))
+        cause = disturbance(window, NOBODY, NOBODY, [], POLICY)
         assert cause == "" if not published["held"] else f"({published['held']})" in cause
 
     def test_the_clock_of_a_resting_gpu_is_none(self, published):
         nvml = Nvml(library(Device(**published["device"])))
         (gpu,) = nvml.identities()
-        clock = Stretch((nvml.moment(gpu),)).sm_clock
+        clock = GpuObservationWindow((nvml.reading(gpu),)).sm_clock
         assert clock == (None if published["idle"] else published["device"]["clocks"][0])
 
 
 class TestPowerLimit:
     """An A100 that multiplies at its limit of power: its clock gives way for 80 ms, by 15 of 1410 MHz."""
 
-    def moments(self, rows):
+    def readings(self, rows):
         return [
-            Moment(sm_clock=clock, power=power, temperature=heat, reasons=0x04, seconds=seconds)
+            GpuReading(sm_clock=clock, power=power, temperature=heat, reasons=0x04, seconds=seconds)
             for seconds, heat, power, clock in rows
         ]
 
     def test_wherever_launches_begin_they_count(self):
-        busy = self.moments(PUBLISHED["series"]["busy"])
-        earlier: list[Stretch] = []
+        busy = self.readings(PUBLISHED["series"]["busy"])
+        earlier: list[GpuObservationWindow] = []
         for start in range(len(busy) - FEW):
-            stretch = Stretch(tuple(busy[start : start + FEW]))
-            assert disturbance(stretch, NOBODY, NOBODY, earlier, POLICY) == ""
-            earlier.append(stretch)
-        clocks = [stretch.sm_clock for stretch in earlier]
+            window = GpuObservationWindow(tuple(busy[start : start + FEW]))
+            assert disturbance(window, NOBODY, NOBODY, earlier, POLICY) == ""
+            earlier.append(window)
+        clocks = [window.sm_clock for window in earlier]
         assert (min(clocks), max(clocks)) == (1395, 1410)
 
     def test_what_it_came_to(self):
-        told = Stretch(tuple(self.moments(PUBLISHED["series"]["busy"]))).as_json()
+        told = GpuObservationWindow(tuple(self.readings(PUBLISHED["series"]["busy"]))).as_json()
         assert 240 < told["power"] < 256
         assert told["temperature"] == 55
         assert told["reasons"] == 0x04
@@ -80,14 +80,14 @@ class TestPowerLimit:
 
 class TestRecording:
     def run(self, driver):
-        """What a guard makes of two launches there."""
-        guard = Guard(driver.identities(), driver, POLICY, lambda: {7}, lambda over, seconds: over.wait())
+        """What a monitor makes of two launches there."""
+        gpu_monitor = GpuMonitor(driver.identities(), driver, POLICY, lambda: {7}, lambda over, seconds: over.wait())
         causes = []
         for _ in range(2):
-            with guard.watching("a race") as watch:
+            with gpu_monitor.watching("a race") as launch_monitor:
                 pass
-            causes.append(watch.cause)
-        return causes, guard.as_json()
+            causes.append(launch_monitor.cause)
+        return causes, gpu_monitor.as_json()
 
     def test_told_again_it_comes_to_the_same(self):
         device = Device(clocks=[210, 1980, 1980, 1980, 900], reasons=[1, 0, 0, 0, 0], processes=[(), (7,)])
@@ -102,20 +102,20 @@ class TestRecording:
         first, second = recording.identities()
         recording.listen([first, second])
         assert recording.xids() == [79]
-        recording.moment(first)
-        recording.moment(second)
-        recording.moment(first)
+        recording.reading(first)
+        recording.reading(second)
+        recording.reading(first)
         with pytest.raises(GpuError):
-            recording.moment(first)
+            recording.reading(first)
         again = Replay(recording.as_json())
         assert again.xids() == [79]
         assert again.xids() == []
-        assert again.moment(second).sm_clock == 1980
+        assert again.reading(second).sm_clock == 1980
         for _ in range(2):
-            again.moment(first)
+            again.reading(first)
         for _ in range(2):
             with pytest.raises(GpuError, match="GPU 0 does not answer any more"):
-                again.moment(first)
+                again.reading(first)
 
     @pytest.mark.parametrize(
         ("content", "words"),

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tfbench.metrics.contracts import of_reading, of_readings, of_times, parity
-from tfbench.model import Case, Claim, Comparison, Outcome, Ratio, Reading
+from tfbench.metrics.contracts import of_case, of_metric_values, of_times, parity
+from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Ratio
 from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
-READING = Reading(
+METRIC_VALUES = MetricValues(
     counts={
         "graph_ops": {"_MklNativeFusedConv2D": 1}, "optimized_ops": {"_FusedConv2D": 1},
         "traces": {"f": 1}, "retraces": {"f: argument 0 was 1, then 2": 2},
@@ -15,8 +15,8 @@ READING = Reading(
 )  # fmt: skip
 
 
-def ruled(contracts, reading=READING, peaks=(1e6, 2e6, 3e6)):
-    (row,) = of_reading(CASE, contracts, reading, peaks)
+def ruled(contracts, metric_values=METRIC_VALUES, peaks=(1e6, 2e6, 3e6)):
+    (row,) = of_case(CASE, contracts, metric_values, peaks)
     return row
 
 
@@ -44,12 +44,12 @@ def test_a_contract_holds_or_is_broken(contract, outcome, words):
 
 @pytest.mark.parametrize("contract", [{"expect_ops": {"A": 0}}, {"max_traces": 1}, {"max_peak_bytes": 1}])
 def test_what_cannot_be_read_is_an_error_and_no_pass(contract):
-    assert ruled(contract, Reading(absent={"graph_ops": "an eager op"}), ()).outcome is Outcome.ERROR
+    assert ruled(contract, MetricValues(absent={"graph_ops": "an eager op"}), ()).outcome is Outcome.ERROR
 
 
 def test_an_accelerator_counts_its_own_memory():
-    reading = Reading(numbers={"peak_device_memory": 5e5})
-    assert ruled({"max_peak_bytes": 1e6}, reading).outcome is Outcome.UNCHANGED
+    metric_values = MetricValues(numbers={"peak_device_memory": 5e5})
+    assert ruled({"max_peak_bytes": 1e6}, metric_values).outcome is Outcome.UNCHANGED
 
 
 def test_parity():
@@ -82,7 +82,7 @@ def test_a_claim_about_times_must_be_proved(claim, low, high, outcome):
 
 
 def read(**numbers):
-    return Reading(numbers=numbers)
+    return MetricValues(numbers=numbers)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def read(**numbers):
 def test_a_claim_about_a_model_is_read_from_both(claim, mine, other, outcome):
     name, bound, metric = claim
     claim = Claim(name, "pruning=none", (), bound, metric)
-    assert of_readings(claim, read(**{metric: mine}), read(**{metric: other}))[0] is outcome
-    assert of_readings(claim, read(**{metric: mine}), "it is no part of this run")[0] is Outcome.INCONCLUSIVE
+    assert of_metric_values(claim, read(**{metric: mine}), read(**{metric: other}))[0] is outcome
+    assert of_metric_values(claim, read(**{metric: mine}), "it is no part of this run")[0] is Outcome.INCONCLUSIVE
     for some in ((read(), read(**{metric: other})), (read(**{metric: mine}), read())):
-        assert of_readings(claim, *some)[0] is Outcome.ERROR
+        assert of_metric_values(claim, *some)[0] is Outcome.ERROR

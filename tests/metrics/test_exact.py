@@ -2,21 +2,21 @@
 
 import pytest
 
-from tfbench.metrics.exact import Terms, amount, compare, differing
-from tfbench.model import Case, Outcome, Reading
+from tfbench.metrics.exact import ComparisonContext, amount, compare, differing
+from tfbench.model import Case, MetricValues, Outcome
 from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
 POLICY = preset("standard")
 
 
-def judged(before, now, terms=None, policy=POLICY):
-    rows, explained = compare(CASE, before, now, terms or Terms(), policy)
+def judged(before, now, context=None, policy=POLICY):
+    rows, explained = compare(CASE, before, now, context or ComparisonContext(), policy)
     return {row.metric: row for row in rows}, explained
 
 
 def counts(**metrics):
-    return Reading(counts=metrics)
+    return MetricValues(counts=metrics)
 
 
 @pytest.mark.parametrize(
@@ -41,24 +41,25 @@ def test_any_difference_counts_within_one_environment(metric, before, now, outco
 
 
 def test_across_environments_a_change_explains_and_what_is_the_same_is_told():
-    terms = Terms(differences=["tensorflow 2.20.0 there, 2.21.0 here"])
+    context = ComparisonContext(differences=["tensorflow 2.20.0 there, 2.21.0 here"])
     before, now = counts(fused_ops={"_F": 1}, casts={}), counts(fused_ops={}, casts={})
-    rows, explained = judged(before, now, terms)
+    rows, explained = judged(before, now, context)
     assert set(rows) == {"casts"}
     assert explained == ["fused_ops 1 before, 0 now: lost _F"]
-    rows, explained = judged(before, now, terms, preset("strict"))
+    rows, explained = judged(before, now, context, preset("strict"))
     assert rows["fused_ops"].outcome is Outcome.REGRESSED
     assert explained == []
 
 
 def test_onednn_and_the_processor_are_environments_too():
     before, now = (
-        Reading(counts={"graph_ops": ops}, setting={"onednn": on}) for ops, on in (({"A": 1}, "off"), ({"B": 1}, "on"))
+        MetricValues(counts={"graph_ops": ops}, setting={"onednn": on})
+        for ops, on in (({"A": 1}, "off"), ({"B": 1}, "on"))
     )
     rows, explained = judged(before, now)
     assert not rows
     assert explained
-    other = Terms(machines=["features a there, b here"])
+    other = ComparisonContext(machines=["features a there, b here"])
     rows, explained = judged(
         counts(xla_kernels={"a": 1}, casts={}), counts(xla_kernels={"a": 2}, casts={"b": 1}), other
     )
@@ -67,38 +68,38 @@ def test_onednn_and_the_processor_are_environments_too():
 
 
 def test_what_is_not_there_passes_nothing():
-    before, now = counts(casts={}), Reading(absent={"casts": "an eager op"})
+    before, now = counts(casts={}), MetricValues(absent={"casts": "an eager op"})
     rows, _ = judged(before, now)
     assert rows["casts"].outcome is Outcome.MISSING
     assert "an eager op" in rows["casts"].reason.message
     rows, _ = judged(now, before)
     assert rows["casts"].outcome is Outcome.NEW
-    assert judged(Reading(), Reading())[0] == {}
+    assert judged(MetricValues(), MetricValues())[0] == {}
 
 
 def test_sizes_have_a_tolerance_and_counts_have_none():
     def size(value):
-        return Reading(numbers={"artifact_bytes": value, "flops": value})
+        return MetricValues(numbers={"artifact_bytes": value, "flops": value})
 
     rows, _ = judged(size(1000), size(1010))
     assert rows["artifact_bytes"].outcome is Outcome.UNCHANGED
     assert rows["flops"].outcome is Outcome.REGRESSED
     assert judged(size(1000), size(1011))[0]["artifact_bytes"].outcome is Outcome.REGRESSED
-    assert judged(Reading(numbers={"live_bytes": 0}), Reading(numbers={"live_bytes": 4}))[0]["live_bytes"].outcome is (
-        Outcome.REGRESSED
-    )
+    assert judged(MetricValues(numbers={"live_bytes": 0}), MetricValues(numbers={"live_bytes": 4}))[0][
+        "live_bytes"
+    ].outcome is (Outcome.REGRESSED)
 
 
 def test_what_differs_between_launches_of_a_side_is_demoted_with_the_reason():
-    readings = [counts(casts={"a": 1}), counts(casts={"a": 1}), counts(casts={"a": 2})]
-    unstable = differing(readings, POLICY)
+    launches = [counts(casts={"a": 1}), counts(casts={"a": 1}), counts(casts={"a": 2})]
+    unstable = differing(launches, POLICY)
     assert set(unstable) == {"casts"}
     assert "gained a" in unstable["casts"]
-    rows, _ = judged(readings[0], readings[2], Terms(unstable=unstable))
+    rows, _ = judged(launches[0], launches[2], ComparisonContext(unstable=unstable))
     assert rows["casts"].outcome is Outcome.INCONCLUSIVE
     assert rows["casts"].reason.code == "not-exact"
-    assert differing([readings[0], readings[1]], POLICY) == {}
-    assert set(differing([Reading(sketch=(1.0, 2.0)), Reading(sketch=(1.0, 3.0))], POLICY)) == {"parity"}
+    assert differing([launches[0], launches[1]], POLICY) == {}
+    assert set(differing([MetricValues(sketch=(1.0, 2.0)), MetricValues(sketch=(1.0, 3.0))], POLICY)) == {"parity"}
 
 
 def test_amounts_in_words():
@@ -110,5 +111,5 @@ def test_amounts_in_words():
 
 
 def test_a_reading_survives_a_file():
-    reading = Reading({"casts": {"a": 1}}, {"flops": 3.0}, {"parity": "no"}, {"onednn": "on"}, (1.0, 2.0))
-    assert Reading.of_json(reading.as_json()) == reading
+    metric_values = MetricValues({"casts": {"a": 1}}, {"flops": 3.0}, {"parity": "no"}, {"onednn": "on"}, (1.0, 2.0))
+    assert MetricValues.of_json(metric_values.as_json()) == metric_values

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tfbench.metrics.extract import Evidence
+from tfbench.metrics.extract import ProbeOutput
 from tfbench.metrics.graph_diff import Change, explain, graph_changes, metric_changes, xla_changes
-from tfbench.model import Reading
+from tfbench.model import MetricValues
 
 TEXT = (Path(__file__).parents[1] / "data" / "softmax_hlo.txt").read_text()
 
@@ -79,19 +79,19 @@ def test_kernels_of_xla_are_told_with_what_is_in_them():
 
 
 def test_evidence_of_both_kinds():
-    def evidence(nodes, modules):
-        return Evidence({"graph": {"optimized": [nodes], "executed": [nodes], "onednn": False}}, {}, modules=modules)
+    def probe_output(nodes, modules):
+        return ProbeOutput({"graph": {"optimized": [nodes], "executed": [nodes], "onednn": False}}, {}, modules=modules)
 
-    changes = explain(evidence(TOGETHER, {"f": TEXT}), evidence(APART, {}))
+    changes = explain(probe_output(TOGETHER, {"f": TEXT}), probe_output(APART, {}))
     assert [change.where for change in changes] == ["graph", "XLA f"]
 
 
 def test_metrics_that_differ():
-    before = Reading(counts={"casts": {}, "fused_ops": {"_F": 1}}, numbers={"artifact_bytes": 2048})
-    now = Reading(counts={"casts": {}, "fused_ops": {}}, numbers={"artifact_bytes": 1024})
+    before = MetricValues(counts={"casts": {}, "fused_ops": {"_F": 1}}, numbers={"artifact_bytes": 2048})
+    now = MetricValues(counts={"casts": {}, "fused_ops": {}}, numbers={"artifact_bytes": 1024})
     assert metric_changes(before, now) == [
         ("fused_ops", "1", "0", "lost _F"),
         ("artifact_bytes", "2.00 KiB", "1.00 KiB", ""),
     ]
-    gone = Reading(counts={"fused_ops": {"_F": 1}})
+    gone = MetricValues(counts={"fused_ops": {"_F": 1}})
     assert [row[0] for row in metric_changes(before, gone)] == ["artifact_bytes"]  # no casts, whoever read them

@@ -3,18 +3,18 @@
 import pytest
 
 from tfbench.metrics.roofline import with_shares
-from tfbench.model import Case, Standing
+from tfbench.model import Case, VariantResult
 
 
-def standing(name, seconds, cpus="", variant=(), **facts):
+def variant_result(name, seconds, cpus="", variant=(), **facts):
     case = Case(f"w.py::{name}", name, f"w.py::{name}", variant, cpus=cpus)
-    return Standing(case, case.name, seconds, None, None, 3, 300, facts)
+    return VariantResult(case, case.name, seconds, None, None, 3, 300, facts)
 
 
 CEILINGS = [
-    standing("arithmetic", 1.0, flops=100.0, ceiling="flops"),
-    standing("arithmetic_half", 1.0, variant=(("precision", "mixed_float16"),), flops=400.0, ceiling="flops"),
-    standing("memory", 1.0, bytes=10.0, ceiling="bytes"),
+    variant_result("arithmetic", 1.0, flops=100.0, ceiling="flops"),
+    variant_result("arithmetic_half", 1.0, variant=(("precision", "mixed_float16"),), flops=400.0, ceiling="flops"),
+    variant_result("memory", 1.0, bytes=10.0, ceiling="bytes"),
 ]
 
 
@@ -28,7 +28,7 @@ CEILINGS = [
     ],
 )
 def test_the_nearer_limit_counts(facts, variant, share, bound):
-    *_, found = with_shares([*CEILINGS, standing("mine", 1.0, variant=variant, **facts)])
+    *_, found = with_shares([*CEILINGS, variant_result("mine", 1.0, variant=variant, **facts)])
     assert found.facts["share"] == pytest.approx(share)
     assert found.facts["bound"] == bound
 
@@ -36,10 +36,10 @@ def test_the_nearer_limit_counts(facts, variant, share, bound):
 @pytest.mark.parametrize(
     "mine",
     [
-        standing("mine", 1.0),
-        standing("mine", 1.0, cpus="all", flops=50.0),
-        standing("mine", 1.0, variant=(("precision", "mixed_bfloat16"),), flops=50.0),
-        standing("mine", 1.0, variant=(("device", "gpu"),), bytes=50.0),
+        variant_result("mine", 1.0),
+        variant_result("mine", 1.0, cpus="all", flops=50.0),
+        variant_result("mine", 1.0, variant=(("precision", "mixed_bfloat16"),), flops=50.0),
+        variant_result("mine", 1.0, variant=(("device", "gpu"),), bytes=50.0),
     ],
 )
 def test_without_a_ceiling_of_its_own_kind_there_is_no_share(mine):

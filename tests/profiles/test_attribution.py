@@ -4,7 +4,15 @@ import pytest
 
 from tests.fakes.profiles import Built
 from tfbench.profiles.attribution import attribute
-from tfbench.profiles.step_breakdown import Anatomy, Cut, Key, Where, cuts, faster_half, trimmed
+from tfbench.profiles.step_breakdown import (
+    Key,
+    StepBreakdown,
+    StepSlice,
+    TimeCategory,
+    faster_half,
+    step_slices,
+    trimmed,
+)
 from tfbench.profiles.steps import steps_of
 from tfbench.profiles.tfdata import Input
 from tfbench.profiles.xplane import load
@@ -15,20 +23,20 @@ MS = 1_000_000_000
 
 def steps(milliseconds, *ran, count=4):
     """Steps of which each is the same: ``(key, name, from, to)`` in milliseconds."""
-    cut = Cut(milliseconds * 1e-3, {}, {}, {})
+    step_slice = StepSlice(milliseconds * 1e-3, {}, {}, {})
     for key, name, start, end in ran:
-        cut.spans.setdefault(key, []).append((round(start * MS), round(end * MS)))
-        cut.counts[key] = cut.counts.get(key, 0) + 1
-        cut.names.setdefault(key, {})[name] = end - start
-    return Anatomy([cut] * count)
+        step_slice.spans.setdefault(key, []).append((round(start * MS), round(end * MS)))
+        step_slice.counts[key] = step_slice.counts.get(key, 0) + 1
+        step_slice.names.setdefault(key, {})[name] = end - start
+    return StepBreakdown([step_slice] * count)
 
 
 def op(kind, start, end, name="", compiled=False):
-    return Key(Where.HOST, kind, compiled), name or kind, start, end
+    return Key(TimeCategory.HOST, kind, compiled), name or kind, start, end
 
 
 def waiting(stage, start, end):
-    return Key(Where.INPUT, stage), stage, start, end
+    return Key(TimeCategory.INPUT, stage), stage, start, end
 
 
 def explained(before, now, raced=None):
@@ -83,7 +91,7 @@ def test_what_ran_at_once_counts_once():
 
 def test_where_time_moved_to():
     found, lines = explained(steps(2, op("MatMul", 0, 2)), steps(5, op("MatMul", 0, 2), waiting("Batch::Map", 2, 5)))
-    assert found.spent[0] == (Where.INPUT, 0.0, pytest.approx(3e-3))
+    assert found.spent[0] == (TimeCategory.INPUT, 0.0, pytest.approx(3e-3))
     assert "it is waiting for input that grew most" in lines[0]
     assert lines[1] == "  waiting for input: Batch::Map +3 ms a step, 100% of the slowdown"
 
@@ -118,22 +126,22 @@ def test_growth_that_is_spread_over_many_is_said_to_be():
 
 
 def test_disturbed_steps_and_launches_are_left_out():
-    launch = [Cut(seconds, {}, {}, {}) for seconds in (5, 1, 2, 3, 4)]
-    assert [cut.seconds for cut in trimmed(launch, 0.2)] == [1, 2, 3, 4]
+    launch = [StepSlice(seconds, {}, {}, {}) for seconds in (5, 1, 2, 3, 4)]
+    assert [step_slice.seconds for step_slice in trimmed(launch, 0.2)] == [1, 2, 3, 4]
     assert len(trimmed(launch[:1], 0.9)) == 1
-    assert faster_half([[Cut(s, {}, {}, {})] for s in (9, 1, 2)]).seconds == pytest.approx(1.5)
+    assert faster_half([[StepSlice(s, {}, {}, {})] for s in (9, 1, 2)]).seconds == pytest.approx(1.5)
 
 
 class TestCutting:
     """From events to kinds."""
 
-    def anatomy(self, tmp_path, build):
+    def breakdown(self, tmp_path, build):
         built = Built()
         plane, line = built.steps(3, 1000)
         for number in range(3):
             build(built, plane, line, number * 1000)
         space = load(built.write(tmp_path))
-        return Anatomy(cuts(space, Input(space, 50e-6), steps_of(space)))
+        return StepBreakdown(step_slices(space, Input(space, 50e-6), steps_of(space)))
 
     def test_graph_ops_eager_ops_and_compiled_ones(self, tmp_path):
         def build(built, plane, line, at):
@@ -145,14 +153,14 @@ class TestCutting:
             built.event(plane, line, "__inference_f_1:__inference_f_1", at + 5, 800, kind="__inference_f_1")
             built.event(plane, line, "std::vector:name", at + 300, 100)
 
-        found = self.anatomy(tmp_path, build)
+        found = self.breakdown(tmp_path, build)
         assert {key.kind: round(part.seconds * 1e6) for key, part in found.parts.items()} == {
             "Relu": 50,
             "MatMul": 70,
             "fusion": 40,
         }
-        assert found.spent(Where.OTHER) == pytest.approx(740e-6)
-        assert found.parts[Key(Where.HOST, "Relu")].names == ("model/Relu",)
+        assert found.spent(TimeCategory.OTHER) == pytest.approx(740e-6)
+        assert found.parts[Key(TimeCategory.HOST, "Relu")].names == ("model/Relu",)
 
     def test_an_op_lasts_until_the_executor_is_done_with_it(self, tmp_path):
         def build(built, plane, line, at):
@@ -160,7 +168,7 @@ class TestCutting:
             built.event(plane, line, "x:MatMul", at + 110, 100, kind="MatMul")
             built.event(plane, line, "y:Relu", at + 260, 100, kind="Relu")
 
-        found = self.anatomy(tmp_path, build)
+        found = self.breakdown(tmp_path, build)
         assert {key.kind: round(part.seconds * 1e6) for key, part in found.parts.items()} == {
             "MatMul": 150,
             "Relu": 240,
@@ -176,19 +184,19 @@ class TestCutting:
             built.event(plane, line, "ExecutorState::Process", at + 80, 340, id=at + 5)
             built.event(plane, line, "Cast:Cast", at + 90, 300, kind="Cast")
 
-        found = self.anatomy(tmp_path, build)
+        found = self.breakdown(tmp_path, build)
         assert {key.kind: round(part.seconds * 1e6) for key, part in found.parts.items()} == {
             "Map": 400,
             "IteratorGetNext": 80,
         }
-        assert found.spent(Where.INPUT) == pytest.approx(480e-6)
+        assert found.spent(TimeCategory.INPUT) == pytest.approx(480e-6)
 
     def test_an_op_of_onednn_is_the_op_that_it_stands_in_for(self, tmp_path):
         def build(built, plane, line, at):
             for place, kind in enumerate(("_MklMatMul", "_MklNativeFusedConv2D", "_MklNativeSoftmax", "_FusedMatMul")):
                 built.event(plane, line, f"a:{kind}", at + 10 * place, 5, kind=kind)
 
-        kinds = {key.kind for key in self.anatomy(tmp_path, build).parts}
+        kinds = {key.kind for key in self.breakdown(tmp_path, build).parts}
         assert kinds == {"MatMul", "_FusedConv2D", "Softmax", "_FusedMatMul"}
 
     def test_tracing_and_compiling(self, tmp_path):
@@ -196,5 +204,5 @@ class TestCutting:
             built.event(plane, line, "step_function", at + 10, 500, tf_function_call="traced-nonXla")
             built.event(plane, line, "XlaCompile:#x#", at + 600, 100)
 
-        found = self.anatomy(tmp_path, build)
-        assert found.spent(Where.COMPILE) == pytest.approx(600e-6)
+        found = self.breakdown(tmp_path, build)
+        assert found.spent(TimeCategory.COMPILE) == pytest.approx(600e-6)

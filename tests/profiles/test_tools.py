@@ -121,7 +121,7 @@ class TestRecordedKernels:
         found = read([built.write(tmp_path)], POLICY)
         sections = {section.tool: section for section in found.sections}
         assert not sections["kernels"].absent
-        assert sum(row[-2] for row in sections["kernels"].sheets[0].rows) == pytest.approx(38.59e-3, rel=1e-3)
+        assert sum(row[-2] for row in sections["kernels"].tables[0].rows) == pytest.approx(38.59e-3, rel=1e-3)
 
 
 class TestDevice:
@@ -181,7 +181,9 @@ class TestDevice:
     def test_where_its_time_goes(self, tmp_path):
         seen = read([training().write(tmp_path)], POLICY).seen
         spent = {
-            str(key.where): round(part.seconds * 1e6) for key, part in seen.anatomy.parts.items() if key.kind != "Relu"
+            str(key.category): round(part.seconds * 1e6)
+            for key, part in seen.breakdown.parts.items()
+            if key.kind != "Relu"
         }
         assert spent == {"device compute": 400, "device copies": 60, "kernel launch": 16}
 
@@ -231,7 +233,7 @@ class TestWhatCannotBeRead:
         absent = {section.tool: section.absent for section in found.sections if section.absent}
         assert set(absent) == {"overview", "input", "tf_data", "ops", "kernels", "memory", "pods"}
         assert "pip install 'tfbench[profile]'" in absent["overview"]
-        assert found.seen.anatomy.seconds == pytest.approx(0.9e-3)
+        assert found.seen.breakdown.seconds == pytest.approx(0.9e-3)
         assert found.trace["traceEvents"]
 
     def test_another_table_than_expected_costs_one_section(self, tmp_path):

@@ -7,18 +7,18 @@ import pytest
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench.model import Case, Outcome
 from tfbench.policy import Policy
-from tfbench.race.confirmed import Contest
+from tfbench.race.confirmed import ConfirmedRace
 
 CASE = Case("w.py::w", "w", "w.py::w")
 POLICY = Policy()
 MIB = 1 << 20
 
 
-def contest(scripts, memory=()):
+def confirmed_race(scripts, memory=()):
     clock = Clock()
     launcher = ScriptedLauncher(clock, scripts, seed=1)
     launcher.memory = memory
-    made = Contest(sides_of(CASE), launcher, POLICY, 1, clock, random.Random(0))
+    made = ConfirmedRace(sides_of(CASE), launcher, POLICY, 1, clock, random.Random(0))
     made.run()
     return made
 
@@ -41,7 +41,7 @@ def of(base, script):
     ],
 )
 def test_memory_is_confirmed_before_it_accuses(script, outcome, told):
-    found = contest([steady(1e-4)] * 2, [lambda *_: 15 * MIB, of(15 * MIB, script)])
+    found = confirmed_race([steady(1e-4)] * 2, [lambda *_: 15 * MIB, of(15 * MIB, script)])
     assert found.memory.outcome is outcome
     assert told in found.memory.reason.message
     assert found.decision.outcome is Outcome.UNCHANGED
@@ -52,7 +52,7 @@ def test_memory_is_confirmed_before_it_accuses(script, outcome, told):
     ("script", "outcome"), [(lambda *_: 1.1, Outcome.REGRESSED), (lucky(1.1), Outcome.INCONCLUSIVE)]
 )
 def test_time_is_confirmed_before_it_accuses(script, outcome):
-    found = contest([steady(1e-4), of(1e-4, script)])
+    found = confirmed_race([steady(1e-4), of(1e-4, script)])
     assert found.decision.outcome is outcome
     assert len(found.races) == 2
     assert found.memory is None

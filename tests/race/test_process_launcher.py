@@ -11,7 +11,7 @@ from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
-from tfbench.race.race import Race, Terms
+from tfbench.race.race import Race, RaceConfig
 from tfbench.race.schedule import make_plan, orders
 from tfbench.race.zygote import Suite
 from tfbench.sides.side import Side
@@ -134,14 +134,14 @@ def test_a_case_that_the_side_does_not_collect_is_no_launch(launcher):
 @pytest.mark.parametrize(("seconds", "outcome"), [(1e-5, Outcome.UNCHANGED), (1.5e-5, Outcome.REGRESSED)])
 def test_a_race_is_decided_by_what_the_processes_say(launcher, seconds, outcome):
     opened, entrants = launcher({"seconds": seconds})
-    race = Race(entrants, opened, POLICY, Terms(1, range(3)), lambda: 0.0, random.Random(1))
+    race = Race(entrants, opened, POLICY, RaceConfig(1, range(3)), lambda: 0.0, random.Random(1))
     race.run()
     assert race.decisions[1].outcome is outcome
 
 
 def test_a_race_names_who_died_and_goes_on_with_nobody(launcher):
     opened, entrants = launcher({"at": "rounds", "does": "die"})
-    race = Race(entrants, opened, POLICY, Terms(1, range(3)), lambda: 0.0, random.Random(1))
+    race = Race(entrants, opened, POLICY, RaceConfig(1, range(3)), lambda: 0.0, random.Random(1))
     race.run()
     assert set(race.failures) == {1}
     assert not race.launches

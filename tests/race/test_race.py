@@ -9,7 +9,7 @@ from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.model import Case, Outcome
 from tfbench.policy import Policy
-from tfbench.race.race import Race, Terms
+from tfbench.race.race import Race, RaceConfig
 
 CASE = Case("w.py::w", "w", "w.py::w")
 POLICY = Policy()
@@ -19,7 +19,7 @@ def raced(entrants, scripts, *, policy=POLICY, pairs=range(4), seed=1, prepare=l
     clock = Clock()
     launcher = ScriptedLauncher(clock, scripts, seed)
     prepare(launcher)
-    race = Race(entrants, launcher, policy, Terms(1, pairs), clock, random.Random(0))
+    race = Race(entrants, launcher, policy, RaceConfig(1, pairs), clock, random.Random(0))
     race.run()
     return race, launcher
 
@@ -124,7 +124,7 @@ def test_an_entrant_that_dies_in_the_middle_ends_its_comparison_only():
 def test_an_interrupted_race_keeps_what_it_has():
     clock = Clock()
     launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
-    race = Race(sides_of(CASE), launcher, POLICY, Terms(1, range(4)), clock, random.Random(0))
+    race = Race(sides_of(CASE), launcher, POLICY, RaceConfig(1, range(4)), clock, random.Random(0))
 
     def interrupt(state):
         if len(state.launches) == 2:
@@ -140,6 +140,6 @@ def test_an_interrupted_race_keeps_what_it_has():
 def test_progress_hears_of_every_launch():
     clock, heard = Clock(), []
     launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
-    race = Race(sides_of(CASE), launcher, POLICY, Terms(1, range(4)), clock, random.Random(0))
+    race = Race(sides_of(CASE), launcher, POLICY, RaceConfig(1, range(4)), clock, random.Random(0))
     race.run(lambda state: heard.append(len(state.launches)))
     assert heard == list(range(1, len(race.launches) + 1))

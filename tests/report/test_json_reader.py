@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfbench.errors import ReportError
-from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, Standing, Verdict
+from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
 from tfbench.policy import Policy
 from tfbench.report import json_reader, json_writer
 
@@ -29,7 +29,7 @@ REPORT = Report(
         ),
         Verdict(CASE, Outcome.UNCHANGED, Reason("same", "the same"), "graph_ops"),
     ),
-    standings=(Standing(CASE, CASE.name, 1e-5, None, None, 3, 900, {"flops": 10}),),
+    variant_results=(VariantResult(CASE, CASE.name, 1e-5, None, None, 3, 900, {"flops": 10}),),
     skips=(Skip(CASE, "no GPU"),),
     wall_seconds=12.5,
     seed=7,
@@ -50,7 +50,7 @@ def test_what_was_written_is_read():
     assert found.verdicts == REPORT.verdicts
     assert found.policy == json.loads(json.dumps(REPORT.policy))
     assert (found.wall_seconds, found.seed, found.interrupted) == (12.5, 7, False)
-    assert found.standings[0].median_seconds == 1e-5
+    assert found.variant_results[0].median_seconds == 1e-5
     assert found.skips[0].reason == "no GPU"
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, Standing, Verdict
+from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
 from tfbench.report import json_writer, terminal
 from tfbench.report.units import duration, rate, times
 
@@ -13,8 +13,8 @@ def case(level):
 
 
 REASON = Reason("no-baseline", "measured")
-STANDINGS = (
-    Standing(
+VARIANT_RESULTS = (
+    VariantResult(
         case("xla"),
         case("none").name,
         7.65e-4,
@@ -24,7 +24,7 @@ STANDINGS = (
         300,
         {"flops": 1e8},
     ),
-    Standing(case("none"), case("none").name, 1.26e-3, None, None, 3, 300, {"flops": 1e8}),
+    VariantResult(case("none"), case("none").name, 1.26e-3, None, None, 3, 300, {"flops": 1e8}),
 )
 VERDICT = Verdict(
     case("xla"),
@@ -44,7 +44,9 @@ def report(**changes):
 
 def test_variants_stand_below_their_reference():
     text = terminal.render(
-        report(standings=STANDINGS, verdicts=(Verdict(case("none"), Outcome.NEW, REASON),)), width=80, colour=False
+        report(variant_results=VARIANT_RESULTS, verdicts=(Verdict(case("none"), Outcome.NEW, REASON),)),
+        width=80,
+        colour=False,
     )
     assert [line.rstrip() for line in text.splitlines()] == [
         "test_matmul",

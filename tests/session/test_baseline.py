@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.storage.test_baselines import CASE, RECIPE, SETTING
+from tests.storage.test_baselines import CASE, CONTEXT, ENVIRONMENT
 from tfbench.model import Case, Outcome, Run, Sample
 from tfbench.policy import Policy
-from tfbench.session.baseline import Screen, changed_since
+from tfbench.session.baseline import SavedTimeFilter, changed_since
 from tfbench.storage.baselines import Baseline
-from tfbench.storage.history import Past
+from tfbench.storage.history import SessionRecord
 
 CODED = replace(CASE, source="abc")
 
@@ -18,20 +18,20 @@ def sample(floor, case=CODED, **facts):
     return Sample(case, tuple(Run((floor, floor * 1.2), 10, {"first_call": 0.1, **facts}) for _ in range(6)))
 
 
-SAVED = Baseline(SETTING, {CODED.name: sample(1e-5)}, "first", "2026-01-01")
+SAVED = Baseline(CONTEXT, {CODED.name: sample(1e-5)}, "first", "2026-01-01")
 
 
-def past(number, floor, **changes):
-    setting = replace(SETTING, session=f"2026-01-{number:02}", tree=f"tree{number}", **changes)
-    return Past(setting, {CODED.name: (floor,) * 6}, {CODED.name: CODED.source})
+def record(number, floor, **changes):
+    context = replace(CONTEXT, session=f"2026-01-{number:02}", tree=f"tree{number}", **changes)
+    return SessionRecord(context, {CODED.name: (floor,) * 6}, {CODED.name: CODED.source})
 
 
-STEADY = [past(number, 1e-5 * (1 + 0.001 * (number % 3))) for number in range(2, 9)]
+STEADY = [record(number, 1e-5 * (1 + 0.001 * (number % 3))) for number in range(2, 9)]
 
 
-def judged(now=1e-5, known=STEADY, saved=SAVED, recipe=RECIPE, policy=None, case=CODED, **facts):
-    screen = Screen(saved, known, recipe, policy or Policy(), 1, live=False, unmade=None)
-    return screen.judge(case, sample(now, case, **facts), 2.0)
+def judged(now=1e-5, known=STEADY, saved=SAVED, environment=ENVIRONMENT, policy=None, case=CODED, **facts):
+    time_filter = SavedTimeFilter(saved, known, environment, policy or Policy(), 1, live=False, unmade=None)
+    return time_filter.judge(case, sample(now, case, **facts), 2.0)
 
 
 def test_what_fits_in_is_unchanged():
@@ -65,7 +65,7 @@ def test_what_does_not_has_regressed():
     ],
 )
 def test_what_differs_is_incomparable_and_named(change, named):
-    found = judged(recipe=replace(RECIPE, **change))
+    found = judged(environment=replace(ENVIRONMENT, **change))
     assert found.outcome is Outcome.INCOMPARABLE
     assert named in found.reason.message
 
@@ -80,17 +80,17 @@ def test_a_benchmark_whose_code_changed_says_so():
 
 @pytest.mark.parametrize("change", [{"way": "sides"}, {"policy": "quick"}])
 def test_a_baseline_that_was_measured_in_another_way_decides_nothing(change):
-    found = judged(saved=replace(SAVED, setting=replace(SETTING, **change)))
+    found = judged(saved=replace(SAVED, context=replace(CONTEXT, **change)))
     assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, "other-way")
 
 
 @pytest.mark.parametrize(
     "strange",
     [
-        lambda one: replace(one, setting=replace(one.setting, way="sides")),
-        lambda one: replace(one, setting=replace(one.setting, policy="quick")),
-        lambda one: replace(one, setting=replace(one.setting, recipe=replace(RECIPE, threads=4))),
-        lambda one: replace(one, setting=replace(one.setting, session=SETTING.session)),
+        lambda one: replace(one, context=replace(one.context, way="sides")),
+        lambda one: replace(one, context=replace(one.context, policy="quick")),
+        lambda one: replace(one, context=replace(one.context, environment=replace(ENVIRONMENT, threads=4))),
+        lambda one: replace(one, context=replace(one.context, session=CONTEXT.session)),
         lambda one: replace(one, sources={CODED.name: "other"}),
         lambda one: replace(one, floors={}),
     ],
@@ -102,7 +102,7 @@ def test_sessions_that_are_not_comparable_are_left_out(strange):
 
 
 def test_sessions_of_the_baselines_own_code_sharpen_it():
-    same = [replace(one, setting=replace(one.setting, tree=SETTING.tree)) for one in STEADY]
+    same = [replace(one, context=replace(one.context, tree=CONTEXT.tree)) for one in STEADY]
 
     def width(known):
         ratio = judged(known=known).ratio
@@ -113,5 +113,5 @@ def test_sessions_of_the_baselines_own_code_sharpen_it():
 
 def test_another_case_has_its_own_sessions():
     other = Case("b/test_x.py::test_y", "test_y", "b/test_x.py::test_y")
-    saved = Baseline(SETTING, {other.name: sample(1e-5, other)}, "first")
+    saved = Baseline(CONTEXT, {other.name: sample(1e-5, other)}, "first")
     assert judged(saved=saved, case=other).reason.code == "few-sessions"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tfbench.errors import BenchmarkError
-from tfbench.metrics.extract import Evidence
-from tfbench.model import Case, Outcome, Reading, Reason, Run, Sample, Verdict
+from tfbench.metrics.extract import ProbeOutput
+from tfbench.model import Case, MetricValues, Outcome, Reason, Run, Sample, Verdict
 from tfbench.policy import preset
-from tfbench.session.metric_checks import PROBES, Before, Beside
-from tfbench.session.request import Result
+from tfbench.session.metric_checks import PROBES, MetricChecker, ReferenceSide
+from tfbench.session.request import CaseResult
 from tfbench.sides.side import Side
 
 REFERENCE = Case("w.py::w[a=x]", "w", "w.py::w", (("a", "x"),))
@@ -19,8 +19,8 @@ HERE, THERE = Side("contender", "python", Path("/")), Side("baseline", "python",
 POLICY = preset("standard")
 
 
-def evidence(flops=10, outputs=(1.0, 2.0), **facts):
-    return Evidence(
+def probe_output(flops=10, outputs=(1.0, 2.0), **facts):
+    return ProbeOutput(
         found={"flops": {"flops": flops}, "outputs": {}}, absent={}, facts=facts, outputs=(np.array(outputs),)
     )
 
@@ -38,19 +38,19 @@ class Prober:
         return [self._answer(key) for key in keys]
 
     def _answer(self, key):
-        answer = self.answers.get(key, self.answers.get(key[0], evidence()))
+        answer = self.answers.get(key, self.answers.get(key[0], probe_output()))
         return answer.pop(0) if isinstance(answer, list) else answer
 
 
 def timed(case):
     verdict = Verdict(case, Outcome.UNCHANGED, Reason("within-tolerance", "unchanged"))
     run = Run((1e-3,), 1, {"peak_host_memory": 10 << 20})
-    return Result(case, verdict, sample=Sample(case, (run,) * 3))
+    return CaseResult(case, verdict, sample=Sample(case, (run,) * 3))
 
 
-def judged(answers, before, case=REFERENCE, cases=(REFERENCE, OTHER)):
+def judged(answers, reference_side, case=REFERENCE, cases=(REFERENCE, OTHER)):
     prober = Prober(answers)
-    result = Beside(prober, POLICY, cases).judged(timed(case), HERE, before)
+    result = MetricChecker(prober, POLICY, cases).judged(timed(case), HERE, reference_side)
     return result, {row.metric: row for row in result.metrics}, prober
 
 
@@ -59,12 +59,12 @@ def test_without_a_baseline_everything_is_measured():
     assert {row.outcome for row in rows.values()} == {Outcome.NEW}
     assert {row.reason.code for row in rows.values()} == {"no-baseline"}
     assert rows["flops"].values == (None, 10)
-    assert result.reading.numbers["flops"] == 10
+    assert result.metric_values.numbers["flops"] == 10
 
 
 def test_live_sides_are_probed_once_each():
-    before = Before(side=THERE, facts=[{"peak_host_memory": 10 << 20}] * 3)
-    _, rows, prober = judged({}, before)
+    reference_side = ReferenceSide(side=THERE, facts=[{"peak_host_memory": 10 << 20}] * 3)
+    _, rows, prober = judged({}, reference_side)
     assert sorted(prober.asked) == [("baseline", REFERENCE.name), ("contender", REFERENCE.name)]
     assert {metric: row.outcome for metric, row in rows.items()} == {
         "flops": Outcome.UNCHANGED, "nonfinite": Outcome.UNCHANGED, "parity": Outcome.UNCHANGED,
@@ -73,22 +73,22 @@ def test_live_sides_are_probed_once_each():
 
 
 def test_a_change_is_read_again_before_it_counts():
-    _, rows, prober = judged({"contender": evidence(11)}, Before(side=THERE))
+    _, rows, prober = judged({"contender": probe_output(11)}, ReferenceSide(side=THERE))
     assert rows["flops"].outcome is Outcome.REGRESSED
     assert prober.asked.count(("contender", REFERENCE.name)) == POLICY.probe_launches
     assert prober.asked.count(("baseline", REFERENCE.name)) == POLICY.probe_launches
 
 
 def test_a_side_that_disagrees_with_itself_demotes_the_metric():
-    answers = {"contender": [evidence(11), evidence(10), evidence(12)]}
-    _, rows, _ = judged(answers, Before(side=THERE))
+    answers = {"contender": [probe_output(11), probe_output(10), probe_output(12)]}
+    _, rows, _ = judged(answers, ReferenceSide(side=THERE))
     assert rows["flops"].outcome is Outcome.INCONCLUSIVE
     assert rows["flops"].reason.code == "not-exact"
 
 
 def test_a_saved_reading_needs_no_probe_of_its_side():
-    saved = Reading(numbers={"flops": 9.0}, counts={"nonfinite": {}})
-    result, rows, prober = judged({}, Before(reading=saved))
+    saved = MetricValues(numbers={"flops": 9.0}, counts={"nonfinite": {}})
+    result, rows, prober = judged({}, ReferenceSide(metric_values=saved))
     assert rows["flops"].outcome is Outcome.REGRESSED
     assert rows["parity"].outcome is Outcome.NEW
     assert {side for side, _ in prober.asked} == {"contender"}
@@ -96,39 +96,41 @@ def test_a_saved_reading_needs_no_probe_of_its_side():
 
 
 def test_across_environments_the_change_explains_the_time():
-    saved = Before(reading=Reading(numbers={"flops": 9.0}), differences=["tensorflow 2.20 there, 2.21 here"])
+    saved = ReferenceSide(
+        metric_values=MetricValues(numbers={"flops": 9.0}), differences=["tensorflow 2.20 there, 2.21 here"]
+    )
     result, rows, _ = judged({}, saved)
     assert "flops" not in rows
     assert "beside time: flops 9 before, 10 now" in result.verdict.reason.message
 
 
 def test_a_variant_is_compared_with_its_reference_on_the_same_side():
-    answers = {("contender", OTHER.name): evidence(outputs=(1.0, 2.2)), ("baseline", OTHER.name): evidence()}
-    result, rows, _ = judged(answers, Before(side=THERE), OTHER)
+    answers = {("contender", OTHER.name): probe_output(outputs=(1.0, 2.2)), ("baseline", OTHER.name): probe_output()}
+    result, rows, _ = judged(answers, ReferenceSide(side=THERE), OTHER)
     assert rows["parity"].outcome is Outcome.REGRESSED
     assert rows["parity"].values == pytest.approx((0, 0.1))
-    assert result.reading.numbers["parity"] == pytest.approx(0.1)
+    assert result.metric_values.numbers["parity"] == pytest.approx(0.1)
 
 
 def test_a_reference_is_compared_with_the_baselines_own_result():
-    answers = {"contender": evidence(outputs=(1.0, 2.2))}
-    _, rows, _ = judged(answers, Before(side=THERE))
+    answers = {"contender": probe_output(outputs=(1.0, 2.2))}
+    _, rows, _ = judged(answers, ReferenceSide(side=THERE))
     assert rows["parity"].outcome is Outcome.REGRESSED
     assert "the baseline's result" in rows["parity"].reason.message
 
 
 def test_a_benchmark_that_was_rewritten_explains_itself():
-    answers = {"contender": evidence(11, (3.0, 2.0), source="new"), "baseline": evidence(source="old")}
-    result, rows, _ = judged(answers, Before(side=THERE))
+    answers = {"contender": probe_output(11, (3.0, 2.0), source="new"), "baseline": probe_output(source="old")}
+    result, rows, _ = judged(answers, ReferenceSide(side=THERE))
     assert "flops" not in rows
     assert "flops 10 before, 11 now" in result.verdict.reason.message
     assert "the result differs from the baseline's result" in result.verdict.reason.message
 
 
 def test_other_shapes_are_no_parity():
-    answers = {("contender", OTHER.name): evidence(outputs=(1.0, 2.0, 3.0), contracts={"parity": 1e-3})}
+    answers = {("contender", OTHER.name): probe_output(outputs=(1.0, 2.0, 3.0), contracts={"parity": 1e-3})}
     result, rows, _ = judged(answers, None, OTHER)
-    assert "other shapes" in result.reading.absent["parity"]
+    assert "other shapes" in result.metric_values.absent["parity"]
     assert rows["contract:parity"].outcome is Outcome.INCONCLUSIVE
 
 
@@ -141,9 +143,9 @@ def test_other_shapes_are_no_parity():
     ],
 )
 def test_the_contract_of_parity(case, cases, outcome):
-    wrong = evidence(outputs=(1.0, 2.2), contracts={"parity": 1e-3})
+    wrong = probe_output(outputs=(1.0, 2.2), contracts={"parity": 1e-3})
     _, rows, _ = judged(
-        {("contender", OTHER.name): wrong, ("contender", REFERENCE.name): evidence(contracts={"parity": 1e-3})},
+        {("contender", OTHER.name): wrong, ("contender", REFERENCE.name): probe_output(contracts={"parity": 1e-3})},
         None,
         case,
         cases,
@@ -153,7 +155,7 @@ def test_the_contract_of_parity(case, cases, outcome):
 
 @pytest.mark.parametrize("side", ["contender", "baseline"])
 def test_a_case_that_cannot_be_probed_is_an_error(side):
-    result, rows, _ = judged({side: BenchmarkError("while it was probed: no")}, Before(side=THERE))
+    result, rows, _ = judged({side: BenchmarkError("while it was probed: no")}, ReferenceSide(side=THERE))
     assert rows[PROBES].outcome is Outcome.ERROR
     assert "no" in rows[PROBES].reason.message
     assert result.failures == [rows[PROBES]]

@@ -8,7 +8,7 @@ import pytest
 from tests.fakes.race import Clock, ScriptedLauncher, steady, variants_of
 from tfbench.model import Case, Claim, Outcome, Run, Sample
 from tfbench.policy import preset
-from tfbench.race.race import Race, Terms
+from tfbench.race.race import Race, RaceConfig
 from tfbench.session.results import claimed, percentiles
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
@@ -50,7 +50,7 @@ def raced(*seconds, claims):
     )
     entrants[-1] = replace(entrants[-1], case=replace(entrants[-1].case, claims=told))
     race = Race(entrants, ScriptedLauncher(clock, [steady(value) for value in seconds]), preset("quick"),
-                Terms(10, range(6)), clock, random.Random(1))  # fmt: skip
+                RaceConfig(10, range(6)), clock, random.Random(1))  # fmt: skip
     race.run()
     return claimed(race, len(seconds) - 1)
 

@@ -14,7 +14,7 @@ from tfbench.sides.environments import Environments
 from tfbench.sides.interpreters import interpreters
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
-from tfbench.sides.uv import Refused
+from tfbench.sides.uv import ResolveError
 
 SMALL = ["iniconfig==2.0.0"]
 
@@ -112,7 +112,7 @@ def test_a_python_that_there_is_no_wheel_for_names_those_that_would_do(tmp_path)
 
 def test_without_a_network_what_is_kept_is_used_or_that_is_said(built, tmp_path, monkeypatch):
     def offline(*arguments, given=""):
-        raise Refused("error: Failed to fetch: https://index.invalid/ dns error")
+        raise ResolveError("error: Failed to fetch: https://index.invalid/ dns error")
 
     monkeypatch.setattr(uv, "run", offline)
     with Environments(built) as ours:
@@ -126,7 +126,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
 
     def full(*arguments, given=""):
         if "install" in arguments:
-            raise Refused("error: failed to copy file: No space left on device (os error 28)")
+            raise ResolveError("error: failed to copy file: No space left on device (os error 28)")
         return real(*arguments, given=given)
 
     monkeypatch.setattr(uv, "run", full)

@@ -204,8 +204,8 @@ def test_what_is_moved_counts_as_hubers_one_step_estimate():
 def test_two_modes_are_left_as_they_are_and_wide():
     modes = np.array([[0.0, 0.001, -0.001, 0.002, -0.36, -0.361, -0.359]])
     assert tamed(modes, 0.008, 3.0).tolist() == modes.tolist()
-    belief = believe(modes, np.arange(7), POLICY, shared_zygote=False)
-    low, high = belief.bounds(0.01)
+    distribution = believe(modes, np.arange(7), POLICY, shared_zygote=False)
+    low, high = distribution.bounds(0.01)
     assert low[0] < -0.3
     assert high[0] > 0
 

@@ -9,13 +9,13 @@ from tfbench.model import Effect, Outcome
 from tfbench.policy import PRESETS
 from tfbench.stats.alpha_spending import case_alpha
 from tfbench.stats.interval import believe, interval
-from tfbench.stats.simulate import OUTCOMES, Noise, World, judge, simulate
+from tfbench.stats.simulate import OUTCOMES, Noise, NoiseModel, judge, simulate
 from tfbench.stats.verdict import classify
 
 STANDARD, STRICT, QUICK = PRESETS["standard"], PRESETS["strict"], PRESETS["quick"]
-TYPICAL = World()
-NOISY = World(launch_deviation=0.008, zygote_deviation=0.007)
-SHARED = World(launch_deviation=0.008, zygote_deviation=0.001)
+TYPICAL = NoiseModel()
+NOISY = NoiseModel(launch_deviation=0.008, zygote_deviation=0.007)
+SHARED = NoiseModel(launch_deviation=0.008, zygote_deviation=0.001)
 CASES = 30
 
 
@@ -26,9 +26,9 @@ def test_many_races_at_once_are_judged_as_one_at_a_time(launches, shared):
     pairs = np.arange(launches) % 6
     values = rng.normal(rng.uniform(-0.04, 0.04, (60, 1)), 0.008, (60, launches))
     values[rng.random(values.shape) < 0.05] -= 0.3
-    belief = believe(values, pairs, STANDARD, shared_zygote=shared)
-    low, high = belief.bounds(0.004)
-    codes = judge(belief, 0.004, STANDARD)
+    distribution = believe(values, pairs, STANDARD, shared_zygote=shared)
+    low, high = distribution.bounds(0.004)
+    codes = judge(distribution, 0.004, STANDARD)
     seen = set()
     for race, row in enumerate(values):
         evidence = [Effect(value, pair) for value, pair in zip(row, pairs.tolist(), strict=True)]
@@ -47,7 +47,7 @@ def test_the_same_code_is_not_accused(noise):
                 (0.4, 1.2), (1.9, 0.7)]  # fmt: skip
     accused, suspected = 0.0, 0.0
     for seed, (launch, zygote) in enumerate(measured):
-        found = simulate(STANDARD, World(0.0, launch / 100, zygote / 100, noise), 10_000, seed, cases=CASES)
+        found = simulate(STANDARD, NoiseModel(0.0, launch / 100, zygote / 100, noise), 10_000, seed, cases=CASES)
         accused += found.rate(Outcome.REGRESSED) / len(measured)
         suspected += found.rate(Outcome.REGRESSED, first=True) / len(measured)
     assert accused <= 0.01 / CASES  # a run in a hundred
@@ -57,8 +57,8 @@ def test_the_same_code_is_not_accused(noise):
 @pytest.mark.parametrize("factor", [1.0, 2.0])
 def test_the_run_keeps_its_budget_even_if_every_case_is_at_the_minimum_effect(factor):
     """The worst that is not to be accused, with noise as the policy knows it and twice that."""
-    world = World(STANDARD.minimum_effect, factor * STANDARD.launch_deviation, factor * STANDARD.zygote_deviation)
-    found = simulate(STANDARD, world, 15_000, 5, cases=CASES)
+    model = NoiseModel(STANDARD.minimum_effect, factor * STANDARD.launch_deviation, factor * STANDARD.zygote_deviation)
+    found = simulate(STANDARD, model, 15_000, 5, cases=CASES)
     stage = found.rate(Outcome.REGRESSED, first=True)
     assert stage <= case_alpha(STANDARD, CASES) / 2 * (1.0 if factor == 1 else 1.75)
     # Twice the noise costs: three times the budget, of which the null itself uses nothing.
@@ -66,19 +66,19 @@ def test_the_run_keeps_its_budget_even_if_every_case_is_at_the_minimum_effect(fa
 
 
 def test_one_stage_alone_stays_near_its_level_in_noise_beyond_all_knowledge():
-    found = simulate(STANDARD, World(0.0, 0.4, 0.01), 5_000, 6, cases=CASES)
+    found = simulate(STANDARD, NoiseModel(0.0, 0.4, 0.01), 5_000, 6, cases=CASES)
     assert found.rate(Outcome.REGRESSED, first=True) < 2 * case_alpha(STANDARD, CASES) / 2
     assert found.rate(Outcome.REGRESSED) < 0.004
 
 
-@pytest.mark.parametrize("world", [TYPICAL, NOISY], ids=["typical", "noisy"])
-def test_standard_reaches_its_targets(world):
-    same = simulate(STANDARD, world, 10_000, 7, cases=CASES)
+@pytest.mark.parametrize("model", [TYPICAL, NOISY], ids=["typical", "noisy"])
+def test_standard_reaches_its_targets(model):
+    same = simulate(STANDARD, model, 10_000, 7, cases=CASES)
     assert same.rate(Outcome.INCONCLUSIVE) <= 0.03
     assert same.rate(Outcome.UNCHANGED) >= 0.97
     assert same.median_launches <= 6
     for effect, wanted, launches in ((0.03, 0.97, 10), (0.05, 0.995, 7), (0.10, 1.0, 6)):
-        found = simulate(STANDARD, replace(world, effect=effect), 10_000, 8, cases=CASES)
+        found = simulate(STANDARD, replace(model, effect=effect), 10_000, 8, cases=CASES)
         assert found.rate(Outcome.REGRESSED) >= wanted
         assert found.median_launches <= launches
 

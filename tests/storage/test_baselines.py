@@ -6,18 +6,20 @@ import pytest
 
 from tfbench.errors import BaselineError
 from tfbench.fs import write_whole
-from tfbench.model import Case, Recipe, Run, Sample, Setting
+from tfbench.model import Case, EnvironmentInfo, MeasurementContext, Run, Sample
 from tfbench.storage.baselines import Acceptance, Baseline, Baselines
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
 SAMPLE = Sample(
     CASE, (Run((1e-5, 1.25e-5), 30, {"first_call": 0.5, "flops": 100}), Run((1.1e-5,), 30, {"first_call": 0.4}))
 )
-RECIPE = Recipe("3.11.7", "/p", {"tensorflow": "2.21.0"}, "c0ffee", False, {}, (1,), 1, {"processor": "x"})
+ENVIRONMENT = EnvironmentInfo(
+    "3.11.7", "/p", {"tensorflow": "2.21.0"}, "c0ffee", False, {}, (1,), 1, {"processor": "x"}
+)
 
 
-SETTING = Setting("2026-01-01T00:00:00+00:00-a", RECIPE, "7ree", "standard", "variants")
-BASELINE = Baseline(SETTING, {CASE.name: SAMPLE})
+CONTEXT = MeasurementContext("2026-01-01T00:00:00+00:00-a", ENVIRONMENT, "7ree", "standard", "variants")
+BASELINE = Baseline(CONTEXT, {CASE.name: SAMPLE})
 
 
 @pytest.fixture
@@ -28,8 +30,8 @@ def store(tmp_path):
 def test_what_was_saved_is_fetched(store):
     store.save("first", BASELINE)
     found = store.fetch("first")
-    assert found.setting == SETTING
-    assert (found.recipe, found.tree, found.name) == (RECIPE, "7ree", "first")
+    assert found.context == CONTEXT
+    assert (found.environment, found.tree, found.name) == (ENVIRONMENT, "7ree", "first")
     assert found.samples[CASE.name].seconds == pytest.approx(SAMPLE.seconds)
     assert found.samples[CASE.name].runs[0].facts == SAMPLE.runs[0].facts
     assert store.names() == ["first"]
@@ -88,7 +90,7 @@ def test_times_that_are_none_are_refused(store):
 
 def test_why_it_was_accepted_is_kept(store):
     accepted = (Acceptance("2026-01-02", "a better model", "2026-01-01"),)
-    store.save("first", Baseline(SETTING, BASELINE.samples, accepted=accepted))
+    store.save("first", Baseline(CONTEXT, BASELINE.samples, accepted=accepted))
     assert store.fetch("first").accepted == accepted
 
 
@@ -99,7 +101,7 @@ def test_a_baseline_of_the_first_kind_is_read(store):
         del content["tfbench"][field]
     del content["benchmarks"][0]["extra_info"]["tfbench"]["source"]
     path.write_text(json.dumps(content))
-    assert store.fetch("first").setting.way == ""
+    assert store.fetch("first").context.way == ""
 
 
 def test_what_is_removed_is_gone(store):
@@ -112,7 +114,7 @@ def test_what_is_removed_is_gone(store):
 
 def test_nothing_measured_is_nothing_saved(store):
     with pytest.raises(BaselineError, match="nothing was measured"):
-        store.save("first", Baseline(SETTING, {}))
+        store.save("first", Baseline(CONTEXT, {}))
     assert store.names() == []
 
 

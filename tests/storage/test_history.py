@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from tests.storage.test_baselines import SETTING
-from tfbench.storage.history import History, Past
+from tests.storage.test_baselines import CONTEXT
+from tfbench.storage.history import History, SessionRecord
 from tfbench.storage.layout import keep_out_of_git
 
-PAST = Past(SETTING, {"b/x.py::x": (1e-5, 1.1e-5)}, {"b/x.py::x": "abc"})
+RECORD = SessionRecord(CONTEXT, {"b/x.py::x": (1e-5, 1.1e-5)}, {"b/x.py::x": "abc"})
 
 
 def test_sessions_come_back_oldest_first(tmp_path):
     history = History(tmp_path)
-    later = replace(PAST, setting=replace(SETTING, session="2026-02-02T00:00:00+00:00-b"))
+    later = replace(RECORD, context=replace(CONTEXT, session="2026-02-02T00:00:00+00:00-b"))
     history.record(later)
-    history.record(PAST)
-    assert history.read() == ([PAST, later], [])
+    history.record(RECORD)
+    assert history.read() == ([RECORD, later], [])
 
 
 def test_no_folder_is_no_session(tmp_path):
@@ -30,17 +30,17 @@ def test_no_folder_is_no_session(tmp_path):
 )
 def test_a_strange_file_is_named_and_left(tmp_path, text):
     history = History(tmp_path)
-    history.record(PAST)
+    history.record(RECORD)
     (tmp_path / "strange.json").write_text(text)
     found, strange = history.read()
-    assert found == [PAST]
+    assert found == [RECORD]
     assert "strange.json is no session" in strange[0]
     assert (tmp_path / "strange.json").read_text() == text
 
 
 def test_times_that_are_none_are_no_session(tmp_path):
     history = History(tmp_path)
-    path = history.record(PAST)
+    path = history.record(RECORD)
     content = json.loads(path.read_text())
     content["cases"]["b/x.py::x"]["floors"] = [0.0]
     path.write_text(json.dumps(content))

@@ -9,7 +9,7 @@ from tests.fakes.race import Clock, ScriptedLauncher, steady
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import Case, Outcome
 from tfbench.policy import Policy
-from tfbench.race.confirmed import Contest
+from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.sides.side import Side
 from tfbench.versions import bisect_report
@@ -40,7 +40,7 @@ class Scripted:
     def release(self, side):
         self.sides.discard(side.name)
 
-    def contest(self, case, good, side, policy):
+    def race_sides(self, case, good, side, policy):
         assert {good.name, side.name} <= self.sides
         self.raced.append((case.name, side.name))
         self.looks.append(policy.looks[-1])
@@ -49,12 +49,12 @@ class Scripted:
         for index, one in enumerate((good, side)):
             if one.name in self.broken:
                 launcher.broken[index] = BenchmarkError("it raised\ntraceback")
-        made = Contest([Entrant(case, good), Entrant(case, side)], launcher, policy, 4, Clock(), random.Random(1))
+        made = ConfirmedRace([Entrant(case, good), Entrant(case, side)], launcher, policy, 4, Clock(), random.Random(1))
         made.run()
         return made
 
     def run(self, *cases, points=SEVEN):
-        return Bisection(points, self.make, self.contest, self.release, POLICY).run(cases)
+        return Bisection(points, self.make, self.race_sides, self.release, POLICY).run(cases)
 
 
 def since(first_bad, factor=1.2):
@@ -64,61 +64,61 @@ def since(first_bad, factor=1.2):
 @pytest.mark.parametrize("first_bad", [point.label for point in SEVEN[1:]])
 def test_seven_versions_take_three_races_after_the_first(first_bad):
     scripted = Scripted(since(first_bad))
-    (trail,) = scripted.run(CASE)
-    assert SEVEN[trail.first_bad].label == first_bad
-    assert trail.is_answered
+    (result,) = scripted.run(CASE)
+    assert SEVEN[result.first_bad].label == first_bad
+    assert result.is_answered
     assert len(scripted.raced) <= 1 + 3
     assert scripted.raced[0] == (CASE.name, "2.21")
     assert not scripted.sides  # all were released
-    told = bisect_report.answer(trail, SEVEN)
+    told = bisect_report.answer(result, SEVEN)
     assert told.startswith(f"slower since {first_bad}: ")
 
 
 def test_cases_that_want_the_same_version_race_while_it_is_there():
     scripted = Scripted(lambda case, label: 1e-4 * (1.2 if label >= ("2.17" if case is CASE else "2.20") else 1))
-    trails = scripted.run(CASE, OTHER)
-    assert [SEVEN[trail.first_bad].label for trail in trails] == ["2.17", "2.20"]
+    results = scripted.run(CASE, OTHER)
+    assert [SEVEN[result.first_bad].label for result in results] == ["2.17", "2.20"]
     assert [label for _, label in scripted.raced[:4]] == ["2.21", "2.21", "2.18", "2.18"]
 
 
 @pytest.mark.parametrize(("factor", "outcome"), [(1.0, Outcome.UNCHANGED), (0.8, Outcome.IMPROVED)])
 def test_what_is_not_slower_is_answered_by_one_race(factor, outcome):
     scripted = Scripted(since("2.21", factor))
-    (trail,) = scripted.run(CASE)
+    (result,) = scripted.run(CASE)
     assert len(scripted.raced) == 1
-    assert trail.last.outcome is outcome
-    assert trail.is_answered
-    told = bisect_report.answer(trail, SEVEN)
+    assert result.last.outcome is outcome
+    assert result.is_answered
+    told = bisect_report.answer(result, SEVEN)
     assert told.startswith("2.21 is not slower than 2.15: ")
     assert ("other way round" in told) == (outcome is Outcome.IMPROVED)
 
 
 def test_an_open_step_is_raced_again_with_more_launches_and_is_then_told_as_open():
     scripted = Scripted(since("2.18", 1.0), deviation=0.1)
-    (trail,) = scripted.run(CASE)
+    (result,) = scripted.run(CASE)
     assert scripted.raced == [(CASE.name, "2.21")] * 2
     assert scripted.looks == [30, 90]
-    assert trail.last.again
-    assert not trail.is_answered
-    assert bisect_report.answer(trail, SEVEN).startswith("open whether 2.21 is slower than 2.15")
+    assert result.last.again
+    assert not result.is_answered
+    assert bisect_report.answer(result, SEVEN).startswith("open whether 2.21 is slower than 2.15")
 
 
 def test_versions_that_cannot_be_made_or_run_are_gone_around():
     scripted = Scripted(since("2.19"), broken=["2.18"], unmade=["2.17"])
-    (trail,) = scripted.run(CASE)
-    assert SEVEN[trail.first_bad].label == "2.19" if trail.first_bad else True
-    assert {step.reason for step in trail.steps if step.outcome is None} <= {"it raised", "no wheel of 2.17"}
+    (result,) = scripted.run(CASE)
+    assert SEVEN[result.first_bad].label == "2.19" if result.first_bad else True
+    assert {step.reason for step in result.steps if step.outcome is None} <= {"it raised", "no wheel of 2.17"}
     # 2.17 and 2.18 could not be judged, so that one of three is the first slower one.
-    assert [SEVEN[point].label for point in trail.search.suspects] == ["2.17", "2.18", "2.19"]
-    assert not trail.is_answered
-    assert "since one of 2.17, 2.18, 2.19" in bisect_report.answer(trail, SEVEN)
+    assert [SEVEN[point].label for point in result.search.suspects] == ["2.17", "2.18", "2.19"]
+    assert not result.is_answered
+    assert "since one of 2.17, 2.18, 2.19" in bisect_report.answer(result, SEVEN)
 
 
 def test_a_good_end_that_cannot_run_the_case_ends_its_search():
     scripted = Scripted(since("2.19"), broken=["2.15"])
-    (trail,) = scripted.run(CASE)
+    (result,) = scripted.run(CASE)
     assert len(scripted.raced) == 1
-    assert bisect_report.answer(trail, SEVEN) == "the good end cannot run it: it raised"
+    assert bisect_report.answer(result, SEVEN) == "the good end cannot run it: it raised"
 
 
 def test_an_end_that_cannot_be_made_is_an_error():
@@ -129,8 +129,8 @@ def test_an_end_that_cannot_be_made_is_an_error():
 def test_what_came_later_is_hinted_at():
     seconds = {"2.18": 1.1, "2.19": 1.1, "2.20": 1.1, "2.21": 1.5}
     scripted = Scripted(lambda case, label: 1e-4 * seconds.get(label, 1))
-    (trail,) = scripted.run(CASE)
-    patches, later = bisect_report.hints(trail, SEVEN, skipped=True)
+    (result,) = scripted.run(CASE)
+    patches, later = bisect_report.hints(result, SEVEN, skipped=True)
     assert patches.endswith("tfbench bisect --good tensorflow==2.17 --bad tensorflow==2.18")
     assert "2.21 is slower still, 1.5" in later
     assert later.endswith("tfbench bisect --good tensorflow==2.18 --bad tensorflow==2.21")

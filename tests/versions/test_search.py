@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfbench.model import Case, Outcome
-from tfbench.versions.search import Search, Step, Trail, most
+from tfbench.versions.search import BisectResult, BisectStep, Search, most
 
 CASE = Case("w.py::w", "w", "w.py::w")
 
@@ -48,11 +48,11 @@ def test_what_cannot_be_judged_stays_a_suspect_and_nothing_else_does(given_):
 
 
 def test_an_answer_needs_a_race_of_the_bad_end():
-    trail = Trail(CASE, Search(2))
-    assert (trail.is_slower, trail.first_bad, trail.is_answered) == (None, None, False)
-    trail.steps.append(Step(1, Outcome.REGRESSED, "slower"))
-    assert (trail.first_bad, trail.is_answered) == (1, True)
-    open_ = Trail(CASE, Search(2), [Step(1, Outcome.INCONCLUSIVE, "who knows")])
+    result = BisectResult(CASE, Search(2))
+    assert (result.is_slower, result.first_bad, result.is_answered) == (None, None, False)
+    result.steps.append(BisectStep(1, Outcome.REGRESSED, "slower"))
+    assert (result.first_bad, result.is_answered) == (1, True)
+    open_ = BisectResult(CASE, Search(2), [BisectStep(1, Outcome.INCONCLUSIVE, "who knows")])
     assert (open_.is_slower, open_.is_answered) == (None, False)
-    same = Trail(CASE, Search(2), [Step(1, Outcome.UNCHANGED, "the same")])
+    same = BisectResult(CASE, Search(2), [BisectStep(1, Outcome.UNCHANGED, "the same")])
     assert (same.first_bad, same.is_answered) == (None, True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tfbench.worker import tf_internals
-from tfbench.worker.probes import Unreadable
+from tfbench.worker.probes import MetricUnavailable
 from tfbench.worker.probes.artifact import Artifact
 from tfbench.worker.probes.memory import HostPeak
 from tfbench.worker.probes.outputs import Outputs
@@ -65,7 +65,7 @@ def test_artifacts_are_bytes_files_and_folders(tmp_path):
     assert Artifact(b"x" * 1000).found() == Artifact(tmp_path / "a").found()
     assert Artifact(tmp_path / "a").found() == Artifact(str(tmp_path / "a")).found()
     for nothing in (None, tmp_path / "missing"):
-        with pytest.raises(Unreadable):
+        with pytest.raises(MetricUnavailable):
             Artifact(nothing).found()
 
 
@@ -91,7 +91,7 @@ def test_results_are_numbers_however_nested(tmp_path):
     with np.load(tmp_path / "outputs.npz") as arrays:
         assert [arrays[name].shape for name in sorted(arrays.files)] == [(3,), (), (2,)]
     outputs.between("no number")
-    with pytest.raises(Unreadable, match="no numbers"):
+    with pytest.raises(MetricUnavailable, match="no numbers"):
         outputs.found()
 
 
@@ -113,7 +113,7 @@ def test_only_modules_of_the_step_are_told(tmp_path, monkeypatch):
 
 def test_without_tensorflow_probes_say_so(monkeypatch):
     monkeypatch.setattr(tf_internals.tf_runtime, "tensorflow", lambda: None)
-    with pytest.raises(Unreadable, match="does not use TensorFlow"):
+    with pytest.raises(MetricUnavailable, match="does not use TensorFlow"):
         tf_internals.collect_graphs(True)
     assert tf_internals.device_memory("peak") == {}
     tf_internals.on_trace(lambda *told: None)()

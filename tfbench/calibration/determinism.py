@@ -10,8 +10,8 @@ from pathlib import Path
 from tfbench.errors import BenchmarkSkipped
 from tfbench.metrics.catalog import READ
 from tfbench.metrics.exact import differing
-from tfbench.metrics.extract import Evidence, read
-from tfbench.model import Case, Reading
+from tfbench.metrics.extract import ProbeOutput, read
+from tfbench.model import Case, MetricValues
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
@@ -52,7 +52,7 @@ def examine(
         SideError: A zygote does not start.
     """
     side = Side("contender", sys.executable, root)
-    readings: dict[str, list[Reading]] = {case.name: [] for case in cases}
+    metric_values: dict[str, list[MetricValues]] = {case.name: [] for case in cases}
     skipped: dict[str, str] = {}
     for first in range(0, launches, _AT_ONCE):
         launcher = ProcessLauncher(suite, policy, processors)
@@ -63,17 +63,17 @@ def examine(
                 for found in Prober(launcher, policy).probe([Entrant(case, side)] * again):
                     if isinstance(found, BenchmarkSkipped):
                         skipped[case.name] = str(found)
-                    elif isinstance(found, Evidence):
-                        readings[case.name].append(read(found))
+                    elif isinstance(found, ProbeOutput):
+                        metric_values[case.name].append(read(found))
                     else:
                         raise found
         finally:
             launcher.close()
-    return [_of(case, readings[case.name], policy, skipped.get(case.name, "")) for case in cases]
+    return [_of(case, metric_values[case.name], policy, skipped.get(case.name, "")) for case in cases]
 
 
-def _of(case: Case, readings: Sequence[Reading], policy: Policy, skipped: str) -> Exactness:
-    if not readings:
+def _of(case: Case, metric_values: Sequence[MetricValues], policy: Policy, skipped: str) -> Exactness:
+    if not metric_values:
         return Exactness(case, 0, 0, {}, skipped)
-    known = sum(readings[0].value(metric.name) is not None for metric in READ)
-    return Exactness(case, len(readings), known, differing(readings, policy))
+    known = sum(metric_values[0].value(metric.name) is not None for metric in READ)
+    return Exactness(case, len(metric_values), known, differing(metric_values, policy))

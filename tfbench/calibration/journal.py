@@ -16,7 +16,7 @@ SAVED = ("saved median", "saved mean")
 
 
 @dataclass(frozen=True)
-class Trial:
+class CalibrationTrial:
     """A verdict and what it cost.
 
     ``slowdown`` is the fraction of extra work that the contender really did, 0 for the same code.
@@ -41,7 +41,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> list[Trial]:
+    def read(self) -> list[CalibrationTrial]:
         """Every trial so far; a last line that was cut off is left out.
 
         Raises:
@@ -54,12 +54,14 @@ class Journal:
         for number, line in enumerate(lines[:-1], start=1):  # behind the last newline nothing is whole
             try:
                 fields = json.loads(line)
-                trials.append(Trial(**{**fields, "effects": tuple(fields["effects"]), "pairs": tuple(fields["pairs"])}))
+                trials.append(
+                    CalibrationTrial(**{**fields, "effects": tuple(fields["effects"]), "pairs": tuple(fields["pairs"])})
+                )
             except (ValueError, TypeError, KeyError) as error:
                 raise ReportError(f"{self.path}, line {number}: not a trial ({error}); move the file away") from error
         return trials
 
-    def append(self, trials: Iterable[Trial]) -> None:
+    def append(self, trials: Iterable[CalibrationTrial]) -> None:
         """Add trials; what is there is not written again."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = "".join(json.dumps(asdict(trial), allow_nan=False, separators=(",", ":")) + "\n" for trial in trials)

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfbench.calibration.journal import SAVED, Trial
+from tfbench.calibration.journal import SAVED, CalibrationTrial
 from tfbench.errors import SideError
 from tfbench.model import Outcome
 
@@ -56,7 +56,7 @@ def measure(file: Path, slowdown: float) -> SavedRun:
     return SavedRun(slowdown, stats, (time.perf_counter() - began) / len(stats))
 
 
-def compare(runs: list[SavedRun], first: int) -> list[Trial]:
+def compare(runs: list[SavedRun], first: int) -> list[CalibrationTrial]:
     """Every comparison that the newest run allows with an earlier one: pytest-benchmark's verdicts.
 
     A run on unchanged code is compared with the earlier ones on unchanged code, a slowed one too.
@@ -76,6 +76,8 @@ def compare(runs: list[SavedRun], first: int) -> list[Trial]:
                     ratio = stats[statistic] / before.stats[name][statistic]
                     outcome = Outcome.REGRESSED if ratio > FENCE else Outcome.UNCHANGED
                     trials.append(
-                        Trial(method, "5%", name, newest.slowdown, outcome.value, 2 * newest.seconds, 1, first)
+                        CalibrationTrial(
+                            method, "5%", name, newest.slowdown, outcome.value, 2 * newest.seconds, 1, first
+                        )
                     )
     return trials

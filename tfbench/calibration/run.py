@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfbench.calibration import pytest_benchmark
-from tfbench.calibration.journal import RACED, Journal, Trial
+from tfbench.calibration.journal import RACED, CalibrationTrial, Journal
 from tfbench.errors import BenchmarkError
 from tfbench.model import Case
 from tfbench.policy import Policy
-from tfbench.race.confirmed import Contest
+from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.zygote import Suite
@@ -55,7 +55,9 @@ Progress = Callable[[str, int], None]
 """Called with what is being done and how many verdicts there are."""
 
 
-def calibrate(plan: Plan, journal: Journal, seconds: float, progress: Progress, rng: random.Random) -> list[Trial]:
+def calibrate(
+    plan: Plan, journal: Journal, seconds: float, progress: Progress, rng: random.Random
+) -> list[CalibrationTrial]:
     """Add trials to the journal until the time is spent; a run that was begun is ended.
 
     Args:
@@ -89,7 +91,7 @@ def calibrate(plan: Plan, journal: Journal, seconds: float, progress: Progress, 
     return trials
 
 
-def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str], None]) -> Iterator[Trial]:
+def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str], None]) -> Iterator[CalibrationTrial]:
     """The trials of one run: zygotes of its own, the workloads in random order."""
     made = Path(FOLDER, MADE).absolute()  # beside the journal
     suite = Suite(plan.files, "", "importlib", str(made), plan.cpus)
@@ -110,26 +112,28 @@ def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str
             case = Case(name, name, name)
             progress(f"run {number}: {_short(name)}{f' slowed by {slowdown:.0%}' if slowdown else ''}")
             entrants = [Entrant(case, baseline), Entrant(case, replace(contender, slowdown=slowdown))]
-            contest = Contest(entrants, launcher, plan.policy, plan.cases, time.perf_counter, rng, not plan.variants)
-            contest.run()
-            yield _trial(plan, number, name, slowdown, contest)
+            confirmed_race = ConfirmedRace(
+                entrants, launcher, plan.policy, plan.cases, time.perf_counter, rng, not plan.variants
+            )
+            confirmed_race.run()
+            yield _trial(plan, number, name, slowdown, confirmed_race)
     finally:
         launcher.close()
 
 
-def _trial(plan: Plan, number: int, name: str, slowdown: float, contest: Contest) -> Trial:
-    if contest.decision is None or contest.decision.outcome is None:
-        failure = next(iter(contest.failures.values()), "it ended without a decision")
+def _trial(plan: Plan, number: int, name: str, slowdown: float, confirmed_race: ConfirmedRace) -> CalibrationTrial:
+    if confirmed_race.decision is None or confirmed_race.decision.outcome is None:
+        failure = next(iter(confirmed_race.failures.values()), "it ended without a decision")
         raise BenchmarkError(f"{name}: {failure}")
-    effects = [effect for race in contest.races for effect in race.effects(1)]
-    return Trial(
+    effects = [effect for race in confirmed_race.races for effect in race.effects(1)]
+    return CalibrationTrial(
         method=RACED,
         policy=plan.policy.name,
         workload=_short(name),
         slowdown=slowdown,
-        outcome=contest.decision.outcome.value,
-        seconds=round(contest.wall_seconds, 3),
-        launches=contest.launches,
+        outcome=confirmed_race.decision.outcome.value,
+        seconds=round(confirmed_race.wall_seconds, 3),
+        launches=confirmed_race.launches,
         run=number,
         effects=tuple(round(effect.value, 6) for effect in effects),
         pairs=tuple(effect.pair for effect in effects),

@@ -7,7 +7,7 @@ from statistics import median
 
 from scipy.special import betaincinv
 
-from tfbench.calibration.journal import Trial
+from tfbench.calibration.journal import CalibrationTrial
 from tfbench.model import Outcome, Rate, RateRow
 
 CONFIDENCE = 0.95
@@ -23,7 +23,7 @@ def rate(hits: int, trials: int) -> Rate:
     return Rate(hits, trials, low, high)
 
 
-def tally(name: str, method: str, trials: Sequence[Trial]) -> RateRow:
+def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow:
     """The row of these trials, all of one method."""
     same = [trial for trial in trials if trial.slowdown == 0]
     slowed = {slowdown: [t for t in trials if t.slowdown == slowdown] for slowdown in _slowdowns(trials)}
@@ -41,13 +41,13 @@ def tally(name: str, method: str, trials: Sequence[Trial]) -> RateRow:
     )
 
 
-def by_workload(method: str, trials: Sequence[Trial]) -> list[RateRow]:
+def by_workload(method: str, trials: Sequence[CalibrationTrial]) -> list[RateRow]:
     """A row for each workload, in the order in which they first came."""
     names = dict.fromkeys(trial.workload for trial in trials if trial.method == method)
     return [tally(name, method, [t for t in trials if t.method == method and t.workload == name]) for name in names]
 
 
-def whole_runs(trials: Sequence[Trial], cases: int) -> Rate:
+def whole_runs(trials: Sequence[CalibrationTrial], cases: int) -> Rate:
     """Runs of so many cases, made of verdicts on unchanged code as they came, that held a false alarm."""
     same = [trial for trial in trials if trial.slowdown == 0]
     runs = [same[first : first + cases] for first in range(0, len(same) - cases + 1, cases)]
@@ -64,9 +64,9 @@ def _smallest_found(detected: dict[float, Rate]) -> float | None:
     return found
 
 
-def _slowdowns(trials: Sequence[Trial]) -> list[float]:
+def _slowdowns(trials: Sequence[CalibrationTrial]) -> list[float]:
     return sorted({trial.slowdown for trial in trials if trial.slowdown > 0})
 
 
-def _rate(trials: Sequence[Trial], outcome: Outcome) -> Rate:
+def _rate(trials: Sequence[CalibrationTrial], outcome: Outcome) -> Rate:
     return rate(sum(trial.outcome == outcome.value for trial in trials), len(trials))

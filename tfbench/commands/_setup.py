@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tfbench.errors import UsageError
 from tfbench.gpus.selection import parse_device
-from tfbench.gpus.session import Accelerators
+from tfbench.gpus.session import GpuSession
 from tfbench.model import Case
 from tfbench.plugin.collect import Collected, collect
 from tfbench.plugin.options import available_cpus, parse_cpus
@@ -48,7 +48,7 @@ def paths_among(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return paths, [word for word in words if word not in paths]
 
 
-class Stage:
+class CommandSetup:
     """The cases of a command line, and what sides are made with; to be closed.
 
     Args:
@@ -73,10 +73,10 @@ class Stage:
         """Called with what is being done."""
         self.environments = Environments(kept(), lambda text: self.tell(text))
         self.contender = Side("contender", sys.executable, self.collected.root)
-        self.accelerators = Accelerators(kind, gpus, policy)
-        self.contender = replace(self.contender, env=self.accelerators.environment)
-        where, guard = processors(cpus, available_cpus()), self.accelerators.guard
-        self.launcher = ProcessLauncher(self.collected.suite, policy, where, guard)
+        self.gpu_session = GpuSession(kind, gpus, policy)
+        self.contender = replace(self.contender, env=self.gpu_session.environment)
+        where, gpu_monitor = processors(cpus, available_cpus()), self.gpu_session.gpu_monitor
+        self.launcher = ProcessLauncher(self.collected.suite, policy, where, gpu_monitor)
 
     @property
     def cases(self) -> list[Case]:
@@ -86,7 +86,7 @@ class Stage:
     @property
     def notes(self) -> list[str]:
         """What the user ought to know beside the answer, by now."""
-        return self.accelerators.notes + self.launcher.notes
+        return self.gpu_session.notes + self.launcher.notes
 
     @property
     def trees(self) -> Path:
@@ -107,10 +107,10 @@ class Stage:
         """
         return replace(parse(spec, self.contender, self.trees, self.environments), name=name, spec=spec)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> CommandSetup:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.launcher.close()
         self.environments.close()
-        self.accelerators.close()
+        self.gpu_session.close()

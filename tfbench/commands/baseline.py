@@ -44,18 +44,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do what is asked; 0 when it was done."""
-    shelf = Shelf(arguments.root)
+    store = BaselineStore(arguments.root)
     console = Console(highlight=False)
     if arguments.action == "list":
-        _list(shelf, console)
+        _list(store, console)
     elif arguments.action == "show":
-        _show(shelf, arguments.name, console)
+        _show(store, arguments.name, console)
     elif arguments.action == "accept":
         reason = arguments.reason.strip() or _asked()
-        accepted = shelf.accept(arguments.name, reason, arguments.drop_missing)
+        accepted = store.accept(arguments.name, reason, arguments.drop_missing)
         console.print(Text(f"{arguments.name}: {len(accepted.samples)} cases accepted: {reason}"))
     else:
-        console.print(Text(f"removed: {shelf.remove(arguments.name)}"))
+        console.print(Text(f"removed: {store.remove(arguments.name)}"))
     return 0
 
 
@@ -71,7 +71,7 @@ def _asked() -> str:
     return reason
 
 
-class Shelf:
+class BaselineStore:
     """The baselines of a project, with what belongs to them in its repository."""
 
     def __init__(self, root: Path) -> None:
@@ -124,57 +124,57 @@ class Shelf:
 
     def spread(self, baseline: Baseline, case: str) -> tuple[int, float | None]:
         """Sessions of a case measured as the baseline was, and the deviation of their floors; machines are not told apart."""
-        setting = baseline.setting
-        past, _ = self.history.read()
+        context = baseline.context
+        records, _ = self.history.read()
         floors = [
             min(one.floors[case])
-            for one in past
-            if case in one.floors and (one.setting.policy, one.setting.way) == (setting.policy, setting.way)
+            for one in records
+            if case in one.floors and (one.context.policy, one.context.way) == (context.policy, context.way)
         ]
         middle = median(floors) if floors else 1.0
         return len(floors), stdev(floor / middle for floor in floors) if len(floors) > 1 else None
 
 
-def _list(shelf: Shelf, console: Console) -> None:
-    names = shelf.saved.names()
+def _list(store: BaselineStore, console: Console) -> None:
+    names = store.saved.names()
     if not names:
-        console.print(f"no baseline in {shelf.saved.folder}; save one with pytest --benchmark --save-baseline NAME")
+        console.print(f"no baseline in {store.saved.folder}; save one with pytest --benchmark --save-baseline NAME")
         return
     made = table("baselines")
     for column in ("name", "saved", "cases", "policy", "commit", "TensorFlow", "accepted because"):
         made.add_column(column, overflow="fold")
     for name in names:
         try:
-            one = shelf.saved.fetch(name)
+            one = store.saved.fetch(name)
         except BaselineError as error:
             made.add_row(Text(name, "red"), Text(str(error)))
             continue
         why = one.accepted[-1].reason if one.accepted else ""
-        recipe = one.recipe
-        commit = f"{recipe.commit[:10] or '-'}{' + changes' * recipe.dirty}"
+        environment = one.environment
+        commit = f"{environment.commit[:10] or '-'}{' + changes' * environment.dirty}"
         made.add_row(
-            Text(name), one.saved, str(len(one.samples)), one.setting.policy or "-", commit, _tensorflow(one), Text(why)
+            Text(name), one.saved, str(len(one.samples)), one.context.policy or "-", commit, _tensorflow(one), Text(why)
         )
     console.print(made)
 
 
 def _tensorflow(baseline: Baseline) -> str:
-    packages = baseline.recipe.packages
+    packages = baseline.environment.packages
     return next((packages[name] for name in ("tensorflow", "tensorflow-cpu", "tf-nightly") if name in packages), "-")
 
 
-def _show(shelf: Shelf, name: str, console: Console) -> None:
-    one = shelf.saved.fetch(name)
-    recipe = one.recipe
+def _show(store: BaselineStore, name: str, console: Console) -> None:
+    one = store.saved.fetch(name)
+    environment = one.environment
     facts = {
         "saved": one.saved,
-        "policy": one.setting.policy,
-        "commit": f"{recipe.commit}{', with changes' * recipe.dirty}",
-        "Python": recipe.python,
-        "packages": ", ".join(f"{package} {version}" for package, version in sorted(recipe.packages.items())),
-        "settings": ", ".join(f"{key}={value}" for key, value in sorted(recipe.settings.items())),
-        "processors": f"{','.join(map(str, recipe.cpus))} ({recipe.threads} threads)",
-        "machine": ", ".join(f"{key} {value}" for key, value in recipe.machine.items() if value),
+        "policy": one.context.policy,
+        "commit": f"{environment.commit}{', with changes' * environment.dirty}",
+        "Python": environment.python,
+        "packages": ", ".join(f"{package} {version}" for package, version in sorted(environment.packages.items())),
+        "settings": ", ".join(f"{key}={value}" for key, value in sorted(environment.settings.items())),
+        "processors": f"{','.join(map(str, environment.cpus))} ({environment.threads} threads)",
+        "machine": ", ".join(f"{key} {value}" for key, value in environment.machine.items() if value),
     }
     for label, value in facts.items():
         console.print(Text.assemble((f"{label:<11}", "dim"), value or "-"))
@@ -185,7 +185,7 @@ def _show(shelf: Shelf, name: str, console: Console) -> None:
     for column in ("median", "floor", "launches", "sessions", "their deviation"):
         made.add_column(column, justify="right")
     for case, sample in sorted(one.samples.items()):
-        sessions, deviation = shelf.spread(one, case)
+        sessions, deviation = store.spread(one, case)
         made.add_row(
             Text(case),
             duration(median(sample.seconds)),

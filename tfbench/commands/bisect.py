@@ -17,22 +17,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfbench.commands._setup import Stage, add_selections
+from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.fs import write_whole
 from tfbench.metrics.catalog import FIRST_CALL
 from tfbench.model import TIME, Case
 from tfbench.policy import PRESETS, Policy, preset
-from tfbench.race.confirmed import Contest
+from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.report.explain import render
 from tfbench.session.explain import explained
 from tfbench.sides.side import Side
 from tfbench.versions import bisect_report
-from tfbench.versions.bisect import Bisection, Contender
+from tfbench.versions.bisect import Bisection, SideRacer
 from tfbench.versions.points import points_between
-from tfbench.versions.search import Point, Trail, most
+from tfbench.versions.search import BisectResult, Point, most
 
 ANSWERED, OPEN, BROKEN = 0, 3, 5
 _SHOWN = 12
@@ -60,34 +60,37 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(highlight=False)
     began = time.monotonic()
     changes = {}
-    with Stage(arguments, arguments.paths, policy) as stage, console.status("looking what lies between") as status:
-        stage.tell = status.update
-        points = points_between(arguments.good, arguments.bad, stage.collected.root, arguments.every)
-        stage.prefer_one_python([point.spec for point in points])
+    with (
+        CommandSetup(arguments, arguments.paths, policy) as setup,
+        console.status("looking what lies between") as status,
+    ):
+        setup.tell = status.update
+        points = points_between(arguments.good, arguments.bad, setup.collected.root, arguments.every)
+        setup.prefer_one_python([point.spec for point in points])
         races = 1 + most(len(points))
         console.print(f"{_row(points)}: {races} race{'s' * (races > 1)} a case at most")
         search = Bisection(
-            points, lambda point: stage.side(point.spec, point.label), _contender(stage, len(points)),
-            stage.launcher.release, policy, arguments.metric, status.update,
+            points, lambda point: setup.side(point.spec, point.label), _side_racer(setup, len(points)),
+            setup.launcher.release, policy, arguments.metric, status.update,
         )  # fmt: skip
-        trails = search.run(stage.cases)
+        results = search.run(setup.cases)
         skipped = not arguments.every and not points[0].spec.startswith("git:") and len(points) > 2
-        for trail in trails:
-            console.print(bisect_report.terminal(trail, points, skipped))
-            if trail.first_bad is not None:
+        for result in results:
+            console.print(bisect_report.terminal(result, points, skipped))
+            if result.first_bad is not None:
                 status.update("looking what changed")
-                changes[trail.case.name] = _changed(stage, trail, points, console)
-        for note in stage.notes:
+                changes[result.case.name] = _changed(setup, result, points, console)
+        for note in setup.notes:
             console.print(note)
     seconds = time.monotonic() - began
-    console.print(f"{len(trails)} cases in {seconds:.0f} s (policy {policy.name})")
+    console.print(f"{len(results)} cases in {seconds:.0f} s (policy {policy.name})")
     if arguments.report_json is not None:
         asked = {"policy": policy.as_json(), "metric": arguments.metric, "wall_seconds": round(seconds, 3)}
-        write_whole(arguments.report_json, bisect_report.as_json(trails, points, changes, asked))
+        write_whole(arguments.report_json, bisect_report.as_json(results, points, changes, asked))
         console.print(f"written: {arguments.report_json}")
-    if any(trail.failure or (trail.last and trail.last.outcome is None) for trail in trails):
+    if any(result.failure or (result.last and result.last.outcome is None) for result in results):
         return BROKEN
-    return ANSWERED if all(trail.is_answered for trail in trails) else OPEN
+    return ANSWERED if all(result.is_answered for result in results) else OPEN
 
 
 def _policy(arguments: argparse.Namespace) -> Policy:
@@ -102,33 +105,35 @@ def _row(points: Sequence[Point]) -> str:
     return " ".join(labels if len(labels) <= _SHOWN else [*labels[:2], f"… {len(labels) - 4} more …", *labels[-2:]])
 
 
-def _changed(stage: Stage, trail: Trail, points: Sequence[Point], console: Console) -> list[tuple[str, ...]]:
+def _changed(
+    setup: CommandSetup, result: BisectResult, points: Sequence[Point], console: Console
+) -> list[tuple[str, ...]]:
     """Print what changed in the case's graph where it became slower; its rows."""
-    assert trail.first_bad is not None
-    ends = [points[trail.search.good], points[trail.first_bad]]
+    assert result.first_bad is not None
+    ends = [points[result.search.good], points[result.first_bad]]
     try:
-        before, now = (Entrant(trail.case, stage.side(point.spec, point.label)) for point in ends)
-        found = explained(Prober(stage.launcher, stage.policy), before, now)
+        before, now = (Entrant(result.case, setup.side(point.spec, point.label)) for point in ends)
+        found = explained(Prober(setup.launcher, setup.policy), before, now)
     except TfbenchError as error:
         console.print(f"what changed could not be read: {error}")
         return []
     title = f"what changed from {ends[0].label} to {ends[1].label}"
     console.print(render(title, found.changes, found.metrics, found.notes))
     for entrant in (before, now):
-        stage.launcher.release(entrant.side)
+        setup.launcher.release(entrant.side)
     return [*found.changes, *found.metrics]
 
 
-def _contender(stage: Stage, points: int) -> Contender:
+def _side_racer(setup: CommandSetup, points: int) -> SideRacer:
     rng = random.Random()
-    cases = len(stage.cases) * (1 + most(points))  # every race may cry wolf
+    cases = len(setup.cases) * (1 + most(points))  # every race may cry wolf
 
-    def contest(case: Case, good: Side, side: Side, policy: Policy) -> Contest:
+    def race_sides(case: Case, good: Side, side: Side, policy: Policy) -> ConfirmedRace:
         entrants = [Entrant(case, good), Entrant(case, side)]
-        stage.launcher.ready([(entrant.side, case.env) for entrant in entrants], range(policy.looks[0]))
-        Prober(stage.launcher, policy).share(entrants)
-        made = Contest(entrants, stage.launcher, policy, cases, time.perf_counter, rng)
+        setup.launcher.ready([(entrant.side, case.env) for entrant in entrants], range(policy.looks[0]))
+        Prober(setup.launcher, policy).share(entrants)
+        made = ConfirmedRace(entrants, setup.launcher, policy, cases, time.perf_counter, rng)
         made.run()
         return made
 
-    return contest
+    return race_sides

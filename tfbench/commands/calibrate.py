@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tfbench.calibration.determinism import examine
-from tfbench.calibration.journal import RACED, SAVED, Journal, Trial
+from tfbench.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
 from tfbench.calibration.run import SLOWDOWNS, WORKLOADS, Plan, busy_neighbour, calibrate
 from tfbench.calibration.summary import by_workload, tally, whole_runs
 from tfbench.calibration.table import of, table
@@ -165,7 +165,7 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not sys.stdout.isatty())
 
 
-def _show(console: Console, plan: Plan, trials: list[Trial]) -> None:
+def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
     raced = [trial for trial in trials if trial.method == RACED]
     if not raced:
         console.print("no verdict yet: give it more --budget")
@@ -197,7 +197,7 @@ def _what(plan: Plan) -> str:
     return f"policy {plan.policy.name}, a suite of {plan.cases} cases{variants}"
 
 
-def _as_json(plan: Plan, trials: list[Trial]) -> JSON:
+def _as_json(plan: Plan, trials: list[CalibrationTrial]) -> JSON:
     content: JSON = {"schema": SCHEMA, "policy": plan.policy.as_json(), "cases": plan.cases, "machine": machine()}
     for method in (RACED, *SAVED):
         those = [trial for trial in trials if trial.method == method]

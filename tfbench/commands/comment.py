@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 
 from tfbench.fs import write_whole
-from tfbench.gate.decide import as_comment, handed_on, ruled
+from tfbench.gate.decide import as_comment, decided, handed_on
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print or write it; 0 whatever the gate says."""
     report, agreed = handed_on(arguments.report)
-    text = as_comment(report, ruled(report, agreed), arguments.link)
+    text = as_comment(report, decided(report, agreed), arguments.link)
     if arguments.output:
         write_whole(arguments.output, text)
     else:

@@ -26,7 +26,7 @@ from rich.text import Text
 
 from tfbench.doctor import checks, inspect, noise
 from tfbench.doctor.checks import Limits
-from tfbench.doctor.model import Finding, Machine, State, Stretch
+from tfbench.doctor.model import Finding, Machine, ObservationWindow, State
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.fs import write_whole
 from tfbench.model import JSON
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _race(
     seconds: float, machine: Machine, where: Processors, limits: Limits, console: Console
-) -> tuple[noise.Trial | None, Stretch | None, Finding | None]:
+) -> tuple[noise.NoiseTest | None, ObservationWindow | None, Finding | None]:
     """The race, what happened to the processor meanwhile, and why there was none."""
     if (memory := checks.memory(machine, limits)).state is State.BAD:
         return None, None, Finding("race", State.UNKNOWN, f"not run, to leave what is there alone: {memory.what}")
@@ -96,14 +96,14 @@ def _race(
             )
         except TfbenchError as error:
             return None, None, noise.broken(error)
-        seen = inspect.stretch(before, inspect.counters(_ROOT, machine.worker), time.perf_counter() - began)
-        return replace(result, sights=noise.assess(result.raced, result.policy, limits)), seen, None
+        seen = inspect.observation_window(before, inspect.counters(_ROOT, machine.worker), time.perf_counter() - began)
+        return replace(result, detection_limits=noise.assess(result.raced, result.policy, limits)), seen, None
 
 
 # What is shown
 
 
-def _show(console: Console, found: Sequence[Finding], result: noise.Trial | None) -> None:
+def _show(console: Console, found: Sequence[Finding], result: noise.NoiseTest | None) -> None:
     made = table("What spoils timing here")
     made.add_column("state", no_wrap=True)
     made.add_column("what", no_wrap=True)
@@ -122,25 +122,25 @@ def _show(console: Console, found: Sequence[Finding], result: noise.Trial | None
     console.print(Text.assemble(verdict, f" to time on: {counts}"))
 
 
-def _show_race(console: Console, result: noise.Trial) -> None:
+def _show_race(console: Console, result: noise.NoiseTest) -> None:
     made = table(f"The same code against itself, {result.seconds:.0f} s, policy {result.policy.name}")
     made.add_column("workload", no_wrap=True)
     for name in ("a step", "launches", "deviation: launches", "zygotes", "ratio", "finds", "in", "unchanged in"):
         made.add_column(name, justify="right")
     for raced in result.raced:
-        if (sight := result.sights.get(raced.name)) is None:
+        if (detection := result.detection_limits.get(raced.name)) is None:
             made.add_row(raced.name, "", str(len(raced.effects)), "", "", raced.failure and "broke", "-", "", "")
             continue
         made.add_row(
             raced.name,
             duration(raced.iteration),
             str(len(raced.effects)),
-            f"{sight.noise.launch:.2%}",
-            f"{sight.noise.zygote:.2%}",
-            times(sight.itself),
-            "-" if sight.smallest is None else f"{sight.smallest:.1%}",
-            "-" if sight.smallest is None else duration(sight.launches * raced.launch_seconds),
-            duration(sight.unchanged_launches * raced.launch_seconds),
+            f"{detection.noise.launch:.2%}",
+            f"{detection.noise.zygote:.2%}",
+            times(detection.itself),
+            "-" if detection.smallest is None else f"{detection.smallest:.1%}",
+            "-" if detection.smallest is None else duration(detection.launches * raced.launch_seconds),
+            duration(detection.unchanged_launches * raced.launch_seconds),
         )
     console.print(made)
     console.print(f"{result.zygotes} measuring processes were started before it, in {result.zygote_seconds:.0f} s")
@@ -148,7 +148,7 @@ def _show_race(console: Console, result: noise.Trial) -> None:
         console.print("TensorFlow could not be imported, so steps of NumPy were raced; they say less", style="yellow")
 
 
-def _as_json(found: Sequence[Finding], result: noise.Trial | None) -> JSON:
+def _as_json(found: Sequence[Finding], result: noise.NoiseTest | None) -> JSON:
     return {
         "schema": SCHEMA,
         "fit": checks.is_fit(list(found)),

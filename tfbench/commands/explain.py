@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tfbench.commands._setup import Stage, add_selections
+from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.errors import UsageError
 from tfbench.policy import preset
 from tfbench.profiles.folders import Kept, named
@@ -52,25 +52,25 @@ def run(arguments: argparse.Namespace) -> int:
                 "give something to compare with, --against SPEC or a second case, or --profile DIR to read"
             )
         return _read(console, arguments)
-    with Stage(arguments, arguments.paths, preset("standard")) as stage, console.status("looking") as status:
-        stage.tell = status.update
-        case = stage.collected.named(arguments.case)
+    with CommandSetup(arguments, arguments.paths, preset("standard")) as setup, console.status("looking") as status:
+        setup.tell = status.update
+        case = setup.collected.named(arguments.case)
         if arguments.against:
-            first = Entrant(case, stage.side(arguments.against, "baseline"))
+            first = Entrant(case, setup.side(arguments.against, "baseline"))
             title = f"{case.name.rpartition('::')[2]}: from {arguments.against} to the working tree"
         else:
-            first = Entrant(stage.collected.named(arguments.other), stage.contender)
+            first = Entrant(setup.collected.named(arguments.other), setup.contender)
             title = f"from {first.case.name.rpartition('::')[2]} to {case.name.rpartition('::')[2]}"
-        second = Entrant(case, stage.contender)
+        second = Entrant(case, setup.contender)
         status.update("starting a process for each side")
-        stage.launcher.ready([(entrant.side, entrant.case.env) for entrant in (first, second)], [0])
+        setup.launcher.ready([(entrant.side, entrant.case.env) for entrant in (first, second)], [0])
         status.update("probing")
-        found = explained(Prober(stage.launcher, stage.policy), first, second)
+        found = explained(Prober(setup.launcher, setup.policy), first, second)
         taken = None
         if arguments.profile:
-            profiler = Profiler(stage.launcher, stage.policy, USUAL)
+            profiler = Profiler(setup.launcher, setup.policy, USUAL)
             sides = {BASELINE: first, CONTENDER: second}
-            taken = take(profiler, sides, Path(arguments.profile), stage.policy, tell=status.update)
+            taken = take(profiler, sides, Path(arguments.profile), setup.policy, tell=status.update)
     console.print(render(title, found.changes, found.metrics, found.notes))
     if taken is not None:
         console.print(attributed(taken.attribution, taken.why))

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench.fs import write_whole
-from tfbench.gate.decide import MEANING, agreed_in, as_comment, as_json, report_in, ruled
+from tfbench.gate.decide import MEANING, agreed_in, as_comment, as_json, decided, report_in
 from tfbench.model import TIME, Outcome
 from tfbench.report.github import annotation
 from tfbench.report.style import COLOURS
@@ -38,11 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Rule on a report; returns the exit code."""
     report = report_in(arguments.report)
     agreed = agreed_in(arguments.accepted) if arguments.accepted else []
-    ruling = ruled(report, agreed)
+    decision = decided(report, agreed)
     console = Console(highlight=False, soft_wrap=True)
-    for verdict, entry in ruling.accepted.verdicts:
+    for verdict, entry in decision.accepted.verdicts:
         console.print(Text(f"accepted until {entry.until}: {verdict.case.name}: {entry.reason}", "dim"))
-    for verdict in ruling.verdicts:
+    for verdict in decision.verdicts:
         metric = "" if verdict.metric == TIME else f" ({verdict.metric})"
         outcome = Text(str(verdict.outcome), COLOURS[verdict.outcome])
         console.print(Text.assemble(outcome, f" {verdict.case.name}{metric}: {verdict.reason.message}"))
@@ -51,16 +51,16 @@ def run(arguments: argparse.Namespace) -> int:
                 console.print(Text(f"  {line}"))
         if os.environ.get("GITHUB_ACTIONS") == "true":
             print(annotation(verdict, line_of(arguments.root, verdict.case.name)))
-    for problem in ruling.accepted.problems:
+    for problem in decision.accepted.problems:
         console.print(Text(problem, "red"))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(as_comment(report, ruling))
+            file.write(as_comment(report, decision))
     if arguments.write_accepted:
         write_whole(arguments.write_accepted, as_json(agreed))
     if arguments.write_regressed:
         regressed = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
         write_whole(arguments.write_regressed, "".join(f"{name}\n" for name in dict.fromkeys(regressed)))
-    word, style = MEANING[ruling.gate]
-    console.print(Text.assemble((word, style), f": {ruling.because}"))
-    return int(ruling.gate)
+    word, style = MEANING[decision.gate]
+    console.print(Text.assemble((word, style), f": {decision.because}"))
+    return int(decision.gate)

@@ -16,14 +16,14 @@ from rich.text import Text
 
 from tfbench import __version__
 from tfbench.commands.doctor import COLOURS
-from tfbench.doctor.gpu_check import Trial
+from tfbench.doctor.gpu_check import GpuCheck
 from tfbench.doctor.model import Finding, State
 from tfbench.errors import GpuError
 from tfbench.fs import write_whole
 from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.recording import Recording
 from tfbench.gpus.selection import has_driver, parse_device
-from tfbench.gpus.session import Accelerators
+from tfbench.gpus.session import GpuSession
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
 from tfbench.race.process_launcher import processors
@@ -53,21 +53,21 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(f"tfbench {__version__}: checking {arguments.device}")
     recordings: list[Recording] = []
     try:
-        accelerators = Accelerators(kind, names, policy, opened=lambda: _recorded(recordings))
+        gpu_session = GpuSession(kind, names, policy, opened=lambda: _recorded(recordings))
     except GpuError as error:
         _print(console, Finding("driver", State.BAD, str(error)))
         return BROKEN
-    for note in accelerators.notes:
+    for note in gpu_session.notes:
         _print(console, Finding("driver", State.WARN, note))
-    trial = Trial(accelerators, processors(None, available_cpus()), policy)
+    check = GpuCheck(gpu_session, processors(None, available_cpus()), policy)
     found: list[Finding] = []
     try:
         with console.status("") as status:
-            for finding in trial.findings(status.update):
+            for finding in check.findings(status.update):
                 found.append(finding)
                 _print(console, finding)
     finally:
-        trial.close()
+        check.close()
         if arguments.record:
             _keep(console, arguments.record, recordings)
     bad = [finding for finding in found if finding.state is State.BAD]

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfbench.commands._setup import Stage, add_selections, paths_among
+from tfbench.commands._setup import CommandSetup, add_selections, paths_among
 from tfbench.compare.load import medians
 from tfbench.fs import write_whole
-from tfbench.model import Outcome, Standing
+from tfbench.model import Outcome, VariantResult
 from tfbench.policy import PRESETS, preset
 from tfbench.versions import matrix_report as report
 from tfbench.versions.matrix import ordered, race, sides_of
@@ -45,12 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
     labels = ordered(specs, arguments.reference)
     saved = {name: times for path in arguments.beside for name, times in medians(path).items()}
     console = Console(highlight=False)
-    with Stage(arguments, paths, policy) as stage, console.status("looking for versions") as status:
-        stage.tell = status.update
-        stage.prefer_one_python(labels)
-        sides = sides_of(labels, stage.side)
-        found = race(stage.cases, sides, stage.launcher, policy, random.Random(), status.update)
-        notes = stage.notes
+    with CommandSetup(arguments, paths, policy) as setup, console.status("looking for versions") as status:
+        setup.tell = status.update
+        setup.prefer_one_python(labels)
+        sides = sides_of(labels, setup.side)
+        found = race(setup.cases, sides, setup.launcher, policy, random.Random(), status.update)
+        notes = setup.notes
     console.print(report.terminal(found.sides, found.rows, saved, console.width))
     for note in notes:
         console.print(note)
@@ -67,5 +67,5 @@ def run(arguments: argparse.Namespace) -> int:
     return int(arguments.fail_slower and any(_is_slower(entry) for _, entries in found.rows for entry in entries))
 
 
-def _is_slower(entry: Standing | str) -> bool:
-    return isinstance(entry, Standing) and entry.outcome is Outcome.REGRESSED
+def _is_slower(entry: VariantResult | str) -> bool:
+    return isinstance(entry, VariantResult) and entry.outcome is Outcome.REGRESSED

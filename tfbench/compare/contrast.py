@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-from tfbench.compare.timing import Contrast, Timing
+from tfbench.compare.timing import FileComparison, Timing
 from tfbench.model import Ratio, Reason
 from tfbench.stats.interval import Floats
 from tfbench.stats.verdict import change
@@ -27,23 +27,23 @@ STANDS_OUT = "stands-out"
 """Code of what differs by more than it scattered."""
 
 
-def contrast(case: str, first: Timing | None, second: Timing | None) -> Contrast:
+def contrast(case: str, first: Timing | None, second: Timing | None) -> FileComparison:
     """The second file's time of a case against the first's."""
     if first is None or second is None:
         text = f"in the {'first' if second is None else 'second'} file only"
-        return Contrast(case, first, second, Reason("one-file", text))
+        return FileComparison(case, first, second, Reason("one-file", text))
     before, whence = _units(first)
     after, thence = _units(second)
     if not before or not after:
         text = f"nothing can be said: {whence if not before else thence}"
-        return Contrast(case, first, second, Reason("no-interval", text), second.median / first.median)
+        return FileComparison(case, first, second, Reason("no-interval", text), second.median / first.median)
     effect, reach = _welch(np.log(before), np.log(after))
     interval = Ratio(math.exp(effect), math.exp(effect - reach), math.exp(effect + reach), CONFIDENCE)
     scatter = f"the scatter of {' and '.join(dict.fromkeys((whence, thence)))}"
     reason = Reason("within-scatter", f"within {scatter}")
     if not interval.low <= 1 <= interval.high:
         reason = Reason(STANDS_OUT, f"{change(interval.center)}, beyond {scatter}")
-    return Contrast(case, first, second, reason, interval.center, interval)
+    return FileComparison(case, first, second, reason, interval.center, interval)
 
 
 def _units(timing: Timing) -> tuple[Sequence[float], str]:

@@ -37,8 +37,8 @@ def of_report(path: str, report: Report) -> ResultFile:
     """A report as a result file: its medians, which come without raw times."""
     side = report.sides.get("contender", {})
     times = {
-        standing.case.name: Timing(standing.case.name, standing.median_seconds, standing.rounds)
-        for standing in report.standings
+        variant_result.case.name: Timing(variant_result.case.name, variant_result.median_seconds, variant_result.rounds)
+        for variant_result in report.variant_results
     }
     return ResultFile(
         path, f"tfbench report, {STATISTICS}", "", times, _machine(side.get("machine", {}), side.get("python", "")),
@@ -65,14 +65,14 @@ def of_content(path: str, content: Any) -> ResultFile:
 
 
 def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
-    recipe = saved.recipe
+    environment = saved.environment
     times = {
         name: Timing(name, median(sample.seconds), len(sample.seconds), tuple(run.seconds for run in sample.runs))
         for name, sample in saved.samples.items()
     }
-    machine = _machine(recipe.machine, recipe.python) | {"threads": str(recipe.threads)}
+    machine = _machine(environment.machine, environment.python) | {"threads": str(environment.threads)}
     return ResultFile(
-        path, f"tfbench baseline, {RAW}", saved.saved, times, machine, {**recipe.packages, **recipe.settings}
+        path, f"tfbench baseline, {RAW}", saved.saved, times, machine, {**environment.packages, **environment.settings}
     )
 
 

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.compare.timing import Contrast, Timing
+from tfbench.compare.timing import FileComparison, Timing
 from tfbench.model import TIME, Report, Verdict
 from tfbench.report.style import COLOURS, table
 from tfbench.report.units import duration, times
@@ -20,7 +20,7 @@ LIMITS = (
 )
 
 
-def contrasts(rows: Sequence[Contrast], comparable: bool) -> RenderableType:
+def contrasts(rows: Sequence[FileComparison], comparable: bool) -> RenderableType:
     """A line a case, what differs most first.
 
     Args:

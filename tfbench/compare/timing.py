@@ -19,7 +19,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class FileComparison:
     """One case in two result files; ``interval`` is ``None`` where there can be none, and the reason says why."""
 
     case: str

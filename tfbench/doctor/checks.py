@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tfbench.doctor.model import Bytecode, Finding, Gpu, Machine, State, Stretch
+from tfbench.doctor.model import Bytecode, Finding, Gpu, Machine, ObservationWindow, State
 from tfbench.gpus.readings import HARDWARE_REASONS
 
 _GIB = 1 << 30
@@ -63,14 +63,14 @@ class Limits:
 Check = Callable[[Machine, Limits], Finding]
 
 
-def examine(machine: Machine, limits: Limits, race: Stretch | None = None) -> list[Finding]:
+def examine(machine: Machine, limits: Limits, race: ObservationWindow | None = None) -> list[Finding]:
     """Every finding about a machine.
 
     Args:
         race: What was seen during the race; longer and under load, it replaces the second of watching.
     """
-    if race is not None and machine.watch is not None:
-        machine = replace(machine, watch=replace(machine.watch, spin=race))
+    if race is not None and machine.observation is not None:
+        machine = replace(machine, observation=replace(machine.observation, spin=race))
     return [check(machine, limits) for check in CHECKS]
 
 
@@ -116,12 +116,12 @@ def processors(machine: Machine, limits: Limits) -> Finding:
 
 
 def load(machine: Machine, limits: Limits) -> Finding:
-    watch = machine.watch
-    if watch is None or watch.others is None:
+    observation = machine.observation
+    if observation is None or observation.others is None:
         return _unknown("load", machine, "who else runs")
     average = "" if machine.load_average is None else f", load average {machine.load_average:.2f}"
-    what = f"{watch.others:.1f} other processes want one of {len(machine.cpus)} processors{average}"
-    each = watch.others / max(1, len(machine.cpus))
+    what = f"{observation.others:.1f} other processes want one of {len(machine.cpus)} processors{average}"
+    each = observation.others / max(1, len(machine.cpus))
     return Finding(
         "load",
         state := _graded(each, limits.others_warn, limits.others_bad),
@@ -133,13 +133,13 @@ def load(machine: Machine, limits: Limits) -> Finding:
 
 
 def own_processor(machine: Machine, limits: Limits) -> Finding:
-    watch = machine.watch
-    if watch is None:
+    observation = machine.observation
+    if observation is None:
         return _unknown("worker's processor", machine, "what a busy process gets")
-    what = f"a busy loop got {watch.share:.0%} of processor {machine.worker}"
+    what = f"a busy loop got {observation.share:.0%} of processor {machine.worker}"
     state = State.OK
-    if watch.share < limits.share_warn:
-        state = State.BAD if watch.share < limits.share_bad else State.WARN
+    if observation.share < limits.share_warn:
+        state = State.BAD if observation.share < limits.share_bad else State.WARN
     return Finding(
         "worker's processor",
         state,
@@ -149,7 +149,7 @@ def own_processor(machine: Machine, limits: Limits) -> Finding:
 
 
 def steal(machine: Machine, limits: Limits) -> Finding:
-    seen = machine.watch.spin if machine.watch else None
+    seen = machine.observation.spin if machine.observation else None
     if seen is None or seen.steal is None:
         return _unknown("steal", machine, "time that the hypervisor takes away")
     state = _graded(seen.steal, limits.steal_warn, limits.steal_bad)
@@ -220,7 +220,7 @@ def siblings(machine: Machine, limits: Limits) -> Finding:
 
 
 def heat(machine: Machine, limits: Limits) -> Finding:
-    counters, seen = machine.counters, machine.watch.spin if machine.watch else None
+    counters, seen = machine.counters, machine.observation.spin if machine.observation else None
     if counters is None or counters.thermal_events is None:
         return _unknown("heat", machine, "how often the processor was slowed down for its heat", hidden=True)
     if seen is not None and seen.thermal_events:
@@ -244,7 +244,7 @@ def heat(machine: Machine, limits: Limits) -> Finding:
 
 
 def quota(machine: Machine, limits: Limits) -> Finding:
-    seen, group = machine.watch.spin if machine.watch else None, machine.cgroup
+    seen, group = machine.observation.spin if machine.observation else None, machine.cgroup
     if group is None:
         return _unknown("processor quota", machine, "what the control group allows")
     cure = "raise the limit (docker --cpus, Kubernetes resources.limits.cpu) or set none; a cpuset spoils nothing"

@@ -1,6 +1,6 @@
 """What can be found out about GPUs on one machine by trying: driver, libraries, visibility, CUPTI, and races.
 
-Each step needs those before it; the first that fails ends the trial, as the others would fail for its reason.
+Each step needs those before it; the first that fails ends the check, as the others would fail for its reason.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from tfbench.doctor.model import Finding, State
 from tfbench.errors import BenchmarkError, TfbenchError
 from tfbench.gpus.readings import Identity
-from tfbench.gpus.session import Accelerators
+from tfbench.gpus.session import GpuSession
 from tfbench.model import Case, Outcome
 from tfbench.policy import Policy
 from tfbench.profiles.kernel_stats import NO_KERNELS
 from tfbench.profiles.xplane import DEVICE, load
-from tfbench.race.confirmed import Contest
+from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.profiler import USUAL, Profiler
@@ -30,29 +30,29 @@ from tfbench.sides.side import Side
 FILE = Path(__file__).resolve().parents[1] / "worker" / "workloads" / "test_product.py"
 CASE = Case(f"{FILE.name}::test_product", "test_product", f"{FILE.name}::test_product")
 SLOWDOWN = 0.1
-"""What the trial puts into one side on purpose."""
+"""What the check puts into one side on purpose."""
 Tell = Callable[[str], None]
 
 
-class Trial:
+class GpuCheck:
     """Tries the GPUs of this machine, or with other pieces what else computes; to be closed.
 
     Args:
         kind: What TensorFlow has to see: ``GPU``, or ``CPU`` to try the same code without one.
-        accelerators: The GPUs, locked and watched.
+        gpu_session: The GPUs, locked and watched.
     """
 
-    def __init__(self, accelerators: Accelerators, where: Processors, policy: Policy, kind: str = "GPU") -> None:
-        self._accelerators = accelerators
+    def __init__(self, gpu_session: GpuSession, where: Processors, policy: Policy, kind: str = "GPU") -> None:
+        self._gpu_session = gpu_session
         self._policy = policy
         self._kind = kind
         suite = Suite((FILE.name,), "", "importlib", made="", cpus=where.every)
-        self._launcher = ProcessLauncher(suite, policy, where, accelerators.guard)
+        self._launcher = ProcessLauncher(suite, policy, where, gpu_session.gpu_monitor)
 
     def close(self) -> None:
         """End every process, and let others have the GPUs."""
         self._launcher.close()
-        self._accelerators.close()
+        self._gpu_session.close()
 
     def findings(self, tell: Tell) -> Iterator[Finding]:
         """What was found, step by step, until one is bad."""
@@ -68,15 +68,15 @@ class Trial:
                 return
 
     def _side(self, name: str, slowdown: float = 0.0) -> Side:
-        env = self._accelerators.environment
+        env = self._gpu_session.environment
         return Side(name, sys.executable, FILE.parent, env=env, slowdown=slowdown)
 
     def _devices(self, tell: Tell) -> Finding:
         tell("reading the devices")
-        if not self._accelerators.gpus:
+        if not self._gpu_session.gpus:
             return Finding("devices", State.UNKNOWN, "no GPU is watched here")
-        told = "; ".join(map(_told, self._accelerators.gpus))
-        if sleepy := [gpu.place for gpu in self._accelerators.gpus if gpu.persistence is False]:
+        told = "; ".join(map(_told, self._gpu_session.gpus))
+        if sleepy := [gpu.place for gpu in self._gpu_session.gpus if gpu.persistence is False]:
             cure = "sudo nvidia-smi -pm 1; without it the driver is loaded anew, and clocks are reset"
             return Finding("devices", State.WARN, f"{told}; no persistence on {', '.join(sleepy)}", cure)
         return Finding("devices", State.OK, told)
@@ -86,7 +86,7 @@ class Trial:
         side = self._side("contender")
         self._launcher.ready([(side, ())], [0])
         devices = self._launcher.devices(side).get(self._kind, [])
-        packages = self._launcher.recipe(side).get("packages", {})
+        packages = self._launcher.environment(side).get("packages", {})
         version = next((f"{name} {packages[name]}" for name in packages if name.startswith("tensorflow")), "TensorFlow")
         if not devices:
             cure = "pip install 'tensorflow[and-cuda]'; check that its CUDA is not newer than the driver's"
@@ -96,7 +96,7 @@ class Trial:
     def _profiled(self, tell: Tell) -> Finding:
         tell("profiling a product")
         profiler = Profiler(self._launcher, self._policy, USUAL)
-        with tempfile.TemporaryDirectory(prefix="tfbench-trial-") as folder:
+        with tempfile.TemporaryDirectory(prefix="tfbench-check-") as folder:
             place = profiler.profile(Entrant(CASE, self._side("contender")), Path(folder), 0)
             spaces = [load(file) for file in place.iterdir()]
         prefix = DEVICE if self._kind == "GPU" else "/host:CPU"
@@ -108,15 +108,17 @@ class Trial:
             )
         return Finding("CUPTI", State.OK, f"{events} events of the device in a profile")
 
-    def _raced(self, tell: Tell, slowdown: float) -> Contest:
+    def _raced(self, tell: Tell, slowdown: float) -> ConfirmedRace:
         sides = [self._side("baseline"), self._side("contender", slowdown)]
-        contest = Contest(
+        confirmed_race = ConfirmedRace(
             [Entrant(CASE, side) for side in sides], self._launcher, self._policy, 1, time.perf_counter, random.Random()
         )
-        contest.run(lambda race: tell(f"racing a product against itself{f' and {slowdown:.0%}' if slowdown else ''}"))
-        if contest.failures:
-            raise BenchmarkError(str(next(iter(contest.failures.values()))))
-        return contest
+        confirmed_race.run(
+            lambda race: tell(f"racing a product against itself{f' and {slowdown:.0%}' if slowdown else ''}")
+        )
+        if confirmed_race.failures:
+            raise BenchmarkError(str(next(iter(confirmed_race.failures.values()))))
+        return confirmed_race
 
     def _same(self, tell: Tell) -> Finding:
         return self._judged("A/A", self._raced(tell, 0.0), (Outcome.UNCHANGED,))
@@ -124,13 +126,13 @@ class Trial:
     def _slower(self, tell: Tell) -> Finding:
         return self._judged(f"{SLOWDOWN:.0%} slower", self._raced(tell, SLOWDOWN), (Outcome.REGRESSED,))
 
-    def _judged(self, name: str, contest: Contest, wanted: Sequence[Outcome]) -> Finding:
-        if contest.spoiled:
-            return Finding(name, State.BAD, f"too many launches were disturbed: {contest.spoiled}")
-        decision = contest.decision
+    def _judged(self, name: str, confirmed_race: ConfirmedRace, wanted: Sequence[Outcome]) -> Finding:
+        if confirmed_race.spoiled:
+            return Finding(name, State.BAD, f"too many launches were disturbed: {confirmed_race.spoiled}")
+        decision = confirmed_race.decision
         if decision is None or decision.outcome is None:
             return Finding(name, State.BAD, "the race ended without a decision")
-        what = f"{decision.outcome}: {decision.reason.message}, in {contest.launches} launches, {contest.wall_seconds:.1f} s"
+        what = f"{decision.outcome}: {decision.reason.message}, in {confirmed_race.launches} launches, {confirmed_race.wall_seconds:.1f} s"
         if decision.outcome in wanted:
             return Finding(name, State.OK, what)
         state = State.WARN if decision.outcome is Outcome.INCONCLUSIVE else State.BAD

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfbench.doctor.bytecode import look_at
 from tfbench.doctor.cgroups import read_limits, throttled_seconds
-from tfbench.doctor.model import Clock, Counters, Machine, Memory, Stretch, Watch
+from tfbench.doctor.model import Clock, Counters, Machine, MachineObservation, Memory, ObservationWindow
 from tfbench.doctor.nvidia_smi import Run, read_gpus, run
 from tfbench.doctor.procfs import number, processors, text
 from tfbench.gpus.selection import has_driver
@@ -48,7 +48,7 @@ def read(
         cpus=tuple(cpus),
         worker=worker,
         online=len(processors(text(root / "sys/devices/system/cpu/online") or "")) or None,
-        watch=watch(root, worker, seconds) if seconds else None,  # first, before we are a load ourselves
+        observation=observe(root, worker, seconds) if seconds else None,  # first, before we are a load ourselves
         load_average=_load_average(root),
         governor=text(_cpu(root, worker) / "cpufreq/scaling_governor"),
         turbo=turbo,
@@ -84,7 +84,7 @@ def counters(root: Path, worker: int) -> Counters:
     return Counters(ticks, throttled_seconds(root), max(known) if known else None)
 
 
-def stretch(before: Counters, after: Counters, seconds: float) -> Stretch:
+def observation_window(before: Counters, after: Counters, seconds: float) -> ObservationWindow:
     """What happened between two readings of the counters."""
     busy = steal = None
     if before.ticks is not None and after.ticks is not None:
@@ -92,7 +92,7 @@ def stretch(before: Counters, after: Counters, seconds: float) -> Stretch:
         if total := sum(passed):
             busy = 1 - (passed[_IDLE] + passed[_IOWAIT]) / total
             steal = passed[_STEAL] / total
-    return Stretch(
+    return ObservationWindow(
         seconds,
         busy,
         steal,
@@ -105,7 +105,7 @@ def _grown(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else max(0.0, after - before)
 
 
-def watch(root: Path, worker: int, seconds: float) -> Watch:
+def observe(root: Path, worker: int, seconds: float) -> MachineObservation:
     """Half of the time look on, half of it keep the worker's processor busy: steal shows only where work is wanted."""
     began, start = time.perf_counter(), counters(root, worker)
     others = []
@@ -113,7 +113,7 @@ def watch(root: Path, worker: int, seconds: float) -> Watch:
         time.sleep(_GLANCE)
         if (running := _running(root)) is not None:
             others.append(max(0, running - 1))
-    idle = stretch(start, counters(root, worker), time.perf_counter() - began)
+    idle = observation_window(start, counters(root, worker), time.perf_counter() - began)
 
     before = counters(root, worker)
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
@@ -127,8 +127,8 @@ def watch(root: Path, worker: int, seconds: float) -> Watch:
     finally:
         if worker in allowed:
             os.sched_setaffinity(0, allowed)
-    spin = stretch(before, counters(root, worker), wall)
-    return Watch(sum(others) / len(others) if others else None, idle, spin, min(1.0, share / wall))
+    spin = observation_window(before, counters(root, worker), wall)
+    return MachineObservation(sum(others) / len(others) if others else None, idle, spin, min(1.0, share / wall))
 
 
 def _running(root: Path) -> int | None:

@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What only grows; two of these make a `Stretch`."""
+    """What only grows; two of these make an `ObservationWindow`."""
 
     ticks: tuple[int, ...] | None
     """The worker's line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal."""
@@ -47,7 +47,7 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ObservationWindow:
     """A time during which the worker's processor was watched."""
 
     seconds: float
@@ -60,13 +60,13 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class MachineObservation:
     """About a second of this machine, at first idle, then with a busy loop on the worker's processor."""
 
     others: float | None
     """Processes that could run at a time, on average, this one left out."""
-    idle: Stretch
-    spin: Stretch
+    idle: ObservationWindow
+    spin: ObservationWindow
     share: float
     """What the busy loop got of its processor."""
 
@@ -146,7 +146,7 @@ class Machine:
     worker: int
     """The one that the measuring processes are pinned to."""
     online: int | None = None
-    watch: Watch | None = None
+    observation: MachineObservation | None = None
     load_average: float | None = None
     governor: str | None = None
     turbo: bool | None = None

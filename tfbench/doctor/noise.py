@@ -24,7 +24,7 @@ from tfbench.report.units import duration, times
 from tfbench.sides.side import Side
 from tfbench.stats.alpha_spending import case_alpha
 from tfbench.stats.interval import interval, launch_effect
-from tfbench.stats.simulate import World, simulate
+from tfbench.stats.simulate import NoiseModel, simulate
 from tfbench.stats.verdict import change, classify
 
 FILE = Path(__file__).with_name("workloads.py")
@@ -69,7 +69,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Sight:
+class DetectionLimit:
     """What a policy can see in this noise."""
 
     noise: Noise
@@ -84,7 +84,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Trial:
+class NoiseTest:
     """A whole race."""
 
     policy: Policy
@@ -93,7 +93,7 @@ class Trial:
     zygotes: int
     """Processes that were started before it, and how long that took."""
     zygote_seconds: float
-    sights: Mapping[str, Sight] = field(default_factory=dict)
+    detection_limits: Mapping[str, DetectionLimit] = field(default_factory=dict)
     """Workload -> what can be seen; those with too few launches are left out."""
 
     @property
@@ -104,8 +104,8 @@ class Trial:
     def middle(self) -> Raced | None:
         """The workload in the middle, by what can be seen of it."""
         order = sorted(
-            (raced for raced in self.raced if raced.name in self.sights),
-            key=lambda raced: self.sights[raced.name].smallest or math.inf,
+            (raced for raced in self.raced if raced.name in self.detection_limits),
+            key=lambda raced: self.detection_limits[raced.name].smallest or math.inf,
         )
         return order[len(order) // 2] if order else None
 
@@ -117,11 +117,11 @@ class Trial:
             "zygotes": self.zygotes,
             "zygote_seconds": round(self.zygote_seconds, 2),
             "tensorflow": not self.without_tensorflow,
-            "workloads": [_raced_json(raced, self.sights.get(raced.name)) for raced in self.raced],
+            "workloads": [_raced_json(raced, self.detection_limits.get(raced.name)) for raced in self.raced],
         }
 
 
-def _raced_json(raced: Raced, sight: Sight | None) -> JSON:
+def _raced_json(raced: Raced, detection: DetectionLimit | None) -> JSON:
     found: JSON = {"name": raced.name, "failure": raced.failure or None}
     if raced.effects:
         found |= {
@@ -130,14 +130,14 @@ def _raced_json(raced: Raced, sight: Sight | None) -> JSON:
             "effects": [effect.value for effect in raced.effects],
             "pairs": [effect.pair for effect in raced.effects],
         }
-    if sight is not None:
+    if detection is not None:
         found |= {
-            "launch_deviation": sight.noise.launch,
-            "zygote_deviation": sight.noise.zygote,
-            "itself": sight.itself.as_json(),
-            "smallest_found": sight.smallest,
-            "launches": sight.launches,
-            "unchanged_launches": sight.unchanged_launches,
+            "launch_deviation": detection.noise.launch,
+            "zygote_deviation": detection.noise.zygote,
+            "itself": detection.itself.as_json(),
+            "smallest_found": detection.smallest,
+            "launches": detection.launches,
+            "unchanged_launches": detection.unchanged_launches,
         }
     return found
 
@@ -152,7 +152,7 @@ def race(
     progress: Progress,
     clock: Clock,
     rng: random.Random,
-) -> Trial:
+) -> NoiseTest:
     """Start zygotes for both sides, then race until the time is over; GPUs are left out.
 
     Raises:
@@ -175,7 +175,7 @@ def race(
         ready = clock()
         matches = {name: [Entrant(Case(name, name, name), side) for side in sides] for name in sorted(zygote.cases)}
         raced = laps(matches, launcher, range(PAIRS), seconds, policy, progress, clock, rng)
-        return Trial(policy, raced, clock() - ready, len(sides) * PAIRS, ready - began)
+        return NoiseTest(policy, raced, clock() - ready, len(sides) * PAIRS, ready - began)
     finally:
         launcher.close()
 
@@ -248,14 +248,16 @@ def short(name: str) -> str:
 # Judging
 
 
-def assess(raced: Iterable[Raced], policy: Policy, limits: Limits) -> dict[str, Sight]:
+def assess(raced: Iterable[Raced], policy: Policy, limits: Limits) -> dict[str, DetectionLimit]:
     """What the policy can see of each workload that has launches enough."""
     return {
-        one.name: sight(one.effects, policy, limits) for one in raced if not one.failure and len(one.effects) >= LEAST
+        one.name: detection_limit(one.effects, policy, limits)
+        for one in raced
+        if not one.failure and len(one.effects) >= LEAST
     }
 
 
-def sight(effects: Sequence[Effect], policy: Policy, limits: Limits) -> Sight:
+def detection_limit(effects: Sequence[Effect], policy: Policy, limits: Limits) -> DetectionLimit:
     """From the launches of the same code to the smallest slowdown that the policy would find in such noise.
 
     The noise is measured; whole races of made-up launches with this noise, decided as real ones are,
@@ -265,8 +267,8 @@ def sight(effects: Sequence[Effect], policy: Policy, limits: Limits) -> Sight:
     itself = interval(effects, case_alpha(policy, CASES), policy, shared_zygote=False)
 
     def races(slowdown: float) -> tuple[float, float]:
-        world = World(slowdown, noise.launch, noise.zygote)
-        found = simulate(policy, world, SIMULATED, seed=1, cases=CASES)
+        model = NoiseModel(slowdown, noise.launch, noise.zygote)
+        found = simulate(policy, model, SIMULATED, seed=1, cases=CASES)
         return found.rate(Outcome.REGRESSED), found.median_launches
 
     low, high = 0, len(SLOWDOWNS)  # the rate grows with the slowdown, so halving finds the first that is enough
@@ -275,7 +277,7 @@ def sight(effects: Sequence[Effect], policy: Policy, limits: Limits) -> Sight:
         low, high = (low, at) if races(SLOWDOWNS[at])[0] >= limits.found else (at + 1, high)
     smallest = SLOWDOWNS[low] if low < len(SLOWDOWNS) else None
     launches = math.nan if smallest is None else races(smallest)[1]
-    return Sight(noise, itself, smallest, launches, races(0.0)[1])
+    return DetectionLimit(noise, itself, smallest, launches, races(0.0)[1])
 
 
 def noise_of(effects: Sequence[Effect], policy: Policy) -> Noise:
@@ -313,27 +315,30 @@ def _drawn(squares: float, freedom: int, usual: float, spread: float) -> float:
     return (squares + weight * usual**2) / (freedom + weight)
 
 
-def findings(trial: Trial, limits: Limits) -> list[Finding]:
+def findings(result: NoiseTest, limits: Limits) -> list[Finding]:
     """What the race says of the machine."""
     found = [
         Finding("race", State.BAD, f"{raced.name} breaks: {raced.failure}", _IMPORT)
-        for raced in trial.raced
+        for raced in result.raced
         if raced.failure
     ]
-    middle = trial.middle
+    middle = result.middle
     if middle is None:
-        launches = min((len(raced.effects) for raced in trial.raced), default=0)
+        launches = min((len(raced.effects) for raced in result.raced), default=0)
         text = f"{launches} launches of a workload say nothing; {LEAST} are wanted"
         return [*found, Finding("race", State.UNKNOWN, text, "give it more time with --seconds")]
-    found.append(_headline(middle, trial.sights[middle.name], trial.policy, limits))
-    for raced in trial.raced:
-        if (sight := trial.sights.get(raced.name)) is None:
+    found.append(_headline(middle, result.detection_limits[middle.name], result.policy, limits))
+    for raced in result.raced:
+        if (detection := result.detection_limits.get(raced.name)) is None:
             continue
-        if raced is not middle and _blind(sight, limits):
-            text = f"{raced.name}: {_seen(raced, sight, trial.policy)}"
+        if raced is not middle and _blind(detection, limits):
+            text = f"{raced.name}: {_seen(raced, detection, result.policy)}"
             found.append(Finding("race", State.WARN, text, "give such cases --policy strict, or more time"))
-        if classify(sight.itself.low, sight.itself.high, trial.policy) in (Outcome.REGRESSED, Outcome.IMPROVED):
-            text = f"{raced.name} against itself was {change(sight.itself.center)}, ratio {times(sight.itself)}"
+        if classify(detection.itself.low, detection.itself.high, result.policy) in (
+            Outcome.REGRESSED,
+            Outcome.IMPROVED,
+        ):
+            text = f"{raced.name} against itself was {change(detection.itself.center)}, ratio {times(detection.itself)}"
             cure = "once can be chance: run it again; if it stays, cure what stands above and run `tfbench calibrate`"
             found.append(Finding("race", State.WARN, text, cure))
     return found
@@ -342,22 +347,24 @@ def findings(trial: Trial, limits: Limits) -> list[Finding]:
 _IMPORT = "python -c 'import tensorflow' in this environment says more"
 
 
-def _headline(middle: Raced, sight: Sight, policy: Policy, limits: Limits) -> Finding:
-    if _blind(sight, limits):
-        text = f"a slowdown of {limits.slowdown_bad:.0%} cannot be relied on to show: {_seen(middle, sight, policy)}"
+def _headline(middle: Raced, detection: DetectionLimit, policy: Policy, limits: Limits) -> Finding:
+    if _blind(detection, limits):
+        text = (
+            f"a slowdown of {limits.slowdown_bad:.0%} cannot be relied on to show: {_seen(middle, detection, policy)}"
+        )
         return Finding("race", State.BAD, text, "cure what stands here as bad or warn, or measure on another machine")
-    return Finding("race", State.OK, _seen(middle, sight, policy))
+    return Finding("race", State.OK, _seen(middle, detection, policy))
 
 
-def _blind(sight: Sight, limits: Limits) -> bool:
-    return sight.smallest is None or sight.smallest > limits.slowdown_bad
+def _blind(detection: DetectionLimit, limits: Limits) -> bool:
+    return detection.smallest is None or detection.smallest > limits.slowdown_bad
 
 
-def _seen(raced: Raced, sight: Sight, policy: Policy) -> str:
-    if sight.smallest is None:
+def _seen(raced: Raced, detection: DetectionLimit, policy: Policy) -> str:
+    if detection.smallest is None:
         return f"here policy {policy.name} does not even find {SLOWDOWNS[-1]:.0%}"
-    cost = duration(sight.launches * raced.launch_seconds)
-    return f"here a slowdown of {sight.smallest:.1%} is found in about {sight.launches:.0f} launches, {cost} a case"
+    cost = duration(detection.launches * raced.launch_seconds)
+    return f"here a slowdown of {detection.smallest:.1%} is found in about {detection.launches:.0f} launches, {cost} a case"
 
 
 def broken(error: TfbenchError) -> Finding:

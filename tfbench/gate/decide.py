@@ -13,7 +13,7 @@ from tfbench.errors import ReportError, UsageError
 from tfbench.fs import read_text
 from tfbench.gate.accepted import Entry, accept, entries
 from tfbench.gate.artifact import files_of
-from tfbench.gate.rules import Gate, Ruling, rule
+from tfbench.gate.rules import Gate, GateDecision, rule
 from tfbench.model import Report
 from tfbench.report import comment, json_reader
 
@@ -99,7 +99,7 @@ def _of_json(text: str) -> list[Entry]:
         raise ReportError(f"{ACCEPTED} is not what a gate hands on: {error}") from None
 
 
-def ruled(report: Report, agreed: Sequence[Entry] = (), today: datetime.date | None = None) -> Ruling:
+def decided(report: Report, agreed: Sequence[Entry] = (), today: datetime.date | None = None) -> GateDecision:
     """The gate's answer.
 
     Args:
@@ -109,8 +109,8 @@ def ruled(report: Report, agreed: Sequence[Entry] = (), today: datetime.date | N
     return rule(report, accept(report, agreed, day))
 
 
-def as_comment(report: Report, ruling: Ruling, link: str = "") -> str:
-    """A ruling as Markdown."""
-    agreed = [(verdict, entry.reason, str(entry.until)) for verdict, entry in ruling.accepted.verdicts]
-    word, _ = MEANING[ruling.gate]
-    return comment.render(report, word, ruling.because, ruling.verdicts, agreed, ruling.accepted.problems, link)
+def as_comment(report: Report, decision: GateDecision, link: str = "") -> str:
+    """A decision as Markdown."""
+    agreed = [(verdict, entry.reason, str(entry.until)) for verdict, entry in decision.accepted.verdicts]
+    word, _ = MEANING[decision.gate]
+    return comment.render(report, word, decision.because, decision.verdicts, agreed, decision.accepted.problems, link)

@@ -37,7 +37,7 @@ def merge(reports: Sequence[Named]) -> Report:
     return replace(
         report,
         verdicts=tuple(verdict for _, one in reports for verdict in one.verdicts),
-        standings=tuple(standing for _, one in reports for standing in one.standings),
+        variant_results=tuple(variant_result for _, one in reports for variant_result in one.variant_results),
         skips=tuple(skip for _, one in reports for skip in one.skips),
         profiles=tuple(profile for _, one in reports for profile in one.profiles),
         wall_seconds=max(one.wall_seconds for _, one in reports),

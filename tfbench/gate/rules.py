@@ -22,7 +22,7 @@ class Gate(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Ruling:
+class GateDecision:
     """The gate's answer, and the verdicts for which it is not a pass, gravest first."""
 
     gate: Gate
@@ -42,7 +42,7 @@ _GRAVEST: Mapping[Outcome, Gate] = {
 JUDGED = (Outcome.UNCHANGED, Outcome.IMPROVED, *_GRAVEST)
 
 
-def rule(report: Report, accepted: Accepted = Accepted()) -> Ruling:  # noqa: B008 - it is frozen
+def rule(report: Report, accepted: Accepted = Accepted()) -> GateDecision:  # noqa: B008 - it is frozen
     """Whether the run may pass: nothing does because something was missing.
 
     A case that is new passes beside cases that were compared; a run in which none was compared does not.
@@ -50,14 +50,14 @@ def rule(report: Report, accepted: Accepted = Accepted()) -> Ruling:  # noqa: B0
     Args:
         accepted: What people have agreed to; agreements that ended or are of no use fail.
     """
-    ruling = _ruled(report, {id(verdict) for verdict, _ in accepted.verdicts})
-    if accepted.problems and ruling.gate is not Gate.REGRESSED:
-        because = f"{ruling.because}; {len(accepted.problems)} of what was accepted has to go"
-        ruling = replace(ruling, gate=Gate.ERROR, because=because)
-    return replace(ruling, accepted=accepted)
+    decision = _decided(report, {id(verdict) for verdict, _ in accepted.verdicts})
+    if accepted.problems and decision.gate is not Gate.REGRESSED:
+        because = f"{decision.because}; {len(accepted.problems)} of what was accepted has to go"
+        decision = replace(decision, gate=Gate.ERROR, because=because)
+    return replace(decision, accepted=accepted)
 
 
-def _ruled(report: Report, agreed: Collection[int]) -> Ruling:
+def _decided(report: Report, agreed: Collection[int]) -> GateDecision:
     bad = [
         verdict
         for outcome in _GRAVEST
@@ -67,21 +67,21 @@ def _ruled(report: Report, agreed: Collection[int]) -> Ruling:
     # What is open about a metric that need not be decided is told in the report and stops nobody.
     bad = [verdict for verdict in bad if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.metric in SETTLED]
     if bad and bad[0].outcome is Outcome.REGRESSED:
-        return Ruling(Gate.REGRESSED, _counts(bad), tuple(bad))
+        return GateDecision(Gate.REGRESSED, _counts(bad), tuple(bad))
     if report.interrupted:
-        return Ruling(
+        return GateDecision(
             Gate.ERROR, "the run was interrupted, so it is not known what the rest would have been", tuple(bad)
         )
     if bad:
-        return Ruling(_GRAVEST[bad[0].outcome], _counts(bad), tuple(bad))
+        return GateDecision(_GRAVEST[bad[0].outcome], _counts(bad), tuple(bad))
     compared = [
         verdict for verdict in report.verdicts if verdict.outcome in JUDGED and not verdict.metric.startswith(CONTRACT)
     ]
     if not compared:
         measured = len({verdict.case.name for verdict in report.verdicts})
         there = f"{measured} measured, none compared" if measured else "nothing was measured"
-        return Ruling(Gate.INCOMPARABLE, f"{there}: run it with --baseline NAME or --against SPEC")
-    return Ruling(Gate.PASS, _counts([verdict for verdict in report.verdicts if verdict.metric in SETTLED]))
+        return GateDecision(Gate.INCOMPARABLE, f"{there}: run it with --baseline NAME or --against SPEC")
+    return GateDecision(Gate.PASS, _counts([verdict for verdict in report.verdicts if verdict.metric in SETTLED]))
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from tfbench.gpus.readings import HARDWARE_REASONS, Stretch
+from tfbench.gpus.readings import HARDWARE_REASONS, GpuObservationWindow
 from tfbench.policy import Policy
 
 
 def disturbance(
-    stretch: Stretch,
+    window: GpuObservationWindow,
     ours: frozenset[int],
     before: frozenset[int],
-    earlier: Sequence[Stretch],
+    earlier: Sequence[GpuObservationWindow],
     policy: Policy,
-    last: Stretch | None = None,
+    last: GpuObservationWindow | None = None,
 ) -> str:
     """Why what was timed meanwhile does not count; ``""`` if nothing speaks against it.
 
@@ -25,42 +25,47 @@ def disturbance(
         earlier: Launches of the same race on the same GPU that counted.
         last: The one before this, whether it counted or not.
     """
-    if stretch.lost:
-        return stretch.lost
-    if stretch.xids:
-        return f"the driver reported XID {', '.join(map(str, stretch.xids))} meanwhile: see dmesg"
+    if window.lost:
+        return window.lost
+    if window.xids:
+        return f"the driver reported XID {', '.join(map(str, window.xids))} meanwhile: see dmesg"
     held = dict.fromkeys(
-        words for moment in stretch.moments for bit, words in HARDWARE_REASONS.items() if moment.reasons & bit
+        words for reading in window.readings for bit, words in HARDWARE_REASONS.items() if reading.reasons & bit
     )
     if held:
         return f"the GPU held its clock down ({', '.join(held)}): cool it, check its power, or lock a lower clock"
-    if (share := stretch.too_hot) is not None and share > policy.gpu_hot_share:
+    if (share := window.too_hot) is not None and share > policy.gpu_hot_share:
         return f"heat held the GPU's clock down for {share:.0%} of the time: cool it, or lock a lower clock"
-    if strangers := sorted(foreign(stretch, ours, before)):
+    if strangers := sorted(foreign(window, ours, before)):
         pids = ", ".join(map(str, strangers))
         return f"another process computed on the GPU (pid {pids}): end it, or give the job a GPU of its own"
-    return _drift(stretch, earlier, policy, last)
+    return _drift(window, earlier, policy, last)
 
 
-def foreign(stretch: Stretch, ours: frozenset[int], before: frozenset[int]) -> set[int]:
+def foreign(window: GpuObservationWindow, ours: frozenset[int], before: frozenset[int]) -> set[int]:
     """Processes that compute on the GPU and are not this run's; where nobody tells who computes, those that might.
 
     In a container the driver tells the host's numbers, of which none is one of ours: there only those are known to be
     somebody else's that were there before.
     """
-    listed = {pid for moment in stretch.moments for pid in moment.processes or ()}
+    listed = {pid for reading in window.readings for pid in reading.processes or ()}
     strangers = listed - ours if listed & ours else listed & before
-    return strangers if stretch.computing is None else strangers & stretch.computing
+    return strangers if window.computing is None else strangers & window.computing
 
 
-def _drift(stretch: Stretch, earlier: Sequence[Stretch], policy: Policy, last: Stretch | None) -> str:
+def _drift(
+    window: GpuObservationWindow,
+    earlier: Sequence[GpuObservationWindow],
+    policy: Policy,
+    last: GpuObservationWindow | None,
+) -> str:
     """A clock that differs from what it was: a power cap, another state, somebody's setting.
 
     Two launches in a row at the same clock count, whatever it was before: a GPU that gets warm settles at a lower one, and
     both sides of a race have it alike.
     """
     clocks = [one.sm_clock for one in earlier if one.sm_clock]
-    clock = stretch.sm_clock
+    clock = window.sm_clock
     if not clocks or not clock:
         return ""
     usual = median(clocks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tfbench.gpus.readings import Identity, Moment
+from tfbench.gpus.readings import GpuReading, Identity
 
 
 class Driver(Protocol):
@@ -18,7 +18,7 @@ class Driver(Protocol):
             GpuError: They cannot be listed.
         """
 
-    def moment(self, gpu: Identity) -> Moment:
+    def reading(self, gpu: Identity) -> GpuReading:
         """What a GPU does now.
 
         Raises:

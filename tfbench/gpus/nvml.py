@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tfbench.errors import GpuError
-from tfbench.gpus.readings import Identity, Moment
+from tfbench.gpus.readings import GpuReading, Identity
 
 INSTALL = "pip install 'tfbench[gpu]'"
 Found = TypeVar("Found")
@@ -107,7 +107,7 @@ class Nvml:
             memory=int(memory.total) if memory is not None else None,
         )
 
-    def moment(self, gpu: Identity) -> Moment:
+    def reading(self, gpu: Identity) -> GpuReading:
         """What a GPU does now. Clocks, heat and power are the whole one's; only there joules are counted.
 
         Raises:
@@ -124,7 +124,7 @@ class Nvml:
         power = self._try(nvml.nvmlDeviceGetPowerUsage, handle)
         energy = self._try(nvml.nvmlDeviceGetTotalEnergyConsumption, handle) if gpu.instance is None else None
         listed = self._try(nvml.nvmlDeviceGetComputeRunningProcesses, part)
-        return Moment(
+        return GpuReading(
             sm_clock=self._try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
             memory_clock=self._try(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
             power=power / 1000 if power is not None else None,

@@ -70,7 +70,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class GpuReading:
     """What was read of a GPU at one time."""
 
     sm_clock: float | None = None
@@ -97,10 +97,10 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class GpuObservationWindow:
     """A launch as its GPU saw it."""
 
-    moments: tuple[Moment, ...]
+    readings: tuple[GpuReading, ...]
     """In time order, the first and the last at its ends."""
     xids: tuple[int, ...] = ()
     """Errors that the driver reported meanwhile."""
@@ -110,11 +110,11 @@ class Stretch:
     def as_json(self) -> JSON:
         """What it came to: mean clock and power, highest temperature, every reason for a held clock, joules, and for
         which part of the time heat and the power limit held the clock down."""
-        powers = _told(moment.power for moment in self.moments)
-        heat = _told(moment.temperature for moment in self.moments)
+        powers = _told(reading.power for reading in self.readings)
+        heat = _told(reading.temperature for reading in self.readings)
         reasons = 0
-        for moment in self.moments:
-            reasons |= moment.reasons
+        for reading in self.readings:
+            reasons |= reading.reasons
         return {
             "sm_clock": self.sm_clock,
             "power": sum(powers) / len(powers) if powers else None,
@@ -128,32 +128,32 @@ class Stretch:
     @property
     def sm_clock(self) -> float | None:
         """Mean MHz, of the readings in which anything ran."""
-        clocks = _told(moment.sm_clock for moment in self.moments if not moment.reasons & IDLE)
+        clocks = _told(reading.sm_clock for reading in self.readings if not reading.reasons & IDLE)
         return sum(clocks) / len(clocks) if clocks else None
 
     @property
     def computing(self) -> frozenset[int] | None:
         """Process ids that computed meanwhile; ``None`` if nobody can tell."""
-        told = [moment.computing for moment in self.moments[1:] if moment.computing is not None]
+        told = [reading.computing for reading in self.readings[1:] if reading.computing is not None]
         return frozenset().union(*told) if told else None
 
     @property
     def energy(self) -> float | None:
         """Joules."""
-        return _grown([moment.energy for moment in self.moments])
+        return _grown([reading.energy for reading in self.readings])
 
     @property
     def too_hot(self) -> float | None:
         """Share of the time that heat held the clock down; short spells between two readings count as well."""
-        return self._share([moment.too_hot for moment in self.moments])
+        return self._share([reading.too_hot for reading in self.readings])
 
     @property
     def capped(self) -> float | None:
         """The same for the power limit."""
-        return self._share([moment.capped for moment in self.moments])
+        return self._share([reading.capped for reading in self.readings])
 
     def _share(self, counted: Sequence[float | None]) -> float | None:
-        grown, passed = _grown(counted), _grown([moment.seconds for moment in self.moments])
+        grown, passed = _grown(counted), _grown([reading.seconds for reading in self.readings])
         return min(1.0, grown / passed) if grown is not None and passed else None
 
 

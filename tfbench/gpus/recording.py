@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 
 from tfbench.errors import GpuError, UsageError
 from tfbench.gpus.driver import Driver
-from tfbench.gpus.readings import Identity, Moment
+from tfbench.gpus.readings import GpuReading, Identity
 from tfbench.model import JSON
 
 SCHEMA = "tfbench-gpus/1"
@@ -29,9 +29,9 @@ class Recording:
         self._gpus = self._driver.identities()
         return self._gpus
 
-    def moment(self, gpu: Identity) -> Moment:
+    def reading(self, gpu: Identity) -> GpuReading:
         try:
-            found = self._driver.moment(gpu)
+            found = self._driver.reading(gpu)
         except GpuError as error:
             self._told.append({"gpu": gpu.place, "lost": str(error)})
             raise
@@ -71,7 +71,7 @@ class Replay:
             raise UsageError(f"this is no recording of GPUs: its schema is {content.get('schema')!r}, not {SCHEMA!r}")
         try:
             self._gpus = [Identity(**gpu) for gpu in _rows(content["gpus"])]
-            self._left: dict[str, list[Moment | GpuError]] = defaultdict(list)
+            self._left: dict[str, list[GpuReading | GpuError]] = defaultdict(list)
             self._xids: list[int] = []
             for told in _rows(content["told"]):
                 self._keep(told)
@@ -87,14 +87,14 @@ class Replay:
             self._left[place].append(GpuError(told["lost"]))
             return
         told |= {name: frozenset(told[name]) for name in _PROCESSES if name in told}
-        if unknown := told.keys() - {field.name for field in fields(Moment)}:
+        if unknown := told.keys() - {field.name for field in fields(GpuReading)}:
             raise ValueError(f"a reading has {', '.join(sorted(unknown))}")
-        self._left[place].append(Moment(**told))
+        self._left[place].append(GpuReading(**told))
 
     def identities(self) -> list[Identity]:
         return self._gpus
 
-    def moment(self, gpu: Identity) -> Moment:
+    def reading(self, gpu: Identity) -> GpuReading:
         left = self._left[gpu.place]
         if not left:
             raise GpuError(f"GPU {gpu.place} was not read in this recording")

@@ -10,7 +10,7 @@ from pathlib import Path
 from tfbench.errors import GpuError, UsageError
 from tfbench.gpus.driver import Driver
 from tfbench.gpus.locks import Locks
-from tfbench.gpus.monitor import Guard
+from tfbench.gpus.monitor import GpuMonitor
 from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.process_tree import family
 from tfbench.gpus.readings import Identity
@@ -22,7 +22,7 @@ _LOCKS = Path("/run/lock")
 """Where Linux keeps locks of all users."""
 
 
-class Accelerators:
+class GpuSession:
     """The GPUs that a run measures on; to be closed.
 
     Args:
@@ -47,7 +47,7 @@ class Accelerators:
         driver: Callable[[], bool] = has_driver,
     ) -> None:
         self.gpus: list[Identity] = []
-        self.guard: Guard | None = None
+        self.gpu_monitor: GpuMonitor | None = None
         self._doubts: list[str] = []
         self.environment: dict[str, str] = {}
         """Of the processes that measure."""
@@ -68,7 +68,7 @@ class Accelerators:
                 return
             _check_modes(self.gpus)
             self._locks = Locks(self.gpus, locks or _folder())
-            self.guard = Guard(self.gpus, self._nvml, policy, family)
+            self.gpu_monitor = GpuMonitor(self.gpus, self._nvml, policy, family)
             self.environment = environment(self.gpus) if names or left else {}
         except GpuError as error:
             nvml, self._nvml = self._nvml, None
@@ -108,7 +108,7 @@ class Accelerators:
     @property
     def notes(self) -> list[str]:
         """What the user ought to know of them by now."""
-        causes = self.guard.discarded if self.guard else {}
+        causes = self.gpu_monitor.discarded if self.gpu_monitor else {}
         discarded = [f"{_times(count)} discarded and repeated: {cause}" for cause, count in causes.items()]
         return self._doubts + discarded
 
@@ -119,7 +119,11 @@ class Accelerators:
 
     def as_json(self) -> JSON:
         """What a report tells of them; nothing without any."""
-        return {"gpus": self.guard.as_json(), "discarded": dict(self.guard.discarded)} if self.guard else {}
+        return (
+            {"gpus": self.gpu_monitor.as_json(), "discarded": dict(self.gpu_monitor.discarded)}
+            if self.gpu_monitor
+            else {}
+        )
 
     def close(self) -> None:
         """Let others have the GPUs."""

@@ -9,15 +9,17 @@ from typing import Any
 
 from tfbench.metrics.catalog import BYTES, CONTRACT
 from tfbench.metrics.exact import amount, named
-from tfbench.model import Case, Claim, Comparison, Outcome, Reading, Reason, Verdict
+from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Reason, Verdict
 from tfbench.policy import Policy
 from tfbench.stats.verdict import evidence
 
-Ruling = tuple[Outcome, Reason]
+ContractResult = tuple[Outcome, Reason]
 HELD, BROKEN, UNREADABLE, OPEN = "contract-held", "contract-broken", "contract-unreadable", "contract-open"
 
 
-def of_reading(case: Case, contracts: Mapping[str, Any], reading: Reading, peaks: Sequence[float]) -> list[Verdict]:
+def of_case(
+    case: Case, contracts: Mapping[str, Any], metric_values: MetricValues, peaks: Sequence[float]
+) -> list[Verdict]:
     """The rows of the contracts that one side's launches decide: ``expect_ops``, ``compiled``,
     ``max_traces``, ``max_peak_bytes``.
 
@@ -25,43 +27,47 @@ def of_reading(case: Case, contracts: Mapping[str, Any], reading: Reading, peaks
         contracts: As ``bench`` was told them.
         peaks: Peak host memory of each timed launch, bytes.
     """
-    rulings: dict[str, Callable[[Any], Ruling]] = {
-        "expect_ops": lambda wanted: _expected(wanted, reading),
-        "compiled": lambda wanted: _compiled(wanted, reading),
-        "max_traces": lambda most: _traced(most, reading),
-        "max_peak_bytes": lambda most: _fits(most, reading, peaks),
+    checks: dict[str, Callable[[Any], ContractResult]] = {
+        "expect_ops": lambda wanted: _expected(wanted, metric_values),
+        "compiled": lambda wanted: _compiled(wanted, metric_values),
+        "max_traces": lambda most: _traced(most, metric_values),
+        "max_peak_bytes": lambda most: _fits(most, metric_values, peaks),
     }
-    return [row(case, name, rulings[name](contracts[name])) for name in rulings if name in contracts]
+    return [row(case, name, checks[name](contracts[name])) for name in checks if name in contracts]
 
 
-def row(case: Case, contract: str, ruling: Ruling) -> Verdict:
+def row(case: Case, contract: str, contract_result: ContractResult) -> Verdict:
     """A contract's row of the report."""
-    outcome, reason = ruling
+    outcome, reason = contract_result
     return Verdict(case, outcome, reason, CONTRACT + contract, launches=1)
 
 
-def _held(text: str) -> Ruling:
+def _held(text: str) -> ContractResult:
     return Outcome.UNCHANGED, Reason(HELD, text)
 
 
-def _broken(text: str) -> Ruling:
+def _broken(text: str) -> ContractResult:
     return Outcome.REGRESSED, Reason(BROKEN, text)
 
 
-def unreadable(text: str) -> Ruling:
+def unreadable(text: str) -> ContractResult:
     """A contract that nothing can be said about, which is an error."""
     return Outcome.ERROR, Reason(UNREADABLE, text)
 
 
-def _open(text: str) -> Ruling:
+def _open(text: str) -> ContractResult:
     return Outcome.INCONCLUSIVE, Reason(OPEN, text)
 
 
-def _expected(wanted: Mapping[str, int], reading: Reading) -> Ruling:
+def _expected(wanted: Mapping[str, int], metric_values: MetricValues) -> ContractResult:
     """Names are looked up in the graph that grappler left, the one that devices run, and XLA's module."""
-    graphs = [reading.counts[key] for key in ("optimized_ops", "graph_ops", "xla_kernels") if key in reading.counts]
+    graphs = [
+        metric_values.counts[key]
+        for key in ("optimized_ops", "graph_ops", "xla_kernels")
+        if key in metric_values.counts
+    ]
     if not graphs:
-        why = reading.absent.get("graph_ops", "no graph was read")
+        why = metric_values.absent.get("graph_ops", "no graph was read")
         return unreadable(f"ops are expected and no graph could be read: {why}")
     found = {op: next((graph[op] for graph in graphs if op in graph), 0) for op in wanted}
     if wrong := {op: count for op, count in found.items() if count != wanted[op]}:
@@ -72,37 +78,37 @@ def _expected(wanted: Mapping[str, int], reading: Reading) -> Ruling:
     )
 
 
-def _compiled(wanted: bool, reading: Reading) -> Ruling:
+def _compiled(wanted: bool, metric_values: MetricValues) -> ContractResult:
     """Whether XLA compiled anything of the step."""
-    kernels = reading.counts.get("xla_kernels")
+    kernels = metric_values.counts.get("xla_kernels")
     if kernels is None:
-        why = reading.absent.get("xla_kernels", "it was not told")
+        why = metric_values.absent.get("xla_kernels", "it was not told")
         return _broken(f"to be compiled by XLA, but {why}") if wanted else _held(why)
     text = f"XLA compiled {sum(kernels.values())} kernels: {named(kernels)}"
     return _held(text) if wanted else _broken(text)
 
 
-def _traced(most: int, reading: Reading) -> Ruling:
-    first, later = reading.value("traces"), reading.value("retraces")
+def _traced(most: int, metric_values: MetricValues) -> ContractResult:
+    first, later = metric_values.value("traces"), metric_values.value("retraces")
     if first is None or later is None:
-        return unreadable(f"traces could not be counted: {reading.absent.get('traces', 'they were not told')}")
+        return unreadable(f"traces could not be counted: {metric_values.absent.get('traces', 'they were not told')}")
     text = f"traced {first + later:.0f} times, {most} allowed"
     if first + later <= most:
         return _held(text)
-    causes = reading.counts["retraces"] or reading.counts["traces"]
+    causes = metric_values.counts["retraces"] or metric_values.counts["traces"]
     return _broken(f"{text}: {named(causes)}")
 
 
-def _fits(most: float, reading: Reading, peaks: Sequence[float]) -> Ruling:
+def _fits(most: float, metric_values: MetricValues, peaks: Sequence[float]) -> ContractResult:
     """On an accelerator its own memory counts, elsewhere the process'."""
-    peak = reading.numbers.get("peak_device_memory") or (median(peaks) if peaks else None)
+    peak = metric_values.numbers.get("peak_device_memory") or (median(peaks) if peaks else None)
     if peak is None:
         return unreadable("this system does not tell how much memory a process needs")
     text = f"peak of {amount(peak, BYTES)}, {amount(most, BYTES)} allowed"
     return _held(text) if peak <= most else _broken(text)
 
 
-def parity(most: float, error: float | str) -> Ruling:
+def parity(most: float, error: float | str) -> ContractResult:
     """Of the error against the reference variant, or why there is none."""
     if isinstance(error, str):
         return _open(f"it cannot be compared: {error}")
@@ -110,13 +116,13 @@ def parity(most: float, error: float | str) -> Ruling:
     return _held(text) if error <= most else _broken(text)
 
 
-def claim_row(case: Case, claim: Claim, ruling: Ruling) -> Verdict:
+def claim_row(case: Case, claim: Claim, contract_result: ContractResult) -> Verdict:
     """A claim's row of the report, with the other variant in its name where there are several."""
     several = sum(one.name == claim.name for one in case.claims) > 1
-    return row(case, f"{claim.name} {claim.other}" if several else claim.name, ruling)
+    return row(case, f"{claim.name} {claim.other}" if several else claim.name, contract_result)
 
 
-def of_times(claim: Claim, found: Comparison | str, policy: Policy) -> Ruling:
+def of_times(claim: Claim, found: Comparison | str, policy: Policy) -> ContractResult:
     """So many times as fast as another variant in the same race, or neither faster nor slower.
 
     Args:
@@ -133,7 +139,7 @@ def of_times(claim: Claim, found: Comparison | str, policy: Policy) -> Ruling:
     return _broken(text) if ratio.high < least or ratio.low > limit else _open(f"not decided: {text}")
 
 
-def of_readings(claim: Claim, mine: Reading, other: Reading | str) -> Ruling:
+def of_metric_values(claim: Claim, mine: MetricValues, other: MetricValues | str) -> ContractResult:
     """So many times as small as another variant, or about as accurate.
 
     Args:

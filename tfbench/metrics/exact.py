@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tfbench.metrics.catalog import BYTES, EITHER, MORE, PARITY, READ, ROUGH, Metric
-from tfbench.model import Case, Outcome, Reading, Reason, Verdict
+from tfbench.model import Case, MetricValues, Outcome, Reason, Verdict
 from tfbench.policy import Policy
 
 _NAMED = 4
@@ -15,7 +15,7 @@ _NAMED = 4
 
 
 @dataclass(frozen=True)
-class Terms:
+class ComparisonContext:
     """On what terms two readings are compared."""
 
     differences: Collection[str] = ()
@@ -26,7 +26,9 @@ class Terms:
     """Metric -> how it differed between launches of one side: demoted, as it is not exact."""
 
 
-def compare(case: Case, before: Reading, now: Reading, terms: Terms, policy: Policy) -> tuple[list[Verdict], list[str]]:
+def compare(
+    case: Case, before: MetricValues, now: MetricValues, context: ComparisonContext, policy: Policy
+) -> tuple[list[Verdict], list[str]]:
     """The verdicts on all metrics that a probing launch reads, and in words what changed for a reason that was asked for.
 
     Within one environment any difference counts. Across environments (another TensorFlow, other settings) what
@@ -42,8 +44,8 @@ def compare(case: Case, before: Reading, now: Reading, terms: Terms, policy: Pol
         old, new = before.value(metric.name), now.value(metric.name)
         if old is None and new is None:
             continue
-        outcome, reason = _judge(metric, before, now, terms, policy)
-        elsewhere = [*terms.differences, *setting, *(terms.machines if metric.compiled else ())]
+        outcome, reason = _judge(metric, before, now, context, policy)
+        elsewhere = [*context.differences, *setting, *(context.machines if metric.compiled else ())]
         changed = outcome not in (Outcome.UNCHANGED, Outcome.NEW)
         if changed and elsewhere and not policy.exact_across_versions and reason.code != "not-exact":
             explained.append(f"{metric.name} {reason.message}")
@@ -52,7 +54,9 @@ def compare(case: Case, before: Reading, now: Reading, terms: Terms, policy: Pol
     return verdicts, explained
 
 
-def _judge(metric: Metric, before: Reading, now: Reading, terms: Terms, policy: Policy) -> tuple[Outcome, Reason]:
+def _judge(
+    metric: Metric, before: MetricValues, now: MetricValues, context: ComparisonContext, policy: Policy
+) -> tuple[Outcome, Reason]:
     old, new = before.value(metric.name), now.value(metric.name)
     if old is None:
         why = before.absent.get(metric.name, "the baseline was saved without it")
@@ -62,7 +66,7 @@ def _judge(metric: Metric, before: Reading, now: Reading, terms: Terms, policy: 
         return Outcome.MISSING, Reason("not-read", f"{amount(old, metric.unit)} in the baseline, and here: {why}")
     if same(metric, before, now, policy):
         return Outcome.UNCHANGED, Reason("same", f"{amount(new, metric.unit)}, as before")
-    if how := terms.unstable.get(metric.name):
+    if how := context.unstable.get(metric.name):
         text = f"{_from_to(metric, old, new)}, but it is not exact here: {how}"
         return Outcome.INCONCLUSIVE, Reason("not-exact", text)
     text = _from_to(metric, old, new) + details(metric.name, before, now)
@@ -73,7 +77,7 @@ def _judge(metric: Metric, before: Reading, now: Reading, terms: Terms, policy: 
     return Outcome.IMPROVED, Reason("more" if new > old else "fewer", text)
 
 
-def same(metric: Metric, before: Reading, now: Reading, policy: Policy) -> bool:
+def same(metric: Metric, before: MetricValues, now: MetricValues, policy: Policy) -> bool:
     """Whether two readings agree: exactly, or for sizes within the policy's tolerance."""
     if metric.name in before.counts and metric.name in now.counts:
         return dict(before.counts[metric.name]) == dict(now.counts[metric.name])
@@ -83,14 +87,14 @@ def same(metric: Metric, before: Reading, now: Reading, policy: Policy) -> bool:
     return old == new
 
 
-def differing(readings: Collection[Reading], policy: Policy) -> dict[str, str]:
+def differing(launches: Collection[MetricValues], policy: Policy) -> dict[str, str]:
     """Metric -> how launches of one side disagree about it; empty if all are as exact as they should be."""
-    first, *others = readings
+    first, *others = launches
     found = {}
     for metric in READ:
         strange = next((other for other in others if not same(metric, first, other, policy)), None)
         if strange is not None:
-            values = sorted({amount(reading.value(metric.name), metric.unit) for reading in readings})
+            values = sorted({amount(metric_values.value(metric.name), metric.unit) for metric_values in launches})
             what = details(metric.name, first, strange) or f", read as {' and '.join(values)}"
             found[metric.name] = f"launches of the same side differ{what}"
     if any(other.sketch != first.sketch for other in others):
@@ -102,7 +106,7 @@ def _from_to(metric: Metric, old: float, new: float) -> str:
     return f"{amount(old, metric.unit)} before, {amount(new, metric.unit)} now"
 
 
-def details(metric: str, before: Reading, now: Reading) -> str:
+def details(metric: str, before: MetricValues, now: MetricValues) -> str:
     """What was gained and lost between two counts: ``: lost _FusedConv2D(BiasAdd, Relu); gained 2 Cast``."""
     changed = lost_and_gained(before.counts.get(metric, {}), now.counts.get(metric, {}))
     return f": {changed}" if changed else ""

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from tfbench.metrics import graphs, hlo, parity
 from tfbench.metrics.catalog import READ
-from tfbench.model import JSON, QUALITIES, Reading
+from tfbench.model import JSON, QUALITIES, MetricValues
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ProbeOutput:
     """What a probing launch left."""
 
     found: Mapping[str, JSON]
@@ -30,9 +30,9 @@ class Evidence:
     outputs: Sequence[NDArray[Any]] = ()
 
 
-def read(evidence: Evidence) -> Reading:
+def read(probe_output: ProbeOutput) -> MetricValues:
     """Every metric that the evidence gives."""
-    found = evidence.found
+    found = probe_output.found
     counts: dict[str, dict[str, int]] = {}
     numbers: dict[str, float] = {}
     setting = {}
@@ -40,9 +40,9 @@ def read(evidence: Evidence) -> Reading:
         counts |= graphs.counts(found["graph"]["optimized"], found["graph"]["executed"])
         setting["onednn"] = "on" if found["graph"]["onednn"] else "off"
     if "xla" in found:
-        counts |= hlo.counts(evidence.modules.values())
-        if evidence.assignments:
-            numbers["xla_temporary_bytes"] = sum(map(hlo.temporary_bytes, evidence.assignments))
+        counts |= hlo.counts(probe_output.modules.values())
+        if probe_output.assignments:
+            numbers["xla_temporary_bytes"] = sum(map(hlo.temporary_bytes, probe_output.assignments))
     if "traces" in found:
         counts["traces"] = dict(Counter(found["traces"]["first"]))
         counts["retraces"] = dict(Counter(found["traces"]["later"]))
@@ -57,13 +57,13 @@ def read(evidence: Evidence) -> Reading:
             "artifact_bytes": found["artifact"]["bytes"],
             "artifact_gzipped_bytes": found["artifact"]["gzipped"],
         }
-    numbers |= evidence.facts.get(QUALITIES, {})
+    numbers |= probe_output.facts.get(QUALITIES, {})
     if "outputs" in found:
-        counts["nonfinite"] = parity.nonfinite(evidence.outputs)
-    sketch = parity.sketch(evidence.outputs)
+        counts["nonfinite"] = parity.nonfinite(probe_output.outputs)
+    sketch = parity.sketch(probe_output.outputs)
     absent = {
-        metric.name: evidence.absent.get(metric.probe, "the benchmark does not tell it")
+        metric.name: probe_output.absent.get(metric.probe, "the benchmark does not tell it")
         for metric in READ
         if metric.name not in counts and metric.name not in numbers
     }
-    return Reading(counts, numbers, absent, setting, sketch)
+    return MetricValues(counts, numbers, absent, setting, sketch)

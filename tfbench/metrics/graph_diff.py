@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tfbench.metrics import hlo
 from tfbench.metrics.catalog import READ
 from tfbench.metrics.exact import amount, details, lost_and_gained, named
-from tfbench.metrics.extract import Evidence
+from tfbench.metrics.extract import ProbeOutput
 from tfbench.metrics.graphs import Node, fusion, working
-from tfbench.model import Reading
+from tfbench.model import MetricValues
 
 _SOURCES = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
 """What values come from: no part of a fusion."""
@@ -30,7 +30,7 @@ class Change:
     text: str
 
 
-def explain(before: Evidence, now: Evidence) -> list[Change]:
+def explain(before: ProbeOutput, now: ProbeOutput) -> list[Change]:
     """Every change of the executed graphs and of XLA's modules."""
     found = []
     if "graph" in before.found or "graph" in now.found:
@@ -40,8 +40,8 @@ def explain(before: Evidence, now: Evidence) -> list[Change]:
     return found
 
 
-def _nodes(evidence: Evidence) -> list[Node]:
-    return [node for graph in evidence.found.get("graph", {}).get("executed", []) for node in graph]
+def _nodes(probe_output: ProbeOutput) -> list[Node]:
+    return [node for graph in probe_output.found.get("graph", {}).get("executed", []) for node in graph]
 
 
 # Graphs
@@ -169,7 +169,7 @@ def _kernels(text: str) -> Counter[str]:
 # Metrics
 
 
-def metric_changes(before: Reading, now: Reading) -> list[tuple[str, str, str, str]]:
+def metric_changes(before: MetricValues, now: MetricValues) -> list[tuple[str, str, str, str]]:
     """Metric, its values on both sides and what was gained and lost, of each metric that differs."""
     rows = []
     for metric in READ:

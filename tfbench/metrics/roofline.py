@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tfbench.model import Case, Standing
+from tfbench.model import Case, VariantResult
 
 FLOPS, BYTES = "flops", "bytes"
 CEILING = "ceiling"
@@ -17,18 +17,18 @@ CEILING = "ceiling"
 _DEFAULT = {"precision": "float32", "device": "cpu"}
 
 
-def with_shares(standings: Sequence[Standing]) -> tuple[Standing, ...]:
+def with_shares(variant_results: Sequence[VariantResult]) -> tuple[VariantResult, ...]:
     """The standings with the facts ``share`` (of the limit, from 0 to 1) and ``bound`` where they can be told.
 
     A ceiling holds for cases of its own device, processors and, of operations, precision.
     """
     ceilings: dict[tuple[str, ...], float] = {}
-    for standing in standings:
-        kind = standing.facts.get(CEILING)
-        if kind in (FLOPS, BYTES) and standing.facts.get(kind):
-            key = _key(kind, standing.case)
-            ceilings[key] = max(ceilings.get(key, 0.0), standing.facts[kind] / standing.median_seconds)
-    return tuple(_with_share(standing, ceilings) for standing in standings)
+    for variant_result in variant_results:
+        kind = variant_result.facts.get(CEILING)
+        if kind in (FLOPS, BYTES) and variant_result.facts.get(kind):
+            key = _key(kind, variant_result.case)
+            ceilings[key] = max(ceilings.get(key, 0.0), variant_result.facts[kind] / variant_result.median_seconds)
+    return tuple(_with_share(variant_result, ceilings) for variant_result in variant_results)
 
 
 def _key(kind: str, case: Case) -> tuple[str, ...]:
@@ -36,16 +36,16 @@ def _key(kind: str, case: Case) -> tuple[str, ...]:
     return (kind, levels["device"], case.cpus, *([levels["precision"]] if kind == FLOPS else []))
 
 
-def _with_share(standing: Standing, ceilings: dict[tuple[str, ...], float]) -> Standing:
-    if CEILING in standing.facts:
-        return standing
+def _with_share(variant_result: VariantResult, ceilings: dict[tuple[str, ...], float]) -> VariantResult:
+    if CEILING in variant_result.facts:
+        return variant_result
     least = {
-        kind: standing.facts[kind] / ceilings[key]
+        kind: variant_result.facts[kind] / ceilings[key]
         for kind in (FLOPS, BYTES)
-        if standing.facts.get(kind) and (key := _key(kind, standing.case)) in ceilings
+        if variant_result.facts.get(kind) and (key := _key(kind, variant_result.case)) in ceilings
     }
     if not least:
-        return standing
+        return variant_result
     bound = max(least, key=lambda kind: least[kind])
-    facts = {**standing.facts, "share": least[bound] / standing.median_seconds, "bound": bound}
-    return replace(standing, facts=facts)
+    facts = {**variant_result.facts, "share": least[bound] / variant_result.median_seconds, "bound": bound}
+    return replace(variant_result, facts=facts)

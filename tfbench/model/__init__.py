@@ -4,10 +4,10 @@ Times are seconds, ratios are contender / baseline, effects are natural logarith
 """
 
 from tfbench.model.case import JSON, QUALITIES, TIME, Case, Claim
-from tfbench.model.measurement import Effect, Launch, Plan, Reading, Run, Sample
-from tfbench.model.provenance import Recipe, Setting
+from tfbench.model.measurement import Effect, Launch, MetricValues, Plan, Run, Sample
+from tfbench.model.provenance import EnvironmentInfo, MeasurementContext
 from tfbench.model.report import Rate, RateRow, Report
-from tfbench.model.verdict import Comparison, Outcome, Ratio, Reason, Skip, Standing, Verdict
+from tfbench.model.verdict import Comparison, Outcome, Ratio, Reason, Skip, VariantResult, Verdict
 
 __all__ = [
     "JSON",
@@ -17,20 +17,20 @@ __all__ = [
     "Claim",
     "Comparison",
     "Effect",
+    "EnvironmentInfo",
     "Launch",
+    "MeasurementContext",
+    "MetricValues",
     "Outcome",
     "Plan",
     "Rate",
     "RateRow",
     "Ratio",
-    "Reading",
     "Reason",
-    "Recipe",
     "Report",
     "Run",
     "Sample",
-    "Setting",
     "Skip",
-    "Standing",
+    "VariantResult",
     "Verdict",
 ]

@@ -53,7 +53,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MetricValues:
     """What a launch showed beside its time; a metric stands in one of the first three."""
 
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Reading:
         }
 
     @staticmethod
-    def of_json(content: JSON) -> Reading:
+    def of_json(content: JSON) -> MetricValues:
         """From `as_json`.
 
         Raises:
@@ -94,7 +94,7 @@ class Reading:
         }
         numbers = {str(metric): float(number) for metric, number in content["numbers"].items()}
         absent, setting = ({str(k): str(v) for k, v in content[key].items()} for key in ("absent", "setting"))
-        return Reading(counts, numbers, absent, setting, tuple(map(float, content["sketch"])))
+        return MetricValues(counts, numbers, absent, setting, tuple(map(float, content["sketch"])))
 
 
 @dataclass(frozen=True, slots=True)

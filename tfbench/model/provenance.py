@@ -9,7 +9,7 @@ from tfbench.model.case import JSON
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class EnvironmentInfo:
     """What a side was made of, so that it can be made again."""
 
     python: str
@@ -42,22 +42,22 @@ class Recipe:
         }
 
     @staticmethod
-    def of_json(content: JSON) -> Recipe:
+    def of_json(content: JSON) -> EnvironmentInfo:
         """From `as_json`.
 
         Raises:
             TypeError, KeyError: It is none.
         """
-        return Recipe(**{**content, "cpus": tuple(content["cpus"])})
+        return EnvironmentInfo(**{**content, "cpus": tuple(content["cpus"])})
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class MeasurementContext:
     """How and from what a run measured: what two sessions must have in common for their times to be comparable."""
 
     session: str
     """Names the run: the time of its start, and letters that no other run has."""
-    recipe: Recipe
+    environment: EnvironmentInfo
     tree: str
     """git's hash of the source tree, ``""`` outside version control."""
     policy: str

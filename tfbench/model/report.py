@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfbench.model.case import JSON
-from tfbench.model.verdict import Skip, Standing, Verdict
+from tfbench.model.verdict import Skip, VariantResult, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Report:
     policy: JSON
     sides: Mapping[str, JSON]
     verdicts: tuple[Verdict, ...] = ()
-    standings: tuple[Standing, ...] = ()
+    variant_results: tuple[VariantResult, ...] = ()
     skips: tuple[Skip, ...] = ()
     wall_seconds: float = 0.0
     seed: int = 0

@@ -105,7 +105,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class VariantResult:
     """How a variant did against the reference variant of its workload, in one run."""
 
     case: Case

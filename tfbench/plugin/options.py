@@ -10,7 +10,7 @@ import pytest
 
 from tfbench.errors import DeclarationError, UsageError
 from tfbench.model import Case
-from tfbench.race.profiler import HIGHEST, WAYS, Collecting
+from tfbench.race.profiler import HIGHEST, WAYS, ProfilerConfig
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
 from tfbench.suite.fingerprint import digest
@@ -58,7 +58,7 @@ def parse_slowdown(text: str) -> float:
     return fraction
 
 
-def parse_collecting(levels: str, way: str) -> Collecting:
+def parse_profiler_config(levels: str, way: str) -> ProfilerConfig:
     """How profiles are collected, from ``host=2,python=1`` and the name of a way.
 
     Raises:
@@ -72,7 +72,7 @@ def parse_collecting(levels: str, way: str) -> Collecting:
             highest = ", ".join(f"{name}=0 to {level}" for name, level in HIGHEST.items())
             raise UsageError(f"--profile-levels {levels!r} is not understood; write tracers and levels: {highest}")
         found[match[1]] = int(match[2])
-    return Collecting(way, found)
+    return ProfilerConfig(way, found)
 
 
 def is_benchmark(item: pytest.Item) -> bool:

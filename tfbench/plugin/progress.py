@@ -12,13 +12,13 @@ from rich.text import Text
 
 from tfbench.race.race import Race
 from tfbench.report.units import times
-from tfbench.session.request import Step
+from tfbench.session.request import RunProgress
 
 _BAR = 12
 
 
 class Display:
-    """Draws the newest `Step` on a terminal, and nothing where there is none.
+    """Draws the newest `RunProgress` on a terminal, and nothing where there is none.
 
     Args:
         reporter: pytest's terminal reporter.
@@ -31,7 +31,7 @@ class Display:
         self._live: Live | None = None
         self._began = time.monotonic()
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, progress: RunProgress) -> None:
         if self._file is None:
             return
         if self._live is None:
@@ -41,7 +41,7 @@ class Display:
             console = Console(file=self._file, force_terminal=True, highlight=False)
             self._live = Live(console=console, auto_refresh=False, transient=True)
             self._live.start()
-        self._live.update(self._line(step), refresh=True)
+        self._live.update(self._line(progress), refresh=True)
 
     def clear(self) -> None:
         """Take the bar away, so that others can write."""
@@ -55,23 +55,25 @@ class Display:
         if self._file is not None:
             self._file.close()
 
-    def _line(self, step: Step) -> Text:
-        filled = round(_BAR * step.done / step.total) if step.total else 0
+    def _line(self, progress: RunProgress) -> Text:
+        filled = round(_BAR * progress.done / progress.total) if progress.total else 0
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append("━" * filled, "green").append("━" * (_BAR - filled), "dim")
-        line.append(f" {step.done}/{step.total}{self._left(step)}  ").append(step.text.rpartition("::")[2], "bold")
-        if step.race is not None:
-            line.append(f"  {standing(step.race)}")
+        line.append(f" {progress.done}/{progress.total}{self._left(progress)}  ").append(
+            progress.text.rpartition("::")[2], "bold"
+        )
+        if progress.race is not None:
+            line.append(f"  {race_summary(progress.race)}")
         return line
 
-    def _left(self, step: Step) -> str:
-        if not step.done:
+    def _left(self, progress: RunProgress) -> str:
+        if not progress.done:
             return ""
-        seconds = (time.monotonic() - self._began) / step.done * (step.total - step.done)
+        seconds = (time.monotonic() - self._began) / progress.done * (progress.total - progress.done)
         return f", {seconds / 60:.0f} min left" if seconds >= 90 else f", {seconds:.0f} s left"
 
 
-def standing(race: Race) -> str:
+def race_summary(race: Race) -> str:
     """A race in a few words: launches, and the interval of a comparison that goes on."""
     words = f"launch {len(race.launches)}/{race.policy.looks[-1]}"
     known = [(index, race.decisions[index]) for index in race.undecided if index in race.decisions]

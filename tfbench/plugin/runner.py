@@ -19,8 +19,8 @@ from tfbench.plugin.options import (
     available_cpus,
     case_of,
     is_benchmark,
-    parse_collecting,
     parse_cpus,
+    parse_profiler_config,
     parse_slowdown,
     prefixes,
     wanted_by_device,
@@ -31,7 +31,7 @@ from tfbench.race.process_launcher import processors
 from tfbench.race.zygote import Suite
 from tfbench.report import json_writer, terminal
 from tfbench.session.baseline import CHOICES
-from tfbench.session.request import Question, Result
+from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.session import Session
 from tfbench.storage.layout import FOLDER, MADE, PROFILES, keep_out_of_git
 from tfbench.suite.shards import parse_shard
@@ -67,7 +67,7 @@ class Runner:
         _check_taken_for_a_test(config, "--report-json", option("report_json"))
         self._profile = PROFILES if option("profile") is True else str(option("profile") or "")
         _check_taken_for_a_test(config, "--profile", self._profile)
-        self._collecting = parse_collecting(option("profile_levels"), option("profile_way"))
+        self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_way"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._policy = preset(option("policy"))
         self._processors = processors(parse_cpus(option("cpus")) if option("cpus") else None, available_cpus())
@@ -105,7 +105,7 @@ class Runner:
             self._config.hook.pytest_deselected(items=gone)
         items[:] = kept
         if not self._config.getoption("collectonly"):
-            self._session = Session(self._question(), self._display())
+            self._session = Session(self._request(), self._display())
             self._session.expect(list(self.cases.values()))
 
     def _has(self, item: pytest.Item) -> bool:
@@ -128,11 +128,11 @@ class Runner:
             cpus=available_cpus(),
         )
 
-    def _question(self) -> Question:
+    def _request(self) -> RunRequest:
         config, option = self._config, self._config.getoption
         root = config.rootpath
         whole = config.args_source is not pytest.Config.ArgsSource.ARGS
-        return Question(
+        return RunRequest(
             root=root,
             suite=self.suite,
             policy=self._policy,
@@ -157,7 +157,7 @@ class Runner:
             present=self._present,
             profile=self._profiles if self._profile else None,
             profile_regressed=self._profiles if option("profile_on_regression") else None,
-            collecting=self._collecting,
+            profiler_config=self._profiler_config,
         )
 
     @property
@@ -230,7 +230,7 @@ class Runner:
     def _remember(self) -> None:
         assert self._session is not None
         try:
-            keep_out_of_git(self._session.question.folder)
+            keep_out_of_git(self._session.request.folder)
             candidate = self._session.remember()
         except (TfbenchError, OSError) as error:
             self._notes.append(f"what this run measured could not be kept: {error}")
@@ -262,7 +262,7 @@ class Runner:
             self._drawn.close()
 
 
-def _end_test(result: Result, strict: bool) -> None:
+def _end_test(result: CaseResult, strict: bool) -> None:
     """End a test as its case's verdicts say: what is open about another metric than time stops only a strict gate."""
     assert result.verdict is not None
     output = f"\n--- last output ---\n{result.output}" if result.output else ""
@@ -302,7 +302,7 @@ def _fixture(item: pytest.Function) -> Any:
     return item.funcargs.get("benchmark")
 
 
-def _file(item: pytest.Function, case: Case, result: Result) -> None:
+def _file(item: pytest.Function, case: Case, result: CaseResult) -> None:
     """Hand the sample to pytest-benchmark, whose table, storage and options then work on it.
 
     Uses private parts of pytest-benchmark 5.3, which is why requirements.txt bounds it.

@@ -9,8 +9,8 @@ from tfbench.policy import Policy
 from tfbench.profiles.bottleneck import Bottlenecks, cure, is_overhead
 from tfbench.profiles.kernel_stats import KernelStats
 from tfbench.profiles.overview import Overview
-from tfbench.profiles.step_breakdown import Anatomy, Where
-from tfbench.profiles.tables import Column, Section, Sheet
+from tfbench.profiles.step_breakdown import StepBreakdown, TimeCategory
+from tfbench.profiles.tables import Column, Section, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Advice:
 class Seen:
     """What the tools found; ``None`` where one found nothing."""
 
-    anatomy: Anatomy | None = None
+    breakdown: StepBreakdown | None = None
     data: Bottlenecks | None = None
     overview: Overview | None = None
     kernels: KernelStats | None = None
@@ -48,7 +48,7 @@ def section(found: list[Advice]) -> Section:
         )
     columns = (Column("finding"), Column("evidence"), Column("cure"), Column("measured by"))
     rows = tuple((one.finding, one.evidence, one.cure, one.benchmark) for one in found)
-    return Section("advice", "Advice", (Sheet("advice", "What to try", columns, rows),))
+    return Section("advice", "Advice", (Table("advice", "What to try", columns, rows),))
 
 
 def _input_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
@@ -80,11 +80,17 @@ _BY_STAGE = {
 
 
 def _launch_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
-    if seen.anatomy is None:
+    if seen.breakdown is None:
         return
-    share = (seen.anatomy.spent(Where.LAUNCH) + seen.anatomy.spent(Where.OTHER)) / seen.anatomy.seconds
+    share = (
+        seen.breakdown.spent(TimeCategory.LAUNCH) + seen.breakdown.spent(TimeCategory.OTHER)
+    ) / seen.breakdown.seconds
     if share >= policy.launch_bound:
-        ops = sum(part.calls for key, part in seen.anatomy.parts.items() if key.where in (Where.HOST, Where.DEVICE))
+        ops = sum(
+            part.calls
+            for key, part in seen.breakdown.parts.items()
+            if key.category in (TimeCategory.HOST, TimeCategory.DEVICE)
+        )
         yield Advice(
             "launch-bound",
             f"{share:.0%} of a step is neither an op nor waiting, but Python and the way to its {ops:.0f} ops",
@@ -106,12 +112,12 @@ def _precision(seen: Seen, policy: Policy) -> Iterator[Advice]:
 
 
 def _transposes(seen: Seen, policy: Policy) -> Iterator[Advice]:
-    if seen.anatomy is None:
+    if seen.breakdown is None:
         return
-    keys = [key for key in seen.anatomy.parts if "transpose" in key.kind.lower() and "conv" not in key.kind.lower()]
-    share = seen.anatomy.covered(keys) / seen.anatomy.seconds
+    keys = [key for key in seen.breakdown.parts if "transpose" in key.kind.lower() and "conv" not in key.kind.lower()]
+    share = seen.breakdown.covered(keys) / seen.breakdown.seconds
     if share >= policy.transposing:
-        calls = sum(seen.anatomy.parts[key].calls for key in keys)
+        calls = sum(seen.breakdown.parts[key].calls for key in keys)
         yield Advice(
             "transposes",
             f"{calls:.0f} transposes take {share:.0%} of a step",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tfbench.profiles.step_breakdown import Anatomy, Key, Where
+from tfbench.profiles.step_breakdown import Key, StepBreakdown, TimeCategory
 
 _FUSED = re.compile(r"^_Fused(?P<base>\w+)$")
 _FUSIBLE = re.compile(
@@ -19,7 +19,7 @@ _FUSIBLE = re.compile(
 class Cause:
     """Something that takes longer in each step than it did."""
 
-    where: Where
+    category: TimeCategory
     kinds: tuple[str, ...]
     """What grew; several kinds where they stand in for others."""
     instead: tuple[str, ...]
@@ -47,7 +47,7 @@ class Attribution:
     """Those worth telling, the largest first."""
     explained: float
     """Share of the slowdown that they make up together, counted once where they ran at once."""
-    spent: tuple[tuple[Where, float, float], ...]
+    spent: tuple[tuple[TimeCategory, float, float], ...]
     """Kinds of time with their seconds a step, before and now; what grew most first."""
 
     @property
@@ -56,14 +56,14 @@ class Attribution:
         return self.now - self.before
 
 
-def attribute(before: Anatomy, now: Anatomy, smallest: float) -> Attribution:
+def attribute(before: StepBreakdown, now: StepBreakdown, smallest: float) -> Attribution:
     """Compare two anatomies.
 
     Args:
         smallest: The part of the slowdown from which something is a cause of it.
     """
     slowdown = now.seconds - before.seconds
-    spent = [(where, before.spent(where), now.spent(where)) for where in Where]
+    spent = [(category, before.spent(category), now.spent(category)) for category in TimeCategory]
     groups = [_Group(keys, instead, after) for keys, instead, after in _groups(before, now)]
     causes: list[tuple[_Group | None, Cause]] = []
     for group in groups:
@@ -71,9 +71,9 @@ def attribute(before: Anatomy, now: Anatomy, smallest: float) -> Attribution:
         grew = now.covered(keys) - before.covered(keys)
         if slowdown > 0 and grew >= smallest * slowdown:
             causes.append((group, _cause(group, before, now, grew, grew / slowdown)))
-    other = now.spent(Where.OTHER) - before.spent(Where.OTHER)
+    other = now.spent(TimeCategory.OTHER) - before.spent(TimeCategory.OTHER)
     if slowdown > 0 and other >= smallest * slowdown:
-        causes.append((None, Cause(Where.OTHER, (), (), other, other / slowdown, (0.0, 0.0), ())))
+        causes.append((None, Cause(TimeCategory.OTHER, (), (), other, other / slowdown, (0.0, 0.0), ())))
     causes.sort(key=lambda one: -one[1].grew)
     told = [key for group, _ in causes if group for key in (*group.keys, *group.instead)]
     together = now.covered(told) - before.covered(told) + sum(cause.grew for group, cause in causes if group is None)
@@ -95,11 +95,11 @@ class _Group:
     after: str = ""
 
 
-def _cause(group: _Group, before: Anatomy, now: Anatomy, grew: float, share: float) -> Cause:
+def _cause(group: _Group, before: StepBreakdown, now: StepBreakdown, grew: float, share: float) -> Cause:
     known = {name for key in group.keys if key in before.parts for name in before.parts[key].names}
     longest = sorted(group.keys, key=lambda key: -(now.parts[key].seconds if key in now.parts else 0.0))
     return Cause(
-        where=longest[0].where,
+        category=longest[0].category,
         kinds=tuple(key.kind for key in longest),
         instead=tuple(key.kind for key in group.instead),
         grew=grew,
@@ -112,11 +112,11 @@ def _cause(group: _Group, before: Anatomy, now: Anatomy, grew: float, share: flo
     )  # fmt: skip
 
 
-def _calls(anatomy: Anatomy, keys: Iterable[Key]) -> float:
-    return sum(anatomy.parts[key].calls for key in keys if key in anatomy.parts)
+def _calls(breakdown: StepBreakdown, keys: Iterable[Key]) -> float:
+    return sum(breakdown.parts[key].calls for key in keys if key in breakdown.parts)
 
 
-def _groups(before: Anatomy, now: Anatomy) -> list[tuple[tuple[Key, ...], tuple[Key, ...], str]]:
+def _groups(before: StepBreakdown, now: StepBreakdown) -> list[tuple[tuple[Key, ...], tuple[Key, ...], str]]:
     """Kinds, those they stand in for, and how these came to an end; each kind stands in one group."""
     left = list(dict.fromkeys([*now.parts, *before.parts]))
     groups: list[tuple[tuple[Key, ...], tuple[Key, ...], str]] = []

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfbench.errors import ProfileError
-from tfbench.profiles.tables import COUNT, NAME, SECONDS, SHARE, Column, Section, Sheet
-from tfbench.profiles.tfdata import Input, Pipeline, Stage
+from tfbench.profiles.tables import COUNT, NAME, SECONDS, SHARE, Column, Section, Table
+from tfbench.profiles.tfdata import Input, Pipeline, TfDataStage
 from tfbench.profiles.xplane import Span, length
 
 _CURES = (
@@ -43,12 +43,12 @@ _MAPS = ("Map", "ParallelMap")
 _VECTORISE = "batch before it, so that one call of its function does the work of many"
 
 
-def is_overhead(stage: Stage, slow: float) -> bool:
+def is_overhead(stage: TfDataStage, slow: float) -> bool:
     """Whether a map costs more by its calls than by what it does in them: many calls, none of which is slow."""
     return stage.kind.startswith(_MAPS) and stage.calls > 0 and stage.own / stage.calls < slow
 
 
-def cure(stage: Stage, slow: float) -> str:
+def cure(stage: TfDataStage, slow: float) -> str:
     """What helps when this stage is the bottleneck.
 
     Args:
@@ -74,11 +74,11 @@ class Bottlenecks:
         return sum(pipeline.waited for pipeline in self.pipelines) / self.seconds if self.seconds else 0.0
 
     def section(self) -> Section:
-        sheets = []
+        tables = []
         for number, pipeline in enumerate(self.pipelines, 1):
             end = pipeline.bottleneck
             path = pipeline.path
-            sheets.append(Sheet(
+            tables.append(Table(
                 f"stages_{number}", f"Stages of {pipeline.stages[0].path if pipeline.stages else 'a pipeline'}",
                 (Column("stage", NAME), Column("calls", COUNT), Column("slow calls", COUNT), Column("total", SECONDS),
                  Column("self", SECONDS), Column("waited for", SECONDS), Column("share", SHARE), Column("mostly"),
@@ -90,7 +90,7 @@ class Bottlenecks:
                     for stage in pipeline.stages
                 ),
             ))  # fmt: skip
-        return Section("tf_data", "tf.data bottleneck analysis", tuple(sheets), tuple(self._notes()))
+        return Section("tf_data", "tf.data bottleneck analysis", tuple(tables), tuple(self._notes()))
 
     def _notes(self) -> list[str]:
         notes = [f"{self.waiting:.1%} of the steps' time is spent in calls for input"]
@@ -111,7 +111,7 @@ class Bottlenecks:
         return notes
 
 
-def _longest(stage: Stage) -> str:
+def _longest(stage: TfDataStage) -> str:
     return max(stage.ops, key=lambda kind: stage.ops[kind]) if stage.ops else ""
 
 

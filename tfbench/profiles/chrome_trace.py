@@ -9,17 +9,17 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tfbench.model import JSON
-from tfbench.profiles.steps import Step
+from tfbench.profiles.steps import ProfileStep
 from tfbench.profiles.xplane import Space
 
 
-def chrome_trace(space: Space, steps: Sequence[Step]) -> JSON:
+def chrome_trace(space: Space, steps: Sequence[ProfileStep]) -> JSON:
     """Everything that ran within the marked steps; all of the profile if there is none."""
     events = list(_events(space, steps))
     return {"displayTimeUnit": "ns", "traceEvents": events, "metadata": {"host": space.host, "steps": len(steps)}}
 
 
-def _events(space: Space, steps: Sequence[Step]) -> Iterator[JSON]:
+def _events(space: Space, steps: Sequence[ProfileStep]) -> Iterator[JSON]:
     low = min((step.event.start for step in steps), default=None)
     high = max((step.event.end for step in steps), default=None)
     every = [event.start for plane in space.planes for event in plane.events]

@@ -40,11 +40,11 @@ class Kept:
     def environment(self, side: str) -> str:
         """What a side ran on: ``git:main, Python 3.11.7, tensorflow 2.21.0, …``."""
         about = self.sides[side]
-        recipe = about.get("recipe") or {}
-        packages = recipe.get("packages", {})
-        parts = [str(about.get("spec", "")), f"Python {recipe['python']}" if "python" in recipe else ""]
+        environment = about.get("recipe") or {}
+        packages = environment.get("packages", {})
+        parts = [str(about.get("spec", "")), f"Python {environment['python']}" if "python" in environment else ""]
         parts += [f"{name} {version}" for name, version in packages.items() if name.startswith(_TOLD)]
-        parts.append(str(recipe.get("machine", {}).get("processor", "")))
+        parts.append(str(environment.get("machine", {}).get("processor", "")))
         return ", ".join(filter(None, parts))
 
     def runs(self, side: str) -> list[list[Path]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.profiles.overview import Overview
-from tfbench.profiles.tables import COUNT, NAME, SECONDS, SHARE, Column, Section, Sheet
+from tfbench.profiles.tables import COUNT, NAME, SECONDS, SHARE, Column, Section, Table
 from tfbench.profiles.tfdata_calls import without_numbers
 from tfbench.profiles.xprof import INPUT, Answers, number
 
@@ -47,12 +47,12 @@ class InputPipeline:
 
     def section(self) -> Section:
         whole = sum(self.host.values()) or 1.0
-        host = Sheet(
+        host = Table(
             "input_host", "What the host did for the input",
             (Column("part"), Column("time", SECONDS), Column("share", SHARE)),
             tuple((part, seconds, seconds / whole) for part, seconds in self.host.items()),
         )  # fmt: skip
-        ops = Sheet(
+        ops = Table(
             "input_ops", "Ops of the input",
             (Column("op", NAME), Column("category"), Column("calls", COUNT), Column("total", SECONDS), Column("self", SECONDS)),
             tuple((op.name, op.category, op.calls, op.total, op.own) for op in self.ops),

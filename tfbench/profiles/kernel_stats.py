@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfbench.errors import ProfileError
-from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, Column, Section, Sheet
+from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, Column, Section, Table
 from tfbench.profiles.xprof import KERNELS, Answers, number
 
 NO_KERNELS = (
@@ -48,7 +48,7 @@ class KernelStats:
     def section(self) -> Section:
         whole = sum(kernel.total for kernel in self.kernels) or 1.0
         missed = sum(kernel.total for kernel in self.kernels if kernel.eligible and not kernel.tensor_cores)
-        sheet = Sheet(
+        table = Table(
             "kernels", "Kernels",
             (Column("kernel", NAME), Column("op", NAME), Column("registers", COUNT), Column("shared memory", BYTES),
              Column("block"), Column("grid"), Column("occupancy", SHARE), Column("Tensor Cores possible"),
@@ -60,7 +60,7 @@ class KernelStats:
             ),
         )  # fmt: skip
         notes = (f"{missed / whole:.0%} of the time in kernels of ops that could use Tensor Cores and do not",)
-        return Section("kernels", "Kernel stats", (sheet,), notes if missed else ())
+        return Section("kernels", "Kernel stats", (table,), notes if missed else ())
 
 
 def kernel_stats(answers: Answers) -> KernelStats:

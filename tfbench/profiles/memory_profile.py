@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfbench.errors import ProfileError
-from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, Column, Section, Sheet
+from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, Column, Section, Table
 from tfbench.profiles.xprof import MEMORY, Answers, number
 
 _ABOUT = ("tfOpName", "regionType", "dataType", "tensorShape")
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class MemorySnapshot:
     """What an allocator held at one time."""
 
     seconds: float
@@ -60,7 +60,7 @@ class Allocator:
     """At the peak."""
     peak_seconds: float
     """When it was, since the profile began."""
-    timeline: Sequence[Moment]
+    timeline: Sequence[MemorySnapshot]
     at_peak: Sequence[Held]
     """Largest first."""
 
@@ -72,21 +72,21 @@ class MemoryProfile:
     allocators: Sequence[Allocator]
 
     def section(self) -> Section:
-        summary = Sheet(
+        summary = Table(
             "allocators", "Allocators",
             (Column("allocator"), Column("peak", BYTES), Column("peak of the process", BYTES), Column("capacity", BYTES),
              Column("fragmentation at the peak", SHARE), Column("at", SECONDS)),
             tuple((one.name, one.peak, one.lifetime_peak, one.capacity, one.fragmentation, one.peak_seconds)
                   for one in self.allocators),
         )  # fmt: skip
-        held = Sheet(
+        held = Table(
             "at_peak", "What was held at the peak",
             (Column("allocator"), Column("op", NAME), Column("region"), Column("type"), Column("shape"),
              Column("bytes", BYTES), Column("count", COUNT)),
             tuple((one.name, held.op, held.region, held.kind, held.shape, held.amount, held.count)
                   for one in self.allocators for held in one.at_peak),
         )  # fmt: skip
-        timeline = Sheet(
+        timeline = Table(
             "timeline", "Memory over time",
             (Column("allocator"), Column("at", SECONDS), Column("used", BYTES), Column("free", BYTES),
              Column("fragmentation", SHARE), Column("activity"), Column("op", NAME), Column("bytes", BYTES)),
@@ -136,14 +136,14 @@ def _allocator(name: str, content: Mapping[str, Any]) -> Allocator:
         capacity=int(number(summary.get("memoryCapacity"))),
         fragmentation=number(peak.get("fragmentation")),
         peak_seconds=number(summary.get("peakStatsTimePs")) * 1e-12,
-        timeline=[_moment(one) for one in content.get("sampledTimelineSnapshots", [])],
+        timeline=[_snapshot(one) for one in content.get("sampledTimelineSnapshots", [])],
         at_peak=sorted(held, key=lambda one: -one.amount),
     )
 
 
-def _moment(content: Mapping[str, Any]) -> Moment:
+def _snapshot(content: Mapping[str, Any]) -> MemorySnapshot:
     stats, about = content.get("aggregationStats", {}), content.get("activityMetadata", {})
-    return Moment(
+    return MemorySnapshot(
         seconds=number(content.get("timeOffsetPs")) * 1e-12,
         used=int(number(stats.get("heapAllocatedBytes"))),
         free=int(number(stats.get("freeMemoryBytes"))),

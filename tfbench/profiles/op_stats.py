@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tfbench.profiles.tables import COUNT, NAME, SECONDS, SHARE, Column, Section, Sheet
+from tfbench.profiles.tables import COUNT, NAME, SECONDS, SHARE, Column, Section, Table
 from tfbench.profiles.tfdata_calls import without_numbers
 from tfbench.profiles.xprof import OPS, Answers, Grid, number
 
@@ -38,13 +38,13 @@ class OpStats:
     def section(self) -> Section:
         return Section(
             "ops", "TensorFlow stats",
-            (_sheet("ops", "Ops", self.without_idle), _sheet("ops_with_idle", "Ops and idle time", self.with_idle)),
+            (_table("ops", "Ops", self.without_idle), _table("ops_with_idle", "Ops and idle time", self.with_idle)),
         )  # fmt: skip
 
 
-def _sheet(name: str, title: str, rows: Sequence[OpRow]) -> Sheet:
+def _table(name: str, title: str, rows: Sequence[OpRow]) -> Table:
     whole = {where: sum(row.own for row in rows if row.where == where) or 1.0 for where in ("host", "device")}
-    return Sheet(
+    return Table(
         name, title,
         (Column("op", NAME), Column("type"), Column("where"), Column("occurrences", COUNT), Column("total", SECONDS),
          Column("self", SECONDS), Column("share there", SHARE)),

@@ -9,7 +9,7 @@ from statistics import mean
 from tfbench.errors import ProfileError
 from tfbench.profiles.op_stats import OpRow
 from tfbench.profiles.steps import NO_MARKER
-from tfbench.profiles.tables import NAME, SECONDS, SHARE, Column, Section, Sheet
+from tfbench.profiles.tables import NAME, SECONDS, SHARE, Column, Section, Table
 from tfbench.profiles.xprof import OVERVIEW, Answers, Grid, number, share_of
 
 PARTS = {
@@ -87,18 +87,18 @@ class Overview:
 
     def section(self) -> Section:
         parts, whole = self.parts, self.seconds
-        breakdown = Sheet(
+        breakdown = Table(
             "breakdown", f"A step, the mean of {len(self.steps)}",
             (Column("part"), Column("time", SECONDS), Column("share", SHARE)),
             (*((part, seconds, seconds / whole if whole else 0.0) for part, seconds in parts.items()),
              ("step", whole, 1.0)),
         )  # fmt: skip
-        steps = Sheet(
+        steps = Table(
             "steps", "Each step",
             (Column("step"), *(Column(part, SECONDS) for part in PARTS), Column("all", SECONDS)),
             tuple((step.name, *(step.parts[part] for part in PARTS), step.seconds) for step in self.steps),
         )  # fmt: skip
-        top = Sheet(
+        top = Table(
             "top_ops", f"The {len(self.top)} longest ops",
             (Column("op", NAME), Column("type"), Column("where"), Column("share", SHARE)),
             tuple((op.name, op.kind, op.where, op.share) for op in self.top),

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfbench.errors import ProfileError
 from tfbench.profiles.steps import NO_MARKER
-from tfbench.profiles.tables import COUNT, SECONDS, Column, Section, Sheet
+from tfbench.profiles.tables import COUNT, SECONDS, Column, Section, Table
 from tfbench.profiles.xprof import PODS, Answers, number
 
 
@@ -37,7 +37,7 @@ class Pods:
 
     def section(self) -> Section:
         parts = list(dict.fromkeys(part for worker in self.workers for part in worker.parts))
-        sheet = Sheet(
+        table = Table(
             "workers", "A step of each worker, the mean",
             (Column("host"), Column("core"), Column("steps", COUNT), Column("step", SECONDS),
              *(Column(part.lower(), SECONDS) for part in parts), Column("bound by")),
@@ -53,7 +53,7 @@ class Pods:
                 f"the slowest worker, {slowest.host}, takes {slowest.seconds / fastest.seconds:.2f} times as long a step "
                 f"as the fastest, {fastest.host}"
             )
-        return Section("pods", "Pod view", (sheet,), tuple(notes))
+        return Section("pods", "Pod view", (table,), tuple(notes))
 
 
 def pods(answers: Answers) -> Pods:

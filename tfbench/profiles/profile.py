@@ -19,8 +19,8 @@ from tfbench.profiles.memory_profile import memory_profile
 from tfbench.profiles.op_stats import op_stats
 from tfbench.profiles.overview import overview
 from tfbench.profiles.pod_view import pods
-from tfbench.profiles.step_breakdown import Anatomy, cuts, faster_half, trimmed
-from tfbench.profiles.steps import Step, steps_of
+from tfbench.profiles.step_breakdown import StepBreakdown, faster_half, step_slices, trimmed
+from tfbench.profiles.steps import ProfileStep, steps_of
 from tfbench.profiles.tables import Section
 from tfbench.profiles.tfdata import Input
 from tfbench.profiles.xplane import DEVICE, Space, levels_of, load
@@ -71,7 +71,10 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     tools.ask("memory", "Memory profile", lambda: memory_profile(answers))
     tools.ask("pods", "Pod view", lambda: pods(answers))
     seen = advice.Seen(
-        Anatomy(trimmed(cuts(first, data, steps), policy.profile_trim)) if steps else None, waits, view, kernels
+        StepBreakdown(trimmed(step_slices(first, data, steps), policy.profile_trim)) if steps else None,
+        waits,
+        view,
+        kernels,
     )
     tools.sections["advice"] = advice.section(advice.advice(seen, policy))
     if errors := [error for space in spaces for error in space.errors]:
@@ -81,18 +84,18 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     return Profile(sections, seen, chrome_trace(first, steps), levels_of(first))
 
 
-def dissect(files: Sequence[Path], policy: Policy) -> Anatomy:
+def dissect(files: Sequence[Path], policy: Policy) -> StepBreakdown:
     """The steps of several launches of one program, the faster half of them.
 
     Raises:
         ProfileError: A file is not whole, or has no step marker.
     """
     spaces = [load(file) for file in files]
-    launches = [cuts(space, Input(space, policy.slow_call_seconds), steps_of(space)) for space in spaces]
+    launches = [step_slices(space, Input(space, policy.slow_call_seconds), steps_of(space)) for space in spaces]
     return faster_half([trimmed(launch, policy.profile_trim) for launch in launches])
 
 
-def _marked(space: Space) -> list[Step]:
+def _marked(space: Space) -> list[ProfileStep]:
     try:
         return steps_of(space)
     except ProfileError:

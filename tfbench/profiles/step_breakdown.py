@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tfbench.profiles.steps import Step
-from tfbench.profiles.tfdata import Input, Stage
+from tfbench.profiles.steps import ProfileStep
+from tfbench.profiles.tfdata import Input, TfDataStage
 from tfbench.profiles.xplane import DEVICE, Event, Space, Span, clipped, length, without
 
 _OP = re.compile(r"(?P<name>.*):(?P<kind>[A-Za-z_]\w*)$")
@@ -33,7 +33,7 @@ _NUMBERED = re.compile(r"[._]\d+$")
 _TRACED = "traced-"
 
 
-class Where(str, Enum):
+class TimeCategory(str, Enum):
     """What kind of time it is."""
 
     HOST = "host compute"
@@ -52,7 +52,7 @@ class Where(str, Enum):
 class Key:
     """What ran."""
 
-    where: Where
+    category: TimeCategory
     kind: str
     """Type of an op, an instruction of XLA's without its number, a kernel, or a stage of the input."""
     compiled: bool = False
@@ -72,7 +72,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Cut:
+class StepSlice:
     """One step: when each kind of thing ran in it."""
 
     seconds: float
@@ -81,25 +81,25 @@ class Cut:
     names: dict[Key, dict[str, float]]
 
 
-class Anatomy:
+class StepBreakdown:
     """Of steps of one program, from one launch or from several."""
 
-    def __init__(self, cuts: Sequence[Cut]) -> None:
-        self._cuts = list(cuts)
-        self.steps = len(self._cuts)
-        self.seconds = _mean(self._cuts)
+    def __init__(self, step_slices: Sequence[StepSlice]) -> None:
+        self._step_slices = list(step_slices)
+        self.steps = len(self._step_slices)
+        self.seconds = _mean(self._step_slices)
         """Of a step, the mean."""
-        keys = dict.fromkeys(key for cut in self._cuts for key in cut.spans)
+        keys = dict.fromkeys(key for step_slice in self._step_slices for key in step_slice.spans)
         self.parts = {key: self._part(key) for key in keys}
 
     def _part(self, key: Key) -> Part:
         names: dict[str, float] = defaultdict(float)
-        for cut in self._cuts:
-            for name, seconds in cut.names.get(key, {}).items():
+        for step_slice in self._step_slices:
+            for name, seconds in step_slice.names.get(key, {}).items():
                 names[name] += seconds
         return Part(
             seconds=self.covered([key]),
-            calls=sum(cut.counts.get(key, 0.0) for cut in self._cuts) / self.steps,
+            calls=sum(step_slice.counts.get(key, 0.0) for step_slice in self._step_slices) / self.steps,
             names=tuple(sorted(names, key=lambda name: -names[name])),
         )
 
@@ -107,33 +107,37 @@ class Anatomy:
         """Seconds of a step in which at least one of these ran."""
         wanted = list(keys)
         return (
-            sum(length([span for key in wanted for span in cut.spans.get(key, [])]) for cut in self._cuts) / self.steps
+            sum(
+                length([span for key in wanted for span in step_slice.spans.get(key, [])])
+                for step_slice in self._step_slices
+            )
+            / self.steps
         )
 
-    def spent(self, where: Where) -> float:
+    def spent(self, category: TimeCategory) -> float:
         """Seconds of a step of this kind; `OTHER` is what nothing else covers."""
-        if where is Where.OTHER:
+        if category is TimeCategory.OTHER:
             return max(0.0, self.seconds - self.covered(self.parts))
-        return self.covered(key for key in self.parts if key.where is where)
+        return self.covered(key for key in self.parts if key.category is category)
 
 
-def trimmed(cuts: Sequence[Cut], fraction: float) -> list[Cut]:
+def trimmed(step_slices: Sequence[StepSlice], fraction: float) -> list[StepSlice]:
     """The steps of a launch without the slowest ones."""
-    ordered = sorted(cuts, key=lambda cut: cut.seconds)
+    ordered = sorted(step_slices, key=lambda step_slice: step_slice.seconds)
     return ordered[: max(1, len(ordered) - int(fraction * len(ordered)))]
 
 
-def faster_half(launches: Sequence[Sequence[Cut]]) -> Anatomy:
+def faster_half(launches: Sequence[Sequence[StepSlice]]) -> StepBreakdown:
     """Of several launches of one program, those that were disturbed least."""
     ordered = sorted(launches, key=_mean)
-    return Anatomy([cut for launch in ordered[: (len(ordered) + 1) // 2] for cut in launch])
+    return StepBreakdown([step_slice for launch in ordered[: (len(ordered) + 1) // 2] for step_slice in launch])
 
 
-def _mean(cuts: Sequence[Cut]) -> float:
-    return sum(cut.seconds for cut in cuts) / len(cuts)
+def _mean(step_slices: Sequence[StepSlice]) -> float:
+    return sum(step_slice.seconds for step_slice in step_slices) / len(step_slices)
 
 
-def cuts(space: Space, data: Input, steps: Sequence[Step]) -> list[Cut]:
+def step_slices(space: Space, data: Input, steps: Sequence[ProfileStep]) -> list[StepSlice]:
     """What ran in each step."""
     ran: list[tuple[Key, str, Span, float]] = [*_inputs(data)]
     of_input = {id(event) for event in space.on_host if _is_of_input(event, data)}
@@ -144,17 +148,17 @@ def cuts(space: Space, data: Input, steps: Sequence[Step]) -> list[Cut]:
         if _FETCHES.match(key.kind):  # what it waits for is told by stages; its own is what it does beside that
             parts = without(parts, clipped(waited, parts[0]))
         ran += [(key, name, part, 1.0 / len(parts)) for part in parts]
-    found = [Cut(step.seconds, defaultdict(list), defaultdict(float), defaultdict(_zeros)) for step in steps]
+    found = [StepSlice(step.seconds, defaultdict(list), defaultdict(float), defaultdict(_zeros)) for step in steps]
     ends = [step.event.end for step in steps]  # steps follow each other
     for key, name, span, calls in ran:
         for number in range(bisect_right(ends, span[0]), len(steps)):
             window = steps[number].span
             if span[1] <= window[0]:
                 break
-            cut, (inside,) = found[number], clipped([span], window)
-            cut.spans[key].append(inside)
-            cut.counts[key] += calls if span[0] >= window[0] else 0.0
-            cut.names[key][name] += inside[1] - inside[0]
+            step_slice, (inside,) = found[number], clipped([span], window)
+            step_slice.spans[key].append(inside)
+            step_slice.counts[key] += calls if span[0] >= window[0] else 0.0
+            step_slice.names[key][name] += inside[1] - inside[0]
     return found
 
 
@@ -166,8 +170,8 @@ def _inputs(data: Input) -> Iterator[tuple[Key, str, Span, float]]:
     """Waiting for input, by the stage that was waited for."""
     for root in data.roots:
         for blame in data.blames[root]:
-            stage = Stage(blame.stage)
-            yield Key(Where.INPUT, stage.path), stage.kind, blame.span, 0.0
+            stage = TfDataStage(blame.stage)
+            yield Key(TimeCategory.INPUT, stage.path), stage.kind, blame.span, 0.0
 
 
 def _is_of_input(event: Event, data: Input) -> bool:
@@ -203,25 +207,25 @@ def _with_what_follows(space: Space) -> dict[Event, int]:
 
 def _on_device(event: Event) -> tuple[Key, str] | None:
     if _COPIES.match(event.name):
-        return Key(Where.COPY, event.name), event.name
+        return Key(TimeCategory.COPY, event.name), event.name
     op = str(event.stats.get("tf_op") or event.stats.get("hlo_op") or "")
     kind = op.rpartition(":")[2] or _NUMBERED.sub("", op.rpartition("/")[2]) or event.name
-    return Key(Where.DEVICE, kind), op.rpartition(":")[0] or op or event.name
+    return Key(TimeCategory.DEVICE, kind), op.rpartition(":")[0] or op or event.name
 
 
 def _on_host(event: Event) -> tuple[Key, str] | None:
     name = event.name
     if "hlo_op" in event.stats and not name.startswith("end: "):
         instruction = str(event.stats["hlo_op"])
-        return Key(Where.HOST, _NUMBERED.sub("", instruction), True), instruction
+        return Key(TimeCategory.HOST, _NUMBERED.sub("", instruction), True), instruction
     if _LAUNCHES.match(name):
-        return Key(Where.LAUNCH, name), name
+        return Key(TimeCategory.LAUNCH, name), name
     if str(event.stats.get("tf_function_call", "")).startswith(_TRACED):
-        return Key(Where.COMPILE, "tracing"), name
+        return Key(TimeCategory.COMPILE, "tracing"), name
     if name.startswith(_MAKES) and not (event.parent and event.parent.name.startswith(_MAKES)):
-        return Key(Where.INPUT, "MakeIterator"), name
+        return Key(TimeCategory.INPUT, "MakeIterator"), name
     if _COMPILES.match(name):
-        return Key(Where.COMPILE, "compilation"), name
+        return Key(TimeCategory.COMPILE, "compilation"), name
     if name == _RUNS_KERNEL and event.parent is not None and event.parent.name.startswith(_EAGER):
         kind = event.parent.name.removeprefix(_EAGER)
         return _of_op(kind, kind)
@@ -236,5 +240,5 @@ def _of_op(kind: str, name: str) -> tuple[Key, str] | None:
     # oneDNN's ops are those that they stand in for: _MklMatMul is MatMul, _MklNativeFusedMatMul is _FusedMatMul.
     kind = _DNN.sub(lambda found: "_" if kind.startswith("Fused", found.end()) else "", kind)
     if _INPUT.search(kind):
-        return Key(Where.INPUT, kind), name
-    return Key(Where.HOST, kind), name
+        return Key(TimeCategory.INPUT, kind), name
+    return Key(TimeCategory.HOST, kind), name

@@ -9,7 +9,7 @@ from tfbench.profiles.xplane import Event, Space, Span
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProfileStep:
     """One marked step."""
 
     number: int
@@ -32,14 +32,14 @@ NO_MARKER = (
 )
 
 
-def steps_of(space: Space) -> list[Step]:
+def steps_of(space: Space) -> list[ProfileStep]:
     """The marked steps in order; the first of several is left out, as the profiler was starting beside it.
 
     Raises:
         ProfileError: None is marked.
     """
     found = [
-        Step(int(event.stats["step_num"]), event)
+        ProfileStep(int(event.stats["step_num"]), event)
         for event in space.on_host
         if "step_num" in event.stats and event.stats.get("_r") == 1
     ]

@@ -24,7 +24,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class Table:
     """One table of a tool: rows in the order in which they matter."""
 
     name: str
@@ -48,7 +48,7 @@ class Section:
 
     tool: str
     title: str
-    sheets: tuple[Sheet, ...] = ()
+    tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     """What the tool says in words, most important first."""
     absent: str = ""
@@ -56,14 +56,14 @@ class Section:
 
     def short(self) -> Section:
         """The same with the first rows of its tables, for a report of many."""
-        sheets = tuple(replace(sheet, rows=sheet.rows[:SHORT]) for sheet in self.sheets)
-        return replace(self, sheets=sheets)
+        tables = tuple(replace(table, rows=table.rows[:SHORT]) for table in self.tables)
+        return replace(self, tables=tables)
 
     def as_json(self) -> JSON:
         return {
             "tool": self.tool,
             "title": self.title,
-            "sheets": [sheet.as_json() for sheet in self.sheets],
+            "sheets": [table.as_json() for table in self.tables],
             "notes": list(self.notes),
             "absent": self.absent,
         }

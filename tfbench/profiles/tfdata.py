@@ -22,7 +22,7 @@ from tfbench.profiles.xplane import Event, Space, Span, overlaps, union
 
 
 @dataclass
-class Stage:
+class TfDataStage:
     """One stage of a pipeline, all of its iterators together: each element of a flat map has one of its own."""
 
     name: str
@@ -59,7 +59,7 @@ class Stage:
 class Pipeline:
     """What the program called ``next`` on."""
 
-    stages: Sequence[Stage]
+    stages: Sequence[TfDataStage]
     """From the root on."""
     calls: int
     """Of the program."""
@@ -71,14 +71,14 @@ class Pipeline:
     """Seconds from which a call is slow."""
 
     @property
-    def bottleneck(self) -> Stage | None:
+    def bottleneck(self) -> TfDataStage | None:
         """The stage that was waited for, ``None`` if the pipeline keeps up: if a call, on average, is not slow."""
         if not self.stages or self.waited <= self.calls * self.slowness:
             return None
         return max(self.stages, key=lambda stage: stage.critical)
 
     @property
-    def path(self) -> list[Stage]:
+    def path(self) -> list[TfDataStage]:
         """The critical path: the stages from the root to the bottleneck."""
         end = self.bottleneck
         return [stage for stage in self.stages if end and f"{end.name}::".startswith(f"{stage.name}::")]
@@ -132,7 +132,7 @@ class Input:
 
     def pipelines(self, windows: Sequence[Span]) -> list[Pipeline]:
         """Those that the program called within these windows, the one that it waited for longest first."""
-        stages: dict[str, Stage] = {}
+        stages: dict[str, TfDataStage] = {}
         windows = union(windows)
         for calls in self._lines:
             for event in calls:
@@ -145,7 +145,7 @@ class Input:
             if (first := self._first.get(root, long_name(root))) != ROOT:
                 roots[top(first)].append(root)
             for blame in self.blames[root]:
-                stage = stages.setdefault(blame.stage, Stage(blame.stage))
+                stage = stages.setdefault(blame.stage, TfDataStage(blame.stage))
                 stage.critical += blame.weight * (blame.span[1] - blame.span[0]) * 1e-12
         for name, ops in self._functions.ops.items():
             if name in stages:
@@ -165,18 +165,18 @@ class Input:
         ]
         return sorted(found, key=lambda pipeline: -pipeline.waited)
 
-    def _count(self, stages: dict[str, Stage], event: Event) -> None:
+    def _count(self, stages: dict[str, TfDataStage], event: Event) -> None:
         name = long_name(event)
         if name == ROOT:
             return
         seconds = (event.end - event.start) * 1e-12
-        stage = stages.setdefault(name, Stage(name))
+        stage = stages.setdefault(name, TfDataStage(name))
         stage.calls += 1
         stage.slow += seconds > self._slow
         stage.total += seconds
         stage.own += seconds
         if (caller := caller_of(event)) is not None and (name := long_name(caller)) != ROOT:
-            stages.setdefault(name, Stage(name)).own -= seconds
+            stages.setdefault(name, TfDataStage(name)).own -= seconds
 
     def _blamed(self, root: Event) -> Iterator[Blame]:
         """What a call of the program was spent on, stretch by stretch."""

@@ -9,7 +9,7 @@ from typing import IO
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, WorkerDied, WorkerHung
 from tfbench.model import JSON, Case
-from tfbench.protocol import Channel, Closed, TimedOut, pair
+from tfbench.protocol import Channel, ChannelClosed, TimedOut, pair
 from tfbench.race.zygote import Zygote, tail
 
 
@@ -58,7 +58,7 @@ class Process:
         try:
             kinds = dict.fromkeys((kind, "done", "failed", "skipped"))
             message = self.channel.receive(*kinds, timeout=seconds)
-        except Closed:
+        except ChannelClosed:
             raise WorkerDied(f"its process ended while it was {doing}", tail(self.log)) from None
         except TimedOut:
             text = f"it did not answer within {seconds:g} s while it was {doing}, and was killed"

@@ -15,13 +15,13 @@ from tfbench.model import Outcome, Reason, Run, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Clock, Entrant, Launcher
 from tfbench.race.launch import Failure
-from tfbench.race.race import Race, Terms
+from tfbench.race.race import Race, RaceConfig
 from tfbench.stats.verdict import Decision
 
 Judged = TypeVar("Judged", Decision, Verdict)
 
 
-class Contest:
+class ConfirmedRace:
     """From two sides to a decision that may fail a test.
 
     The second race draws from zygotes of its own, numbered behind those of the first, so that the
@@ -48,8 +48,8 @@ class Contest:
         self.first_call: Decision | None = None
         self.memory: Verdict | None = None
         self.interrupted = False
-        self._first = Race(entrants, launcher, policy, Terms(cases, range(zygotes)), clock, rng)
-        self._second = Race(entrants, launcher, policy, Terms(cases, range(zygotes, 2 * zygotes)), clock, rng)
+        self._first = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes)), clock, rng)
+        self._second = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes, 2 * zygotes)), clock, rng)
         self._confirm = policy.confirm and confirm
 
     def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
@@ -86,7 +86,7 @@ class Contest:
     def _first_call_of(self, race: Race) -> Decision | None:
         both = [launch for launch in race.launches if None not in launch.runs]
         facts = [[run.facts for launch in both if (run := launch.runs[side]) is not None] for side in (0, 1)]
-        return first_call(facts[0], facts[1], [launch.pair for launch in both], race.policy, race.terms.cases)
+        return first_call(facts[0], facts[1], [launch.pair for launch in both], race.policy, race.config.cases)
 
     @staticmethod
     def _joined(first: Judged | None, second: Judged | None) -> Judged | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed, WorkerDied
-from tfbench.gpus.monitor import Guard
+from tfbench.gpus.monitor import GpuMonitor
 from tfbench.policy import Policy
-from tfbench.protocol import Closed
+from tfbench.protocol import ChannelClosed
 from tfbench.race.child import Process
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
@@ -14,7 +14,7 @@ from tfbench.race.zygote import tail
 _DOING = "repeated for its energy"
 
 
-def joules(launcher: ProcessLauncher, guard: Guard, entrant: Entrant, policy: Policy) -> float | None:
+def joules(launcher: ProcessLauncher, gpu_monitor: GpuMonitor, entrant: Entrant, policy: Policy) -> float | None:
     """Of an iteration, what all watched GPUs took together, idling included; ``None`` where one does not count.
 
     Raises:
@@ -30,13 +30,13 @@ def joules(launcher: ProcessLauncher, guard: Guard, entrant: Entrant, policy: Po
     process = Process.start(zygote, entrant.case, loop=how, cpus=cpus, threads=len(cpus))
     try:
         process.answer("prepared", _DOING, policy.setup_seconds)
-        with guard.watching((entrant.case.name, entrant.side.name, _DOING)) as watch:
+        with gpu_monitor.watching((entrant.case.name, entrant.side.name, _DOING)) as launch_monitor:
             process.channel.send("serve")
             iterations = process.answer("looped", _DOING, policy.answer_seconds)["iterations"]
-    except Closed:
+    except ChannelClosed:
         raise WorkerDied(f"its process ended while it was {_DOING}", tail(process.log)) from None
     finally:
         process.end(kill=True)
-    if watch.cause:
-        raise LaunchDisturbed(watch.cause)
-    return watch.energy / iterations if watch.energy is not None and iterations else None
+    if launch_monitor.cause:
+        raise LaunchDisturbed(launch_monitor.cause)
+    return launch_monitor.energy / iterations if launch_monitor.energy is not None and iterations else None

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
-from tfbench.metrics.extract import Evidence
+from tfbench.metrics.extract import ProbeOutput
 from tfbench.model import JSON
 from tfbench.policy import Policy
 from tfbench.race.child import Process
@@ -28,7 +28,7 @@ class Prober:
         self._launcher = launcher
         self._policy = policy
 
-    def probe(self, entrants: Sequence[Entrant]) -> list[Evidence | Failure]:
+    def probe(self, entrants: Sequence[Entrant]) -> list[ProbeOutput | Failure]:
         """What each shows; as many at once as there are processors, since nothing is timed.
 
         Raises:
@@ -36,7 +36,7 @@ class Prober:
         """
         cpus = self._launcher.processors.every
         at_once = max(1, len(cpus))
-        found: list[Evidence | Failure] = []
+        found: list[ProbeOutput | Failure] = []
         for first in range(0, len(entrants), at_once):
             found += self._side_by_side(entrants[first : first + at_once], cpus)
         return found
@@ -50,7 +50,7 @@ class Prober:
         if asking := [entrant for entrant in entrants if entrant.case.shared]:
             self.probe(asking)
 
-    def _side_by_side(self, entrants: Sequence[Entrant], cpus: Sequence[int]) -> list[Evidence | Failure]:
+    def _side_by_side(self, entrants: Sequence[Entrant], cpus: Sequence[int]) -> list[ProbeOutput | Failure]:
         with ExitStack() as stack:
             started: list[_Probed | Failure] = []
             for index, entrant in enumerate(entrants):
@@ -59,7 +59,7 @@ class Prober:
                     started.append(stack.enter_context(_Probed.start(self._launcher, self._policy, entrant, own)))
                 except BenchmarkError as error:
                     started.append(error)
-            return [one.evidence() if isinstance(one, _Probed) else one for one in started]
+            return [one.output() if isinstance(one, _Probed) else one for one in started]
 
 
 @dataclass
@@ -93,7 +93,7 @@ class _Probed:
         self.process.end(kill=True)
         self.folder.cleanup()
 
-    def evidence(self) -> Evidence | Failure:
+    def output(self) -> ProbeOutput | Failure:
         """Wait for it and read what it wrote."""
         try:
             answer = self.process.answer("probed", "probed", self.policy.setup_seconds)
@@ -103,7 +103,7 @@ class _Probed:
             return error
         return self._read(answer)
 
-    def _read(self, answer: JSON) -> Evidence:
+    def _read(self, answer: JSON) -> ProbeOutput:
         found, root = answer["found"], Path(self.folder.name)
         names = found["xla"]["modules"] if "xla" in found else []
         modules: dict[str, str] = {}
@@ -116,7 +116,7 @@ class _Probed:
             for name in names
             if (path := root / FOLDER / f"{name.removesuffix('.txt')}-buffer-assignment.txt").exists()
         ]
-        return Evidence(
+        return ProbeOutput(
             found=found,
             absent=answer["absent"],
             facts=answer["facts"],

@@ -12,11 +12,11 @@ from statistics import median
 from typing import Any
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProtocolError, WorkerDied, WorkerHung
-from tfbench.gpus.monitor import Guard
+from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
 from tfbench.model import JSON, Case, Plan
 from tfbench.policy import Policy
-from tfbench.protocol import Closed, TimedOut, token_pipe
+from tfbench.protocol import ChannelClosed, TimedOut, token_pipe
 from tfbench.race.child import Process
 from tfbench.race.interfaces import Entrant, OpenLaunch, Prepared
 from tfbench.race.schedule import followers
@@ -51,8 +51,10 @@ class ProcessLauncher:
     zygotes are numbered by pair: launches of pair ``p`` come from zygote ``p`` of each side.
     """
 
-    def __init__(self, suite: Suite, policy: Policy, processors: Processors, guard: Guard | None = None) -> None:
-        self._guard = guard
+    def __init__(
+        self, suite: Suite, policy: Policy, processors: Processors, gpu_monitor: GpuMonitor | None = None
+    ) -> None:
+        self._gpu_monitor = gpu_monitor
         self._suite = suite
         self._policy = policy
         self.processors = processors
@@ -104,14 +106,14 @@ class ProcessLauncher:
         cpus = sorted({cpu for entrant in entrants for cpu in self.processors.of(entrant.case)})
         on_gpu = any(entrant.case.levels.get("device") != "cpu" for entrant in entrants)
         pool = partial(self.zygote, pair=pair)
-        return ProcessLaunch(entrants, pool, cpus, self._policy, self._guard if on_gpu else None)
+        return ProcessLaunch(entrants, pool, cpus, self._policy, self._gpu_monitor if on_gpu else None)
 
-    def recipe(self, side: Side) -> JSON:
+    def environment(self, side: Side) -> JSON:
         """What the side's processes say they are made of, a variant's own settings left out."""
         for (name, env, _), zygote in self._zygotes.items():
-            if name == side.name and zygote.recipe:
-                settings = {key: value for key, value in zygote.recipe["settings"].items() if key not in dict(env)}
-                return {**zygote.recipe, "settings": settings}
+            if name == side.name and zygote.environment:
+                settings = {key: value for key, value in zygote.environment["settings"].items() if key not in dict(env)}
+                return {**zygote.environment, "settings": settings}
         return {}
 
     def import_seconds(self, side: Side) -> float | None:
@@ -153,9 +155,9 @@ class ProcessLaunch:
         zygote_of: Callable[[Entrant], Zygote],
         cpus: list[int],
         policy: Policy,
-        guard: Guard | None = None,
+        gpu_monitor: GpuMonitor | None = None,
     ) -> None:
-        self._guard = guard
+        self._gpu_monitor = gpu_monitor
         self._entrants = entrants
         self._zygote_of = zygote_of
         self._cpus = cpus
@@ -199,16 +201,16 @@ class ProcessLaunch:
         return seconds
 
     def _guarded(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
-        if self._guard is None:
+        if self._gpu_monitor is None:
             return self.blocks(plan, orders)
         who = tuple((entrant.case.name, entrant.side.name) for entrant in self._entrants)
-        with self._guard.watching(who) as watch:
+        with self._gpu_monitor.watching(who) as launch_monitor:
             blocks = self.blocks(plan, orders)
-        if watch.cause:
-            raise LaunchDisturbed(watch.cause)
-        if watch.sm_clock is not None:
+        if launch_monitor.cause:
+            raise LaunchDisturbed(launch_monitor.cause)
+        if launch_monitor.sm_clock is not None:
             for entrant in blocks:
-                self._facts[entrant][GPU_CLOCK] = watch.sm_clock
+                self._facts[entrant][GPU_CLOCK] = launch_monitor.sm_clock
         return blocks
 
     def blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
@@ -257,13 +259,13 @@ class ProcessLaunch:
     def _ask(self, entrant: int, kind: str, **fields: Any) -> None:
         try:
             self._running[entrant].channel.send(kind, **fields)
-        except Closed:
+        except ChannelClosed:
             raise self._gone(entrant) from None
 
     def _answer(self, entrant: int, *kinds: str, seconds: float) -> JSON:
         try:
             return self._running[entrant].channel.receive(*kinds, timeout=seconds)
-        except Closed:
+        except ChannelClosed:
             raise self._gone(entrant) from None
         except TimedOut:
             _, output = self._end(entrant, kill=True)

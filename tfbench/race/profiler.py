@@ -25,7 +25,7 @@ HIGHEST = {"host": 3, "device": 1, "python": 1}
 
 
 @dataclass(frozen=True)
-class Collecting:
+class ProfilerConfig:
     """How profiles are collected."""
 
     way: str = "session"
@@ -34,17 +34,17 @@ class Collecting:
     """Of the host, device and Python tracers; those that are not named are the profiler's usual ones."""
 
 
-USUAL = Collecting()
+USUAL = ProfilerConfig()
 """As the profiler does by itself."""
 
 
 class Profiler:
     """Profiles cases in processes forked from the zygotes of their sides, where they are timed as well."""
 
-    def __init__(self, launcher: ProcessLauncher, policy: Policy, collecting: Collecting) -> None:
+    def __init__(self, launcher: ProcessLauncher, policy: Policy, profiler_config: ProfilerConfig) -> None:
         self._launcher = launcher
         self._policy = policy
-        self._collecting = collecting
+        self._profiler_config = profiler_config
 
     def ready(self, entrants: Iterable[Entrant], launches: int) -> None:
         """Start the zygotes of so many launches that are not there yet, side by side.
@@ -58,11 +58,11 @@ class Profiler:
     @property
     def levels(self) -> Mapping[str, int]:
         """What was asked for of the tracers."""
-        return self._collecting.levels or {}
+        return self._profiler_config.levels or {}
 
-    def recipe(self, side: Side) -> JSON:
+    def environment(self, side: Side) -> JSON:
         """What the side is made of, once it is ready."""
-        return self._launcher.recipe(side)
+        return self._launcher.environment(side)
 
     def profile(self, entrant: Entrant, logs: Path, launch: int) -> Path:
         """Profile one launch; the folder below ``logs`` with its files, as TensorBoard wants them.
@@ -97,8 +97,8 @@ class Profiler:
             how={
                 "steps": policy.profile_steps,
                 "seconds": policy.profile_seconds,
-                "way": self._collecting.way,
-                "levels": dict(self._collecting.levels or {}),
+                "way": self._profiler_config.way,
+                "levels": dict(self._profiler_config.levels or {}),
                 "warmup": policy.warmup,
             },
             cpus=cpus,

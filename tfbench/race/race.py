@@ -17,7 +17,7 @@ from tfbench.stats.verdict import Decision, decide
 
 
 @dataclass(frozen=True)
-class Terms:
+class RaceConfig:
     """What is to be decided, beside the policy."""
 
     cases: int
@@ -38,13 +38,13 @@ class Race:
         entrants: Sequence[Entrant],
         launcher: Launcher,
         policy: Policy,
-        terms: Terms,
+        config: RaceConfig,
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self.entrants = tuple(entrants)
         self.policy = policy
-        self.terms = terms
+        self.config = config
         self.launches: list[Launch] = []
         self.failures: dict[int, Failure] = {}
         self.decisions: dict[int, Decision] = {}
@@ -113,7 +113,7 @@ class Race:
         tries = 0
         while len(self.working) >= least and not self._finished() and not self.spoiled:
             active = sorted({self.working[0], *self.undecided})
-            pair = self.terms.pairs[tries % len(self.terms.pairs)]
+            pair = self.config.pairs[tries % len(self.config.pairs)]
             tries += 1
             try:
                 launch, failures = run_launch(
@@ -164,7 +164,7 @@ class Race:
                     effects,
                     self.rounds(entrant),
                     self.policy,
-                    cases=self.terms.cases,
+                    cases=self.config.cases,
                     shared_zygote=self._share_zygote(entrant),
                     final=last,
                 )

@@ -16,7 +16,7 @@ from tfbench.fs import package_alone, python_path
 from tfbench.gpus.selection import GROWTH, has_driver
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
-from tfbench.protocol import Closed, TimedOut, pair
+from tfbench.protocol import ChannelClosed, TimedOut, pair
 from tfbench.sides.side import Side
 
 TAIL_LINES = 20
@@ -69,7 +69,7 @@ class Zygote:
         self.cases: frozenset[str] = frozenset()
         self.broken: dict[str, str] = {}
         self.offenders: frozenset[str] = frozenset()
-        self.recipe: JSON = {}
+        self.environment: JSON = {}
         self.import_seconds: float | None = None
         """What importing TensorFlow took it, ``None`` if it did not."""
         self.spawns = False
@@ -116,7 +116,7 @@ class Zygote:
         """
         try:
             answer = self._channel.receive("ready", "failed", timeout=self._policy.start_seconds)
-        except (Closed, TimedOut) as error:
+        except (ChannelClosed, TimedOut) as error:
             raise SideError(
                 f"{self.side.name}: the measuring process did not start ({error})\n{tail(self.log)}"
             ) from error
@@ -125,7 +125,7 @@ class Zygote:
         self.cases = frozenset(answer["cases"])
         self.broken = answer["broken"]
         self.offenders = frozenset(answer["offenders"])
-        self.recipe = answer["recipe"]
+        self.environment = answer["environment"]
         if strays := answer["strays"]:
             raise SideError(
                 f"{self.side.name}: {', '.join(strays)} would come from the working tree and not from "

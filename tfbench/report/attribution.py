@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tfbench.profiles.attribution import Attribution, Cause
-from tfbench.profiles.step_breakdown import Where
+from tfbench.profiles.step_breakdown import TimeCategory
 from tfbench.report.style import table
 from tfbench.report.units import duration
 
@@ -22,9 +22,9 @@ def attributed(attribution: Attribution | None, why: Sequence[str]) -> Renderabl
     moved.add_column("kind of time", no_wrap=True)
     for heading in ("before", "now", "change"):
         moved.add_column(heading, justify="right", no_wrap=True)
-    for where, before, now in attribution.spent:
+    for category, before, now in attribution.spent:
         if max(before, now) > 0:
-            moved.add_row(Text(str(where)), *map(Text, (_time(before), _time(now), _signed(now - before))))
+            moved.add_row(Text(str(category)), *map(Text, (_time(before), _time(now), _signed(now - before))))
     moved.add_row("a step", *map(Text, (_time(attribution.before), _time(attribution.now), _signed(attribution.grew))))
     parts.append(moved)
     if attribution.causes:
@@ -36,7 +36,7 @@ def attributed(attribution: Attribution | None, why: Sequence[str]) -> Renderabl
         causes.add_column("new", overflow="fold")
         for cause in attribution.causes:
             causes.add_row(
-                Text(_what(cause)), Text(str(cause.where)), Text(_signed(cause.grew)), Text(f"{cause.share:.0%}"),
+                Text(_what(cause)), Text(str(cause.category)), Text(_signed(cause.grew)), Text(f"{cause.share:.0%}"),
                 *(Text(f"{calls:g}") for calls in cause.calls), Text(_listed(cause.new)),
             )  # fmt: skip
         parts.append(causes)
@@ -54,7 +54,7 @@ def _signed(seconds: float) -> str:
 def _what(cause: Cause) -> str:
     if cause.instead:
         return f"{_listed(cause.kinds)} instead of {_listed(cause.instead)} ({_ENDED[cause.after]})"
-    return _listed(cause.kinds) or str(cause.where)
+    return _listed(cause.kinds) or str(cause.category)
 
 
 MOST = 5
@@ -79,9 +79,9 @@ def in_words(attribution: Attribution, raced: float | None, enough: float, most:
         ]
     if grew <= 0:
         return [f"profile: a step takes {now}, before {before}: no slower"]
-    where = attribution.spent[0][0]
+    category = attribution.spent[0][0]
     percent = f"{grew / attribution.before:+.0%}" + (f", raced: {raced:+.0%}" if raced is not None else "")
-    lines = [f"profile: a step takes {now} instead of {before} ({percent}); it is {where} that grew most"]
+    lines = [f"profile: a step takes {now} instead of {before} ({percent}); it is {category} that grew most"]
     lines += [f"  {described(cause)}" for cause in attribution.causes[: most - 1]]
     if not attribution.causes:
         lines.append("  no single op grew by much: the growth is spread over many")
@@ -91,21 +91,21 @@ def in_words(attribution: Attribution, raced: float | None, enough: float, most:
 def described(cause: Cause) -> str:
     """A cause as one line: ``MatMul +1.2 ms a step, 97% of the slowdown: 2 calls instead of 1 (MatMul_1 is new)``."""
     size = f"+{cause.grew * 1e3:.3g} ms a step, {cause.share:.0%} of the slowdown"
-    if cause.where is Where.OTHER:
-        return f"{Where.OTHER} (Python, dispatch) {size}"
+    if cause.category is TimeCategory.OTHER:
+        return f"{TimeCategory.OTHER} (Python, dispatch) {size}"
     kinds = _listed(cause.kinds)
     if cause.after == "fused":
         return f"lost fusion: {kinds} instead of {_listed(cause.instead)} {size}"
     if cause.after == "compiled":
         return f"no longer compiled by XLA: {kinds} {size}"
-    if cause.where is Where.INPUT:
-        return f"{Where.INPUT}: {kinds} {size}"
+    if cause.category is TimeCategory.INPUT:
+        return f"{TimeCategory.INPUT}: {kinds} {size}"
     why = ""
     before, now = cause.calls
     if now > before + 0.5:
         why = f": {now:g} calls instead of {before:g}" if before else ": new"
         why += f" ({_listed(cause.new[:2])})" if cause.new and (before or cause.new[0] != cause.kinds[0]) else ""
-    device = f"{cause.where}: " if cause.where is not Where.HOST else ""
+    device = f"{cause.category}: " if cause.category is not TimeCategory.HOST else ""
     return f"{device}{kinds} {size}{why}"
 
 

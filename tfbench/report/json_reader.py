@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from jsonschema import Draft202012Validator
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, Standing, Verdict
+from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
 
 _DIGITS = 18
 """Of a whole number: seeds have ten."""
@@ -89,7 +89,7 @@ def report_of(content: Any, name: str) -> Report:
         policy=content["policy"],
         sides=content["sides"],
         verdicts=verdicts,
-        standings=tuple(map(_standing, content["standings"])),
+        variant_results=tuple(map(_variant_result, content["standings"])),
         skips=tuple(Skip(_case(row["case"]), _plain(row["reason"])) for row in content["skipped"]),
         wall_seconds=content["wall_seconds"],
         seed=content.get("seed", 0),
@@ -108,7 +108,7 @@ def check_names(report: Report, name: str) -> None:
     Raises:
         ReportError: There is one.
     """
-    cases = [row.case.name for rows in (report.verdicts, report.standings, report.skips) for row in rows]
+    cases = [row.case.name for rows in (report.verdicts, report.variant_results, report.skips) for row in rows]
     for case in (*cases, *(profile["case"] for profile in report.profiles)):
         if not _NAME.fullmatch(case):
             raise ReportError(f"{name} has a case of the name {_brief(repr(case))}, which no benchmark has")
@@ -159,8 +159,8 @@ def _verdict(row: JSON) -> Verdict:
     )
 
 
-def _standing(row: JSON) -> Standing:
-    return Standing(
+def _variant_result(row: JSON) -> VariantResult:
+    return VariantResult(
         case=_case(row["case"]),
         reference=_plain(row["reference"]),
         median_seconds=row["median_seconds"],

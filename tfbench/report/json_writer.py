@@ -16,7 +16,7 @@ def render(report: Report) -> str:
         "policy": report.policy,
         "sides": dict(report.sides),
         "verdicts": [verdict.as_json() for verdict in report.verdicts],
-        "standings": [standing.as_json() for standing in report.standings],
+        "standings": [variant_result.as_json() for variant_result in report.variant_results],
         "skipped": [{"case": skip.case.name, "reason": skip.reason} for skip in report.skips],
         "wall_seconds": round(report.wall_seconds, 3),
         "seed": report.seed,

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tfbench.model import JSON
-from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Sheet
+from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
 from tfbench.report.style import table
 from tfbench.report.units import duration, percent, size
 
@@ -48,26 +48,28 @@ def render(title: str, sections: Sequence[Section]) -> RenderableType:
         if section.absent:
             parts.append(Text(f"nothing to show: {section.absent}", "yellow"))
         parts += [Text(note) for note in section.notes]
-        parts += [_table(sheet) for sheet in section.sheets if sheet.rows]
+        parts += [_table(profile_table) for profile_table in section.tables if profile_table.rows]
     return Group(*parts)
 
 
-def _table(sheet: Sheet) -> RenderableType:
-    made = table(sheet.title)
-    columns = [number for number, column in enumerate(sheet.columns) if _says_something(sheet, number, column)]
+def _table(profile_table: Table) -> RenderableType:
+    made = table(profile_table.title)
+    columns = [
+        number for number, column in enumerate(profile_table.columns) if _says_something(profile_table, number, column)
+    ]
     for number in columns:
-        column = sheet.columns[number]
+        column = profile_table.columns[number]
         made.add_column(column.name, justify="left" if column.unit in _WORDS else "right", overflow="fold")
-    for row in sheet.rows[:_ROWS]:
-        made.add_row(*(Text(_short(row[number], sheet.columns[number].unit)) for number in columns))
-    if (more := len(sheet.rows) - _ROWS) > 0:
+    for row in profile_table.rows[:_ROWS]:
+        made.add_row(*(Text(_short(row[number], profile_table.columns[number].unit)) for number in columns))
+    if (more := len(profile_table.rows) - _ROWS) > 0:
         return Group(made, Text(f"… and {more} more", "dim"))
     return made
 
 
-def _says_something(sheet: Sheet, number: int, column: Column) -> bool:
+def _says_something(profile_table: Table, number: int, column: Column) -> bool:
     """Whether a column holds anything but zeros and blanks, or names the rows."""
-    return number == 0 or any(row[number] not in (None, "", 0, 0.0) for row in sheet.rows)
+    return number == 0 or any(row[number] not in (None, "", 0, 0.0) for row in profile_table.rows)
 
 
 def _short(value: Cell, unit: str) -> str:
@@ -82,16 +84,20 @@ def _short(value: Cell, unit: str) -> str:
 
 def csv_files(sections: Sequence[Section]) -> dict[str, str]:
     """Every table as the text of a CSV file, by the file's name; units stand in the first line."""
-    return {f"{section.tool}-{sheet.name}.csv": _csv(sheet) for section in sections for sheet in section.sheets}
+    return {
+        f"{section.tool}-{profile_table.name}.csv": _csv(profile_table)
+        for section in sections
+        for profile_table in section.tables
+    }
 
 
-def _csv(sheet: Sheet) -> str:
+def _csv(profile_table: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
-        [column.name if column.unit in _WORDS else f"{column.name} ({column.unit})" for column in sheet.columns]
+        [column.name if column.unit in _WORDS else f"{column.name} ({column.unit})" for column in profile_table.columns]
     )
-    writer.writerows([_guarded(value) for value in row] for row in sheet.rows)
+    writer.writerows([_guarded(value) for value in row] for row in profile_table.rows)
     return text.getvalue()
 
 
@@ -109,20 +115,22 @@ def markdown(title: str, sections: Sequence[Section]) -> str:
             parts.append(f"Nothing to show: {_plain(section.absent)}")
         if section.notes:
             parts.append("\n".join(f"- {_plain(note)}" for note in section.notes))
-        for sheet in section.sheets:
-            if sheet.rows:
-                parts.append(_markdown(sheet))
+        for profile_table in section.tables:
+            if profile_table.rows:
+                parts.append(_markdown(profile_table))
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown(sheet: Sheet) -> str:
-    columns = [number for number, column in enumerate(sheet.columns) if _says_something(sheet, number, column)]
-    lines = [f"### {_plain(sheet.title)}", ""]
-    lines.append(f"| {' | '.join(_plain(sheet.columns[number].name) for number in columns)} |")
-    lines.append(f"| {' | '.join('---' if sheet.columns[n].unit in _WORDS else '---:' for n in columns)} |")
-    for row in sheet.rows[:_ROWS]:
-        lines.append(f"| {' | '.join(_plain(_short(row[n], sheet.columns[n].unit)) for n in columns)} |")
-    if (more := len(sheet.rows) - _ROWS) > 0:
+def _markdown(profile_table: Table) -> str:
+    columns = [
+        number for number, column in enumerate(profile_table.columns) if _says_something(profile_table, number, column)
+    ]
+    lines = [f"### {_plain(profile_table.title)}", ""]
+    lines.append(f"| {' | '.join(_plain(profile_table.columns[number].name) for number in columns)} |")
+    lines.append(f"| {' | '.join('---' if profile_table.columns[n].unit in _WORDS else '---:' for n in columns)} |")
+    for row in profile_table.rows[:_ROWS]:
+        lines.append(f"| {' | '.join(_plain(_short(row[n], profile_table.columns[n].unit)) for n in columns)} |")
+    if (more := len(profile_table.rows) - _ROWS) > 0:
         lines += ["", f"… and {more} more"]
     return "\n".join(lines)
 

@@ -10,12 +10,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.model import TIME, Case, Outcome, Report, Standing, Verdict
+from tfbench.model import TIME, Case, Outcome, Report, VariantResult, Verdict
 from tfbench.report.differences import differences
 from tfbench.report.style import COLOURS, table
 from tfbench.report.units import duration, joules, percent, rate, size, times
 
-Row = TypeVar("Row", Standing, Verdict)
+Row = TypeVar("Row", VariantResult, Verdict)
 Column = tuple[str, str, Callable[[float], str]]
 _EXTRA: tuple[tuple[Column, int], ...] = (
     (("first_call", "first call", duration), 100),
@@ -41,7 +41,7 @@ def render(report: Report, *, width: int, colour: bool) -> str:
     """The tables of a report: variants of each workload, then verdicts, then what was skipped."""
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
     extra = [column for column, least in _EXTRA if width >= least]
-    parts += [_standings(group, rows, extra) for group, rows in _grouped(report.standings, str).items()]
+    parts += [_variant_results(group, rows, extra) for group, rows in _grouped(report.variant_results, str).items()]
     judged = [verdict for verdict in report.verdicts if verdict.reason.code != "no-baseline"]
     timed = [verdict for verdict in judged if verdict.metric == TIME]
     parts += [_verdicts(group, rows) for group, rows in _grouped(timed, _function).items()]
@@ -102,38 +102,41 @@ def _levels(case: Case) -> Text:
     return Text(", ".join(filter(None, (*case.levels.values(), others))) or "-")
 
 
-def _standings(group: str, standings: list[Standing], columns: Iterable[Column]) -> Table:
+def _variant_results(group: str, variant_results: list[VariantResult], columns: Iterable[Column]) -> Table:
     made = table(group.rpartition("::")[2])
-    _variant_column(made, standings[0].case)
+    _variant_column(made, variant_results[0].case)
     made.add_column("median", justify="right", no_wrap=True)
     made.add_column("ratio to reference", justify="right", no_wrap=True)
     made.add_column("launches", justify="right")
-    extra = [column for column in columns if any(column[0] in s.facts for s in standings)]
+    extra = [column for column in columns if any(column[0] in s.facts for s in variant_results)]
     for _, heading, _ in extra:
         made.add_column(heading, justify="right", no_wrap=True)
-    work = next(((fact, unit) for fact, unit in _WORK if any(fact in s.facts for s in standings)), None)
+    work = next(((fact, unit) for fact, unit in _WORK if any(fact in s.facts for s in variant_results)), None)
     if work:
         made.add_column("rate", justify="right", no_wrap=True)
-    for standing in sorted(standings, key=lambda s: s.case.name != s.reference):
+    for variant_result in sorted(variant_results, key=lambda s: s.case.name != s.reference):
         cells = [
-            _levels(standing.case),
-            Text(duration(standing.median_seconds)),
-            _ratio_cell(standing),
-            Text(str(standing.launches)),
-            *(Text(words(standing.facts[fact]) if fact in standing.facts else "") for fact, _, words in extra),
+            _levels(variant_result.case),
+            Text(duration(variant_result.median_seconds)),
+            _ratio_cell(variant_result),
+            Text(str(variant_result.launches)),
+            *(
+                Text(words(variant_result.facts[fact]) if fact in variant_result.facts else "")
+                for fact, _, words in extra
+            ),
         ]
         if work:
-            amount = standing.facts.get(work[0])
-            cells.append(Text(rate(amount / standing.median_seconds, work[1]) if amount else ""))
+            amount = variant_result.facts.get(work[0])
+            cells.append(Text(rate(amount / variant_result.median_seconds, work[1]) if amount else ""))
         made.add_row(*cells)
     return made
 
 
-def _ratio_cell(standing: Standing) -> Text:
-    if standing.ratio is None:
-        return Text("reference" if standing.case.variant else "-", "dim")
-    style = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}.get(standing.outcome or Outcome.NEW, "")
-    return Text(times(standing.ratio), style)
+def _ratio_cell(variant_result: VariantResult) -> Text:
+    if variant_result.ratio is None:
+        return Text("reference" if variant_result.case.variant else "-", "dim")
+    style = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}.get(variant_result.outcome or Outcome.NEW, "")
+    return Text(times(variant_result.ratio), style)
 
 
 def _verdicts(group: str, verdicts: list[Verdict]) -> Table:

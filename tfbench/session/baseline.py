@@ -10,16 +10,16 @@ from statistics import median
 
 from tfbench.errors import SideError
 from tfbench.metrics.catalog import GPU_CLOCK
-from tfbench.model import Case, Outcome, Reason, Recipe, Sample, Verdict
+from tfbench.model import Case, EnvironmentInfo, Outcome, Reason, Sample, Verdict
 from tfbench.policy import Policy
-from tfbench.session.request import Result
+from tfbench.session.request import CaseResult
 from tfbench.sides.environments import Environments
 from tfbench.sides.interpreters import minor
 from tfbench.sides.side import Side
 from tfbench.sides.source_tree import materialise, snapshot
 from tfbench.stats.prediction import judge
 from tfbench.storage.baselines import Baseline
-from tfbench.storage.history import Past
+from tfbench.storage.history import SessionRecord
 from tfbench.worker.environment import VISIBLE, packages, settings
 
 ALL, SUSPECTS, NEVER = CHOICES = ("all", "suspects", "never")
@@ -64,16 +64,16 @@ def side_again(saved: Baseline, contender: Side, cache: Path, environments: Envi
         except SideError as error:
             return Reason("no-source", f"{spec}: {error}")
     try:
-        executable = _executable(saved.recipe, contender, environments)
+        executable = _executable(saved.environment, contender, environments)
     except SideError as error:
         return Reason("no-environment", f"{spec}: its environment cannot be made again: {error}")
-    there, now = dict(saved.recipe.settings), {**settings(), **contender.env}
+    there, now = dict(saved.environment.settings), {**settings(), **contender.env}
     there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
     unset = tuple(name for name in now if name not in there)
     return Side("baseline", executable, root, spec, there, moved=moved, unset=unset)
 
 
-def _executable(saved: Recipe, contender: Side, environments: Environments) -> str:
+def _executable(saved: EnvironmentInfo, contender: Side, environments: Environments) -> str:
     """An interpreter with the packages of a baseline: this one, where it has the same."""
     if saved.packages == packages() and minor(saved.python) == minor(platform.python_version()):
         return contender.executable
@@ -81,7 +81,7 @@ def _executable(saved: Recipe, contender: Side, environments: Environments) -> s
     return environments.get([f"{name}=={version}" for name, version in saved.packages.items()]).executable
 
 
-def obstacles(saved: Recipe, now: Recipe) -> list[str]:
+def obstacles(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
     """How an environment is not the baseline's, one phrase each."""
     found = []
     if minor(saved.python) != minor(now.python):
@@ -91,7 +91,7 @@ def obstacles(saved: Recipe, now: Recipe) -> list[str]:
     return found
 
 
-def machine_differences(saved: Recipe, now: Recipe) -> list[str]:
+def machine_differences(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
     """How the machines differ, one phrase each; matters only to times that are not raced again."""
     found = _differences(saved.machine, now.machine, "unknown")
     if saved.python != now.python and minor(saved.python) == minor(now.python):
@@ -127,11 +127,11 @@ CHANGED = "the benchmark's own code has changed since the baseline was saved"
 # Judging without racing
 
 
-class Screen:
+class SavedTimeFilter:
     """Judges cases by their saved times, which need the same machine and environment.
 
     Args:
-        past: Every session that is known; those that are not comparable are left out.
+        records: Every session that is known; those that are not comparable are left out.
         now: The recipe of this run, whose times are taken where variants race each other.
         cases: Cases of the whole run, which share its alpha.
         live: Whether what saved times do not settle can be raced.
@@ -141,29 +141,29 @@ class Screen:
     def __init__(
         self,
         saved: Baseline,
-        past: Sequence[Past],
-        now: Recipe,
+        records: Sequence[SessionRecord],
+        now: EnvironmentInfo,
         policy: Policy,
         cases: int,
         live: bool,
         unmade: Reason | None,
     ) -> None:
         self.saved = saved
-        self.differences = machine_differences(saved.recipe, now) + obstacles(saved.recipe, now)
+        self.differences = machine_differences(saved.environment, now) + obstacles(saved.environment, now)
         """How this machine and environment are not the baseline's."""
         self._policy = policy
         self._cases = cases
         self._live = live
         self._unmade = unmade
-        self._past = [
+        self._records = [
             one
-            for one in past
-            if one.setting.session != saved.setting.session
-            and (one.setting.policy, one.setting.way) == (policy.name, VARIANTS)
-            and not machine_differences(one.setting.recipe, now) + obstacles(one.setting.recipe, now)
+            for one in records
+            if one.context.session != saved.context.session
+            and (one.context.policy, one.context.way) == (policy.name, VARIANTS)
+            and not machine_differences(one.context.environment, now) + obstacles(one.context.environment, now)
         ]
 
-    def settle(self, results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+    def settle(self, results: Sequence[CaseResult]) -> tuple[list[CaseResult], list[CaseResult]]:
         """What saved times settle of cases that were measured beside other variants, and the suspects.
 
         Results that a race of sides or a failure has settled are left as they are.
@@ -171,7 +171,7 @@ class Screen:
         settled, suspects = [], []
         for result in results:
             case, verdict = result.case, result.verdict
-            if verdict is None or result.sample is None or result.standing is None:
+            if verdict is None or result.sample is None or result.variant_result is None:
                 settled.append(result)
             elif case.name not in self.saved.samples:
                 settled.append(replace(result, verdict=replace(verdict, reason=not_saved(self.saved))))
@@ -197,9 +197,9 @@ class Screen:
         if (refused := self._refused(case, sample)) is not None:
             outcome, reason = refused
             return Verdict(case, outcome, reason, launches=len(sample.runs), wall_seconds=wall_seconds)
-        here = [one for one in self._past if case.name in one.floors and one.sources.get(case.name) == case.source]
-        own = [one.floors[case.name] for one in here if one.setting.tree and one.setting.tree == self.saved.tree]
-        others = [one.floors[case.name] for one in here if not one.setting.tree or one.setting.tree != self.saved.tree]
+        here = [one for one in self._records if case.name in one.floors and one.sources.get(case.name) == case.source]
+        own = [one.floors[case.name] for one in here if one.context.tree and one.context.tree == self.saved.tree]
+        others = [one.floors[case.name] for one in here if not one.context.tree or one.context.tree != self.saved.tree]
         decision = judge(
             sample.floors,
             [self.saved.samples[case.name].floors, *own],
@@ -220,7 +220,7 @@ class Screen:
         )
 
     def _refused(self, case: Case, sample: Sample) -> tuple[Outcome, Reason] | None:
-        spec, setting = words(self.saved), self.saved.setting
+        spec, context = words(self.saved), self.saved.context
         if self.differences:
             text = f"{spec} is of another machine or environment: {'; '.join(self.differences)}"
             return Outcome.INCOMPARABLE, Reason("other-machine", text)
@@ -230,8 +230,8 @@ class Screen:
         if before and now and abs(now / before - 1) > self._policy.gpu_clock_drift:
             text = f"{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz"
             return Outcome.INCOMPARABLE, Reason("other-clock", f"{text}: lock its clock with sudo nvidia-smi -lgc RATE")
-        if (setting.policy, setting.way) != (self._policy.name, VARIANTS):
-            how = f"policy {setting.policy or 'unknown'}{' and against another side' * (setting.way == SIDES)}"
+        if (context.policy, context.way) != (self._policy.name, VARIANTS):
+            how = f"policy {context.policy or 'unknown'}{' and against another side' * (context.way == SIDES)}"
             text = f"{spec} was measured with {how}, so its times are not like these"
             return Outcome.INCONCLUSIVE, Reason("other-way", text)
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfbench.errors import BenchmarkError
-from tfbench.metrics.extract import Evidence, read
+from tfbench.metrics.extract import ProbeOutput, read
 from tfbench.metrics.graph_diff import explain, metric_changes
 from tfbench.metrics.parity import error, words
 from tfbench.race.interfaces import Entrant
@@ -37,7 +37,7 @@ def explained(prober: Prober, before: Entrant, now: Entrant) -> Explanation:
     return Explanation(changes, metric_changes(read(first), read(second)), _notes(first, second))
 
 
-def _probed(found: Evidence | Exception) -> Evidence:
+def _probed(found: ProbeOutput | Exception) -> ProbeOutput:
     if isinstance(found, BenchmarkError):
         raise BenchmarkError(f"{found}\n{found.output}" if found.output else str(found))
     if isinstance(found, Exception):
@@ -45,7 +45,7 @@ def _probed(found: Evidence | Exception) -> Evidence:
     return found
 
 
-def _notes(before: Evidence, now: Evidence) -> list[str]:
+def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
     notes = []
     dnn = ["on" if side.found["graph"]["onednn"] else "off" for side in (before, now) if "graph" in side.found]
     if len(set(dnn)) == 2:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tfbench.model import Outcome, Reason, Verdict
-from tfbench.session.request import Question
+from tfbench.session.request import RunRequest
 from tfbench.sides.counterparts import Counterparts
 from tfbench.storage.baselines import Baseline
 
 
-def missing(question: Question, saved: Baseline | None, there: Counterparts | None) -> list[Verdict]:
+def missing(request: RunRequest, saved: Baseline | None, there: Counterparts | None) -> list[Verdict]:
     """A verdict on each of them.
 
     Args:
@@ -17,14 +17,14 @@ def missing(question: Question, saved: Baseline | None, there: Counterparts | No
     """
     if saved is not None:
         text = f"the baseline {saved.name!r} has it and the suite has not: was it deleted or renamed?"
-        gone = [sample.case for name, sample in saved.samples.items() if name not in question.present]
+        gone = [sample.case for name, sample in saved.samples.items() if name not in request.present]
     elif there is not None:
-        text = f"{question.against} has it and the suite has not: was it deleted, or renamed and changed?"
-        gone = there.gone(question.present)
+        text = f"{request.against} has it and the suite has not: was it deleted, or renamed and changed?"
+        gone = there.gone(request.present)
     else:
         return []
-    shard = question.shard
-    ours = [case for case in gone if _below(case.name.partition("::")[0], question.expected)]
+    shard = request.shard
+    ours = [case for case in gone if _below(case.name.partition("::")[0], request.expected)]
     ours = [case for case in ours if shard is None or shard.has(case)]
     reason = Reason("not-collected", text)
     return [Verdict(case, Outcome.MISSING, reason) for case in sorted(ours, key=lambda one: one.name)]

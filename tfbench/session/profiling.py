@@ -10,21 +10,21 @@ from pathlib import Path
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProfileError
 from tfbench.fs import renewed
-from tfbench.gpus.monitor import Guard
+from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY
 from tfbench.model import JSON, Outcome
 from tfbench.policy import Policy
 from tfbench.profiles.attribution import Attribution, attribute
 from tfbench.profiles.folders import Kept, folder_of, write_about, write_read
 from tfbench.profiles.profile import Profile, dissect, read
-from tfbench.profiles.step_breakdown import Anatomy, Where
+from tfbench.profiles.step_breakdown import StepBreakdown, TimeCategory
 from tfbench.race.energy import joules
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.profiler import Profiler
 from tfbench.report import profile as profile_report
 from tfbench.report.attribution import MOST, in_words
-from tfbench.session.request import Question, Result
+from tfbench.session.request import CaseResult, RunRequest
 
 BASELINE, CONTENDER = "baseline", "contender"
 
@@ -85,7 +85,7 @@ def take(
                 "spec": entrant.side.spec or "working tree",
                 "case": entrant.case.name,
                 "launches": launches,
-                "recipe": profiler.recipe(entrant.side),
+                "recipe": profiler.environment(entrant.side),
             }
             for side, entrant in entrants.items()
         }
@@ -138,19 +138,19 @@ class Profiles:
         tell: Called with what is being done.
     """
 
-    def __init__(self, question: Question, launcher: ProcessLauncher, tell: Callable[[str], None]) -> None:
-        self._question = question
+    def __init__(self, request: RunRequest, launcher: ProcessLauncher, tell: Callable[[str], None]) -> None:
+        self._request = request
         self._launcher = launcher
-        self._profiler = Profiler(launcher, question.policy, question.collecting)
+        self._profiler = Profiler(launcher, request.policy, request.profiler_config)
         self._tell = tell
 
-    def with_device(self, result: Result, contender: Entrant, guard: Guard) -> Result:
+    def with_device(self, result: CaseResult, contender: Entrant, gpu_monitor: GpuMonitor) -> CaseResult:
         """The result of a variant with what the device did in it, which times say nothing of; a host-bound one is told."""
-        standing = result.standing
-        if standing is None:
+        variant_result = result.variant_result
+        if variant_result is None:
             return result
         self._tell(f"{result.case.workload}: the device's part")
-        policy = self._question.policy
+        policy = self._request.policy
         facts: JSON = {}
         why: tuple[str, ...] = ()
         try:
@@ -158,7 +158,7 @@ class Profiles:
         except (BenchmarkError, BenchmarkSkipped, ProfileError, OSError) as error:
             why += (failure(error),)
         try:
-            if (amount := joules(self._launcher, guard, contender, policy)) is not None:
+            if (amount := joules(self._launcher, gpu_monitor, contender, policy)) is not None:
                 facts[ENERGY] = amount
         except (BenchmarkError, BenchmarkSkipped, LaunchDisturbed) as error:
             why += (f"energy: not read: {error}",)
@@ -166,30 +166,30 @@ class Profiles:
             why += (
                 f"host-bound: the device works in {facts[DEVICE_SHARE]:.0%} of a step; see advice in tfbench explain",
             )
-        return replace(result, standing=replace(standing, facts={**standing.facts, **facts}), why=why)
+        return replace(result, variant_result=replace(variant_result, facts={**variant_result.facts, **facts}), why=why)
 
-    def of(self, result: Result, contender: Entrant, rival: Entrant | None) -> Result:
+    def of(self, result: CaseResult, contender: Entrant, rival: Entrant | None) -> CaseResult:
         """The result with its profiles, if it is one that was to be profiled.
 
         Args:
             rival: The other side of the race; ``None`` if it was not raced against one.
         """
-        question, verdict = self._question, result.verdict
+        request, verdict = self._request, result.verdict
         if verdict is None or result.sample is None:
             return result
         regressed = verdict.outcome is Outcome.REGRESSED
-        place = question.profile or (question.profile_regressed if regressed else None)
+        place = request.profile or (request.profile_regressed if regressed else None)
         if place is None:
             return result
         entrants, raced = {CONTENDER: contender}, None
         why: tuple[str, ...] = ()
-        if regressed and question.slowdown:
+        if regressed and request.slowdown:
             why = ("profile: the slowdown was put there by --inject-slowdown, outside of what is profiled",)
         elif regressed and rival is not None:
             entrants = {BASELINE: rival, CONTENDER: contender}
             raced = verdict.ratio.center - 1 if verdict.ratio else None
         try:
-            found = take(self._profiler, entrants, place, question.policy, raced, self._tell)
+            found = take(self._profiler, entrants, place, request.policy, raced, self._tell)
         except (BenchmarkError, BenchmarkSkipped, ProfileError, OSError) as error:
             return replace(result, why=(failure(error),))
         return replace(result, profiles=tuple(found.as_json()), why=why or (*found.why, *found.notes)[:MOST])
@@ -218,15 +218,18 @@ def on_device(profiler: Profiler, entrant: Entrant, policy: Policy) -> JSON:
         return device_facts(dissect(sorted(place.iterdir()), policy))
 
 
-def device_facts(step: Anatomy) -> JSON:
-    """The same from the anatomy of a step."""
-    keys = {where: [key for key in step.parts if key.where is where] for where in (Where.DEVICE, Where.COPY)}
+def device_facts(step: StepBreakdown) -> JSON:
+    """The same from the breakdown of a step."""
+    keys = {
+        category: [key for key in step.parts if key.category is category]
+        for category in (TimeCategory.DEVICE, TimeCategory.COPY)
+    }
     if not any(keys.values()):
         return {}
-    together = step.covered([*keys[Where.DEVICE], *keys[Where.COPY]])
+    together = step.covered([*keys[TimeCategory.DEVICE], *keys[TimeCategory.COPY]])
     return {
-        DEVICE_TIME: step.covered(keys[Where.DEVICE]),
-        COPY_TIME: step.covered(keys[Where.COPY]),
+        DEVICE_TIME: step.covered(keys[TimeCategory.DEVICE]),
+        COPY_TIME: step.covered(keys[TimeCategory.COPY]),
         DEVICE_SHARE: together / step.seconds,
     }
 

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from tfbench.model import Case, Reason, Verdict
-from tfbench.race.confirmed import Contest
+from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.race.race import Race, Terms
-from tfbench.session.request import Question, Result
+from tfbench.race.race import Race, RaceConfig
+from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.results import claimed, failed, new, of_sides, of_variant
 from tfbench.sides.side import Side
 
@@ -29,22 +29,22 @@ class Races:
 
     def __init__(
         self,
-        question: Question,
+        request: RunRequest,
         launcher: ProcessLauncher,
         contender: Side,
         sharing: Callable[[], int],
         tell: Tell,
-        partly: Callable[[list[Result]], None],
+        partly: Callable[[list[CaseResult]], None],
     ) -> None:
-        self._policy = question.policy
+        self._policy = request.policy
         self._launcher = launcher
         self._contender = contender
         self._sharing = sharing
         self._tell = tell
         self._partly = partly
-        self._rng = random.Random(question.seed)
+        self._rng = random.Random(request.seed)
 
-    def variants(self, group: Sequence[Case]) -> list[Result]:
+    def variants(self, group: Sequence[Case]) -> list[CaseResult]:
         """The variants of a workload, each against the reference, which comes first."""
         ordered = sorted(group, key=lambda case: not case.reference)
         race = self._race(ordered)
@@ -56,7 +56,7 @@ class Races:
             raise
         return [of_variant(race, index) for index in range(len(ordered))]
 
-    def sides(self, case: Case, rival: Side, note: str = "", there: Case | None = None) -> Result:
+    def sides(self, case: Case, rival: Side, note: str = "", there: Case | None = None) -> CaseResult:
         """Two sides of a case.
 
         Args:
@@ -64,16 +64,18 @@ class Races:
             there: The case on the other side, if it has another name.
         """
         entrants = [Entrant(there or case, rival), Entrant(case, self._contender)]
-        contest = Contest(entrants, self._launcher, self._policy, self._sharing(), time.perf_counter, self._rng)
+        confirmed_race = ConfirmedRace(
+            entrants, self._launcher, self._policy, self._sharing(), time.perf_counter, self._rng
+        )
         try:
-            self._run(contest, case.name)
+            self._run(confirmed_race, case.name)
         except KeyboardInterrupt:
-            if contest.decision is not None:
-                self._partly([of_sides(case, contest, note)])
+            if confirmed_race.decision is not None:
+                self._partly([of_sides(case, confirmed_race, note)])
             raise
-        return of_sides(case, contest, note)
+        return of_sides(case, confirmed_race, note)
 
-    def alone(self, case: Case, why: Reason) -> Result:
+    def alone(self, case: Case, why: Reason) -> CaseResult:
         """A case that has nobody to race against."""
         race = self._race([case])
         self._run(race, case.name)
@@ -86,10 +88,10 @@ class Races:
         return claimed(race, len(others))
 
     def _race(self, cases: Sequence[Case]) -> Race:
-        terms = Terms(self._sharing(), range(self._policy.zygotes))
+        config = RaceConfig(self._sharing(), range(self._policy.zygotes))
         entrants = [Entrant(case, self._contender) for case in cases]
-        return Race(entrants, self._launcher, self._policy, terms, time.perf_counter, self._rng)
+        return Race(entrants, self._launcher, self._policy, config, time.perf_counter, self._rng)
 
-    def _run(self, race: Race | Contest, text: str) -> None:
+    def _run(self, race: Race | ConfirmedRace, text: str) -> None:
         self._tell(text, None)
         race.run(lambda now: self._tell(text, now))

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfbench.model import JSON, Case, Outcome, Reading, Sample, Standing, Verdict
+from tfbench.model import JSON, Case, MetricValues, Outcome, Sample, VariantResult, Verdict
 from tfbench.policy import Policy
 from tfbench.race.process_launcher import Processors
-from tfbench.race.profiler import USUAL, Collecting
+from tfbench.race.profiler import USUAL, ProfilerConfig
 from tfbench.race.race import Race
 from tfbench.race.zygote import Suite
 from tfbench.suite.shards import Shard
 
 
 @dataclass(frozen=True)
-class Question:
+class RunRequest:
     """What the user asked for."""
 
     root: Path
@@ -56,11 +56,11 @@ class Question:
     """Where each case's profile goes; none are taken without."""
     profile_regressed: Path | None = None
     """Where both sides' profiles of a case that regressed go."""
-    collecting: Collecting = USUAL
+    profiler_config: ProfilerConfig = USUAL
 
 
 @dataclass(frozen=True)
-class Step:
+class RunProgress:
     """How far the run is, for whoever draws it."""
 
     text: str
@@ -69,23 +69,23 @@ class Step:
     total: int = 0
 
 
-Progress = Callable[[Step], None]
+Progress = Callable[[RunProgress], None]
 
 
 @dataclass(frozen=True)
-class Result:
+class CaseResult:
     """What became of one case. One of ``verdict`` and ``skip`` is there."""
 
     case: Case
     verdict: Verdict | None = None
     skip: str = ""
-    standing: Standing | None = None
+    variant_result: VariantResult | None = None
     sample: Sample | None = None
     rival: Sample | None = None
     """Of the baseline's side, where it was raced."""
     metrics: tuple[Verdict, ...] = ()
     """On what else the case shows, and on its contracts."""
-    reading: Reading | None = None
+    metric_values: MetricValues | None = None
     output: str = ""
     """What the broken process printed last."""
     profiles: tuple[JSON, ...] = ()

@@ -9,17 +9,17 @@ from statistics import median, quantiles
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
 from tfbench.metrics import contracts
 from tfbench.metrics.catalog import DISPATCH_TIME, FIRST_CALL, GPU_CLOCK, OF_MODELS, PEAK_HOST_MEMORY
-from tfbench.model import JSON, TIME, Case, Claim, Comparison, Outcome, Reason, Run, Sample, Standing, Verdict
-from tfbench.race.confirmed import Contest
+from tfbench.model import JSON, TIME, Case, Claim, Comparison, Outcome, Reason, Run, Sample, VariantResult, Verdict
+from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race
-from tfbench.session.request import Result
+from tfbench.session.request import CaseResult
 from tfbench.stats.alpha_spending import look_of
 from tfbench.stats.verdict import compare
 
 NO_BASELINE = Reason("no-baseline", "measured; compared with the other variants only, as no baseline was asked for")
 
 
-def of_variant(race: Race, index: int) -> Result:
+def of_variant(race: Race, index: int) -> CaseResult:
     """One variant of a race of variants: how it stands to the reference."""
     case = race.entrants[index].case
     if (failure := race.failures.get(index)) is not None:
@@ -29,7 +29,7 @@ def of_variant(race: Race, index: int) -> Result:
     sample = Sample(case, tuple(race.runs(index)))
     decision = race.decisions.get(index)
     reference = race.entrants[race.reference if race.reference is not None else index].case
-    standing = Standing(
+    variant_result = VariantResult(
         case=case,
         reference=reference.name,
         median_seconds=median(sample.seconds),
@@ -39,16 +39,18 @@ def of_variant(race: Race, index: int) -> Result:
         rounds=race.rounds(index),
         facts=_typical_facts(sample.runs) | percentiles(sample),
     )
-    return replace(new(case, race, index, NO_BASELINE), standing=standing, metrics=tuple(claimed(race, index)))
+    return replace(
+        new(case, race, index, NO_BASELINE), variant_result=variant_result, metrics=tuple(claimed(race, index))
+    )
 
 
-def with_model(result: Result) -> Result:
+def with_model(result: CaseResult) -> CaseResult:
     """The result whose standing also says how accurate and how large the model is, where a probe has read it."""
-    if result.standing is None or result.reading is None:
+    if result.variant_result is None or result.metric_values is None:
         return result
-    numbers = result.reading.numbers
+    numbers = result.metric_values.numbers
     told = {metric.name: numbers[metric.name] for metric in OF_MODELS if metric.name in numbers}
-    return replace(result, standing=replace(result.standing, facts={**result.standing.facts, **told}))
+    return replace(result, variant_result=replace(result.variant_result, facts={**result.variant_result.facts, **told}))
 
 
 def claimed(race: Race, index: int) -> list[Verdict]:
@@ -58,10 +60,10 @@ def claimed(race: Race, index: int) -> list[Verdict]:
     rows = []
     for claim in case.claims_on(TIME):
         if failure is not None:
-            ruling = contracts.unreadable(f"in a race against {claim.other}, it broke: {failure}")
+            contract_result = contracts.unreadable(f"in a race against {claim.other}, it broke: {failure}")
         else:
-            ruling = contracts.of_times(claim, _against(race, index, claim), race.policy)
-        rows.append(contracts.claim_row(case, claim, ruling))
+            contract_result = contracts.of_times(claim, _against(race, index, claim), race.policy)
+        rows.append(contracts.claim_row(case, claim, contract_result))
     return rows
 
 
@@ -76,7 +78,7 @@ def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
         return "they shared no launch"
     shared = race.entrants[other].case.env == mine.env
     return compare(
-        effects, race.rounds(index), race.policy, cases=race.terms.cases,
+        effects, race.rounds(index), race.policy, cases=race.config.cases,
         look=look_of(len(effects), race.policy.looks), shared_zygote=shared,
     )  # fmt: skip
 
@@ -97,7 +99,7 @@ def percentiles(sample: Sample) -> dict[str, float]:
     return found | {f"p{number}": cuts[number - 1] for number, least in _PERCENTILES if len(sample.seconds) >= least}
 
 
-def new(case: Case, race: Race, index: int, reason: Reason) -> Result:
+def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
     """A case that was measured and has nothing to be compared with."""
     if race.spoiled:
         return disturbed(case, race)
@@ -110,26 +112,26 @@ def new(case: Case, race: Race, index: int, reason: Reason) -> Result:
         rounds=race.rounds(index),
         wall_seconds=race.wall_seconds,
     )
-    return Result(case, verdict, sample=sample)
+    return CaseResult(case, verdict, sample=sample)
 
 
-def of_sides(case: Case, contest: Contest, note: str = "") -> Result:
-    """Two sides of a case after their contest.
+def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseResult:
+    """Two sides of a case after their race.
 
     Args:
         note: What else is to be said in the reason.
     """
-    if contest.failures:
+    if confirmed_race.failures:
         # The contender's own failure says more than that of the side it is compared with.
-        entrant, failure = max(contest.failures.items())
+        entrant, failure = max(confirmed_race.failures.items())
         side = ("baseline", "contender")[entrant]
-        if isinstance(failure, BenchmarkSkipped) and len(contest.failures) == 1:
+        if isinstance(failure, BenchmarkSkipped) and len(confirmed_race.failures) == 1:
             reason = Reason("skipped-on-one-side", f"the {side} side cannot run it: {failure}")
-            return Result(case, Verdict(case, Outcome.INCOMPARABLE, reason))
+            return CaseResult(case, Verdict(case, Outcome.INCOMPARABLE, reason))
         return failed(case, failure, f"on the {side} side: ")
-    if spoiled := [race for race in contest.races if race.spoiled]:
+    if spoiled := [race for race in confirmed_race.races if race.spoiled]:
         return disturbed(case, spoiled[0])
-    decision = contest.decision
+    decision = confirmed_race.decision
     if decision is None or decision.outcome is None:
         raise BenchmarkError(f"{case.name}: the race ended without a decision")
     reason = decision.reason
@@ -138,23 +140,25 @@ def of_sides(case: Case, contest: Contest, note: str = "") -> Result:
         outcome=decision.outcome,
         reason=Reason(reason.code, f"{reason.message}; {note}") if note else reason,
         ratio=decision.comparison.ratio,
-        launches=contest.launches,
-        rounds=contest.rounds,
-        wall_seconds=contest.wall_seconds,
+        launches=confirmed_race.launches,
+        rounds=confirmed_race.rounds,
+        wall_seconds=confirmed_race.wall_seconds,
     )
     metrics = []
-    if (first := contest.first_call) is not None and first.outcome is not None:
+    if (first := confirmed_race.first_call) is not None and first.outcome is not None:
         ratio = first.comparison.ratio
         metrics.append(
-            Verdict(case, first.outcome, first.reason, FIRST_CALL, ratio, contest.launches, contest.launches)
+            Verdict(
+                case, first.outcome, first.reason, FIRST_CALL, ratio, confirmed_race.launches, confirmed_race.launches
+            )
         )
-    if contest.memory is not None:
-        metrics.append(contest.memory)
-    samples = (Sample(case, tuple(contest.runs(side))) for side in (0, 1))
-    return Result(case, verdict, rival=next(samples), sample=next(samples), metrics=tuple(metrics))
+    if confirmed_race.memory is not None:
+        metrics.append(confirmed_race.memory)
+    samples = (Sample(case, tuple(confirmed_race.runs(side))) for side in (0, 1))
+    return CaseResult(case, verdict, rival=next(samples), sample=next(samples), metrics=tuple(metrics))
 
 
-def disturbed(case: Case, race: Race) -> Result:
+def disturbed(case: Case, race: Race) -> CaseResult:
     """A case whose race was given up, since too many of its launches were disturbed from outside."""
     text = f"{len(race.disturbed)} launches were discarded, so nothing is decided: {race.spoiled}"
     verdict = Verdict(
@@ -164,22 +168,22 @@ def disturbed(case: Case, race: Race) -> Result:
         launches=len(race.launches),
         wall_seconds=race.wall_seconds,
     )
-    return Result(case, verdict)
+    return CaseResult(case, verdict)
 
 
-def failed(case: Case, failure: TfbenchError, where: str = "") -> Result:
+def failed(case: Case, failure: TfbenchError, where: str = "") -> CaseResult:
     """A case that broke, or cannot run here."""
     if isinstance(failure, BenchmarkSkipped):
-        return Result(case, skip=str(failure))
+        return CaseResult(case, skip=str(failure))
     code = "died" if isinstance(failure, WorkerDied) else "hung" if isinstance(failure, WorkerHung) else "broken"
     output = failure.output if isinstance(failure, BenchmarkError) else ""
-    return Result(case, Verdict(case, Outcome.ERROR, Reason(code, f"{where}{failure}")), output=output)
+    return CaseResult(case, Verdict(case, Outcome.ERROR, Reason(code, f"{where}{failure}")), output=output)
 
 
-def broken(case: Case, error: SideError) -> Result:
+def broken(case: Case, error: SideError) -> CaseResult:
     """A case whose side could not be made."""
     headline, _, output = str(error).partition("\n")
-    return Result(case, Verdict(case, Outcome.ERROR, Reason("side", headline)), output=output)
+    return CaseResult(case, Verdict(case, Outcome.ERROR, Reason("side", headline)), output=output)
 
 
 def _typical_facts(runs: Sequence[Run]) -> JSON:

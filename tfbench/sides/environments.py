@@ -26,7 +26,7 @@ from platformdirs import user_cache_path
 from tfbench.errors import SideError
 from tfbench.fs import locked, whole
 from tfbench.sides import interpreters, releases, uv
-from tfbench.sides.uv import Refused
+from tfbench.sides.uv import ResolveError
 
 NEEDED = ("numpy", "pytest>=8.2,<10")
 """What the measuring processes need beside TensorFlow."""
@@ -130,7 +130,7 @@ class Environments:
         self._tell(f"resolving {', '.join(request)}")
         try:
             interpreter, packages = self._resolve(request)
-        except Refused as refused:
+        except ResolveError as refused:
             if not refused.offline:
                 raise
             same = [one for one in self.every() if one.request == request]
@@ -156,7 +156,7 @@ class Environments:
         for interpreter in self._interpreters:
             try:
                 return interpreter, uv.resolved((*request, *NEEDED), "--python", interpreter)
-            except Refused as refused:
+            except ResolveError as refused:
                 if refused.offline or refused.full:
                     raise
                 refusals.append(refused)
@@ -178,7 +178,7 @@ class Environments:
         try:
             with whole(folder) as half:
                 _install(half, request, interpreter, packages)
-        except Refused as refused:
+        except ResolveError as refused:
             if refused.full:
                 raise SideError(f"no room left in {self._root} for {', '.join(request)}; tfbench envs prune") from None
             raise
@@ -258,5 +258,5 @@ def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
                 (*request, *NEEDED), "--python", interpreter, *(["--python-version", version] if version else [])
             )
         )
-    except Refused:
+    except ResolveError:
         return False

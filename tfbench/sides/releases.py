@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from tfbench.errors import SideError
 from tfbench.sides import interpreters, uv
-from tfbench.sides.uv import Refused
+from tfbench.sides.uv import ResolveError
 
 
 def nearest(package: str, version: str) -> list[str]:
@@ -49,7 +49,7 @@ def _one(requirement: str, *options: str) -> str | None:
     here = ("--python", sys.executable)  # without one by name, uv goes looking for it
     try:
         resolved = uv.resolved([requirement], "--no-deps", "--prerelease", "disallow", *here, *options)
-    except Refused as refused:
+    except ResolveError as refused:
         if refused.offline:
             raise SideError(f"there is no network, so nobody knows what was released of {name}") from refused
         return None

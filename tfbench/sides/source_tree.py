@@ -147,7 +147,7 @@ def commits(root: Path, good: str, bad: str) -> list[Commit]:
 
 
 @dataclass(frozen=True)
-class Made:
+class MaterializedTree:
     """A source tree that was made."""
 
     top: str
@@ -158,7 +158,7 @@ class Made:
     """In it, the counterpart of a folder of the working tree."""
 
 
-def materialise(root: Path, tree: str, cache: Path) -> Made:
+def materialise(root: Path, tree: str, cache: Path) -> MaterializedTree:
     """A folder that holds this tree, and in it the counterpart of ``root``.
 
     The folder is made whole or not at all and used again by later runs.
@@ -184,4 +184,6 @@ def materialise(root: Path, tree: str, cache: Path) -> Made:
         except OSError as error:
             if not target.is_dir():  # another run made it meanwhile
                 raise SideError(f"cannot make the tree {tree[:12]} in {cache}: {error}") from error
-    return Made(str(top.resolve()), str(target.resolve()), target / root.resolve().relative_to(top.resolve()))
+    return MaterializedTree(
+        str(top.resolve()), str(target.resolve()), target / root.resolve().relative_to(top.resolve())
+    )

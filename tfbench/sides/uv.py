@@ -14,7 +14,7 @@ _OFFLINE = re.compile(r"dns error|failed to fetch|could not connect|error sendin
 _FULL = re.compile(r"no space left on device|os error 28", re.IGNORECASE)
 
 
-class Refused(SideError):
+class ResolveError(SideError):
     """uv did not do it; ``offline`` and ``full`` tell the two causes that are no fault of the request."""
 
     def __init__(self, text: str) -> None:
@@ -30,7 +30,7 @@ def run(*arguments: str, given: str = "") -> str:
         given: Its standard input.
 
     Raises:
-        Refused: It fails.
+        ResolveError: It fails.
         SideError: There is no uv.
     """
     # It must see neither the environment that it runs in nor the packages of this process.
@@ -38,7 +38,7 @@ def run(*arguments: str, given: str = "") -> str:
     command = [_program(), *arguments, "--color=never", "--no-progress"]
     done = subprocess.run(command, input=given, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Refused(_sentence(done.stderr))
+        raise ResolveError(_sentence(done.stderr))
     return done.stdout
 
 
@@ -46,7 +46,7 @@ def resolved(requirements: Iterable[str], *options: str) -> list[str]:
     """Every package that comes with these requirements, as ``name==version``; what has no wheel counts for nothing.
 
     Raises:
-        Refused: There is no such set.
+        ResolveError: There is no such set.
     """
     given = "".join(f"{one}\n" for one in requirements)
     fixed = ("--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")  # nothing is built from source here

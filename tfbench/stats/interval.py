@@ -65,7 +65,7 @@ def launch_effect(baseline: Sequence[float], contender: Sequence[float]) -> floa
 
 
 @dataclass(frozen=True)
-class Belief:
+class Posterior:
     """Where the true log-ratios of many races lie: for each race a mixture of normal distributions.
 
     ``weights`` and ``centers`` have the shape (races, nodes), ``deviations`` (nodes,); a node is one
@@ -111,7 +111,7 @@ class Belief:
         return found
 
 
-def believe(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_zygote: bool) -> Belief:
+def believe(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_zygote: bool) -> Posterior:
     """What races say that have the same pairs of zygotes in the same launches.
 
     Args:
@@ -141,7 +141,7 @@ def believe(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_
     logs = nodes.log_prior - 0.5 * (constant + misfit)
     weights = np.exp(logs - logs.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
-    return Belief(weights, centers + origin, 1 / np.sqrt(total))
+    return Posterior(weights, centers + origin, 1 / np.sqrt(total))
 
 
 @dataclass(frozen=True)
@@ -212,6 +212,6 @@ def interval(effects: Sequence[Effect], alpha: float, policy: Policy, *, shared_
     if not np.isfinite(values).all():
         raise ValueError("an effect is not a finite number")
     pairs = np.array([effect.pair for effect in effects])
-    belief = believe(values, pairs, policy, shared_zygote=shared_zygote)
-    low, high = belief.bounds(alpha)
-    return Ratio(math.exp(belief.center[0]), math.exp(low[0]), math.exp(high[0]), 1 - alpha)
+    distribution = believe(values, pairs, policy, shared_zygote=shared_zygote)
+    low, high = distribution.bounds(alpha)
+    return Ratio(math.exp(distribution.center[0]), math.exp(low[0]), math.exp(high[0]), 1 - alpha)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tfbench.model import Outcome
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import look_alpha
-from tfbench.stats.interval import Array, Belief, Floats, believe
+from tfbench.stats.interval import Array, Floats, Posterior, believe
 from tfbench.stats.verdict import Bounds
 
 _BATCH = 2_500
@@ -46,7 +46,7 @@ class Noise(str, enum.Enum):
 
 
 @dataclass(frozen=True)
-class World:
+class NoiseModel:
     """What the simulated launches are like; deviations are of log-ratios, as fractions."""
 
     effect: float = 0.0
@@ -89,7 +89,7 @@ class Races:
 
 
 def simulate(
-    policy: Policy, world: World, races: int, seed: int, *, cases: int = 30, shared_zygote: bool = False
+    policy: Policy, model: NoiseModel, races: int, seed: int, *, cases: int = 30, shared_zygote: bool = False
 ) -> Races:
     """Race ``races`` times, with confirmation in fresh launches of fresh zygotes where the policy asks for it.
 
@@ -99,29 +99,29 @@ def simulate(
             which do, are not confirmed.
     """
     rng = np.random.default_rng(seed)
-    first, launches = _stages(policy, world, races, rng, cases, shared_zygote)
+    first, launches = _stages(policy, model, races, rng, cases, shared_zygote)
     final = first.copy()
     if policy.confirm and not shared_zygote:
         alarms = np.flatnonzero(first == _REGRESSED)
-        again, more = _stages(policy, world, len(alarms), rng, cases, shared_zygote)
+        again, more = _stages(policy, model, len(alarms), rng, cases, shared_zygote)
         final[alarms] = np.where(again == _REGRESSED, _REGRESSED, _INCONCLUSIVE)
         launches[alarms] += more
     return Races(first, final, launches)
 
 
 def _stages(
-    policy: Policy, world: World, races: int, rng: np.random.Generator, cases: int, shared_zygote: bool
+    policy: Policy, model: NoiseModel, races: int, rng: np.random.Generator, cases: int, shared_zygote: bool
 ) -> tuple[Codes, Counts]:
     codes, launches = np.full(races, _INCONCLUSIVE, dtype=np.int8), np.zeros(races, dtype=np.int64)
     for start in range(0, races, _BATCH):
         batch = slice(start, min(races, start + _BATCH))
-        _stage(policy, world, rng, cases, shared_zygote, codes[batch], launches[batch])
+        _stage(policy, model, rng, cases, shared_zygote, codes[batch], launches[batch])
     return codes, launches
 
 
 def _stage(
     policy: Policy,
-    world: World,
+    model: NoiseModel,
     rng: np.random.Generator,
     cases: int,
     shared_zygote: bool,
@@ -130,13 +130,13 @@ def _stage(
 ) -> None:
     """One stage of some races; fills ``codes`` and ``launches``."""
     open_races = np.arange(len(codes))
-    luck = rng.normal(0, world.zygote_deviation, (len(codes), policy.zygotes))
+    luck = rng.normal(0, model.zygote_deviation, (len(codes), policy.zygotes))
     effects: Array = np.empty((len(codes), 0))
     for look, count in enumerate(policy.looks):
         pairs = np.arange(effects.shape[1], count) % policy.zygotes
-        effects = np.hstack([effects, math.log1p(world.effect) + luck[:, pairs] + scatter(rng, world, luck[:, pairs])])
-        belief = believe(effects, np.arange(count) % policy.zygotes, policy, shared_zygote=shared_zygote)
-        found = judge(belief, look_alpha(policy, cases, look), policy)
+        effects = np.hstack([effects, math.log1p(model.effect) + luck[:, pairs] + scatter(rng, model, luck[:, pairs])])
+        distribution = believe(effects, np.arange(count) % policy.zygotes, policy, shared_zygote=shared_zygote)
+        found = judge(distribution, look_alpha(policy, cases, look), policy)
         codes[open_races], launches[open_races] = found, count
         going_on = found == _INCONCLUSIVE
         open_races, luck, effects = open_races[going_on], luck[going_on], effects[going_on]
@@ -144,31 +144,31 @@ def _stage(
             return
 
 
-def scatter(rng: np.random.Generator, world: World, like: Floats) -> Floats:
+def scatter(rng: np.random.Generator, model: NoiseModel, like: Floats) -> Floats:
     """What is a launch's own in its log-ratio, in the shape of ``like``."""
     shape = like.shape
-    if world.noise is Noise.HEAVY:
+    if model.noise is Noise.HEAVY:
         unit = rng.standard_t(_HEAVY_DOF, shape) / math.sqrt(_HEAVY_DOF / (_HEAVY_DOF - 2))
-    elif world.noise is Noise.SKEWED:
+    elif model.noise is Noise.SKEWED:
         unit = rng.exponential(1, shape) - 1
     else:
         unit = rng.normal(0, 1, shape)
-    found: Floats = world.launch_deviation * unit
-    if world.noise is Noise.BISTABLE:
+    found: Floats = model.launch_deviation * unit
+    if model.noise is Noise.BISTABLE:
         found = found + _OTHER_MODE * (rng.random(shape) < _OTHER_MODE_SHARE)
     return found
 
 
-def judge(belief: Belief, alpha: float, policy: Policy) -> Codes:
+def judge(distribution: Posterior, alpha: float, policy: Policy) -> Codes:
     """What `tfbench.stats.verdict.classify` says of the intervals at level ``alpha``, shape (races,)."""
     bounds, tail = Bounds.of(policy), alpha / 2
-    codes = np.full(len(belief.weights), _INCONCLUSIVE, dtype=np.int8)
-    center = belief.center
+    codes = np.full(len(distribution.weights), _INCONCLUSIVE, dtype=np.int8)
+    center = distribution.center
 
     def where(candidates: NDArray[np.bool_], ratio: float, *, wholly_above: bool) -> NDArray[np.intp]:
         """Those candidates whose interval lies wholly on one side of a ratio."""
         chosen = np.flatnonzero(candidates)
-        one = Belief(belief.weights[chosen], belief.centers[chosen], belief.deviations)
+        one = Posterior(distribution.weights[chosen], distribution.centers[chosen], distribution.deviations)
         outside = one.below(math.log(ratio)) if wholly_above else one.above(math.log(ratio))
         found: NDArray[np.intp] = chosen[outside < tail]
         return found

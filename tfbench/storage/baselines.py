@@ -20,7 +20,7 @@ from pytest_benchmark.stats import Stats
 
 from tfbench.errors import BaselineError
 from tfbench.fs import write_whole
-from tfbench.model import JSON, Case, Reading, Recipe, Run, Sample, Setting
+from tfbench.model import JSON, Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample
 
 SCHEMA = "tfbench-baseline/1"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -40,10 +40,10 @@ class Acceptance:
 class Baseline:
     """What a file holds."""
 
-    setting: Setting
+    context: MeasurementContext
     samples: Mapping[str, Sample]
     """By the case's name."""
-    readings: Mapping[str, Reading] = field(default_factory=dict)
+    metric_values: Mapping[str, MetricValues] = field(default_factory=dict)
     """What cases showed beside their times, by name; those of the first baselines are not known."""
     name: str = ""
     saved: str = ""
@@ -51,12 +51,12 @@ class Baseline:
     """Oldest first."""
 
     @property
-    def recipe(self) -> Recipe:
-        return self.setting.recipe
+    def environment(self) -> EnvironmentInfo:
+        return self.context.environment
 
     @property
     def tree(self) -> str:
-        return self.setting.tree
+        return self.context.tree
 
 
 class Baselines:
@@ -112,18 +112,18 @@ class Baselines:
         samples = list(baseline.samples.values())
         if not samples:
             raise BaselineError(f"nothing was measured, so the baseline {name!r} was not saved")
-        setting = baseline.setting
-        recipe = setting.recipe
+        context = baseline.context
+        environment = context.environment
         content = {
-            "machine_info": dict(recipe.machine) | {"python_version": recipe.python},
-            "commit_info": {"id": recipe.commit, "dirty": recipe.dirty},
-            "benchmarks": [_benchmark(sample, baseline.readings.get(sample.case.name)) for sample in samples],
+            "machine_info": dict(environment.machine) | {"python_version": environment.python},
+            "commit_info": {"id": environment.commit, "dirty": environment.dirty},
+            "benchmarks": [_benchmark(sample, baseline.metric_values.get(sample.case.name)) for sample in samples],
             "datetime": now(),
             "version": pytest_benchmark.__version__,
             "tfbench": {
                 "schema": SCHEMA,
-                "recipe": recipe.as_json(),
-                **{field: getattr(setting, field) for field in _SETTING},
+                "recipe": environment.as_json(),
+                **{field: getattr(context, field) for field in _CONTEXT},
                 "accepted": [asdict(acceptance) for acceptance in baseline.accepted],
             },
         }
@@ -151,7 +151,7 @@ class Baselines:
         return self.folder / f"{name}.json"
 
 
-_SETTING = ("session", "tree", "policy", "way")
+_CONTEXT = ("session", "tree", "policy", "way")
 
 
 def now() -> str:
@@ -159,11 +159,11 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _benchmark(sample: Sample, reading: Reading | None) -> JSON:
+def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     case, seconds = sample.case, sample.seconds
     own: JSON = {"workload": case.workload, "source": case.source, "launches": [_run(run) for run in sample.runs]}
-    if reading is not None:
-        own["reading"] = reading.as_json()
+    if values is not None:
+        own["reading"] = values.as_json()
     return {
         "group": case.group,
         "name": case.name.rpartition("::")[2],
@@ -201,7 +201,7 @@ def parse(name: str, content: JSON) -> Baseline:
     own = content["tfbench"]
     if own["schema"] != SCHEMA:
         raise ValueError(f"its schema is {own['schema']!r}, not {SCHEMA!r}")
-    samples, readings = {}, {}
+    samples, metric_values = {}, {}
     for benchmark in content["benchmarks"]:
         extra = benchmark["extra_info"]["tfbench"]
         case = Case(
@@ -216,11 +216,13 @@ def parse(name: str, content: JSON) -> Baseline:
             raise ValueError(f"{case.name} has no launch")
         samples[case.name] = Sample(case, runs)
         if "reading" in extra:
-            readings[case.name] = Reading.of_json(extra["reading"])
+            metric_values[case.name] = MetricValues.of_json(extra["reading"])
     # The first baselines do not say how they were raced; their times are then not judged without racing.
-    setting = Setting(recipe=Recipe.of_json(own["recipe"]), **{field: str(own.get(field, "")) for field in _SETTING})
+    context = MeasurementContext(
+        environment=EnvironmentInfo.of_json(own["recipe"]), **{field: str(own.get(field, "")) for field in _CONTEXT}
+    )
     accepted = tuple(Acceptance(**entry) for entry in own.get("accepted", ()))
-    return Baseline(setting, samples, readings, name, str(content["datetime"]), accepted)
+    return Baseline(context, samples, metric_values, name, str(content["datetime"]), accepted)
 
 
 def _parsed_run(run: JSON) -> Run:

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.fs import write_whole
-from tfbench.model import JSON, Recipe, Setting
+from tfbench.model import JSON, EnvironmentInfo, MeasurementContext
 
 SCHEMA = "tfbench-session/1"
 
 
 @dataclass(frozen=True)
-class Past:
+class SessionRecord:
     """One session."""
 
-    setting: Setting
+    context: MeasurementContext
     floors: Mapping[str, tuple[float, ...]]
     """Case -> seconds of an iteration in the fastest block of each launch, in time order."""
     sources: Mapping[str, str]
@@ -31,30 +31,31 @@ class History:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def record(self, past: Past) -> Path:
+    def record(self, record: SessionRecord) -> Path:
         """Write a session down.
 
         Raises:
             OSError: The folder cannot be written.
         """
-        setting = past.setting
-        path = self.folder / f"{setting.session.replace(':', '')}.json"
+        context = record.context
+        path = self.folder / f"{context.session.replace(':', '')}.json"
         cases = {
-            case: {"source": past.sources.get(case, ""), "floors": list(floors)} for case, floors in past.floors.items()
+            case: {"source": record.sources.get(case, ""), "floors": list(floors)}
+            for case, floors in record.floors.items()
         }
         content = {
             "schema": SCHEMA,
-            "session": setting.session,
-            "policy": setting.policy,
-            "way": setting.way,
-            "tree": setting.tree,
-            "recipe": setting.recipe.as_json(),
+            "session": context.session,
+            "policy": context.policy,
+            "way": context.way,
+            "tree": context.tree,
+            "recipe": context.environment.as_json(),
             "cases": cases,
         }
         write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
         return path
 
-    def read(self) -> tuple[list[Past], list[str]]:
+    def read(self) -> tuple[list[SessionRecord], list[str]]:
         """Every session, oldest first, and a line for each file that is none, which is left as it is."""
         found, strange = [], []
         for path in sorted(self.folder.glob("*.json")):
@@ -62,20 +63,20 @@ class History:
                 found.append(_parsed(json.loads(path.read_text(encoding="utf-8"))))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 strange.append(f"{path} is no session that tfbench can read ({type(error).__name__}: {error})")
-        return sorted(found, key=lambda past: past.setting.session), strange
+        return sorted(found, key=lambda record: record.context.session), strange
 
 
-def _parsed(content: JSON) -> Past:
+def _parsed(content: JSON) -> SessionRecord:
     if content["schema"] != SCHEMA:
         raise ValueError(f"its schema is {content['schema']!r}, not {SCHEMA!r}")
     floors = {case: tuple(map(float, row["floors"])) for case, row in content["cases"].items()}
     if not all(row and all(math.isfinite(floor) and floor > 0 for floor in row) for row in floors.values()):
         raise ValueError("a case has no usable times")
-    setting = Setting(
+    context = MeasurementContext(
         session=str(content["session"]),
-        recipe=Recipe.of_json(content["recipe"]),
+        environment=EnvironmentInfo.of_json(content["recipe"]),
         tree=str(content["tree"]),
         policy=str(content["policy"]),
         way=str(content["way"]),
     )
-    return Past(setting, floors, {case: str(row["source"]) for case, row in content["cases"].items()})
+    return SessionRecord(context, floors, {case: str(row["source"]) for case, row in content["cases"].items()})

@@ -39,7 +39,7 @@ _DISTRIBUTIONS = {
 _collecting = False
 
 
-class Deferred:
+class LazyAttribute:
     """Something of TensorFlow that is known by its path alone."""
 
     def __init__(self, path: str) -> None:
@@ -48,14 +48,19 @@ class Deferred:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
-        return Deferred(f"{self._path}.{name}") if _collecting else getattr(_real(self._path), name)
+        return LazyAttribute(f"{self._path}.{name}") if _collecting else getattr(_real(self._path), name)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         if not _collecting:
             return _real(self._path)(*arguments, **keywords)
-        if len(arguments) == 1 and not keywords and callable(arguments[0]) and not isinstance(arguments[0], Deferred):
+        if (
+            len(arguments) == 1
+            and not keywords
+            and callable(arguments[0])
+            and not isinstance(arguments[0], LazyAttribute)
+        ):
             return arguments[0]  # a decorator: the function is collected as it is written
-        return Deferred(f"{self._path}()")
+        return LazyAttribute(f"{self._path}()")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return (type(self._path.rpartition(".")[2] or "Base", (), {}),)  # each its own, as bases must differ
@@ -93,7 +98,7 @@ class _StandIn(ModuleType):
             return _version(self.__name__.partition(".")[0])
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
-        return Deferred(f"{self.__name__}.{name}") if _collecting else getattr(_real(self.__name__), name)
+        return LazyAttribute(f"{self.__name__}.{name}") if _collecting else getattr(_real(self.__name__), name)
 
 
 def _version(package: str) -> str:

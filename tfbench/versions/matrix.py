@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.errors import BenchmarkSkipped, UsageError
-from tfbench.model import JSON, Case, Standing
+from tfbench.model import JSON, Case, VariantResult
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.race.race import Race, Terms
+from tfbench.race.race import Race, RaceConfig
 from tfbench.session.results import of_variant
 from tfbench.sides.side import Side
 from tfbench.sides.spec import of_version
@@ -27,7 +27,7 @@ class Compared:
 
     sides: Mapping[str, JSON]
     """Side, the reference first -> its Python, packages and what importing TensorFlow took it."""
-    rows: tuple[tuple[Case, tuple[Standing | str, ...]], ...]
+    rows: tuple[tuple[Case, tuple[VariantResult | str, ...]], ...]
     """Each case, and in the order of the sides how it stands to the reference, or why it could not be timed."""
     seconds: float
 
@@ -78,11 +78,11 @@ def race(
     progress(f"starting {len(sides)} sides")
     launcher.ready([(side, env) for side in sides for env in environments], range(policy.looks[0]))
     pairs = min(policy.zygotes, max(policy.looks[0], policy.zygotes_together // len(sides)))
-    terms = Terms(len(cases) * (len(sides) - 1), range(pairs))
+    config = RaceConfig(len(cases) * (len(sides) - 1), range(pairs))
     rows = []
     for number, case in enumerate(cases):
         entrants = [Entrant(case, side) for side in sides]
-        one = Race(entrants, launcher, policy, terms, time.perf_counter, rng)
+        one = Race(entrants, launcher, policy, config, time.perf_counter, rng)
         text = f"{number}/{len(cases)} {case.name.rpartition('::')[2]}"
         progress(text)
         Prober(launcher, policy).share(entrants)
@@ -93,7 +93,7 @@ def race(
     )
 
 
-def _entry(race: Race, index: int) -> Standing | str:
+def _entry(race: Race, index: int) -> VariantResult | str:
     if (failure := race.failures.get(index)) is not None:
         if isinstance(failure, BenchmarkSkipped):
             return f"skipped: {failure}"
@@ -103,17 +103,17 @@ def _entry(race: Race, index: int) -> Standing | str:
         return "the reference cannot run it"
     if race.spoiled:
         return f"disturbed: {race.spoiled}"
-    standing = of_variant(race, index).standing
-    return standing if standing is not None else "it was not timed"
+    variant_result = of_variant(race, index).variant_result
+    return variant_result if variant_result is not None else "it was not timed"
 
 
 def _told(launcher: ProcessLauncher, side: Side) -> JSON:
-    recipe = launcher.recipe(side)
+    environment = launcher.environment(side)
     return {
         "spec": side.spec,
-        "python": recipe["python"],
-        "packages": recipe["packages"],
-        "settings": recipe["settings"],
-        "defaults": recipe["defaults"],
+        "python": environment["python"],
+        "packages": environment["packages"],
+        "settings": environment["settings"],
+        "defaults": environment["defaults"],
         "import_seconds": launcher.import_seconds(side),
     }

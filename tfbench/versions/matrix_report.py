@@ -11,13 +11,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.model import JSON, Case, Outcome, Standing
+from tfbench.model import JSON, Case, Outcome, VariantResult
 from tfbench.report.differences import differences
 from tfbench.report.style import table
 from tfbench.report.units import duration, size, times
 
 SCHEMA = "tfbench-versions/1"
-Entries = Sequence[Standing | str]
+Entries = Sequence[VariantResult | str]
 Rows = Sequence[tuple[Case, Entries]]
 Saved = Mapping[str, Mapping[str, float]]
 """What an earlier run is called -> case -> median seconds."""
@@ -29,7 +29,7 @@ def by_what_got_worse(rows: Rows) -> list[tuple[Case, Entries]]:
     """The case that lost most on any side first; what could not be timed last."""
 
     def worst(row: tuple[Case, Entries]) -> float:
-        found = [one.ratio.center for one in row[1] if isinstance(one, Standing) and one.ratio]
+        found = [one.ratio.center for one in row[1] if isinstance(one, VariantResult) and one.ratio]
         return max(found, default=0.0)
 
     return sorted(rows, key=worst, reverse=True)
@@ -67,7 +67,7 @@ def _ratios(labels: list[str], rows: Rows, saved: Saved, short: bool) -> Table:
     return made
 
 
-def _cell(entry: Standing | str, short: bool = False) -> Text:
+def _cell(entry: VariantResult | str, short: bool = False) -> Text:
     if isinstance(entry, str):
         return Text(entry.partition(":")[0], "dim")
     if entry.ratio is None:
@@ -105,7 +105,7 @@ def _facts(sides: Mapping[str, JSON], rows: Rows) -> list[tuple[str, list[str]]]
 
 def _of_side(index: int, side: JSON, rows: Rows) -> dict[str, str]:
     pairs = [(one[0], one[index]) for _, one in rows]
-    both = [(a, b) for a, b in pairs if isinstance(a, Standing) and isinstance(b, Standing)]
+    both = [(a, b) for a, b in pairs if isinstance(a, VariantResult) and isinstance(b, VariantResult)]
     outcomes = [b.outcome for _, b in both if b.ratio]
     imported, packages = side["import_seconds"], side["packages"]
     found = {
@@ -149,9 +149,9 @@ def markdown(sides: Mapping[str, JSON], rows: Rows, saved: Saved) -> str:
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _mark(entry: Standing | str) -> str:
+def _mark(entry: VariantResult | str) -> str:
     text = str(_cell(entry)).replace("|", "\\|")
-    moved = isinstance(entry, Standing) and entry.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
+    moved = isinstance(entry, VariantResult) and entry.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
     return f"**{text}**" if moved else text
 
 

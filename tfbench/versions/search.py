@@ -57,7 +57,7 @@ def most(count: int) -> int:
 
 
 @dataclass(frozen=True)
-class Step:
+class BisectStep:
     """What one race of a case said of one point."""
 
     point: int
@@ -79,17 +79,17 @@ class Step:
 
 
 @dataclass
-class Trail:
+class BisectResult:
     """A case's way to its answer."""
 
     case: Case
     search: Search
-    steps: list[Step] = field(default_factory=list)
+    steps: list[BisectStep] = field(default_factory=list)
     failure: str = ""
     """Why there is no answer, where the good end cannot run the case."""
 
     @property
-    def last(self) -> Step | None:
+    def last(self) -> BisectStep | None:
         """The race of the bad end."""
         return self.steps[0] if self.steps else None
 
@@ -109,6 +109,6 @@ class Trail:
         """Whether nothing is left open."""
         return self.is_slower is False or self.first_bad is not None
 
-    def step_of(self, point: int) -> Step | None:
+    def step_of(self, point: int) -> BisectStep | None:
         """What was said of a point."""
         return next((step for step in self.steps if step.point == point), None)

@@ -76,7 +76,7 @@ class Launch:
         self.channel.send("rounds", began=began, ended=ended, dispatched=block.dispatched)
 
 
-class Served(Protocol):
+class LaunchHandler(Protocol):
     """A launched process, whatever it was launched for."""
 
     called: bool
@@ -88,7 +88,7 @@ class Served(Protocol):
 class Bench:
     """The ``bench`` fixture in the measuring process."""
 
-    def __init__(self, launch: Served) -> None:
+    def __init__(self, launch: LaunchHandler) -> None:
         self._launch = launch
 
     def __call__(self, step: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:

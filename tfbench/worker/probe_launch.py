@@ -11,7 +11,7 @@ from tfbench.errors import BenchmarkError
 from tfbench.model import JSON
 from tfbench.protocol import Channel
 from tfbench.worker import bench_options, tf_internals
-from tfbench.worker.probes import Probe, Unreadable
+from tfbench.worker.probes import MetricUnavailable, Probe
 from tfbench.worker.probes.artifact import Artifact
 from tfbench.worker.probes.flops import Flops
 from tfbench.worker.probes.graph import Graph
@@ -87,7 +87,7 @@ class _Watch:
             return None
         try:
             return what(*arguments)
-        except Unreadable as error:
+        except MetricUnavailable as error:
             self.absent[probe.name] = str(error)
         except Exception as error:  # a corner of TensorFlow that has moved must not cost the other probes
             self.absent[probe.name] = f"it could not be read ({type(error).__name__}: {str(error)[:200]})"

@@ -1,6 +1,6 @@
 """What probes and the first call ask of TensorFlow's own books; with `tf_runtime`, all that is known of its private corners.
 
-Written for TensorFlow 2.12 to 2.21. What a version lacks, or a process without TensorFlow, is `Unreadable`.
+Written for TensorFlow 2.12 to 2.21. What a version lacks, or a process without TensorFlow, is `MetricUnavailable`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from tfbench.model import JSON
 from tfbench.worker import tf_runtime
-from tfbench.worker.probes import Unreadable
+from tfbench.worker.probes import MetricUnavailable
 
 Traced = Callable[[str, Any, float], None]
 """Told the function's name, its graph and the seconds that tracing it took."""
@@ -28,11 +28,11 @@ def required() -> Any:
     """TensorFlow.
 
     Raises:
-        Unreadable: The benchmarks do not use it.
+        MetricUnavailable: The benchmarks do not use it.
     """
     tf = tf_runtime.tensorflow()
     if tf is None or not hasattr(tf, "function"):
-        raise Unreadable("the benchmark does not use TensorFlow")
+        raise MetricUnavailable("the benchmark does not use TensorFlow")
     return tf
 
 
@@ -209,7 +209,7 @@ def _leaves(result: object) -> Iterator[object]:
 # Devices
 
 
-def _accelerators() -> list[str]:
+def _gpu_session() -> list[str]:
     tf = tf_runtime.tensorflow()
     if tf is None or not hasattr(tf, "config"):
         return []
@@ -218,10 +218,10 @@ def _accelerators() -> list[str]:
 
 def reset_device_memory() -> None:
     """Let the peaks of all accelerators begin anew."""
-    for name in _accelerators():
+    for name in _gpu_session():
         required().config.experimental.reset_memory_stats(name)
 
 
 def device_memory(which: str) -> dict[str, int]:
     """Accelerator -> bytes that TensorFlow has allocated on it, ``current`` or ``peak``."""
-    return {name: int(required().config.experimental.get_memory_info(name)[which]) for name in _accelerators()}
+    return {name: int(required().config.experimental.get_memory_info(name)[which]) for name in _gpu_session()}

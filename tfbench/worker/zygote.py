@@ -18,12 +18,12 @@ from _pytest.runner import runtestprotocol
 
 from tfbench.errors import TfbenchError
 from tfbench.model import JSON
-from tfbench.protocol import Channel, Closed
+from tfbench.protocol import Channel, ChannelClosed
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKER
 from tfbench.suite.fingerprint import digest
 from tfbench.worker import tf_internals, tf_runtime
-from tfbench.worker.bench import Bench, Launch, Served
+from tfbench.worker.bench import Bench, Launch, LaunchHandler
 from tfbench.worker.energy_launch import Looping
 from tfbench.worker.environment import describe
 from tfbench.worker.import_redirect import follow, strays
@@ -84,7 +84,7 @@ class Zygote:
         self._argv = argv
         self._items: dict[str, pytest.Item] = {}
         self._broken: dict[str, str] = {}
-        self._launch: Served | None = None
+        self._launch: LaunchHandler | None = None
         self.served = False
 
     # Collection
@@ -126,7 +126,7 @@ class Zygote:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         try:
             self._serve(session)
-        except Closed:
+        except ChannelClosed:
             os._exit(0)  # the controller is gone, and so is the reason to be here; TensorFlow's own end takes a second
 
     def _serve(self, session: pytest.Session) -> NoReturn:
@@ -141,7 +141,7 @@ class Zygote:
             cases=list(self._items),
             broken=self._broken,
             offenders=self._order["offenders"],
-            recipe={**describe(), "defaults": tf_internals.defaults()},
+            environment={**describe(), "defaults": tf_internals.defaults()},
             import_seconds=self._timer.seconds,
             spawns=spawns,
             # Asked on every side, also where it can find nothing: what the search leaves free in Python's arenas is memory

@@ -28,10 +28,10 @@ class Probe:
         """What there is to tell.
 
         Raises:
-            Unreadable: It cannot be told here, and why.
+            MetricUnavailable: It cannot be told here, and why.
         """
         raise NotImplementedError
 
 
-class Unreadable(Exception):
+class MetricUnavailable(Exception):
     """What a probe wants to read is not there; the message says why."""

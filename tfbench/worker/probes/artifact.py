@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfbench.model import JSON
-from tfbench.worker.probes import Probe, Unreadable
+from tfbench.worker.probes import MetricUnavailable, Probe
 
 
 class Artifact(Probe):
@@ -26,7 +26,7 @@ class Artifact(Probe):
 
     def found(self) -> JSON:
         if self._artifact is None:
-            raise Unreadable("the benchmark names no artifact")
+            raise MetricUnavailable("the benchmark names no artifact")
         raw = zipped = 0
         for content in _contents(self._artifact):
             raw += len(content)
@@ -40,7 +40,7 @@ def _contents(artifact: Any) -> Iterator[bytes]:
         return
     path = Path(os.fspath(artifact))
     if not path.exists():
-        raise Unreadable(f"the artifact {path} is not there")
+        raise MetricUnavailable(f"the artifact {path} is not there")
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     for file in files:
         yield file.read_bytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfbench.model import JSON
 from tfbench.worker import tf_internals
-from tfbench.worker.probes import Probe, Unreadable
+from tfbench.worker.probes import MetricUnavailable, Probe
 from tfbench.worker.probes.traces import Traces
 
 
@@ -19,5 +19,5 @@ class Flops(Probe):
     def found(self) -> JSON:
         graphs = list(self._traces.graphs.values())
         if not graphs:
-            raise Unreadable("nothing was traced in the first call")
+            raise MetricUnavailable("nothing was traced in the first call")
         return {"flops": sum(map(tf_internals.flops, graphs))}

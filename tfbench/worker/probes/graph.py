@@ -12,7 +12,7 @@ from typing import Any
 
 from tfbench.model import JSON
 from tfbench.worker import tf_internals
-from tfbench.worker.probes import Probe, Unreadable
+from tfbench.worker.probes import MetricUnavailable, Probe
 
 _UNIQUE = re.compile(r"_\d+(?=/|$)")
 _TYPES = ("T", "dtype", "DstT", "SrcT", "out_type", "Tparams", "Toutput")
@@ -36,7 +36,7 @@ class Graph(Probe):
     def found(self) -> JSON:
         graphs = self._metadata.function_graphs
         if not graphs:
-            raise Unreadable(
+            raise MetricUnavailable(
                 "the first call built no graph of TensorFlow's: an eager op, a function that XLA compiles as a "
                 "whole, or one that had been called before bench"
             )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfbench.model import JSON
 from tfbench.worker import tf_internals
-from tfbench.worker.probes import Probe, Unreadable
+from tfbench.worker.probes import MetricUnavailable, Probe
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -63,5 +63,5 @@ class DevicePeak(Probe):
     def found(self) -> JSON:
         peaks = tf_internals.device_memory("peak")
         if not peaks:
-            raise Unreadable("TensorFlow sees no accelerator, and does not count what it allocates on a CPU")
+            raise MetricUnavailable("TensorFlow sees no accelerator, and does not count what it allocates on a CPU")
         return {"peak": peaks}

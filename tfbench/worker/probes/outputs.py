@@ -9,7 +9,7 @@ import numpy as np
 
 from tfbench.model import JSON
 from tfbench.worker import tf_internals
-from tfbench.worker.probes import Probe, Unreadable
+from tfbench.worker.probes import MetricUnavailable, Probe
 
 Array = np.ndarray[Any, Any]
 
@@ -32,9 +32,11 @@ class Outputs(Probe):
 
     def found(self) -> JSON:
         if not self._arrays:
-            raise Unreadable("the step returns no numbers")
+            raise MetricUnavailable("the step returns no numbers")
         if (size := sum(array.nbytes for array in self._arrays)) > LARGEST:
-            raise Unreadable(f"the step returns {size >> 20} MiB, more than the {LARGEST >> 20} that are compared")
+            raise MetricUnavailable(
+                f"the step returns {size >> 20} MiB, more than the {LARGEST >> 20} that are compared"
+            )
         np.savez(self._file, *map(_portable, self._arrays))
         return {"file": FILE}
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tfbench.model import JSON
-from tfbench.worker.probes import Probe, Unreadable
+from tfbench.worker.probes import MetricUnavailable, Probe
 
 FOLDER = "xla"
 _ENDING = "_after_optimizations.txt"
@@ -38,7 +38,7 @@ class Xla(Probe):
 
     def found(self) -> JSON:
         if not self._new:
-            raise Unreadable("XLA compiled nothing")
+            raise MetricUnavailable("XLA compiled nothing")
         return {"modules": self._new}
 
     def _modules(self) -> set[str]:
