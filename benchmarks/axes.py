@@ -15,14 +15,14 @@ import tensorflow as tf
 from tfbench import Axis, Level
 
 
-def sized(cpu, gpu):
+def by_device(cpu, gpu):
     """Shapes for the processor, or where TensorFlow sees one for a GPU, which smaller work leaves idle."""
     return gpu if tf.config.list_physical_devices("GPU") else cpu
 
 
-def products(error):
+def matmul_tolerance(error):
     """The error that products of float32 may have: on a GPU they are of TF32, which keeps 11 bits, unless somebody says no."""
-    return sized(error, max(error, 2e-3))
+    return by_device(error, max(error, 2e-3))
 
 
 def _needs_gpu() -> str | None:
@@ -105,7 +105,7 @@ def _step_without_xla(step):
 
 def _precision(name, dtype, parity):
     return Level(
-        name, cast=lambda x: tf.cast(x, dtype), parity=lambda: products(parity), setup=_keras_policy(name)
+        name, cast=lambda x: tf.cast(x, dtype), parity=lambda: matmul_tolerance(parity), setup=_keras_policy(name)
     )  # fmt: skip
 
 

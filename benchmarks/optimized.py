@@ -122,8 +122,8 @@ def _keep(folder: Path, name: str, model: tf_keras.Model) -> None:
     )
 
 
-def _tell(folder: Path, **told: float) -> None:
-    (folder / _FACTS).write_text(json.dumps(told), encoding="utf-8")
+def _tell(folder: Path, **reported: float) -> None:
+    (folder / _FACTS).write_text(json.dumps(reported), encoding="utf-8")
 
 
 def facts(folder: Path) -> dict[str, float]:
@@ -238,25 +238,25 @@ def aware(folder: Path, name: str, dense: Path) -> None:
     _deploy(folder, name, converter(name, model, "dynamic"), facts(dense))
 
 
-def _deploy(folder: Path, name: str, made: tf.lite.TFLiteConverter, told: dict[str, float]) -> None:
+def _deploy(folder: Path, name: str, made: tf.lite.TFLiteConverter, reported: dict[str, float]) -> None:
     file = folder / _FILE
     file.write_bytes(convert(made))
     pictures, labels = images(name, _TEST, seed=2)
     answer = interpreter(folder)
     found = [int(np.argmax(answer(picture[np.newaxis]))) for picture in pictures]
-    _tell(folder, **{**told, "accuracy": float(np.mean(np.array(found) == labels))})
+    _tell(folder, **{**reported, "accuracy": float(np.mean(np.array(found) == labels))})
 
 
 def interpreter(folder: Path, threads: int = 1) -> Callable[[np.ndarray], np.ndarray]:
     """A function that asks TFLite for the answer to one image."""
     made = tf.lite.Interpreter(str(folder / _FILE), num_threads=threads)
     made.allocate_tensors()
-    (given,), (told,) = made.get_input_details(), made.get_output_details()
+    (given,), (reported,) = made.get_input_details(), made.get_output_details()
 
     def answer(image):
         made.set_tensor(given["index"], image)
         made.invoke()
-        return made.get_tensor(told["index"])
+        return made.get_tensor(reported["index"])
 
     return answer
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, LAYOUT, LAYOUT_UNDER_XLA, ONEDNN, PRECISION, products, sized
+from benchmarks.axes import COMPILER, LAYOUT, LAYOUT_UNDER_XLA, ONEDNN, PRECISION, by_device, matmul_tolerance
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -31,7 +31,7 @@ def _bench_convolution(bench, variant, images, filters, strides=1):
 @across(PRECISION, COMPILER)
 def test_conv2d_3x3(bench, variant):
     """The convolution of residual blocks: every input is used nine times for each output channel."""
-    batch, side, channels = sized((2, 28, 32), (128, 56, 64))
+    batch, side, channels = by_device((2, 28, 32), (128, 56, 64))
     images, filters = normal(batch, side, side, channels), normal(3, 3, channels, channels, seed=2)
     _bench_convolution(bench, variant, images, filters)
 
@@ -39,7 +39,7 @@ def test_conv2d_3x3(bench, variant):
 @across(PRECISION, COMPILER)
 def test_conv2d_1x1(bench, variant):
     """A matrix product over pixels, as bottlenecks and separable convolutions have it."""
-    batch, side, channels = sized((2, 28, 96), (128, 28, 256))
+    batch, side, channels = by_device((2, 28, 96), (128, 28, 256))
     images, filters = normal(batch, side, side, channels), normal(1, 1, channels, channels, seed=2)
     _bench_convolution(bench, variant, images, filters)
 
@@ -47,15 +47,15 @@ def test_conv2d_1x1(bench, variant):
 @across(PRECISION, COMPILER)
 def test_conv2d_stem(bench, variant):
     """The first layer of a ResNet: large windows over three channels, which fill no vector."""
-    batch, side = sized((1, 96), (128, 224))
-    images, filters = normal(batch, side, side, 3), normal(7, 7, 3, sized(32, 64), seed=2)
+    batch, side = by_device((1, 96), (128, 224))
+    images, filters = normal(batch, side, side, 3), normal(7, 7, 3, by_device(32, 64), seed=2)
     _bench_convolution(bench, variant, images, filters, strides=2)
 
 
 @across(PRECISION, COMPILER)
 def test_depthwise(bench, variant):
     """One filter a channel: a sixteenth of the arithmetic or less, and seldom a sixteenth of the time."""
-    batch, side, channels = sized((2, 28, 64), (128, 56, 64))
+    batch, side, channels = by_device((2, 28, 64), (128, 56, 64))
     images = variant.cast(normal(batch, side, side, channels))
     filters = variant.cast(normal(3, 3, channels, 1, seed=2))
     pixels = batch * side * side
@@ -76,7 +76,7 @@ def test_depthwise(bench, variant):
 @across(COMPILER)
 def test_conv2d_gradient(bench, variant):
     """What training adds to a convolution: the gradients of its filters and of its images."""
-    batch, side, channels = sized((2, 28, 32), (128, 56, 64))
+    batch, side, channels = by_device((2, 28, 32), (128, 56, 64))
     images, filters = normal(batch, side, side, channels), normal(3, 3, channels, channels, seed=2)
     errors = normal(batch, side, side, channels, seed=3)
 
@@ -87,7 +87,7 @@ def test_conv2d_gradient(bench, variant):
         return tape.gradient(convolved, [images, filters], errors)
 
     flops = 2 * 2 * batch * side * side * channels * 9 * channels
-    bench(variant.compile(gradient), images, filters, errors, flops=flops, parity=products(1e-5), max_traces=1)
+    bench(variant.compile(gradient), images, filters, errors, flops=flops, parity=matmul_tolerance(1e-5), max_traces=1)
 
 
 # Channels last or first, in a block that ends in an answer without layout.
@@ -95,7 +95,7 @@ def test_conv2d_gradient(bench, variant):
 
 def _bench_block(bench, variant, compiled):
     """Convolution, bias, relu and global average pooling."""
-    batch, side, channels = sized((4, 28, 32), (128, 56, 64))
+    batch, side, channels = by_device((4, 28, 32), (128, 56, 64))
     pixels = batch * side * side
 
     def block(images, filters, bias):
@@ -110,7 +110,7 @@ def _bench_block(bench, variant, compiled):
         *(images, normal(3, 3, channels, channels, seed=2), normal(channels, seed=3)),
         flops=2 * pixels * channels * 9 * channels,
         bytes=4 * (pixels * channels + 9 * channels**2 + channels + batch * channels),
-        parity=products(1e-5),
+        parity=matmul_tolerance(1e-5),
         max_traces=1,
     )
 

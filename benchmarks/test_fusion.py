@@ -5,7 +5,7 @@ Filters, biases and moments are arguments: as captured constants they would keep
 
 import tensorflow as tf
 
-from benchmarks.axes import FUSION, FUSION_BY_XLA, products, sized
+from benchmarks.axes import FUSION, FUSION_BY_XLA, by_device, matmul_tolerance
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -16,7 +16,7 @@ PARITY = 1e-5
 @across(FUSION)
 def test_conv2d_bias_relu(bench, variant):
     """Conv2D, BiasAdd and Relu as one _FusedConv2D or as three ops."""
-    batch, side, inputs, outputs, kernel = sized((2, 112, 8, 32, 3), (64, 112, 64, 64, 3))
+    batch, side, inputs, outputs, kernel = by_device((2, 112, 8, 32, 3), (64, 112, 64, 64, 3))
     pixels = batch * side * side
     images = normal(batch, side, side, inputs)
     filters = normal(kernel, kernel, inputs, outputs, seed=2)
@@ -31,7 +31,7 @@ def test_conv2d_bias_relu(bench, variant):
         *(images, filters, bias),
         flops=2 * pixels * outputs * kernel**2 * inputs,
         bytes=4 * (pixels * (inputs + outputs) + kernel**2 * inputs * outputs + outputs),
-        parity=products(PARITY),
+        parity=matmul_tolerance(PARITY),
         max_traces=1,
         **variant.proves("_FusedConv2D"),
     )
@@ -40,7 +40,7 @@ def test_conv2d_bias_relu(bench, variant):
 @across(FUSION)
 def test_conv2d_batchnorm_relu(bench, variant):
     """Conv2D, batch normalisation for inference and Relu as one _FusedConv2D or as three ops."""
-    batch, side, inputs, outputs, kernel = sized((2, 112, 8, 32, 3), (64, 112, 64, 64, 3))
+    batch, side, inputs, outputs, kernel = by_device((2, 112, 8, 32, 3), (64, 112, 64, 64, 3))
     pixels = batch * side * side
     images = normal(batch, side, side, inputs)
     filters = normal(kernel, kernel, inputs, outputs, seed=2)
@@ -56,7 +56,7 @@ def test_conv2d_batchnorm_relu(bench, variant):
         *(images, filters, scale, offset, mean, variance),
         flops=2 * pixels * outputs * kernel**2 * inputs,
         bytes=4 * (pixels * (inputs + outputs) + kernel**2 * inputs * outputs + 4 * outputs),
-        parity=products(PARITY),
+        parity=matmul_tolerance(PARITY),
         max_traces=1,
         **variant.proves("_FusedConv2D"),
     )
@@ -65,7 +65,7 @@ def test_conv2d_batchnorm_relu(bench, variant):
 @across(FUSION)
 def test_conv2d_squeeze_bias(bench, variant):
     """Conv2D over one row, Squeeze and BiasAdd, which is how a Keras Conv1D is built, as one _FusedConv2D."""
-    batch, length, inputs, outputs, kernel = sized((8, 1024, 16, 32, 5), (256, 4096, 64, 64, 5))
+    batch, length, inputs, outputs, kernel = by_device((8, 1024, 16, 32, 5), (256, 4096, 64, 64, 5))
     rows = normal(batch, 1, length, inputs)
     filters, bias = normal(1, kernel, inputs, outputs, seed=2), normal(outputs, seed=3)
 
@@ -78,7 +78,7 @@ def test_conv2d_squeeze_bias(bench, variant):
         *(rows, filters, bias),
         flops=2 * batch * length * outputs * kernel * inputs,
         bytes=4 * (batch * length * (inputs + outputs) + kernel * inputs * outputs + outputs),
-        parity=products(PARITY),
+        parity=matmul_tolerance(PARITY),
         max_traces=1,
         **variant.proves("_FusedConv2D"),
     )
@@ -87,7 +87,7 @@ def test_conv2d_squeeze_bias(bench, variant):
 @across(FUSION)
 def test_dense_bias_relu(bench, variant):
     """MatMul, BiasAdd and Relu as one _FusedMatMul or as three ops."""
-    batch, inputs, outputs = sized((2048, 16, 512), (8192, 1024, 4096))
+    batch, inputs, outputs = by_device((2048, 16, 512), (8192, 1024, 4096))
     rows, weights, bias = normal(batch, inputs), normal(inputs, outputs, seed=2), normal(outputs, seed=3)
 
     def dense_bias_relu(rows, weights, bias):
@@ -98,7 +98,7 @@ def test_dense_bias_relu(bench, variant):
         *(rows, weights, bias),
         flops=2 * batch * inputs * outputs,
         bytes=4 * (batch * inputs + inputs * outputs + outputs + batch * outputs),
-        parity=products(PARITY),
+        parity=matmul_tolerance(PARITY),
         max_traces=1,
         **variant.proves("_FusedMatMul"),
     )
@@ -107,7 +107,7 @@ def test_dense_bias_relu(bench, variant):
 @across(FUSION_BY_XLA)
 def test_multiply_add_sum(bench, variant):
     """reduce_sum(x + y * z): one pass over three arrays under XLA, seven passes' worth of traffic without."""
-    n = sized(2**22, 2**26)
+    n = by_device(2**22, 2**26)
     x, y, z = normal(n, seed=1), normal(n, seed=2), normal(n, seed=3)
 
     def multiply_add_sum(x, y, z):
@@ -120,7 +120,7 @@ def test_multiply_add_sum(bench, variant):
 @across(FUSION_BY_XLA)
 def test_gelu(bench, variant):
     """A chain of nine elementwise ops over one array: as many passes over it, or one."""
-    n = sized(2**18, 2**26)
+    n = by_device(2**18, 2**26)
 
     def gelu(x):
         return 0.5 * x * (1.0 + tf.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))

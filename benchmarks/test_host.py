@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from benchmarks.axes import ARGUMENTS, INVOCATION, products
+from benchmarks.axes import ARGUMENTS, INVOCATION, matmul_tolerance
 from benchmarks.inputs import normal
 from benchmarks.models import mlp
 from tfbench import across
@@ -29,7 +29,7 @@ def test_function_call(bench, variant):
 def test_keras_invocation(bench, variant):
     """Asking a small Keras model for one batch of predictions: predict() is made for many batches."""
     batch, inputs = 8, 32
-    bench(variant.invoke(mlp(inputs, (32,), 10)), normal(batch, inputs), items=batch, parity=products(1e-5))
+    bench(variant.invoke(mlp(inputs, (32,), 10)), normal(batch, inputs), items=batch, parity=matmul_tolerance(1e-5))
 
 
 def test_tracing(bench):

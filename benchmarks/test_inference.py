@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, PRECISION, products
+from benchmarks.axes import COMPILER, PRECISION, matmul_tolerance
 from benchmarks.inputs import normal
 from benchmarks.models import mlp, mlp_flops, resnet20, resnet_flops
 from tfbench import across
@@ -41,7 +41,7 @@ def test_image_inference(bench, variant, batch):
 
     flops = resnet_flops(batch, side, blocks)
     step = variant.compile(predict)
-    bench(step, normal(batch, side, side, 3), flops=flops, items=batch, parity=products(1e-4), max_traces=1)
+    bench(step, normal(batch, side, side, 3), flops=flops, items=batch, parity=matmul_tolerance(1e-4), max_traces=1)
 
 
 def _exported(path):

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from benchmarks.axes import ALIGNMENT, COMPILER, DEVICE, ONEDNN, PRECISION, products, sized
+from benchmarks.axes import ALIGNMENT, COMPILER, DEVICE, ONEDNN, PRECISION, by_device, matmul_tolerance
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -31,28 +31,28 @@ def _bench_product(bench, variant, a, b):
 @across(PRECISION, COMPILER)
 def test_matmul(bench, variant):
     """Square matrix product: what precision and compiler do to the compute-bound extreme."""
-    n = sized(384, 4096)
+    n = by_device(384, 4096)
     _bench_product(bench, variant, normal(n, n, seed=1), normal(n, n, seed=2))
 
 
 @across(PRECISION, COMPILER)
 def test_tall_product(bench, variant):
     """A tall matrix times a narrow one, as a dense layer of few units has it: less work for each number read."""
-    m, k, n = sized((4096, 256, 16), (65536, 1024, 64))
+    m, k, n = by_device((4096, 256, 16), (65536, 1024, 64))
     _bench_product(bench, variant, normal(m, k, seed=1), normal(k, n, seed=2))
 
 
 @across(PRECISION, COMPILER)
 def test_batched_product(bench, variant):
     """Many small products at once, as attention has them."""
-    batch, n = sized((16, 96), (256, 256))
+    batch, n = by_device((16, 96), (256, 256))
     _bench_product(bench, variant, normal(batch, n, n, seed=1), normal(batch, n, n, seed=2))
 
 
 @across(PRECISION.only("float32", "mixed_float16"), ALIGNMENT)
 def test_aligned_product(bench, variant):
     """Dimensions that 16 divides, and the same less one: Tensor Cores want the former, and so do vectors."""
-    n = sized(384, 4096) - variant.off()
+    n = by_device(384, 4096) - variant.off()
     a, b = variant.cast(normal(n, n, seed=1)), variant.cast(normal(n, n, seed=2))
     bench(
         tf.function(product, jit_compile=False),
@@ -66,9 +66,11 @@ def test_aligned_product(bench, variant):
 @across(COMPILER)
 def test_vector_matrix(bench, variant):
     """A row times a square matrix: each weight is read for two operations, so memory is the bound."""
-    n = sized(1024, 8192)
+    n = by_device(1024, 8192)
     row, matrix = normal(1, n, seed=1), normal(n, n, seed=2)
-    bench(variant.compile(product), row, matrix, flops=2 * n * n, bytes=4 * (n * n + 2 * n), parity=products(1e-5))
+    bench(
+        variant.compile(product), row, matrix, flops=2 * n * n, bytes=4 * (n * n + 2 * n), parity=matmul_tolerance(1e-5)
+    )
 
 
 @across(ONEDNN)
@@ -96,13 +98,26 @@ def test_gram_sum(bench, variant):
         return tf.reduce_sum(tf.matmul(x, x, transpose_b=True))
 
     x = normal(rows, columns)
-    bench(variant.compile(gram_sum), x, flops=(2 * columns + 1) * rows**2, bytes=4 * rows * columns, parity=products(1e-3))
+    bench(
+        variant.compile(gram_sum),
+        x,
+        flops=(2 * columns + 1) * rows**2,
+        bytes=4 * rows * columns,
+        parity=matmul_tolerance(1e-3),
+    )
 
 
 @across(DEVICE)
 def test_large_product(bench, variant):
     """A product large enough to fill an accelerator, on each device."""
-    n = sized(512, 4096)
+    n = by_device(512, 4096)
     with variant.on_device():
         a, b = normal(n, n, seed=1), normal(n, n, seed=2)
-        bench(tf.function(product, jit_compile=False), a, b, flops=2 * n**3, bytes=3 * 4 * n * n, parity=products(1e-3))
+        bench(
+            tf.function(product, jit_compile=False),
+            a,
+            b,
+            flops=2 * n**3,
+            bytes=3 * 4 * n * n,
+            parity=matmul_tolerance(1e-3),
+        )

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import optimized
-from benchmarks.axes import CLUSTERING, PRUNING, QUANTIZATION, SPARSE, TARGET, THREADS, products
+from benchmarks.axes import CLUSTERING, PRUNING, QUANTIZATION, SPARSE, TARGET, THREADS, matmul_tolerance
 from tfbench import across, as_accurate, as_fast, smaller
 
 NETWORKS = pytest.mark.parametrize("network", ["mlp", "cnn", "mobilenet"])
@@ -20,8 +20,8 @@ def _bench_weights(bench, variant, shared, network):
     model = optimized.network(network, weights)
     pictures, _ = optimized.images(network, BATCH, seed=2)
     step = tf.function(lambda pictures: model(pictures, training=False), jit_compile=False)
-    told = optimized.facts(weights)
-    bench(step, tf.constant(pictures), items=BATCH, artifact=optimized.file(weights), max_traces=1, **told)
+    reported = optimized.facts(weights)
+    bench(step, tf.constant(pictures), items=BATCH, artifact=optimized.file(weights), max_traces=1, **reported)
 
 
 @NETWORKS
@@ -89,7 +89,7 @@ def test_pruned_target(bench, variant, shared, tmp_path):
     model = optimized.network("cnn", weights)
     pictures, _ = optimized.images("cnn", 1, seed=2)
     answer = variant.answer(optimized.Deployed(model, file, tmp_path / "saved"))
-    bench(answer, pictures, items=1, parity=products(1e-4))
+    bench(answer, pictures, items=1, parity=matmul_tolerance(1e-4))
 
 
 @pytest.mark.tfbench(cpus="all")

@@ -10,7 +10,7 @@ import time
 import pytest
 import tensorflow as tf
 
-from benchmarks.axes import FEED, MEMORY, PIPELINE, READING, SERVING, SHUFFLE, STORAGE, products
+from benchmarks.axes import FEED, MEMORY, PIPELINE, READING, SERVING, SHUFFLE, STORAGE, matmul_tolerance
 from benchmarks.inputs import classes, normal
 from benchmarks.models import crossentropy, mlp, trainer
 from tfbench import across, faster
@@ -190,4 +190,4 @@ def test_fed_training(bench, variant):
             loss = train(images, labels)
         return loss
 
-    bench(epoch, items=size * batches, parity=products(1e-4))
+    bench(epoch, items=size * batches, parity=matmul_tolerance(1e-4))

@@ -2,14 +2,14 @@
 
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, ROLLING, products, sized
+from benchmarks.axes import COMPILER, ROLLING, by_device, matmul_tolerance
 from benchmarks.inputs import normal
 from tfbench import across
 
 
 def _bench_layer(bench, variant, make, gates):
     """A Keras layer over sequences; ``gates`` products of inputs and of states with a matrix, each step."""
-    batch, length, width = sized((4, 16, 32), (32, 64, 128))
+    batch, length, width = by_device((4, 16, 32), (32, 64, 128))
     tf.keras.utils.set_random_seed(1)
     layer = make(width, unroll=variant.unrolled())
     x = normal(batch, length, width)
@@ -19,7 +19,7 @@ def _bench_layer(bench, variant, make, gates):
         return layer(x, training=False)
 
     flops = 2 * gates * batch * length * width * (width + width)
-    bench(variant.compile(run), x, flops=flops, items=batch * length, parity=products(1e-4), max_traces=1)
+    bench(variant.compile(run), x, flops=flops, items=batch * length, parity=matmul_tolerance(1e-4), max_traces=1)
 
 
 @across(COMPILER, ROLLING)

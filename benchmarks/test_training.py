@@ -11,8 +11,8 @@ from benchmarks.axes import (
     PARAMETERS,
     PRECISION,
     STEPS_PER_EXECUTION,
-    products,
-    sized,
+    by_device,
+    matmul_tolerance,
 )  # fmt: skip
 from benchmarks.inputs import classes, normal
 from benchmarks.models import (
@@ -49,7 +49,7 @@ def _optimizer(variant):
 @across(PRECISION, COMPILER)
 def test_training_step(bench, variant):
     """An MLP on MNIST's shape, loss scaling included where float16 needs it."""
-    batch, inputs, hidden, outputs = sized((64, 784, (256, 256), 10), (1024, 784, (4096, 4096), 10))
+    batch, inputs, hidden, outputs = by_device((64, 784, (256, 256), 10), (1024, 784, (4096, 4096), 10))
     step = trainer(mlp(inputs, hidden, outputs), _optimizer(variant), crossentropy)
     bench(
         variant.compile(step),
@@ -64,16 +64,16 @@ def test_training_step(bench, variant):
 @across(COMPILER)
 def test_resnet_step(bench, variant):
     """ResNet-20 on small images, ResNet-50 on a GPU: convolutions and batch normalisation, forth and back."""
-    model, batch, side, labels, flops = sized((resnet20, 32, 32, 10, resnet_flops(1, 32, 3)), _RESNET50)
+    model, batch, side, labels, flops = by_device((resnet20, 32, 32, 10, resnet_flops(1, 32, 3)), _RESNET50)
     step = trainer(model(), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
     data = normal(batch, side, side, 3), classes(batch, labels)
-    bench(variant.compile(step), *data, flops=3 * batch * flops, items=batch, parity=products(1e-4))
+    bench(variant.compile(step), *data, flops=3 * batch * flops, items=batch, parity=matmul_tolerance(1e-4))
 
 
 @across(PRECISION.only("float32", "mixed_float16"), COMPILER)
 def test_resnet_precision(bench, variant):
     """The same by precision; on a CPU with eight layers and few images, since float16 is slow there."""
-    model, batch, side, labels, flops = sized((resnet8, 4, 32, 10, resnet_flops(1, 32, 1)), _RESNET50)
+    model, batch, side, labels, flops = by_device((resnet8, 4, 32, 10, resnet_flops(1, 32, 1)), _RESNET50)
     bench(
         variant.compile(trainer(model(), _optimizer(variant), crossentropy)),
         *(normal(batch, side, side, 3), classes(batch, labels)),
@@ -86,7 +86,7 @@ def test_resnet_precision(bench, variant):
 @across(PRECISION.only("float32", "mixed_float16"), COMPILER)
 def test_transformer_step(bench, variant):
     """One encoder block: large products with normalisation and softmax between."""
-    batch, length, width, heads = sized((2, 64, 64, 4), (16, 512, 768, 12))
+    batch, length, width, heads = by_device((2, 64, 64, 4), (16, 512, 768, 12))
     step = trainer(transformer(length, width, heads), _optimizer(variant), squared)
     x = normal(batch, length, width)
     bench(
@@ -103,14 +103,14 @@ def test_transformer_step(bench, variant):
 @across(EXECUTION)
 def test_execution(bench, variant):
     """The same step eagerly, as a graph, and compiled: what Python costs between the ops."""
-    batch, inputs, hidden, outputs = sized((32, 64, (64, 64), 10), (256, 1024, (1024, 1024), 10))
+    batch, inputs, hidden, outputs = by_device((32, 64, (64, 64), 10), (256, 1024, (1024, 1024), 10))
     step = trainer(mlp(inputs, hidden, outputs), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
     bench(
         variant.compile(step),
         *(normal(batch, inputs), classes(batch, outputs)),
         flops=3 * mlp_flops(batch, inputs, *hidden, outputs),
         items=batch,
-        parity=products(1e-5),
+        parity=matmul_tolerance(1e-5),
     )
 
 
@@ -122,7 +122,7 @@ def test_batch_size(bench, variant, batch):
     step = trainer(mlp(inputs, hidden, outputs), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
     flops = 3 * mlp_flops(batch, inputs, *hidden, outputs)
     data = normal(batch, inputs), classes(batch, outputs)
-    bench(variant.compile(step), *data, flops=flops, items=batch, parity=products(1e-5), max_traces=1)
+    bench(variant.compile(step), *data, flops=flops, items=batch, parity=matmul_tolerance(1e-5), max_traces=1)
 
 
 # What Keras' own loop adds
@@ -145,7 +145,7 @@ def test_training_on_batch(bench, variant):
     """Keras' own train_on_batch of a small model: what the framework adds to the arithmetic."""
     batch = 32
     model, images, labels = _compiled(variant, batch, inputs=64, jit_compile=variant["compiler"] == "xla")
-    bench(model.train_on_batch, images, labels, items=batch, max_traces=1, parity=products(1e-4))
+    bench(model.train_on_batch, images, labels, items=batch, max_traces=1, parity=matmul_tolerance(1e-4))
 
 
 @across(KERAS)
@@ -157,7 +157,7 @@ def test_keras_generations(bench, variant):
     model.set_weights([0.1 * normal(*weights.shape) for weights in model.get_weights()])
     # Keras 2 traces its loop once to make the optimizer's variables, and once more without making any.
     traces = 2 if variant["keras"] == "2" else 1
-    bench(model.train_on_batch, images, labels, items=batch, max_traces=traces, parity=products(1e-5))
+    bench(model.train_on_batch, images, labels, items=batch, max_traces=traces, parity=matmul_tolerance(1e-5))
 
 
 @faster("steps=10", than="steps=1", by=1.3)
@@ -211,7 +211,7 @@ def test_adam(bench, variant):
 
 
 def _bench_update(bench, variant, optimizer, flops, words):
-    total = sized(200_000, 10_000_000)
+    total = by_device(200_000, 10_000_000)
     variables = parameters(total, variant.tensors())
     gradients = tf.split(0.001 * normal(total, seed=2), len(variables))
     optimizer.build(variables)

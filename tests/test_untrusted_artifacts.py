@@ -12,7 +12,7 @@ from tests.report.test_json_reader import REPORT
 from tfbench.cli import main
 from tfbench.errors import ReportError
 from tfbench.gate import artifact, decide
-from tfbench.gate.decide import handed_on
+from tfbench.gate.decide import load_artifact
 from tfbench.report import json_writer
 
 GOOD = json_writer.render(REPORT)
@@ -128,12 +128,12 @@ def test_it_is_refused_with_a_reason_and_nothing_is_written(tmp_path, content, s
     place.parent.mkdir()
     place.write_bytes(content)
     with pytest.raises(ReportError, match=r".{10,}"):
-        handed_on(place)
+        load_artifact(place)
     assert main(["comment", str(place), "--output", str(tmp_path / "comment.md")]) == 5
-    told = capsys.readouterr()
-    assert told.err.startswith("tfbench comment: ")
-    assert "Traceback" not in told.err
-    assert len(told.err) < 2000
+    reported = capsys.readouterr()
+    assert reported.err.startswith("tfbench comment: ")
+    assert "Traceback" not in reported.err
+    assert len(reported.err) < 2000
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [place.name]
 
 
@@ -141,13 +141,13 @@ def test_links_and_folders_are_not_followed(tmp_path):
     (tmp_path / "good.json").write_text(GOOD)
     (tmp_path / "link.json").symlink_to(tmp_path / "good.json")
     with pytest.raises(ReportError, match="is a link"):
-        handed_on(tmp_path / "link.json")
+        load_artifact(tmp_path / "link.json")
     with pytest.raises(ReportError, match="not a plain file"):
-        handed_on(tmp_path)
+        load_artifact(tmp_path)
     (tmp_path / "link.json").unlink()
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(ReportError, match="not a plain file"):
-        handed_on(tmp_path)
+        load_artifact(tmp_path)
 
 
 def test_what_is_good_is_read_from_each_of_the_three(tmp_path):
@@ -155,13 +155,13 @@ def test_what_is_good_is_read_from_each_of_the_three(tmp_path):
     (tmp_path / "folder" / "report.json").write_text(GOOD)
     (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD)))
     for place in ("folder", "folder/report.json", "report.zip"):
-        assert json_writer.render(handed_on(tmp_path / place)[0]) == GOOD
+        assert json_writer.render(load_artifact(tmp_path / place)[0]) == GOOD
 
 
 def test_what_was_agreed_to_is_handed_on(tmp_path):
     row = {"case": "b/test_x.py::test_x[a=1]", "reason": "agreed", "until": "2999-01-31", "up_to": 1.1}
     agreed = decide._of_json(json.dumps({"accept": [row]}))
     (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD), (decide.ACCEPTED, decide.as_json(agreed))))
-    report, found = handed_on(tmp_path / "report.zip")
+    report, found = load_artifact(tmp_path / "report.zip")
     assert found == agreed
     assert "1 accepted" in decide.as_comment(report, decide.decided(report, found))

@@ -16,7 +16,7 @@ from tfbench.errors import ReportError
 
 
 @contextmanager
-def whole(place: Path) -> Iterator[Path]:
+def atomic_dir(place: Path) -> Iterator[Path]:
     """A folder to fill, which becomes ``place`` if nothing fails in between, and is gone if something does.
 
     Raises:
@@ -32,7 +32,7 @@ def whole(place: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def renewed(place: Path) -> Iterator[Path]:
+def replace_dir(place: Path) -> Iterator[Path]:
     """As `whole`, but what ``place`` holds by then gives way, and stays if something fails.
 
     Raises:
@@ -58,7 +58,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @cache
-def package_alone() -> str:
+def isolated_package_dir() -> str:
     """A folder with this package and nothing else: beside it there may be a TensorFlow, which is not the side's."""
     folder = tempfile.mkdtemp(prefix="tfbench-package-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -74,7 +74,9 @@ def python_path(root: Path, given: str) -> str:
         root: What relative entries are meant from.
         given: The user's own.
     """
-    return os.pathsep.join([package_alone(), *(os.path.join(root, one) for one in given.split(os.pathsep) if one)])
+    return os.pathsep.join(
+        [isolated_package_dir(), *(os.path.join(root, one) for one in given.split(os.pathsep) if one)]
+    )
 
 
 def read_text(path: Path) -> str:

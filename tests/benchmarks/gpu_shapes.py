@@ -32,23 +32,23 @@ class Tracing:
 
     def __init__(self) -> None:
         self.called = False
-        self.told: JSON = {}
+        self.reported: JSON = {}
 
     def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
         """Trace ``step(*arguments)``."""
         import tensorflow as tf
 
         self.called = True
-        self.told = {
+        self.reported = {
             "facts": sorted(bench_options.facts(keywords)),
             "bytes": sum(map(_size, tf.nest.flatten(arguments))),
         }
         function = step if hasattr(step, "get_concrete_function") else tf.function(step, autograph=False)
         try:
-            self.told["ops"] = len(function.get_concrete_function(*arguments).graph.get_operations())
+            self.reported["ops"] = len(function.get_concrete_function(*arguments).graph.get_operations())
         except (AttributeError, NotImplementedError, TypeError, ValueError):
             step(*arguments)
-            self.told["ran"] = True
+            self.reported["ran"] = True
 
 
 def _size(argument: Any) -> int:
@@ -97,13 +97,13 @@ class Shapes(Zygote):
         self._launch = tracing = Tracing()
         began = time.perf_counter()
         reports = runtestprotocol(item, log=False, nextitem=None)
-        told: JSON = {"case": item.nodeid, "seconds": round(time.perf_counter() - began, 2), **tracing.told}
+        reported: JSON = {"case": item.nodeid, "seconds": round(time.perf_counter() - began, 2), **tracing.reported}
         for report in reports:
             if report.failed:
-                told["failed"] = str(report.longreprtext)[-1500:]
+                reported["failed"] = str(report.longreprtext)[-1500:]
             elif report.skipped:
-                told["skipped"] = str(report.longrepr)
-        print(json.dumps(told), flush=True)
+                reported["skipped"] = str(report.longrepr)
+        print(json.dumps(reported), flush=True)
 
 
 def main(chosen: list[str]) -> None:
@@ -111,7 +111,7 @@ def main(chosen: list[str]) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     first = "--first" in chosen
     chosen = [part for part in chosen if part != "--first"]
-    files = [str(file) for file in sorted((ROOT / "benchmarks").glob("test_*.py")) if "sized(" in file.read_text()]
+    files = [str(file) for file in sorted((ROOT / "benchmarks").glob("test_*.py")) if "by_device(" in file.read_text()]
     arguments = [*files, f"--rootdir={ROOT}", "--capture=no", "-q", "--override-ini=addopts="]
     arguments += ["-p", "no:cacheprovider", "-p", "no:tfbench.plugin", "-p", "no:warnings"]
     pytest.main(arguments, plugins=[Shapes(chosen, first)])

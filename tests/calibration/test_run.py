@@ -51,7 +51,7 @@ def test_variants_share_zygotes_and_confirm_nothing(calibrate):
     assert {(trial.outcome, trial.launches) for trial in trials} == {("regressed", 3)}
 
 
-def test_a_busy_neighbour_is_gone_afterwards(calibrate):
+def test_the_background_load_is_gone_afterwards(calibrate):
     code, trials = calibrate("--journal", "j.jsonl", "--busy", "--slowdowns", "0.5", "--repeats", "0")
     assert code == 0
     assert trials

@@ -14,9 +14,9 @@ def test_environments_are_listed_and_pruned(tmp_path, monkeypatch, capsys):
     with Environments(tmp_path) as ours:
         made = ours.get(["iniconfig==2.0.0"])
     assert main(["envs", "list"]) == 0
-    told = capsys.readouterr().out
-    assert "iniconfig==2.0.0" in told
-    assert "today" in told
+    reported = capsys.readouterr().out
+    assert "iniconfig==2.0.0" in reported
+    assert "today" in reported
     assert main(["envs", "prune"]) == 0
     assert "0 removed, 0 B freed; 1 left" in capsys.readouterr().out
     os.utime(made.folder / "tfbench.json", (0, 0))

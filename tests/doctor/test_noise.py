@@ -26,7 +26,9 @@ def lapped(deviation=0.004, seconds=30.0, broken=None):
     if broken:
         launcher.broken[1] = broken
     matches = {f"t.py::test_step[{name}]": sides_of(Case(name, name, name)) for name in ("a", "b", "c")}
-    raced = noise_test.laps(matches, launcher, range(6), seconds, POLICY, lambda *_: None, clock, random.Random(1))
+    raced = noise_test.round_robin(
+        matches, launcher, range(6), seconds, POLICY, lambda *_: None, clock, random.Random(1)
+    )
     return raced, clock.now
 
 

@@ -36,12 +36,12 @@ def main() -> None:
             return
         profiler = Profiler(stage.launcher, policy, USUAL)
         print(json.dumps([
-            told(take(profiler, {BASELINE: before, CONTENDER: now}, arguments.folder, policy))
+            reported(take(profiler, {BASELINE: before, CONTENDER: now}, arguments.folder, policy))
             for before, now in zip(entrants[::2], entrants[1::2], strict=True)
         ]))  # fmt: skip
 
 
-def told(found):
+def reported(found):
     top = found.attribution.causes[0]
     return {
         "kinds": top.kinds,

@@ -135,12 +135,12 @@ def test_contracts_hold_without_any_baseline(project):
     project.write(CONTRACTS)
     project.write(QUICKLY, "conftest.py")
     done = project.run()
-    told = {
+    reported = {
         (row["case"].rpartition("::")[2], row["metric"]): (row["outcome"], row["reason"]["message"])
         for row in done.report["verdicts"]
         if row["metric"].startswith("contract:")
     }
-    assert {key: outcome for key, (outcome, _) in told.items()} == {
+    assert {key: outcome for key, (outcome, _) in reported.items()} == {
         ("test_fused[True]", "contract:expect_ops"): "unchanged",
         ("test_fused[True]", "contract:max_traces"): "unchanged",
         ("test_fused[True]", "contract:max_peak_bytes"): "unchanged",
@@ -151,8 +151,8 @@ def test_contracts_hold_without_any_baseline(project):
         ("test_same[precision=wrong]", "contract:parity"): "regressed",
         ("test_eager", "contract:expect_ops"): "error",
     }, done.output
-    assert "1 _FusedMatMul expected, 0 found" in told["test_fused[False]", "contract:expect_ops"][1]
-    assert "differs from the reference variant by 0.05" in told["test_same[precision=wrong]", "contract:parity"][1]
+    assert "1 _FusedMatMul expected, 0 found" in reported["test_fused[False]", "contract:expect_ops"][1]
+    assert "differs from the reference variant by 0.05" in reported["test_same[precision=wrong]", "contract:parity"][1]
     assert "3 failed, 2 passed" in done.output
     assert "6 contracts held" in done.output
 
@@ -177,8 +177,8 @@ def test_a_variant_that_must_be_faster_is_raced_against_the_other_in_every_kind_
     for options in ((), ("--against", "self")):
         done = project.run(*options)
         assert done.code == 1, done.output
-        told = done.reason("test_feed[pipeline=good]", "contract:faster_than")
-        assert done.metrics("test_feed[pipeline=good]")["contract:faster_than"] == "unchanged", told
+        reported = done.reason("test_feed[pipeline=good]", "contract:faster_than")
+        assert done.metrics("test_feed[pipeline=good]")["contract:faster_than"] == "unchanged", reported
         assert done.metrics("test_feed[pipeline=bad]")["contract:faster_than"] == "regressed"
         assert "1.5x is claimed" in done.reason("test_feed[pipeline=bad]", "contract:faster_than")
 
@@ -206,9 +206,9 @@ def test_saved_readings_gate_without_racing_and_what_is_not_exact_is_demoted(pro
     assert project.run("--save-baseline", "small").code == 0
     monkeypatch.setenv("SIZE", "2000000")
     done = project.run("--baseline", "small", "--replay", "never")
-    told = done.metrics("test_size")
-    assert (told["artifact_bytes"], told["peak_host_memory"], told["parity"]) == ("regressed",) * 3
+    reported = done.metrics("test_size")
+    assert (reported["artifact_bytes"], reported["peak_host_memory"], reported["parity"]) == ("regressed",) * 3
     assert "976.56 KiB before, 1.91 MiB now" in done.reason("test_size", "artifact_bytes")
-    told = done.metrics("test_not_exact")
-    assert told["artifact_bytes"] == "inconclusive"
+    reported = done.metrics("test_not_exact")
+    assert reported["artifact_bytes"] == "inconclusive"
     assert "not exact here: launches of the same side differ" in done.reason("test_not_exact", "artifact_bytes")

@@ -36,11 +36,11 @@ def test_the_commit_since_which_a_case_is_slower_is_found(repository):
     done = repository.tfbench("bisect", "--good", "HEAD~5", "--bad", "HEAD", "-k", "work or same", "--report-json", "b.json",
                               "--policy", "quick")  # fmt: skip
     assert done.returncode == 3, done.stdout + done.stderr  # whether it is the broken one or the next, nobody can tell
-    told = json.loads((repository.root / "b.json").read_text())
-    assert told["schema"] == "tfbench-bisect/1"
-    about = {point["label"]: point["about"] for point in told["points"]}
+    reported = json.loads((repository.root / "b.json").read_text())
+    assert reported["schema"] == "tfbench-bisect/1"
+    about = {point["label"]: point["about"] for point in reported["points"]}
     assert list(about.values()) == ["the first", "a page", "broken", "slower", "mended", "another page"]
-    work, same = (next(case for case in told["cases"] if case["case"].endswith(name)) for name in ("work", "same"))
+    work, same = (next(case for case in reported["cases"] if case["case"].endswith(name)) for name in ("work", "same"))
     assert about[work["last_good"]] == "a page"
     assert [about[label] for label in work["suspects"]] == ["broken", "slower"]
     broken = next(step for step in work["steps"] if about[step["point"]] == "broken")
@@ -82,6 +82,6 @@ REFUSED = [
 
 def test_what_cannot_be_asked_is_said(repository):
     answers = repository.tfbench_each(*(["bisect", *arguments] for _, arguments, _ in REFUSED))
-    for (code, arguments, told), done in zip(REFUSED, answers, strict=True):
+    for (code, arguments, reported), done in zip(REFUSED, answers, strict=True):
         assert done.code == code, (arguments, done.output)
-        assert told in done.output, arguments
+        assert reported in done.output, arguments

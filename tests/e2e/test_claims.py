@@ -27,20 +27,20 @@ def test_a_claim_about_no_variant_is_refused(project):
     files = [f"benchmarks/test_claim_{number}.py" for number in range(len(REFUSED))]
     for file, (claim, _) in zip(files, REFUSED, strict=True):
         project.write(BENCHMARK.format(claim=claim), file)
-    for (claim, told), done in zip(
+    for (claim, reported), done in zip(
         REFUSED, project.run_each(*(["--collect-only", file] for file in files)), strict=True
     ):
         assert done.code != 0, claim
-        assert told in done.output, (claim, done.output)
+        assert reported in done.output, (claim, done.output)
 
 
 def test_a_claim_is_of_every_variant_with_these_levels_and_single_ones_can_be_selected(project):
     claim = "@faster('feed=ahead', than='feed=naive', by=0.01)\n    @as_fast('feed=ahead,size=2', like='size=1')"
     project.write(BENCHMARK.format(claim=claim))
     done = project.run("-k", "ahead")
-    told = {row["case"].partition("[")[2]: row for row in done.report["verdicts"] if "contract" in row["metric"]}
+    reported = {row["case"].partition("[")[2]: row for row in done.report["verdicts"] if "contract" in row["metric"]}
     assert done.code == 0, done.output
-    assert set(told) == {"feed=ahead,size=1]", "feed=ahead,size=2]"}
+    assert set(reported) == {"feed=ahead,size=1]", "feed=ahead,size=2]"}
     rows = [(row["metric"], row["outcome"]) for row in done.report["verdicts"] if "size=2" in row["case"]][1:]
     assert [metric for metric, _ in rows if "contract" in metric] == [
         "contract:faster_than", "contract:as_fast",

@@ -102,8 +102,8 @@ def causes(cases):
 
 def measured(cases, pairs):
     names = [name for pair in pairs.values() for name in pair]
-    told = json.loads(program("causes", cases.root / "prof", *names, folder=cases.root)) if names else []
-    return dict(zip(pairs, told, strict=True))
+    reported = json.loads(program("causes", cases.root / "prof", *names, folder=cases.root)) if names else []
+    return dict(zip(pairs, reported, strict=True))
 
 
 class TestCauses:

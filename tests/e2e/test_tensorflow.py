@@ -77,11 +77,11 @@ def test_the_main_job_on_tensorflow(project):
     project.write(NO_TENSORFLOW_HERE, "conftest.py")
     done = project.run("-s")
     rows = done.report["verdicts"]
-    told = {row["case"]: row["outcome"] for row in rows if row["metric"] == "time"}
+    reported = {row["case"]: row["outcome"] for row in rows if row["metric"] == "time"}
     contracts = {row["metric"]: row["outcome"] for row in rows if row["metric"].startswith("contract:")}
     assert set(contracts.values()) == {"unchanged"}, done.output
-    assert {outcome for case, outcome in told.items() if "test_example" in case} == {"new"}
-    assert {case.rpartition("::")[2]: outcome for case, outcome in told.items() if "test_example" not in case} == {
+    assert {outcome for case, outcome in reported.items() if "test_example" in case} == {"new"}
+    assert {case.rpartition("::")[2]: outcome for case, outcome in reported.items() if "test_example" not in case} == {
         "test_square[compiler=none]": "new",
         "test_square[compiler=xla]": "new",
         "test_setting[onednn=off]": "new",

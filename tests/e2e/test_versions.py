@@ -32,10 +32,10 @@ def test_several_sides_race_each_case_in_the_same_rounds(project):
         "versions", "env:OTHER=1", "env:SLOWER=2", "self", "--report-json", "v.json", "--report-markdown", "v.md"
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads((project.root / "v.json").read_text())
-    assert told["schema"] == "tfbench-versions/1"
-    assert list(told["sides"]) == ["env:OTHER=1", "env:SLOWER=2", "self"]
-    cases = {case["case"].rpartition("::")[2]: case["sides"] for case in told["cases"]}
+    reported = json.loads((project.root / "v.json").read_text())
+    assert reported["schema"] == "tfbench-versions/1"
+    assert list(reported["sides"]) == ["env:OTHER=1", "env:SLOWER=2", "self"]
+    cases = {case["case"].rpartition("::")[2]: case["sides"] for case in reported["cases"]}
     work = cases["test_work"]
     assert work["env:OTHER=1"]["ratio"] is None
     assert work["env:SLOWER=2"]["outcome"] == "regressed"
@@ -84,9 +84,9 @@ def test_earlier_results_stand_beside_as_what_was_not_raced(project):
     beside = ["--beside", ".tfbench/baselines/first.json", "--beside", "v.json"]
     done = project.tfbench(*first, *beside, "--report-json", "w.json", "--report-markdown", "w.md")
     assert done.returncode == 0, done.stderr
-    told = json.loads((project.root / "w.json").read_text())["not_raced"]
-    assert set(told) == {"first.json", "self in v.json", "env:OTHER=1 in v.json"}
-    assert all(list(medians) == ["benchmarks/test_mine.py::test_work"] for medians in told.values())
+    reported = json.loads((project.root / "w.json").read_text())["not_raced"]
+    assert set(reported) == {"first.json", "self in v.json", "env:OTHER=1 in v.json"}
+    assert all(list(medians) == ["benchmarks/test_mine.py::test_work"] for medians in reported.values())
     assert "first.json, not raced" in (project.root / "w.md").read_text()
     assert "not raced" in done.stdout.replace("\n", " ")
     (project.root / "v.json").write_text('{"schema": "tfbench-versions/1", "sides": {"a": {}}}')
@@ -132,6 +132,6 @@ REFUSED = [
 def test_what_cannot_be_asked_is_said(project):
     project.write(BENCHMARK)
     answers = project.tfbench_each(*(["versions", *arguments] for arguments, _ in REFUSED))
-    for (arguments, told), done in zip(REFUSED, answers, strict=True):
+    for (arguments, reported), done in zip(REFUSED, answers, strict=True):
         assert done.code == 2, (arguments, done.output)
-        assert told in done.output, arguments
+        assert reported in done.output, arguments

@@ -127,8 +127,8 @@ def test_shards_are_raced_merged_confirmed_and_gated(sharded):
     assert confirmed.returncode == 0, confirmed.stdout + confirmed.stderr
     (sharded.root / "second").mkdir()
     shutil.move(sharded.root / "second.json", sharded.root / "second" / "second.json")
-    told = {"needs.settle.outputs.regressed": "true"}
-    assert step(sharded, "gate", "conclude", **told).returncode == 0
+    reported = {"needs.settle.outputs.regressed": "true"}
+    assert step(sharded, "gate", "conclude", **reported).returncode == 0
     shutil.copytree(ROOT / ".github", sharded.root / ".github")
     gated = step(sharded, "gate", "gate")
     assert gated.returncode == 1, gated.stdout + gated.stderr

@@ -85,7 +85,7 @@ def main(order: str) -> None:
     _act(script, "start", channel)
     environment = {"python": "3", "executable": "python", "packages": {}, "settings": {}, "machine": {}, "defaults": {}}
     channel.send(
-        "ready", cases=list(script["cases"]), broken={}, offenders=[], environment=environment, import_seconds=None, spawns=False, strays=[],
+        "ready", cases=list(script["cases"]), broken={}, offenders=[], environment=environment, import_seconds=None, spawns=False, leaked_packages=[],
     )  # fmt: skip
     try:
         while True:

@@ -69,7 +69,7 @@ def test_what_broke_cannot_be_accepted():
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         ({"accepted": []}, r"shall hold \[\[accept\]\] tables"),
         ({"accept": {}}, r"shall hold \[\[accept\]\] tables"),
@@ -84,6 +84,6 @@ def test_what_broke_cannot_be_accepted():
         ({"accept": [ENTRY, ENTRY]}, "has b/test_x.py::test_x twice"),
     ],
 )
-def test_a_file_that_cannot_be_meant_is_refused(content, told):
-    with pytest.raises(UsageError, match=told):
+def test_a_file_that_cannot_be_meant_is_refused(content, reported):
+    with pytest.raises(UsageError, match=reported):
         entries(content, "a.toml")

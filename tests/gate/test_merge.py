@@ -57,10 +57,10 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("told", WRONG)
-def test_what_is_not_whole_is_refused(told):
-    with pytest.raises(ReportError, match=told):
-        merge(WRONG[told]())
+@pytest.mark.parametrize("reported", WRONG)
+def test_what_is_not_whole_is_refused(reported):
+    with pytest.raises(ReportError, match=reported):
+        merge(WRONG[reported]())
 
 
 def test_a_missing_case_is_told_by_a_shard_that_does_not_run_it():
@@ -73,7 +73,7 @@ REGRESSED = {outcome: outcome for outcome in Outcome}
 
 
 @pytest.mark.parametrize(
-    ("second", "becomes", "told"),
+    ("second", "becomes", "reported"),
     [
         (Outcome.REGRESSED, Outcome.REGRESSED, "a second job says"),
         (Outcome.UNCHANGED, Outcome.INCONCLUSIVE, "did not confirm it: unchanged"),
@@ -82,11 +82,11 @@ REGRESSED = {outcome: outcome for outcome in Outcome}
         (None, Outcome.REGRESSED, "a second job did not tell of it"),
     ],
 )
-def test_what_regressed_is_confirmed_or_not(second, becomes, told):
+def test_what_regressed_is_confirmed_or_not(second, becomes, reported):
     first = Report({"name": "quick"}, SIDES, (row(NAMES[0], Outcome.REGRESSED, text="9% slower"), row(NAMES[1])))
     again = Report({"name": "quick"}, SIDES, (row(NAMES[0], second, text="so"),) if second else ())
     one, other = confirm(first, again).verdicts
     assert one.outcome is becomes
     assert "9% slower" in one.reason.message
-    assert told in one.reason.message
+    assert reported in one.reason.message
     assert other == first.verdicts[1]

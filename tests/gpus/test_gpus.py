@@ -323,9 +323,9 @@ class TestGuard:
         assert launch_monitor.cause == ""
         assert device.readings == 1 + 5  # one before anything ran
         assert launch_monitor.energy == pytest.approx(8.0)
-        (told,) = gpu_monitor.as_json()
-        assert told["uuid"] == UUIDS[0]
-        assert told["launches"] == [
+        (reported,) = gpu_monitor.as_json()
+        assert reported["uuid"] == UUIDS[0]
+        assert reported["launches"] == [
             {
                 "sm_clock": 1980,
                 "power": 350,

@@ -24,19 +24,19 @@ FEW = 3
 @pytest.mark.parametrize("published", PUBLISHED["devices"], ids=lambda published: published["device"]["name"])
 class TestPublished:
     def test_it_is_read_as_it_was_told(self, published):
-        told = published["device"]
-        nvml = Nvml(library(Device(**told), version=published["version"], cuda=published["cuda"]))
+        reported = published["device"]
+        nvml = Nvml(library(Device(**reported), version=published["version"], cuda=published["cuda"]))
         (gpu,) = nvml.identities()
-        assert (gpu.name, gpu.driver) == (told["name"], published["version"])
+        assert (gpu.name, gpu.driver) == (reported["name"], published["version"])
         assert gpu.cuda == f"{published['cuda'] // 1000}.{published['cuda'] % 1000 // 10}"
-        if "ecc" in told:
-            assert gpu.ecc is (None if told["ecc"] is None else bool(told["ecc"]))
-            assert gpu.mig is (None if told["mig"] is None else bool(told["mig"]))
-            assert gpu.power_limit == (None if told["power_limit"] is None else told["power_limit"] / 1000)
+        if "ecc" in reported:
+            assert gpu.ecc is (None if reported["ecc"] is None else bool(reported["ecc"]))
+            assert gpu.mig is (None if reported["mig"] is None else bool(reported["mig"]))
+            assert gpu.power_limit == (None if reported["power_limit"] is None else reported["power_limit"] / 1000)
         reading = nvml.reading(gpu)
-        assert reading.sm_clock == told["clocks"][0]
-        if "power" in told:
-            assert reading.power == (None if told["power"] is None else pytest.approx(told["power"] / 1000))
+        assert reading.sm_clock == reported["clocks"][0]
+        if "power" in reported:
+            assert reading.power == (None if reported["power"] is None else pytest.approx(reported["power"] / 1000))
 
     def test_a_launch_there_counts_unless_its_clock_is_held_down(self, published):
         nvml = Nvml(library(Device(**published["device"])))
@@ -72,10 +72,10 @@ class TestPowerLimit:
         assert (min(clocks), max(clocks)) == (1395, 1410)
 
     def test_what_it_came_to(self):
-        told = GpuObservationWindow(tuple(self.readings(PUBLISHED["series"]["busy"]))).as_json()
-        assert 240 < told["power"] < 256
-        assert told["temperature"] == 55
-        assert told["reasons"] == 0x04
+        reported = GpuObservationWindow(tuple(self.readings(PUBLISHED["series"]["busy"]))).as_json()
+        assert 240 < reported["power"] < 256
+        assert reported["temperature"] == 55
+        assert reported["reasons"] == 0x04
 
 
 class TestRecording:

@@ -20,36 +20,36 @@ APART = [
 TOGETHER = [node("x", "_Arg"), node("Relu", "_FusedConv2D", "x", "w", "b", fused=["BiasAdd", "Relu"])]
 
 
-def told(before, now):
+def reported(before, now):
     return [(change.what, change.text) for change in graph_changes(before, now)]
 
 
 def test_a_lost_fusion_is_told_with_what_it_stood_for():
-    assert told(TOGETHER, APART) == [
+    assert reported(TOGETHER, APART) == [
         ("fused apart", "_FusedConv2D(BiasAdd, Relu) is now Conv2D, BiasAdd, Relu"),
     ]
-    assert told(APART, TOGETHER) == [
+    assert reported(APART, TOGETHER) == [
         ("fused together", "Conv2D, BiasAdd, Relu are now _FusedConv2D(BiasAdd, Relu)"),
     ]
 
 
 def test_another_library_is_another_kernel():
     dnn = [node("Relu", "_MklNativeFusedConv2D", "x", fused=["BiasAdd", "Relu"])]
-    assert told(TOGETHER, dnn) == [
+    assert reported(TOGETHER, dnn) == [
         (
             "other kernel",
             "_FusedConv2D(BiasAdd, Relu) is now _MklNativeFusedConv2D(BiasAdd, Relu), a kernel of oneDNN's",
         ),
     ]
-    assert "a kernel of TensorFlow's own" in told(dnn, TOGETHER)[0][1]
+    assert "a kernel of TensorFlow's own" in reported(dnn, TOGETHER)[0][1]
 
 
 def test_what_came_and_went_is_counted():
     cast = node("Cast", "Cast", "x", SrcT="float32", DstT="float64")
     again = node("again/Cast", "Cast", "x", SrcT="float32", DstT="float64")
-    assert told(APART, [*APART, cast, again]) == [("added", "2 Cast float32 to float64")]
-    assert told([*APART, cast], APART) == [("removed", "Cast float32 to float64")]
-    assert told(APART, APART) == []
+    assert reported(APART, [*APART, cast, again]) == [("added", "2 Cast float32 to float64")]
+    assert reported([*APART, cast], APART) == [("removed", "Cast float32 to float64")]
+    assert reported(APART, APART) == []
 
 
 def test_alike_changes_are_told_once():
@@ -57,13 +57,13 @@ def test_alike_changes_are_told_once():
         return node(f"{name}/MatMul", op, "x")
 
     layers = ["one", "two", "three"]
-    changes = told([layer(name, "MatMul") for name in layers], [layer(name, "_MklMatMul") for name in layers])
+    changes = reported([layer(name, "MatMul") for name in layers], [layer(name, "_MklMatMul") for name in layers])
     assert changes == [("other kernel", "MatMul is now _MklMatMul, a kernel of oneDNN's (3 times)")]
 
 
 def test_a_folded_constant_is_no_fusion():
     before = [node("Shape", "Shape", "x"), node("Mul", "Mul", "Shape")]
-    assert told(before, [node("Mul", "Const")]) == [("folded", "Mul into constants"), ("removed", "Shape")]
+    assert reported(before, [node("Mul", "Const")]) == [("folded", "Mul into constants"), ("removed", "Shape")]
 
 
 def test_kernels_of_xla_are_told_with_what_is_in_them():

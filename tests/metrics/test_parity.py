@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfbench.metrics.parity import error, judge, nonfinite, sketch, sketched_error, words
+from tfbench.metrics.parity import describe, error, evaluate, nonfinite, sketch, sketched_error
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 
@@ -90,8 +90,8 @@ def test_a_single_changed_number_is_seen():
     ],
 )
 def test_rounding_is_no_difference_and_more_than_that_is(old, new, outcome):
-    assert judge(CASE, old, new, "the reference variant", POLICY).outcome is outcome
+    assert evaluate(CASE, old, new, "the reference variant", POLICY).outcome is outcome
 
 
 def test_errors_in_words():
-    assert (words(0), words(1.234e-5), words(1e300)) == ("nothing", "1.2e-05", "an infinite factor")
+    assert (describe(0), describe(1.234e-5), describe(1e300)) == ("nothing", "1.2e-05", "an infinite factor")

@@ -18,7 +18,7 @@ from tfbench.profiles.memory_profile import memory_profile
 from tfbench.profiles.op_stats import op_stats
 from tfbench.profiles.overview import overview
 from tfbench.profiles.pod_view import pods
-from tfbench.profiles.profile import dissect, read
+from tfbench.profiles.profile import read, step_breakdown
 from tfbench.report import profile
 from tfbench.session.profiling import device_facts
 
@@ -188,13 +188,13 @@ class TestDevice:
         assert spent == {"device compute": 400, "device copies": 60, "kernel launch": 16}
 
     def test_what_the_device_did_in_a_step(self, tmp_path):
-        facts = device_facts(dissect([training().write(tmp_path)], POLICY))
+        facts = device_facts(step_breakdown([training().write(tmp_path)], POLICY))
         assert facts["device_time"] == pytest.approx(500e-6)
         assert facts["copy_time"] == pytest.approx(60e-6)
         assert facts["device_share"] == pytest.approx(560 / 900)
         alone = Built()
         alone.steps()
-        assert device_facts(dissect([alone.write(tmp_path / "alone")], POLICY)) == {}
+        assert device_facts(step_breakdown([alone.write(tmp_path / "alone")], POLICY)) == {}
 
 
 class TestWhatCannotBeRead:

@@ -33,17 +33,17 @@ def of(base, script):
 
 
 @pytest.mark.parametrize(
-    ("script", "outcome", "told"),
+    ("script", "outcome", "reported"),
     [
         (lambda *_: 1.0, Outcome.UNCHANGED, "15.00 MiB before, 15.00 MiB now"),
         (lambda *_: 1.2, Outcome.REGRESSED, "found twice, the first time as 15.00 MiB before, 18.00 MiB now"),
         (lucky(1.2), Outcome.INCONCLUSIVE, "fresh launches did not confirm it"),
     ],
 )
-def test_memory_is_confirmed_before_it_accuses(script, outcome, told):
+def test_memory_is_confirmed_before_it_accuses(script, outcome, reported):
     found = confirmed_race([steady(1e-4)] * 2, [lambda *_: 15 * MIB, of(15 * MIB, script)])
     assert found.memory.outcome is outcome
-    assert told in found.memory.reason.message
+    assert reported in found.memory.reason.message
     assert found.decision.outcome is Outcome.UNCHANGED
     assert len(found.races) == (1 if outcome is Outcome.UNCHANGED else 2)
 

@@ -31,7 +31,7 @@ STEADY = [record(number, 1e-5 * (1 + 0.001 * (number % 3))) for number in range(
 
 def judged(now=1e-5, known=STEADY, saved=SAVED, environment=ENVIRONMENT, policy=None, case=CODED, **facts):
     time_filter = SavedTimeFilter(saved, known, environment, policy or Policy(), 1, live=False, unmade=None)
-    return time_filter.judge(case, sample(now, case, **facts), 2.0)
+    return time_filter.evaluate(case, sample(now, case, **facts), 2.0)
 
 
 def test_what_fits_in_is_unchanged():

@@ -50,7 +50,7 @@ def timed(case):
 
 def judged(answers, reference_side, case=REFERENCE, cases=(REFERENCE, OTHER)):
     prober = Prober(answers)
-    result = MetricChecker(prober, POLICY, cases).judged(timed(case), HERE, reference_side)
+    result = MetricChecker(prober, POLICY, cases).checked(timed(case), HERE, reference_side)
     return result, {row.metric: row for row in result.metrics}, prober
 
 

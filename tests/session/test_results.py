@@ -20,7 +20,7 @@ def sample(rounds, iterations=1):
 
 
 @pytest.mark.parametrize(
-    ("rounds", "iterations", "told"),
+    ("rounds", "iterations", "reported"),
     [
         (63, 1, {"p50"}),
         (64, 1, {"p50", "p90"}),
@@ -29,8 +29,8 @@ def sample(rounds, iterations=1):
         (1000, 2, set()),
     ],
 )
-def test_a_percentile_needs_rounds_enough_and_single_iterations(rounds, iterations, told):
-    assert set(percentiles(sample(rounds, iterations))) == told
+def test_a_percentile_needs_rounds_enough_and_single_iterations(rounds, iterations, reported):
+    assert set(percentiles(sample(rounds, iterations))) == reported
 
 
 def test_percentiles_are_those_of_the_rounds():
@@ -44,11 +44,11 @@ def raced(*seconds, claims):
     """A race of variants a=0, a=1 …, of which the last claims that it is so many times as fast as others."""
     clock = Clock()
     entrants = variants_of(*map(str, range(len(seconds))))
-    told = tuple(
+    reported = tuple(
         Claim("faster_than" if factor else "as_fast", f"a={other}", (("a", other),), factor)
         for other, factor in claims.items()
     )
-    entrants[-1] = replace(entrants[-1], case=replace(entrants[-1].case, claims=told))
+    entrants[-1] = replace(entrants[-1], case=replace(entrants[-1].case, claims=reported))
     race = Race(entrants, ScriptedLauncher(clock, [steady(value) for value in seconds]), preset("quick"),
                 RaceConfig(10, range(6)), clock, random.Random(1))  # fmt: skip
     race.run()

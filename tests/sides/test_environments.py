@@ -81,21 +81,21 @@ def test_two_runs_that_want_the_same_build_it_once(tmp_path):
         subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    told = [run.communicate(timeout=120)[0] for run in runs]
+    reported = [run.communicate(timeout=120)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0]
-    assert sum("building" in text for text in told) == 1
-    assert len({text.splitlines()[-1] for text in told}) == 1
+    assert sum("building" in text for text in reported) == 1
+    assert len({text.splitlines()[-1] for text in reported}) == 1
 
 
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "reported"),
     [
         (["iniconfig==2.0.9"], "iniconfig has no version 2.0.9; the nearest are 2.0.0 and 2.1.0"),
         (["no-such-package-at-all==1.0"], "there is no package no-such-package-at-all"),
     ],
 )
-def test_what_there_is_not_is_said_with_the_nearest(tmp_path, request_, told):
-    with pytest.raises(SideError, match=told):
+def test_what_there_is_not_is_said_with_the_nearest(tmp_path, request_, reported):
+    with pytest.raises(SideError, match=reported):
         Environments(tmp_path).get(request_)
     assert not list(tmp_path.glob("[0-9a-f]*"))
 
@@ -170,7 +170,7 @@ def test_a_specification_names_packages(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "reported"),
     [
         ("tensorflow==2.11.0", "TensorFlow 2.12 is the oldest"),
         ("tensorflow==2.20.0+python:sh", "give one of the two"),
@@ -178,6 +178,6 @@ def test_a_specification_names_packages(tmp_path):
         ("tensorflow==", "is not understood"),
     ],
 )
-def test_a_specification_that_cannot_be_meant_is_refused(tmp_path, spec, told):
-    with pytest.raises(UsageError, match=told):
+def test_a_specification_that_cannot_be_meant_is_refused(tmp_path, spec, reported):
+    with pytest.raises(UsageError, match=reported):
         parse(spec, Side("contender", sys.executable, tmp_path), tmp_path, Recorded(tmp_path))

@@ -8,7 +8,7 @@ import pytest
 
 from tfbench.model import Outcome
 from tfbench.policy import PRESETS, Policy
-from tfbench.stats.prediction import judge, predict
+from tfbench.stats.prediction import evaluate, predict
 
 POLICY = Policy()
 STEADY = [1.0, 1.004, 0.997, 1.002, 0.999, 1.003, 0.996, 1.001]
@@ -20,7 +20,7 @@ def session(floor, launches=6):
 
 
 def judged(now, known=STEADY, policy=POLICY, cases=30):
-    return judge(session(now), [session(known[0])], [session(k) for k in known[1:]], 360, policy, cases)
+    return evaluate(session(now), [session(known[0])], [session(k) for k in known[1:]], 360, policy, cases)
 
 
 def test_a_prediction_interval_as_in_the_book():
@@ -82,7 +82,7 @@ def test_a_case_that_moves_much_by_itself_is_left_open():
 def test_only_as_many_launches_as_every_session_has():
     short = [1.0, 1.0, 1.0]
     now = [1.0, 1.0, 1.0, 0.5]  # a fourth launch that the others do not have
-    assert judge(now, [short], [short, [1.01] * 3, [0.99] * 3, short], 9, POLICY, 1).outcome is Outcome.UNCHANGED
+    assert evaluate(now, [short], [short, [1.01] * 3, [0.99] * 3, short], 9, POLICY, 1).outcome is Outcome.UNCHANGED
 
 
 def test_more_cases_need_more_to_call_one_regressed():
@@ -107,7 +107,7 @@ def test_unchanged_code_is_accused_no_oftener_than_the_budget_says(shape):
     outcomes = []
     for floors in np.exp(draw((races, 7))):
         now, *known = ([floor] for floor in floors)
-        outcomes.append(judge(now, known[:1], known[1:], 1, policy, 1).outcome)
+        outcomes.append(evaluate(now, known[:1], known[1:], 1, policy, 1).outcome)
     # Regressed needs the minimum effect beside the level, so it stays below half of alpha.
     assert outcomes.count(Outcome.REGRESSED) / races < policy.alpha / 2
     assert outcomes.count(Outcome.IMPROVED) / races < policy.alpha / 2

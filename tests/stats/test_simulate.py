@@ -8,8 +8,8 @@ import pytest
 from tfbench.model import Effect, Outcome
 from tfbench.policy import PRESETS
 from tfbench.stats.alpha_spending import case_alpha
-from tfbench.stats.interval import believe, interval
-from tfbench.stats.simulate import OUTCOMES, Noise, NoiseModel, judge, simulate
+from tfbench.stats.interval import interval, posterior
+from tfbench.stats.simulate import OUTCOMES, Noise, NoiseModel, evaluate, simulate
 from tfbench.stats.verdict import classify
 
 STANDARD, STRICT, QUICK = PRESETS["standard"], PRESETS["strict"], PRESETS["quick"]
@@ -26,9 +26,9 @@ def test_many_races_at_once_are_judged_as_one_at_a_time(launches, shared):
     pairs = np.arange(launches) % 6
     values = rng.normal(rng.uniform(-0.04, 0.04, (60, 1)), 0.008, (60, launches))
     values[rng.random(values.shape) < 0.05] -= 0.3
-    distribution = believe(values, pairs, STANDARD, shared_zygote=shared)
+    distribution = posterior(values, pairs, STANDARD, shared_zygote=shared)
     low, high = distribution.bounds(0.004)
-    codes = judge(distribution, 0.004, STANDARD)
+    codes = evaluate(distribution, 0.004, STANDARD)
     seen = set()
     for race, row in enumerate(values):
         evidence = [Effect(value, pair) for value, pair in zip(row, pairs.tolist(), strict=True)]

@@ -9,14 +9,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(code):
-    program = "import sys\nfrom tfbench.suite.tensorflow_stub import instead_of_tensorflow\n" + textwrap.dedent(code)
+    program = "import sys\nfrom tfbench.suite.tensorflow_stub import stub_tensorflow\n" + textwrap.dedent(code)
     return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
 def test_decorators_classes_and_submodules_cost_nothing():
     done = run(
         """
-        with instead_of_tensorflow():
+        with stub_tensorflow():
             import tensorflow as tf
             import tensorflow.keras.layers as layers
             from tensorflow import keras
@@ -47,7 +47,7 @@ def test_decorators_classes_and_submodules_cost_nothing():
 def test_asking_for_a_value_names_the_cure():
     done = run(
         """
-        with instead_of_tensorflow():
+        with stub_tensorflow():
             import tensorflow as tf
             if tf.config.list_physical_devices("GPU"):
                 pass
@@ -61,7 +61,7 @@ def test_after_collection_the_names_are_the_real_thing():
     done = run(
         """
         import types
-        with instead_of_tensorflow():
+        with stub_tensorflow():
             import tensorflow as tf
             layers = tf.keras.layers
         real = types.ModuleType("tensorflow"); real.add = lambda a, b: a + b

@@ -70,8 +70,8 @@ def test_seven_versions_take_three_races_after_the_first(first_bad):
     assert len(scripted.raced) <= 1 + 3
     assert scripted.raced[0] == (CASE.name, "2.21")
     assert not scripted.sides  # all were released
-    told = bisect_report.answer(result, SEVEN)
-    assert told.startswith(f"slower since {first_bad}: ")
+    reported = bisect_report.answer(result, SEVEN)
+    assert reported.startswith(f"slower since {first_bad}: ")
 
 
 def test_cases_that_want_the_same_version_race_while_it_is_there():
@@ -88,9 +88,9 @@ def test_what_is_not_slower_is_answered_by_one_race(factor, outcome):
     assert len(scripted.raced) == 1
     assert result.last.outcome is outcome
     assert result.is_answered
-    told = bisect_report.answer(result, SEVEN)
-    assert told.startswith("2.21 is not slower than 2.15: ")
-    assert ("other way round" in told) == (outcome is Outcome.IMPROVED)
+    reported = bisect_report.answer(result, SEVEN)
+    assert reported.startswith("2.21 is not slower than 2.15: ")
+    assert ("other way round" in reported) == (outcome is Outcome.IMPROVED)
 
 
 def test_an_open_step_is_raced_again_with_more_launches_and_is_then_told_as_open():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfbench.model import Case, Outcome
-from tfbench.versions.search import BisectResult, BisectStep, Search, most
+from tfbench.versions.search import BisectResult, BisectStep, Search, max_steps
 
 CASE = Case("w.py::w", "w", "w.py::w")
 
@@ -24,13 +24,13 @@ def test_the_first_bad_one_is_found_in_as_many_questions_as_it_takes(given_):
     search, asked = searched(count, lambda point: point >= first_bad)
     assert list(search.suspects) == [first_bad]
     assert search.good == first_bad - 1
-    assert len(asked) <= most(count)
+    assert len(asked) <= max_steps(count)
     assert len(set(asked)) == len(asked)
 
 
 @pytest.mark.parametrize(("count", "races"), [(2, 0), (3, 1), (4, 2), (5, 2), (7, 3), (9, 3), (10, 4), (1025, 10)])
 def test_how_many_questions_it_takes(count, races):
-    assert most(count) == races
+    assert max_steps(count) == races
     assert max(len(searched(count, lambda p, k=k: p >= k)[1]) for k in range(1, count)) == races
 
 

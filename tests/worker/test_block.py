@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tfbench.worker.block import Block, collector_held_off, serve_turns, spins_for, warm_up
+from tfbench.worker.block import Block, gc_disabled, serve_turns, spins_for, warm_up
 
 
 class Clock:
@@ -101,7 +101,7 @@ def test_spins_take_about_as_long_as_asked():
 
 def test_the_collector_is_held_off_and_comes_back():
     assert gc.isenabled()
-    with collector_held_off():
+    with gc_disabled():
         assert not gc.isenabled()
     assert gc.isenabled()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfbench.worker.import_redirect import follow, strays
+from tfbench.worker.import_redirect import leaked_packages, redirect_imports
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,7 +26,7 @@ def test_entries_of_the_path_are_moved_and_installed_ones_stay(trees):
     there, here = trees
     installed = f"{there}/.venv/lib/python3.11/site-packages"
     sys.path[:0] = [f"{there}/src", installed, f"{here}/src", "/elsewhere"]
-    follow(there, here)
+    redirect_imports(there, here)
     assert sys.path[:4] == [f"{here}/src", installed, f"{here}/src", "/elsewhere"]
 
 
@@ -37,7 +37,7 @@ def test_finders_of_editable_installations_are_moved(trees, monkeypatch):
     finder = type("Finder", (), {"__module__": module.__name__, "find_spec": staticmethod(lambda *a: None)})
     monkeypatch.setitem(sys.modules, module.__name__, module)
     sys.meta_path.append(finder)
-    follow(there, here)
+    redirect_imports(there, here)
     assert {
         "mine": f"{here}/mine", "other": "/elsewhere/other", "tfbench": f"{there}/tfbench",
     } == module.MAPPING  # fmt: skip
@@ -49,7 +49,7 @@ def test_what_comes_from_the_working_tree_all_the_same_is_named(trees, monkeypat
         module = types.ModuleType(name)
         module.__file__ = file
         monkeypatch.setitem(sys.modules, name, module)
-    assert strays(there, here) == ["ours"]
+    assert leaked_packages(there, here) == ["ours"]
 
 
 def test_a_lazy_module_is_not_loaded_by_looking(trees, monkeypatch):
@@ -58,7 +58,7 @@ def test_a_lazy_module_is_not_loaded_by_looking(trees, monkeypatch):
             raise AssertionError(f"{name} was asked for")
 
     monkeypatch.setitem(sys.modules, "lazy_one", Lazy("lazy_one"))
-    assert "lazy_one" not in strays(*trees)
+    assert "lazy_one" not in leaked_packages(*trees)
 
 
 def test_this_package_may_lie_in_the_working_tree(trees, monkeypatch):
@@ -66,6 +66,6 @@ def test_this_package_may_lie_in_the_working_tree(trees, monkeypatch):
     main = types.ModuleType("__mp_main__")
     main.__file__ = f"{root}/tfbench/worker/__main__.py"
     monkeypatch.setitem(sys.modules, "__mp_main__", main)
-    found = strays(root, trees[1])
+    found = leaked_packages(root, trees[1])
     assert not {"tfbench", "__mp_main__"} & set(found)
     assert "tests" in found  # of which this module is one

@@ -116,4 +116,4 @@ def test_without_tensorflow_probes_say_so(monkeypatch):
     with pytest.raises(MetricUnavailable, match="does not use TensorFlow"):
         tf_internals.collect_graphs(True)
     assert tf_internals.device_memory("peak") == {}
-    tf_internals.on_trace(lambda *told: None)()
+    tf_internals.on_trace(lambda *reported: None)()

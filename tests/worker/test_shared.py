@@ -70,10 +70,10 @@ def test_two_processes_that_ask_at_once_make_it_once(tmp_path, trace):
 
 
 @pytest.mark.parametrize(
-    ("how", "told"), [("raises", "ValueError: no such model$"), ("ends", "its process ended with status 3")]
+    ("how", "reported"), [("raises", "ValueError: no such model$"), ("ends", "its process ended with status 3")]
 )
-def test_what_fails_is_told_and_leaves_nothing(tmp_path, how, told):
-    with pytest.raises(BenchmarkError, match=told):
+def test_what_fails_is_told_and_leaves_nothing(tmp_path, how, reported):
+    with pytest.raises(BenchmarkError, match=reported):
         Shared(tmp_path)(fail, how)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 

@@ -146,7 +146,7 @@ def _short(name: str) -> str:
 
 
 @contextmanager
-def busy_neighbour(cpus: Sequence[int], worker: Sequence[int]) -> Iterator[None]:
+def background_load(cpus: Sequence[int], worker: Sequence[int]) -> Iterator[None]:
     """Keep the other processors busy meanwhile, with a process that computes and moves memory."""
     others = [cpu for cpu in cpus if cpu not in worker]
     program = (

@@ -32,7 +32,7 @@ from tfbench.sides.side import Side
 from tfbench.versions import bisect_report
 from tfbench.versions.bisect import Bisection, SideRacer
 from tfbench.versions.points import points_between
-from tfbench.versions.search import BisectResult, Point, most
+from tfbench.versions.search import BisectResult, Point, max_steps
 
 ANSWERED, OPEN, BROKEN = 0, 3, 5
 _SHOWN = 12
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         setup.tell = status.update
         points = points_between(arguments.good, arguments.bad, setup.collected.root, arguments.every)
         setup.prefer_one_python([point.spec for point in points])
-        races = 1 + most(len(points))
+        races = 1 + max_steps(len(points))
         console.print(f"{_row(points)}: {races} race{'s' * (races > 1)} a case at most")
         search = Bisection(
             points, lambda point: setup.side(point.spec, point.label), _side_racer(setup, len(points)),
@@ -126,7 +126,7 @@ def _changed(
 
 def _side_racer(setup: CommandSetup, points: int) -> SideRacer:
     rng = random.Random()
-    cases = len(setup.cases) * (1 + most(points))  # every race may cry wolf
+    cases = len(setup.cases) * (1 + max_steps(points))  # every race may cry wolf
 
     def race_sides(case: Case, good: Side, side: Side, policy: Policy) -> ConfirmedRace:
         entrants = [Entrant(case, good), Entrant(case, side)]

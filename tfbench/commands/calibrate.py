@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tfbench.calibration.determinism import examine
 from tfbench.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
-from tfbench.calibration.run import SLOWDOWNS, WORKLOADS, Plan, busy_neighbour, calibrate
+from tfbench.calibration.run import SLOWDOWNS, WORKLOADS, Plan, background_load, calibrate
 from tfbench.calibration.summary import by_workload, tally, whole_runs
 from tfbench.calibration.table import of, table
 from tfbench.errors import UsageError
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     name = f"{policy.name}{'-variants' * arguments.variants}{'-busy' * arguments.busy}.jsonl"
     journal = Journal(arguments.journal or Path(FOLDER, "calibration", name))
     console = Console(highlight=False)
-    neighbour = busy_neighbour(available_cpus(), plan.processors.one) if arguments.busy else nullcontext()
+    neighbour = background_load(available_cpus(), plan.processors.one) if arguments.busy else nullcontext()
     interrupted = False
     with _progress(console) as bar, neighbour:
         task = bar.add_task("", total=None)

@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 
 from tfbench.fs import write_whole
-from tfbench.gate.decide import as_comment, decided, handed_on
+from tfbench.gate.decide import as_comment, decided, load_artifact
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print or write it; 0 whatever the gate says."""
-    report, agreed = handed_on(arguments.report)
+    report, agreed = load_artifact(arguments.report)
     text = as_comment(report, decided(report, agreed), arguments.link)
     if arguments.output:
         write_whole(arguments.output, text)

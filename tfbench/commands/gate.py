@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench.fs import write_whole
-from tfbench.gate.decide import MEANING, agreed_in, as_comment, as_json, decided, report_in
+from tfbench.gate.decide import MEANING, as_comment, as_json, decided, load_accepted, load_report
 from tfbench.model import TIME, Outcome
 from tfbench.report.github import annotation
 from tfbench.report.style import COLOURS
@@ -36,8 +36,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Rule on a report; returns the exit code."""
-    report = report_in(arguments.report)
-    agreed = agreed_in(arguments.accepted) if arguments.accepted else []
+    report = load_report(arguments.report)
+    agreed = load_accepted(arguments.accepted) if arguments.accepted else []
     decision = decided(report, agreed)
     console = Console(highlight=False, soft_wrap=True)
     for verdict, entry in decision.accepted.verdicts:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfbench.fs import write_whole
 from tfbench.gate.artifact import files_of
-from tfbench.gate.decide import report_in
+from tfbench.gate.decide import load_report
 from tfbench.gate.merge import confirm, merge
 from tfbench.report import json_reader, json_writer
 
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     whole = found[0][1] if len(found) == 1 and found[0][1].shard is None else merge(found)
     if arguments.confirmed_by:
-        whole = confirm(whole, report_in(arguments.confirmed_by))
+        whole = confirm(whole, load_report(arguments.confirmed_by))
     write_whole(arguments.report_json, json_writer.render(whole))
     print(
         f"{len(found)} reports, {len({verdict.case.name for verdict in whole.verdicts})} cases: {arguments.report_json}"

@@ -75,11 +75,11 @@ class GpuCheck:
         tell("reading the devices")
         if not self._gpu_session.gpus:
             return Finding("devices", State.UNKNOWN, "no GPU is watched here")
-        told = "; ".join(map(_told, self._gpu_session.gpus))
+        described = "; ".join(map(_describe, self._gpu_session.gpus))
         if sleepy := [gpu.place for gpu in self._gpu_session.gpus if gpu.persistence is False]:
             cure = "sudo nvidia-smi -pm 1; without it the driver is loaded anew, and clocks are reset"
-            return Finding("devices", State.WARN, f"{told}; no persistence on {', '.join(sleepy)}", cure)
-        return Finding("devices", State.OK, told)
+            return Finding("devices", State.WARN, f"{described}; no persistence on {', '.join(sleepy)}", cure)
+        return Finding("devices", State.OK, described)
 
     def _seen(self, tell: Tell) -> Finding:
         tell("starting a process that imports TensorFlow")
@@ -139,7 +139,7 @@ class GpuCheck:
         return Finding(name, state, what, "tfbench doctor; lock the clock: sudo nvidia-smi -lgc RATE")
 
 
-def _told(gpu: Identity) -> str:
+def _describe(gpu: Identity) -> str:
     parts = [f"{gpu.place}: {gpu.name}", f"driver {gpu.driver}", f"CUDA {gpu.cuda}", gpu.pcie or ""]
     parts += [f"limit {gpu.power_limit:g} W" if gpu.power_limit else "", "MIG" if gpu.mig else ""]
     return ", ".join(filter(None, parts))

@@ -23,7 +23,7 @@ from tfbench.race.zygote import Suite
 from tfbench.report.units import duration, times
 from tfbench.sides.side import Side
 from tfbench.stats.alpha_spending import case_alpha
-from tfbench.stats.interval import interval, launch_effect
+from tfbench.stats.interval import interval, median_log_ratio
 from tfbench.stats.simulate import NoiseModel, simulate
 from tfbench.stats.verdict import change, classify
 
@@ -174,13 +174,13 @@ def race(
             raise BenchmarkError(next(iter(zygote.broken.values()), f"{FILE.name} has no step"))
         ready = clock()
         matches = {name: [Entrant(Case(name, name, name), side) for side in sides] for name in sorted(zygote.cases)}
-        raced = laps(matches, launcher, range(PAIRS), seconds, policy, progress, clock, rng)
+        raced = round_robin(matches, launcher, range(PAIRS), seconds, policy, progress, clock, rng)
         return NoiseTest(policy, raced, clock() - ready, len(sides) * PAIRS, ready - began)
     finally:
         launcher.close()
 
 
-def laps(
+def round_robin(
     matches: Mapping[str, Sequence[Entrant]],
     launcher: Launcher,
     pairs: Sequence[int],
@@ -212,7 +212,7 @@ def laps(
                 failures[name] = str(next(iter(broken.values()), "its launch could not be finished"))
                 continue
             baseline, contender = (run.seconds for run in launch.runs if run is not None)
-            effects[name].append(Effect(launch_effect(baseline, contender), pair))
+            effects[name].append(Effect(median_log_ratio(baseline, contender), pair))
             costs[name].append(launch.wall_seconds)
             rounds[name] += baseline
     return tuple(

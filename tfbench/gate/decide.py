@@ -36,7 +36,7 @@ ACCEPTED = "accepted.json"
 """What the gate hands on beside a report: the agreements that it went by."""
 
 
-def report_in(path: Path) -> Report:
+def load_report(path: Path) -> Report:
     """The report of this run: a file, or a folder or an archive with nothing else in it.
 
     Raises:
@@ -47,7 +47,7 @@ def report_in(path: Path) -> Report:
     return _single(path, files_of(path))
 
 
-def handed_on(path: Path) -> tuple[Report, list[Entry]]:
+def load_artifact(path: Path) -> tuple[Report, list[Entry]]:
     """The report of somebody else's job, and the agreements that its gate went by.
 
     Raises:
@@ -67,7 +67,7 @@ def _single(path: Path, found: dict[str, str]) -> Report:
     return json_reader.read(text, name)
 
 
-def agreed_in(path: Path) -> list[Entry]:
+def load_accepted(path: Path) -> list[Entry]:
     """The agreements of a file of this repository.
 
     Raises:

@@ -92,8 +92,8 @@ def _complete(shards: Sequence[tuple[str, JSON, Report]]) -> None:
             if case in owner:
                 raise ReportError(f"{case} is in {owner[case]} and in {name}")
             owner[case] = name
-        told = {verdict.case.name for verdict in report.verdicts} | {skip.case.name for skip in report.skips}
-        if silent := sorted(set(shard["cases"]) - told):
+        reported = {verdict.case.name for verdict in report.verdicts} | {skip.case.name for skip in report.skips}
+        if silent := sorted(set(shard["cases"]) - reported):
             raise ReportError(f"{name} says nothing of {silent[0]}{_more(silent)}, which is one of its cases")
         measured = {verdict.case.name for verdict in report.verdicts if verdict.outcome is not Outcome.MISSING}
         if strange := sorted(measured - set(shard["cases"])):
@@ -129,10 +129,10 @@ def _confirmed(verdict: Verdict, again: Mapping[tuple[str, str], Verdict]) -> Ve
         return verdict
     other = again.get((verdict.case.name, verdict.metric))
     said = verdict.reason.message
-    told = "did not tell of it"
+    reported = "did not tell of it"
     if other is not None and other.outcome in _STILL:
-        told = f"{_STILL[other.outcome]}: {other.reason.message}"
+        reported = f"{_STILL[other.outcome]}: {other.reason.message}"
     if other is None or other.outcome in _STILL:
-        return replace(verdict, reason=Reason(verdict.reason.code, f"{said}; a second job {told}"))
+        return replace(verdict, reason=Reason(verdict.reason.code, f"{said}; a second job {reported}"))
     text = f"a first job said: {said}; a second one did not confirm it: {other.outcome}, {other.reason.message}"
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason("not-confirmed", text))

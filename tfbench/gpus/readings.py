@@ -57,7 +57,7 @@ class Identity:
 
     def as_machine(self) -> dict[str, str]:
         """What two runs must have in common for their times to be comparable, as a recipe's machine has it."""
-        told = {
+        known = {
             "VBIOS": self.vbios,
             "MIG": self.mig,
             "ECC": self.ecc,
@@ -66,7 +66,7 @@ class Identity:
             "clock limit": f"{self.clock_limit:g} MHz" if self.clock_limit is not None else None,
         }
         name = f"GPU {self.place}"
-        return {name: self.name} | {f"{name} {key}": str(value) for key, value in told.items() if value is not None}
+        return {name: self.name} | {f"{name} {key}": str(value) for key, value in known.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ class GpuObservationWindow:
     def as_json(self) -> JSON:
         """What it came to: mean clock and power, highest temperature, every reason for a held clock, joules, and for
         which part of the time heat and the power limit held the clock down."""
-        powers = _told(reading.power for reading in self.readings)
-        heat = _told(reading.temperature for reading in self.readings)
+        powers = _known(reading.power for reading in self.readings)
+        heat = _known(reading.temperature for reading in self.readings)
         reasons = 0
         for reading in self.readings:
             reasons |= reading.reasons
@@ -128,14 +128,14 @@ class GpuObservationWindow:
     @property
     def sm_clock(self) -> float | None:
         """Mean MHz, of the readings in which anything ran."""
-        clocks = _told(reading.sm_clock for reading in self.readings if not reading.reasons & IDLE)
+        clocks = _known(reading.sm_clock for reading in self.readings if not reading.reasons & IDLE)
         return sum(clocks) / len(clocks) if clocks else None
 
     @property
     def computing(self) -> frozenset[int] | None:
         """Process ids that computed meanwhile; ``None`` if nobody can tell."""
-        told = [reading.computing for reading in self.readings[1:] if reading.computing is not None]
-        return frozenset().union(*told) if told else None
+        known = [reading.computing for reading in self.readings[1:] if reading.computing is not None]
+        return frozenset().union(*known) if known else None
 
     @property
     def energy(self) -> float | None:
@@ -157,7 +157,7 @@ class GpuObservationWindow:
         return min(1.0, grown / passed) if grown is not None and passed else None
 
 
-def _told(values: Iterable[float | None]) -> list[float]:
+def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 

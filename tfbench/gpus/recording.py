@@ -22,7 +22,7 @@ class Recording:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._gpus: list[Identity] = []
-        self._told: list[JSON] = []
+        self._reported: list[JSON] = []
         """Readings and errors, in time order."""
 
     def identities(self) -> list[Identity]:
@@ -33,11 +33,11 @@ class Recording:
         try:
             found = self._driver.reading(gpu)
         except GpuError as error:
-            self._told.append({"gpu": gpu.place, "lost": str(error)})
+            self._reported.append({"gpu": gpu.place, "lost": str(error)})
             raise
-        told = {name: value for name, value in asdict(found).items() if value is not None}
-        told |= {name: sorted(told[name]) for name in _PROCESSES if name in told}
-        self._told.append({"gpu": gpu.place, **told})
+        reported = {name: value for name, value in asdict(found).items() if value is not None}
+        reported |= {name: sorted(reported[name]) for name in _PROCESSES if name in reported}
+        self._reported.append({"gpu": gpu.place, **reported})
         return found
 
     def listen(self, gpus: Sequence[Identity]) -> None:
@@ -45,7 +45,7 @@ class Recording:
 
     def xids(self) -> list[int]:
         found = self._driver.xids()
-        self._told += [{"xid": code} for code in found]
+        self._reported += [{"xid": code} for code in found]
         return found
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class Recording:
 
     def as_json(self) -> JSON:
         """All of it; process ids and UUIDs are the machine's own."""
-        return {"schema": SCHEMA, "gpus": [gpu.as_json() for gpu in self._gpus], "told": self._told}
+        return {"schema": SCHEMA, "gpus": [gpu.as_json() for gpu in self._gpus], "told": self._reported}
 
 
 class Replay:
@@ -73,23 +73,23 @@ class Replay:
             self._gpus = [Identity(**gpu) for gpu in _rows(content["gpus"])]
             self._left: dict[str, list[GpuReading | GpuError]] = defaultdict(list)
             self._xids: list[int] = []
-            for told in _rows(content["told"]):
-                self._keep(told)
+            for reported in _rows(content["told"]):
+                self._keep(reported)
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"this recording of GPUs cannot be read: {error}") from None
 
-    def _keep(self, told: JSON) -> None:
-        if "xid" in told:
-            self._xids.append(int(told["xid"]))
+    def _keep(self, reported: JSON) -> None:
+        if "xid" in reported:
+            self._xids.append(int(reported["xid"]))
             return
-        place = told.pop("gpu")
-        if "lost" in told:
-            self._left[place].append(GpuError(told["lost"]))
+        place = reported.pop("gpu")
+        if "lost" in reported:
+            self._left[place].append(GpuError(reported["lost"]))
             return
-        told |= {name: frozenset(told[name]) for name in _PROCESSES if name in told}
-        if unknown := told.keys() - {field.name for field in fields(GpuReading)}:
+        reported |= {name: frozenset(reported[name]) for name in _PROCESSES if name in reported}
+        if unknown := reported.keys() - {field.name for field in fields(GpuReading)}:
             raise ValueError(f"a reading has {', '.join(sorted(unknown))}")
-        self._left[place].append(GpuReading(**told))
+        self._left[place].append(GpuReading(**reported))
 
     def identities(self) -> list[Identity]:
         return self._gpus

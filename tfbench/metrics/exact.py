@@ -44,7 +44,7 @@ def compare(
         old, new = before.value(metric.name), now.value(metric.name)
         if old is None and new is None:
             continue
-        outcome, reason = _judge(metric, before, now, context, policy)
+        outcome, reason = _evaluate(metric, before, now, context, policy)
         elsewhere = [*context.differences, *setting, *(context.machines if metric.compiled else ())]
         changed = outcome not in (Outcome.UNCHANGED, Outcome.NEW)
         if changed and elsewhere and not policy.exact_across_versions and reason.code != "not-exact":
@@ -54,7 +54,7 @@ def compare(
     return verdicts, explained
 
 
-def _judge(
+def _evaluate(
     metric: Metric, before: MetricValues, now: MetricValues, context: ComparisonContext, policy: Policy
 ) -> tuple[Outcome, Reason]:
     old, new = before.value(metric.name), now.value(metric.name)

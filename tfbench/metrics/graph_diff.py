@@ -162,7 +162,7 @@ def _kernels(text: str) -> Counter[str]:
     found: Counter[str] = Counter()
     for kernel in hlo.kernels(every):
         parts = inside.get(hlo.called(kernel), Counter()) if kernel.op == "fusion" else Counter()
-        found[f"{kernel.words} of {', '.join(sorted(parts))}" if parts else kernel.words] += 1
+        found[f"{kernel.description} of {', '.join(sorted(parts))}" if parts else kernel.description] += 1
     return found
 
 

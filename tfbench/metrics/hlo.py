@@ -38,7 +38,7 @@ class Instruction:
     """Operands and attributes."""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The op with its kind or target: ``fusion kLoop``, ``custom-call __onednn$matmul``."""
         if self.op == "fusion" and (kind := _KIND.search(self.rest)):
             return f"fusion {kind[1]}"
@@ -83,9 +83,9 @@ def counts(modules: Iterable[str]) -> dict[str, dict[str, int]]:
     run = [kernel for module in read for kernel in kernels(module)]
     every = list(chain.from_iterable(read))
     found = {
-        "xla_kernels": Counter(kernel.words for kernel in run),
-        "xla_fusions": Counter(kernel.words.removeprefix("fusion ") for kernel in run if kernel.op == "fusion"),
-        "xla_custom_calls": Counter(kernel.words.removeprefix("custom-call ") for kernel in run if kernel.op == "custom-call"),
+        "xla_kernels": Counter(kernel.description for kernel in run),
+        "xla_fusions": Counter(kernel.description.removeprefix("fusion ") for kernel in run if kernel.op == "fusion"),
+        "xla_custom_calls": Counter(kernel.description.removeprefix("custom-call ") for kernel in run if kernel.op == "custom-call"),
         "xla_casts": Counter(f"to {_element(one.type)}" for one in every if one.op == "convert"),
         "xla_float64": Counter(one.op for one in every if _element(one.type) == "f64" and one.op not in _FREE),
     }  # fmt: skip

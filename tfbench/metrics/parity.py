@@ -98,7 +98,7 @@ LARGEST = 1e300
 """What stands for an infinite error in files, as JSON has no infinity."""
 
 
-def judge(case: Case, old: float | None, new: float, whose: str, policy: Policy) -> Verdict:
+def evaluate(case: Case, old: float | None, new: float, whose: str, policy: Policy) -> Verdict:
     """The verdict on the error of a result.
 
     Args:
@@ -110,10 +110,10 @@ def judge(case: Case, old: float | None, new: float, whose: str, policy: Policy)
     def verdict(outcome: Outcome, code: str, text: str) -> Verdict:
         return Verdict(case, outcome, Reason(code, text), PARITY, launches=1, values=(old, new))
 
-    text = f"differs from {whose} by {words(new)}"
+    text = f"differs from {whose} by {describe(new)}"
     if old is None:
         return verdict(Outcome.NEW, "not-in-baseline", f"{text}; the baseline has none")
-    compared = f"{text}, by {words(old)} before"
+    compared = f"{text}, by {describe(old)} before"
     if new > max(policy.parity_floor, policy.parity_growth * old):
         return verdict(Outcome.REGRESSED, "more", compared)
     if old > max(policy.parity_floor, policy.parity_growth * new):
@@ -123,7 +123,7 @@ def judge(case: Case, old: float | None, new: float, whose: str, policy: Policy)
     )
 
 
-def words(error: float) -> str:
+def describe(error: float) -> str:
     """An error as people read it."""
     if error == 0:
         return "nothing"

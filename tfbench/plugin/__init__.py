@@ -113,9 +113,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
     if RUNNER not in session.config.stash:
         return (yield)
-    from tfbench.suite.tensorflow_stub import instead_of_tensorflow
+    from tfbench.suite.tensorflow_stub import stub_tensorflow
 
-    with instead_of_tensorflow():
+    with stub_tensorflow():
         return (yield)
 
 

@@ -17,7 +17,7 @@ from tfbench.errors import UsageError
 from tfbench.model import Case
 from tfbench.plugin import RUNNER
 from tfbench.race.zygote import Suite
-from tfbench.worker.import_redirect import follow
+from tfbench.worker.import_redirect import redirect_imports
 
 _TAIL = 15
 
@@ -83,7 +83,7 @@ def _elsewhere(text: str) -> int:
     order = json.loads(text)
     os.chdir(order["root"])
     if order["moved"]:
-        follow(*order["moved"])
+        redirect_imports(*order["moved"])
     try:
         collected = collect(order["arguments"])
     except UsageError as error:

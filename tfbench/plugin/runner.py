@@ -33,7 +33,7 @@ from tfbench.report import json_writer, terminal
 from tfbench.session.baseline import CHOICES
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.session import Session
-from tfbench.storage.layout import FOLDER, MADE, PROFILES, keep_out_of_git
+from tfbench.storage.layout import FOLDER, MADE, PROFILES, write_gitignore
 from tfbench.suite.shards import parse_shard
 
 
@@ -181,7 +181,7 @@ class Runner:
         assert self._session is not None
         case = self.cases[item.nodeid]
         try:
-            with self._session.away_from_workers():
+            with self._session.avoid_worker_cpus():
                 result = self._session.result(case)
         finally:
             self._drawn.clear()
@@ -230,7 +230,7 @@ class Runner:
     def _remember(self) -> None:
         assert self._session is not None
         try:
-            keep_out_of_git(self._session.request.folder)
+            write_gitignore(self._session.request.folder)
             candidate = self._session.remember()
         except (TfbenchError, OSError) as error:
             self._notes.append(f"what this run measured could not be kept: {error}")
@@ -267,17 +267,17 @@ def _end_test(result: CaseResult, strict: bool) -> None:
     assert result.verdict is not None
     output = f"\n--- last output ---\n{result.output}" if result.output else ""
     if failures := result.failures:
-        pytest.fail("\n".join([*map(_told, failures), *result.why]) + output, pytrace=False)
+        pytest.fail("\n".join([*map(_describe, failures), *result.why]) + output, pytrace=False)
     if result.verdict.outcome in _OPEN:
-        (pytest.fail if strict else pytest.skip)(_told(result.verdict) + output)
+        (pytest.fail if strict else pytest.skip)(_describe(result.verdict) + output)
     if rows := [row for row in result.metrics if row.outcome in (_OPEN if strict else (Outcome.MISSING,))]:
-        (pytest.fail if strict else pytest.skip)("\n".join(map(_told, rows)))
+        (pytest.fail if strict else pytest.skip)("\n".join(map(_describe, rows)))
 
 
 _OPEN = (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.MISSING)
 
 
-def _told(verdict: Verdict) -> str:
+def _describe(verdict: Verdict) -> str:
     metric = "" if verdict.metric == TIME else f"{verdict.metric} "
     return f"{metric}{verdict.outcome}: {verdict.reason.message}"
 

@@ -75,8 +75,10 @@ def attribute(before: StepBreakdown, now: StepBreakdown, smallest: float) -> Att
     if slowdown > 0 and other >= smallest * slowdown:
         causes.append((None, Cause(TimeCategory.OTHER, (), (), other, other / slowdown, (0.0, 0.0), ())))
     causes.sort(key=lambda one: -one[1].grew)
-    told = [key for group, _ in causes if group for key in (*group.keys, *group.instead)]
-    together = now.covered(told) - before.covered(told) + sum(cause.grew for group, cause in causes if group is None)
+    reported = [key for group, _ in causes if group for key in (*group.keys, *group.instead)]
+    together = (
+        now.covered(reported) - before.covered(reported) + sum(cause.grew for group, cause in causes if group is None)
+    )
     return Attribution(
         before=before.seconds,
         now=now.seconds,

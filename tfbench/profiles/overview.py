@@ -127,8 +127,8 @@ def overview(answers: Answers, ops: Sequence[OpRow]) -> Overview:
         raise ProfileError(NO_MARKER)
     longest, environment = _with(grids, "selfTimePercent"), _with(grids, "host_id")
     tips = _with(grids, "tip_type")
-    told = longest.notes if longest else {}
-    has_device = "device_compute_16bit_percent" in told
+    reported = longest.notes if longest else {}
+    has_device = "device_compute_16bit_percent" in reported
     top = [
         TopOp(str(row["operation"]), str(row["category"]), number(row["selfTimePercent"]), "device")
         for row in (longest.rows if longest else [])
@@ -139,8 +139,8 @@ def overview(answers: Answers, ops: Sequence[OpRow]) -> Overview:
     where = environment.notes if environment else {}
     return Overview(
         steps=[_step(row) for row in times.rows],
-        sixteen_bit=share_of(told["device_compute_16bit_percent"]) if has_device else None,
-        thirty_two_bit=share_of(told.get("device_compute_32bit_percent", "")) if has_device else None,
+        sixteen_bit=share_of(reported["device_compute_16bit_percent"]) if has_device else None,
+        thirty_two_bit=share_of(reported.get("device_compute_32bit_percent", "")) if has_device else None,
         top=top[:TOP],
         environment={
             "device": where.get("device_type", ""),

@@ -84,7 +84,7 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     return Profile(sections, seen, chrome_trace(first, steps), levels_of(first))
 
 
-def dissect(files: Sequence[Path], policy: Policy) -> StepBreakdown:
+def step_breakdown(files: Sequence[Path], policy: Policy) -> StepBreakdown:
     """The steps of several launches of one program, the faster half of them.
 
     Raises:

@@ -115,12 +115,12 @@ def ask(files: Sequence[Path], seconds: float, run: Callable[..., Any] = subproc
         seconds: How long it may take for each.
     """
     found, *others = [_asked(file, TOOLS if file is files[0] else (PODS,), seconds, run) for file in files]
-    told = {
+    reported = {
         file.name.removesuffix(".xplane.pb"): one.data[PODS]
         for file, one in zip(files, (found, *others), strict=True)
         if PODS in one.data
     }
-    return replace(found, data={**found.data, **({PODS: told} if told else {})})
+    return replace(found, data={**found.data, **({PODS: reported} if reported else {})})
 
 
 def _asked(file: Path, tools: Sequence[str], seconds: float, run: Callable[..., Any]) -> Answers:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError
-from tfbench.fs import whole
+from tfbench.fs import atomic_dir
 from tfbench.model import JSON
 from tfbench.policy import Policy
 from tfbench.profiles.folders import RUNS
@@ -78,7 +78,7 @@ class Profiler:
         if (reason := zygote.why_not(entrant.case)) is not None:
             raise BenchmarkError(reason)
         place = logs / RUNS / f"launch-{launch + 1}"
-        with whole(place) as half:
+        with atomic_dir(place) as half:
             self._collect(entrant, zygote, half)
             found = sorted(half.glob(f"{RUNS.as_posix()}/*/*.xplane.pb"))
             if not found:

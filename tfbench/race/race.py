@@ -12,7 +12,7 @@ from tfbench.policy import Policy
 from tfbench.race.interfaces import Clock, Entrant, Launcher, Prepared
 from tfbench.race.launch import Failure, run_launch
 from tfbench.race.schedule import make_plan
-from tfbench.stats.interval import launch_effect
+from tfbench.stats.interval import median_log_ratio
 from tfbench.stats.verdict import Decision, decide
 
 
@@ -87,7 +87,7 @@ class Race:
         for launch in self.launches:
             mine, theirs = launch.runs[entrant], None if reference is None else launch.runs[reference]
             if mine is not None and theirs is not None:
-                found.append(Effect(launch_effect(theirs.seconds, mine.seconds), launch.pair))
+                found.append(Effect(median_log_ratio(theirs.seconds, mine.seconds), launch.pair))
         return found
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from tfbench.errors import ProtocolError, SideError
-from tfbench.fs import package_alone, python_path
+from tfbench.fs import isolated_package_dir, python_path
 from tfbench.gpus.selection import GROWTH, has_driver
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
@@ -94,7 +94,7 @@ class Zygote:
             self._process = subprocess.Popen(
                 [side.executable, "-m", "tfbench.worker", json.dumps(order)],
                 # Not in the side's root: where that holds a tfbench of its own, Python would take it for this one.
-                cwd=package_alone(),
+                cwd=isolated_package_dir(),
                 env=worker_environment(side, env),
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
@@ -126,9 +126,9 @@ class Zygote:
         self.broken = answer["broken"]
         self.offenders = frozenset(answer["offenders"])
         self.environment = answer["environment"]
-        if strays := answer["strays"]:
+        if leaked_packages := answer["leaked_packages"]:
             raise SideError(
-                f"{self.side.name}: {', '.join(strays)} would come from the working tree and not from "
+                f"{self.side.name}: {', '.join(leaked_packages)} would come from the working tree and not from "
                 f"{self.side.spec}, so both sides would be the same; install it without --editable"
             )
         self.import_seconds = answer["import_seconds"]

@@ -16,8 +16,8 @@ def differences(sides: Mapping[str, JSON]) -> list[str]:
     Args:
         sides: By label, what each is made of; what a side does not tell is no difference.
     """
-    told = {label: _facts(side) for label, side in sides.items()}
-    known = {label: facts for label, facts in told.items() if facts}
+    reported = {label: _facts(side) for label, side in sides.items()}
+    known = {label: facts for label, facts in reported.items() if facts}
     lines = []
     for name in dict.fromkeys(name for facts in known.values() for name in facts):
         found = {label: facts.get(name, "none") for label, facts in known.items()}

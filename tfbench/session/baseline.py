@@ -17,7 +17,7 @@ from tfbench.sides.environments import Environments
 from tfbench.sides.interpreters import minor
 from tfbench.sides.side import Side
 from tfbench.sides.source_tree import materialise, snapshot
-from tfbench.stats.prediction import judge
+from tfbench.stats.prediction import evaluate
 from tfbench.storage.baselines import Baseline
 from tfbench.storage.history import SessionRecord
 from tfbench.worker.environment import VISIBLE, packages, settings
@@ -34,7 +34,7 @@ def not_saved(saved: Baseline) -> Reason:
     return Reason("not-in-baseline", text)
 
 
-def words(saved: Baseline) -> str:
+def describe(saved: Baseline) -> str:
     """How a baseline is called in reasons."""
     return f"baseline {saved.name!r} of {saved.saved}"
 
@@ -42,14 +42,14 @@ def words(saved: Baseline) -> str:
 # Making its side again
 
 
-def side_again(saved: Baseline, contender: Side, cache: Path, environments: Environments) -> Side | Reason:
+def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: Environments) -> Side | Reason:
     """A side with the baseline's source tree, packages and settings, or why there can be none.
 
     Args:
         cache: Folder for source trees that have to be made.
         environments: Where packages are installed that are not those of this process.
     """
-    spec = words(saved)
+    spec = describe(saved)
     here = snapshot(contender.root)
     root, moved = contender.root, None
     if here is not None and here.tree == saved.tree:
@@ -81,7 +81,7 @@ def _executable(saved: EnvironmentInfo, contender: Side, environments: Environme
     return environments.get([f"{name}=={version}" for name, version in saved.packages.items()]).executable
 
 
-def obstacles(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
+def environment_differences(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
     """How an environment is not the baseline's, one phrase each."""
     found = []
     if minor(saved.python) != minor(now.python):
@@ -149,7 +149,7 @@ class SavedTimeFilter:
         unmade: Reason | None,
     ) -> None:
         self.saved = saved
-        self.differences = machine_differences(saved.environment, now) + obstacles(saved.environment, now)
+        self.differences = machine_differences(saved.environment, now) + environment_differences(saved.environment, now)
         """How this machine and environment are not the baseline's."""
         self._policy = policy
         self._cases = cases
@@ -160,7 +160,8 @@ class SavedTimeFilter:
             for one in records
             if one.context.session != saved.context.session
             and (one.context.policy, one.context.way) == (policy.name, VARIANTS)
-            and not machine_differences(one.context.environment, now) + obstacles(one.context.environment, now)
+            and not machine_differences(one.context.environment, now)
+            + environment_differences(one.context.environment, now)
         ]
 
     def settle(self, results: Sequence[CaseResult]) -> tuple[list[CaseResult], list[CaseResult]]:
@@ -176,7 +177,7 @@ class SavedTimeFilter:
             elif case.name not in self.saved.samples:
                 settled.append(replace(result, verdict=replace(verdict, reason=not_saved(self.saved))))
             else:
-                judged = self.judge(case, result.sample, verdict.wall_seconds)
+                judged = self.evaluate(case, result.sample, verdict.wall_seconds)
                 if judged.outcome is Outcome.UNCHANGED or not self._live:
                     settled.append(replace(result, verdict=self._explained(judged)))
                 else:
@@ -192,7 +193,7 @@ class SavedTimeFilter:
             return verdict
         return replace(verdict, reason=Reason(verdict.reason.code, f"{verdict.reason.message}; {more}"))
 
-    def judge(self, case: Case, sample: Sample, wall_seconds: float) -> Verdict:
+    def evaluate(self, case: Case, sample: Sample, wall_seconds: float) -> Verdict:
         """The verdict on a case that was measured just now, beside the other variants of its workload."""
         if (refused := self._refused(case, sample)) is not None:
             outcome, reason = refused
@@ -200,7 +201,7 @@ class SavedTimeFilter:
         here = [one for one in self._records if case.name in one.floors and one.sources.get(case.name) == case.source]
         own = [one.floors[case.name] for one in here if one.context.tree and one.context.tree == self.saved.tree]
         others = [one.floors[case.name] for one in here if not one.context.tree or one.context.tree != self.saved.tree]
-        decision = judge(
+        decision = evaluate(
             sample.floors,
             [self.saved.samples[case.name].floors, *own],
             others,
@@ -220,7 +221,7 @@ class SavedTimeFilter:
         )
 
     def _refused(self, case: Case, sample: Sample) -> tuple[Outcome, Reason] | None:
-        spec, context = words(self.saved), self.saved.context
+        spec, context = describe(self.saved), self.saved.context
         if self.differences:
             text = f"{spec} is of another machine or environment: {'; '.join(self.differences)}"
             return Outcome.INCOMPARABLE, Reason("other-machine", text)

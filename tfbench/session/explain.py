@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tfbench.errors import BenchmarkError
 from tfbench.metrics.extract import ProbeOutput, read
 from tfbench.metrics.graph_diff import explain, metric_changes
-from tfbench.metrics.parity import error, words
+from tfbench.metrics.parity import describe, error
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 
@@ -55,7 +55,9 @@ def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
             notes.append(f"{probe}: {now.absent[probe]}")
     if before.outputs and now.outputs:
         try:
-            notes.append(f"the results differ by {words(error(now.outputs, before.outputs))} of their largest number")
+            notes.append(
+                f"the results differ by {describe(error(now.outputs, before.outputs))} of their largest number"
+            )
         except ValueError as wrong:
             notes.append(str(wrong))
     return notes

@@ -16,7 +16,7 @@ from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.race.launch import Failure
 from tfbench.race.prober import Prober
-from tfbench.session.baseline import CHANGED, changed_since, machine_differences, obstacles
+from tfbench.session.baseline import CHANGED, changed_since, environment_differences, machine_differences
 from tfbench.session.request import CaseResult
 from tfbench.session.results import NO_BASELINE
 from tfbench.sides.side import Side
@@ -64,12 +64,14 @@ def reference_side_of(
         return ReferenceSide(
             metric_values=saved.metric_values.get(result.case.name, MetricValues()),
             facts=facts or ([run.facts for run in sample.runs] if sample else []),
-            differences=[*obstacles(saved.environment, here), *changed],
+            differences=[*environment_differences(saved.environment, here), *changed],
             machines=machine_differences(saved.environment, here),
         )
     if rival is None or there is None:
         return None
-    return ReferenceSide(side=rival, case=there, facts=facts, differences=obstacles(environment(rival.name), here))
+    return ReferenceSide(
+        side=rival, case=there, facts=facts, differences=environment_differences(environment(rival.name), here)
+    )
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class MetricChecker:
 
     # Judging
 
-    def judged(self, result: CaseResult, side: Side, reference_side: ReferenceSide | None) -> CaseResult:
+    def checked(self, result: CaseResult, side: Side, reference_side: ReferenceSide | None) -> CaseResult:
         """The result with a row for each metric and contract, and what explains its time.
 
         Args:
@@ -216,7 +218,7 @@ class MetricChecker:
         if (row := sampled.memory(case, [], facts, self._policy)) is not None:
             rows.append(row)
         if (error := metric_values.numbers.get(PARITY)) is not None:
-            rows.append(parity.judge(case, None, error, "the reference variant", self._policy))
+            rows.append(parity.evaluate(case, None, error, "the reference variant", self._policy))
         return [replace(row, reason=NO_BASELINE) for row in rows]
 
     def _compared(
@@ -262,15 +264,15 @@ class MetricChecker:
     def _parity(self, case: Case, theirs: MetricValues, mine: MetricValues) -> Verdict | None:
         """Variants are compared with their reference; what has none, with the baseline's own result."""
         if PARITY in mine.numbers:
-            return parity.judge(
+            return parity.evaluate(
                 case, theirs.numbers.get(PARITY), mine.numbers[PARITY], "the reference variant", self._policy
             )
         if not mine.sketch:
             return None
         if not theirs.sketch:
-            return parity.judge(case, None, 0.0, "the reference variant", self._policy)
+            return parity.evaluate(case, None, 0.0, "the reference variant", self._policy)
         error = min(parity.sketched_error(mine.sketch, theirs.sketch), parity.LARGEST)
-        return parity.judge(case, 0.0, error, "the baseline's result", self._policy)
+        return parity.evaluate(case, 0.0, error, "the baseline's result", self._policy)
 
     def _unstable(self, case: Case, side: Side, metric_values: MetricValues) -> dict[str, str]:
         """Metrics that differ between further launches of a side."""

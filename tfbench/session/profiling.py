@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProfileError
-from tfbench.fs import renewed
+from tfbench.fs import replace_dir
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY
 from tfbench.model import JSON, Outcome
 from tfbench.policy import Policy
 from tfbench.profiles.attribution import Attribution, attribute
 from tfbench.profiles.folders import Kept, folder_of, write_about, write_read
-from tfbench.profiles.profile import Profile, dissect, read
+from tfbench.profiles.profile import Profile, read, step_breakdown
 from tfbench.profiles.step_breakdown import StepBreakdown, TimeCategory
 from tfbench.race.energy import joules
 from tfbench.race.interfaces import Entrant
@@ -78,7 +78,7 @@ def take(
     case = entrants[CONTENDER].case
     folder = place / folder_of(case.name)
     launches = policy.profile_launches if len(entrants) > 1 else 1
-    with renewed(folder) as half:
+    with replace_dir(folder) as half:
         profiler.ready(entrants.values(), launches)
         sides = {
             side: {
@@ -123,7 +123,7 @@ def reread(kept: Kept, policy: Policy) -> Explained:
         return Explained(kept, profiles, None, ())
     try:
         before, now = (
-            dissect([file for run in kept.runs(side) for file in run], policy) for side in (BASELINE, CONTENDER)
+            step_breakdown([file for run in kept.runs(side) for file in run], policy) for side in (BASELINE, CONTENDER)
         )
     except ProfileError as error:
         return Explained(kept, profiles, None, (f"profile: {error}",))
@@ -215,7 +215,7 @@ def on_device(profiler: Profiler, entrant: Entrant, policy: Policy) -> JSON:
     """
     with tempfile.TemporaryDirectory(prefix="tfbench-device-") as folder:
         place = profiler.profile(entrant, Path(folder), 0)
-        return device_facts(dissect(sorted(place.iterdir()), policy))
+        return device_facts(step_breakdown(sorted(place.iterdir()), policy))
 
 
 def device_facts(step: StepBreakdown) -> JSON:

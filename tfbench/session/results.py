@@ -49,8 +49,10 @@ def with_model(result: CaseResult) -> CaseResult:
     if result.variant_result is None or result.metric_values is None:
         return result
     numbers = result.metric_values.numbers
-    told = {metric.name: numbers[metric.name] for metric in OF_MODELS if metric.name in numbers}
-    return replace(result, variant_result=replace(result.variant_result, facts={**result.variant_result.facts, **told}))
+    reported = {metric.name: numbers[metric.name] for metric in OF_MODELS if metric.name in numbers}
+    return replace(
+        result, variant_result=replace(result.variant_result, facts={**result.variant_result.facts, **reported})
+    )
 
 
 def claimed(race: Race, index: int) -> list[Verdict]:

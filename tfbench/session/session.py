@@ -25,10 +25,10 @@ from tfbench.session.baseline import (
     VARIANTS,
     SavedTimeFilter,
     changed_since,
+    describe,
+    environment_differences,
     not_saved,
-    obstacles,
-    side_again,
-    words,
+    recreate_side,
 )
 from tfbench.session.metric_checks import MetricChecker, reference_side_of
 from tfbench.session.missing import missing
@@ -89,7 +89,7 @@ class Session:
         self._saved = self._recorder.baselines.fetch(request.baseline) if request.baseline else None
         self._unmade: Reason | None = None
         if self._saved is not None and request.replay != NEVER:
-            again = side_again(self._saved, self._contender, trees, self._environments)
+            again = recreate_side(self._saved, self._contender, trees, self._environments)
             self._rival, self._unmade = (again, None) if isinstance(again, Side) else (None, again)
         self._time_filter: SavedTimeFilter | None = None
         if request.save:
@@ -242,8 +242,8 @@ class Session:
         if case.name not in self._saved.samples:
             return self._races.alone(case, not_saved(self._saved))
         self._start([case], self._rival)
-        if differences := obstacles(self._saved.environment, self._environment_info(self._rival.name)):
-            text = f"{words(self._saved)} could not be made again as it was: {'; '.join(differences)}"
+        if differences := environment_differences(self._saved.environment, self._environment_info(self._rival.name)):
+            text = f"{describe(self._saved)} could not be made again as it was: {'; '.join(differences)}"
             return CaseResult(case, Verdict(case, Outcome.INCOMPARABLE, Reason(OTHER_ENVIRONMENT, text)))
         return self._races.sides(case, self._rival, CHANGED if changed_since(self._saved, case) else "")
 
@@ -293,7 +293,7 @@ class Session:
         reference_side = reference_side_of(
             result, self._saved, self._rival, self._environment_info, self._counterpart(result.case)
         )
-        result = with_model(self._checker.judged(result, self._contender, reference_side))
+        result = with_model(self._checker.checked(result, self._contender, reference_side))
         return replace(result, metrics=(*result.metrics, *self._raced_claims(result)))
 
     def _raced_claims(self, result: CaseResult) -> list[Verdict]:
@@ -373,7 +373,7 @@ class Session:
         self._gpu_session.close()
 
     @contextmanager
-    def away_from_workers(self) -> Iterator[None]:
+    def avoid_worker_cpus(self) -> Iterator[None]:
         """Keep this process off the worker's processor meanwhile, where there is another one."""
         if not hasattr(os, "sched_setaffinity"):
             yield

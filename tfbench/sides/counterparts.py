@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfbench.errors import SideError
-from tfbench.fs import package_alone, python_path
+from tfbench.fs import isolated_package_dir, python_path
 from tfbench.model import Case
 from tfbench.sides.side import Side
 
@@ -37,7 +37,7 @@ def benchmarks_of(side: Side, selection: Sequence[str], paths: Sequence[str], co
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     env["PYTHONPATH"] = python_path(side.root, env.get("PYTHONPATH", ""))
     started = [*command, json.dumps(order)]
-    done = subprocess.run(started, cwd=package_alone(), env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(started, cwd=isolated_package_dir(), env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SideError(f"{side.spec}: its benchmarks cannot be collected\n{(done.stderr or done.stdout).strip()}")
     found: dict[str, str] = json.loads(done.stdout)

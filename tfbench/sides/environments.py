@@ -24,7 +24,7 @@ from typing import IO
 from platformdirs import user_cache_path
 
 from tfbench.errors import SideError
-from tfbench.fs import locked, whole
+from tfbench.fs import atomic_dir, locked
 from tfbench.sides import interpreters, releases, uv
 from tfbench.sides.uv import ResolveError
 
@@ -176,7 +176,7 @@ class Environments:
     def _build(self, folder: Path, request: tuple[str, ...], interpreter: str, packages: list[str]) -> None:
         self._tell(f"building an environment with {', '.join(request)}, {len(packages)} packages")
         try:
-            with whole(folder) as half:
+            with atomic_dir(folder) as half:
                 _install(half, request, interpreter, packages)
         except ResolveError as refused:
             if refused.full:

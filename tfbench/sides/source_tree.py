@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
-from tfbench.fs import whole
+from tfbench.fs import atomic_dir
 
 KEPT, CANDIDATES = "refs/tfbench/", "refs/tfbench-candidates/"
 """Where git is told to keep the trees of saved baselines, and of runs that may become one."""
@@ -176,7 +176,7 @@ def materialise(root: Path, tree: str, cache: Path) -> MaterializedTree:
         except SideError:
             raise SideError(f"this repository does not hold the tree {tree[:12]} any more") from None
         try:
-            with whole(target) as half, tempfile.TemporaryDirectory() as scratch:
+            with atomic_dir(target) as half, tempfile.TemporaryDirectory() as scratch:
                 archive = Path(scratch, "tree.tar")
                 _git(top, "archive", "--format=tar", f"--output={archive}", tree)
                 with tarfile.open(archive) as tar:

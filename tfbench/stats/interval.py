@@ -46,7 +46,7 @@ _BISECTIONS = 50
 _FEW = 5
 
 
-def launch_effect(baseline: Sequence[float], contender: Sequence[float]) -> float:
+def median_log_ratio(baseline: Sequence[float], contender: Sequence[float]) -> float:
     """The statistic of a launch: the median over its rounds of log(contender / baseline).
 
     Args:
@@ -111,7 +111,7 @@ class Posterior:
         return found
 
 
-def believe(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_zygote: bool) -> Posterior:
+def posterior(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_zygote: bool) -> Posterior:
     """What races say that have the same pairs of zygotes in the same launches.
 
     Args:
@@ -122,7 +122,7 @@ def believe(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_
     """
     between = policy.shared_zygote_deviation if shared_zygote else policy.zygote_deviation
     nodes = _grid(policy.launch_deviation, policy.launch_spread, between, policy.zygote_spread)
-    values = tamed(effects, math.hypot(policy.launch_deviation, between), policy.clip)
+    values = huber_pseudovalues(effects, math.hypot(policy.launch_deviation, between), policy.clip)
     members = (pairs[None, :] == np.unique(pairs)[:, None]).astype(float)
     counts = members.sum(axis=1)
     number, launches = len(counts), values.shape[1]
@@ -172,7 +172,7 @@ def _grid(launch: float, launch_spread: float, between: float, between_spread: f
     )
 
 
-def tamed(effects: Floats, expected: float, clip: float) -> Floats:
+def huber_pseudovalues(effects: Floats, expected: float, clip: float) -> Floats:
     """Effects in which launches far out no longer decide alone.
 
     A launch further than ``clip`` deviations from the race's median is moved to that distance, and
@@ -212,6 +212,6 @@ def interval(effects: Sequence[Effect], alpha: float, policy: Policy, *, shared_
     if not np.isfinite(values).all():
         raise ValueError("an effect is not a finite number")
     pairs = np.array([effect.pair for effect in effects])
-    distribution = believe(values, pairs, policy, shared_zygote=shared_zygote)
+    distribution = posterior(values, pairs, policy, shared_zygote=shared_zygote)
     low, high = distribution.bounds(alpha)
     return Ratio(math.exp(distribution.center[0]), math.exp(low[0]), math.exp(high[0]), 1 - alpha)

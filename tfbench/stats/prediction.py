@@ -43,7 +43,7 @@ def predict(now: float, own: Sequence[float], sessions: Sequence[float], alpha: 
     return Ratio(math.exp(effect), math.exp(effect - reach), math.exp(effect + reach), 1 - alpha)
 
 
-def judge(
+def evaluate(
     now: Floors, own: Sequence[Floors], others: Sequence[Floors], rounds: int, policy: Policy, cases: int
 ) -> Decision:
     """What the saved times of a case say of a new session; `inconclusive` more often than not.

@@ -1,6 +1,6 @@
 """Whole races of made-up launches, decided as real ones are: what a policy's error rates are.
 
-Every look runs `tfbench.stats.interval.believe` with the levels of `tfbench.stats.alpha_spending`
+Every look runs `tfbench.stats.interval.posterior` with the levels of `tfbench.stats.alpha_spending`
 and the bounds of `tfbench.stats.verdict`, for all races at once. An interval lies above a bound
 exactly when the probability below that bound is less than alpha / 2, which saves finding its ends.
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tfbench.model import Outcome
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import look_alpha
-from tfbench.stats.interval import Array, Floats, Posterior, believe
+from tfbench.stats.interval import Array, Floats, Posterior, posterior
 from tfbench.stats.verdict import Bounds
 
 _BATCH = 2_500
@@ -135,8 +135,8 @@ def _stage(
     for look, count in enumerate(policy.looks):
         pairs = np.arange(effects.shape[1], count) % policy.zygotes
         effects = np.hstack([effects, math.log1p(model.effect) + luck[:, pairs] + scatter(rng, model, luck[:, pairs])])
-        distribution = believe(effects, np.arange(count) % policy.zygotes, policy, shared_zygote=shared_zygote)
-        found = judge(distribution, look_alpha(policy, cases, look), policy)
+        distribution = posterior(effects, np.arange(count) % policy.zygotes, policy, shared_zygote=shared_zygote)
+        found = evaluate(distribution, look_alpha(policy, cases, look), policy)
         codes[open_races], launches[open_races] = found, count
         going_on = found == _INCONCLUSIVE
         open_races, luck, effects = open_races[going_on], luck[going_on], effects[going_on]
@@ -159,7 +159,7 @@ def scatter(rng: np.random.Generator, model: NoiseModel, like: Floats) -> Floats
     return found
 
 
-def judge(distribution: Posterior, alpha: float, policy: Policy) -> Codes:
+def evaluate(distribution: Posterior, alpha: float, policy: Policy) -> Codes:
     """What `tfbench.stats.verdict.classify` says of the intervals at level ``alpha``, shape (races,)."""
     bounds, tail = Bounds.of(policy), alpha / 2
     codes = np.full(len(distribution.weights), _INCONCLUSIVE, dtype=np.int8)

@@ -126,15 +126,17 @@ _CODES = {
 
 def _reason(outcome: Outcome | None, comparison: Comparison, policy: Policy) -> Reason:
     ratio = comparison.ratio
-    told = evidence(comparison)
+    reported = evidence(comparison)
     if outcome in (Outcome.REGRESSED, Outcome.IMPROVED):
-        text = f"{change(ratio.center)} ({told})"
+        text = f"{change(ratio.center)} ({reported})"
     elif outcome is Outcome.UNCHANGED:
-        text = f"within {policy.tolerance:.1%} either way: {change(ratio.center)} ({told})"
+        text = f"within {policy.tolerance:.1%} either way: {change(ratio.center)} ({reported})"
     elif hidden(ratio) > policy.minimum_effect:
-        text = f"not decided: a slowdown of {_percent(hidden(ratio))} could still be hiding ({told}); {_cure(policy)}"
+        text = (
+            f"not decided: a slowdown of {_percent(hidden(ratio))} could still be hiding ({reported}); {_cure(policy)}"
+        )
     else:
-        text = f"not decided, but not slower: at worst {change(ratio.high)} ({told}); {_cure(policy)}"
+        text = f"not decided, but not slower: at worst {change(ratio.high)} ({reported}); {_cure(policy)}"
     return Reason(_CODES[outcome], text)
 
 

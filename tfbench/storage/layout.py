@@ -15,7 +15,7 @@ UNSHARED = ("candidates", "calibration", "history", MADE, "profiles", "trees")
 """What tfbench keeps for itself; baselines may be shared."""
 
 
-def keep_out_of_git(folder: Path) -> None:
+def write_gitignore(folder: Path) -> None:
     """Have git leave out what nobody commits; what is there already stays as it is.
 
     Raises:

@@ -126,7 +126,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 @contextmanager
-def instead_of_tensorflow() -> Iterator[None]:
+def stub_tensorflow() -> Iterator[None]:
     """Inside, importing TensorFlow gives the stand-in, unless this process has the real one already."""
     global _collecting
     if any(package in sys.modules for package in PACKAGES):

@@ -89,7 +89,9 @@ def race(
         one.run(lambda race, text=text: progress(f"{text}, {len(race.launches)} launches"))  # type: ignore[misc]
         rows.append((case, tuple(_entry(one, index) for index in range(len(sides)))))
     return Compared(
-        sides={side.name: _told(launcher, side) for side in sides}, rows=tuple(rows), seconds=time.monotonic() - began
+        sides={side.name: _describe(launcher, side) for side in sides},
+        rows=tuple(rows),
+        seconds=time.monotonic() - began,
     )
 
 
@@ -107,7 +109,7 @@ def _entry(race: Race, index: int) -> VariantResult | str:
     return variant_result if variant_result is not None else "it was not timed"
 
 
-def _told(launcher: ProcessLauncher, side: Side) -> JSON:
+def _describe(launcher: ProcessLauncher, side: Side) -> JSON:
     environment = launcher.environment(side)
     return {
         "spec": side.spec,

@@ -25,7 +25,7 @@ _STYLE = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green", Outcome.INCONCLUS
 _WORDS = {"slower": Outcome.REGRESSED, "faster": Outcome.IMPROVED, "the same": Outcome.UNCHANGED}
 
 
-def by_what_got_worse(rows: Rows) -> list[tuple[Case, Entries]]:
+def sort_by_slowdown(rows: Rows) -> list[tuple[Case, Entries]]:
     """The case that lost most on any side first; what could not be timed last."""
 
     def worst(row: tuple[Case, Entries]) -> float:
@@ -61,7 +61,7 @@ def _ratios(labels: list[str], rows: Rows, saved: Saved, short: bool) -> Table:
         made.add_column(label, justify="right", overflow="fold")
     for name in saved:
         made.add_column(f"{name}, not raced", justify="right", overflow="fold", style="dim")
-    for case, entries in by_what_got_worse(rows):
+    for case, entries in sort_by_slowdown(rows):
         beside = (duration(seconds) if (seconds := medians.get(case.name)) else "-" for medians in saved.values())
         made.add_row(Text(case.name.rpartition("::")[2]), *(_cell(entry, short) for entry in entries), *beside)
     return made
@@ -139,7 +139,7 @@ def markdown(sides: Mapping[str, JSON], rows: Rows, saved: Saved) -> str:
     lines = [f"- differs: {line}" for line in differences(sides)] + [""]
     lines += [_line(["case", *labels, *(f"{name}, not raced" for name in saved)])]
     lines += [_line(["---", *["---:"] * (len(labels) + len(saved))])]
-    for case, entries in by_what_got_worse(rows):
+    for case, entries in sort_by_slowdown(rows):
         cells = [_mark(entry) for entry in entries]
         cells += [duration(seconds) if (seconds := medians.get(case.name)) else "-" for medians in saved.values()]
         lines.append(_line([f"`{case.name.rpartition('::')[2]}`", *cells]))

@@ -51,7 +51,7 @@ class Search:
         return range(self.good + 1, self.bad + 1)
 
 
-def most(count: int) -> int:
+def max_steps(count: int) -> int:
     """How many points are asked about at most, if each can be judged."""
     return max(0, count - 2).bit_length()
 

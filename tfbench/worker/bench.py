@@ -12,7 +12,7 @@ from tfbench.errors import BenchmarkError
 from tfbench.model import JSON
 from tfbench.protocol import Channel
 from tfbench.worker import bench_options, tf_runtime
-from tfbench.worker.block import Block, Clock, collector_held_off, serve_turns, slowdown, warm_up
+from tfbench.worker.block import Block, Clock, gc_disabled, serve_turns, slowdown, warm_up
 from tfbench.worker.probes.first_call import first_call
 from tfbench.worker.probes.memory import HostPeak
 
@@ -61,7 +61,7 @@ class Launch:
     def _answer(self, block: Block, request: JSON) -> None:
         whole, spins = slowdown(block, request["iterations"], request["prime"], request["extra"], self.clock)
         block.dispatched.clear()
-        with collector_held_off():
+        with gc_disabled():
             began, ended = serve_turns(
                 block,
                 own=self.own,

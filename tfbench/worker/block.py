@@ -94,7 +94,7 @@ def slowdown(block: Block, iterations: int, prime: int, fraction: float, clock: 
 
 
 @contextmanager
-def collector_held_off() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """No garbage collection inside; what is alive now is not looked at again."""
     was = gc.isenabled()
     gc.collect()

@@ -15,11 +15,11 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 """This package is the same on both sides, though it may lie in the working tree: it measures."""
 
 
-def follow(there: str, here: str) -> None:
+def redirect_imports(there: str, here: str) -> None:
     """Have imports that would read ``there``, the working tree, read ``here`` instead.
 
     Reads what setuptools leaves for editable installations: entries of the path, or a finder with a ``MAPPING`` from
-    packages to folders. Others are found by `strays`.
+    packages to folders. Others are found by `leaked_packages`.
     """
     sys.path[:] = [_moved(entry, there, here) for entry in sys.path]
     for finder in sys.meta_path:
@@ -29,7 +29,7 @@ def follow(there: str, here: str) -> None:
     sys.path_importer_cache.clear()
 
 
-def strays(there: str, here: str) -> list[str]:
+def leaked_packages(there: str, here: str) -> list[str]:
     """Packages that were imported from the working tree all the same; this one and installed ones left out."""
     found = set()
     for name, module in list(sys.modules.items()):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tfbench.errors import BenchmarkError
-from tfbench.fs import locked, whole
+from tfbench.fs import atomic_dir, locked
 from tfbench.model import JSON
 from tfbench.suite.fingerprint import digest
 from tfbench.worker import tf_runtime
@@ -61,14 +61,18 @@ class Shared:
 
     def _make(self, place: Path, build: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         shutil.rmtree(place, ignore_errors=True)
-        with whole(place) as folder:
+        with atomic_dir(place) as folder:
             pid = os.fork()
             if pid == 0:
                 _build(folder, partial(build, folder, *arguments))
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if code:
-                told = folder / _FAILED
-                why = told.read_text(encoding="utf-8") if told.exists() else f"its process ended with status {code}"
+                reported = folder / _FAILED
+                why = (
+                    reported.read_text(encoding="utf-8")
+                    if reported.exists()
+                    else f"its process ended with status {code}"
+                )
                 raise BenchmarkError(f"{build.__name__} failed: {why}")
 
 

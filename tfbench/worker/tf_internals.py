@@ -108,8 +108,8 @@ def defaults() -> JSON:
 # Traces
 
 
-def on_trace(told: Traced) -> Callable[[], None]:
-    """Have ``told`` called after each trace of a Python function that is no part of another one.
+def on_trace(callback: Traced) -> Callable[[], None]:
+    """Have ``callback`` called after each trace of a Python function that is no part of another one.
 
     Returns:
         What ends it.
@@ -133,7 +133,7 @@ def on_trace(told: Traced) -> Callable[[], None]:
         finally:
             depth -= 1
         if depth == 0:
-            told(str(name), graph, time.perf_counter() - began)
+            callback(str(name), graph, time.perf_counter() - began)
         return graph
 
     func_graph.func_graph_from_py_func = tell

@@ -26,7 +26,7 @@ from tfbench.worker import tf_internals, tf_runtime
 from tfbench.worker.bench import Bench, Launch, LaunchHandler
 from tfbench.worker.energy_launch import Looping
 from tfbench.worker.environment import describe
-from tfbench.worker.import_redirect import follow, strays
+from tfbench.worker.import_redirect import leaked_packages, redirect_imports
 from tfbench.worker.import_timer import ImportTimer
 from tfbench.worker.probe_launch import Probing
 from tfbench.worker.profile_launch import Profiling
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     os.chdir(order["root"])
     sys.path.append(order["root"])
     if order["moved"]:
-        follow(*order["moved"])
+        redirect_imports(*order["moved"])
     channel = Channel.from_descriptor(order["channel"])
     tf_runtime.pin(order["cpus"])
     timer = ImportTimer()
@@ -146,7 +146,7 @@ class Zygote:
             spawns=spawns,
             # Asked on every side, also where it can find nothing: what the search leaves free in Python's arenas is memory
             # that launches of this zygote need not ask for, 0.8 MiB of it.
-            strays=strays(*(self._order["moved"] or (os.devnull, os.devnull))),
+            leaked_packages=leaked_packages(*(self._order["moved"] or (os.devnull, os.devnull))),
         )
         while True:
             request, descriptors = self._channel.receive_with_descriptors("launch", "reap")
