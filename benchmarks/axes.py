@@ -45,13 +45,13 @@ def _needs_nchw_kernels() -> str | None:
 def _needs_tf_keras() -> str | None:
     """Its minor version must be TensorFlow's."""
     minor = ".".join(tf.__version__.split(".")[:2])
-    cure = f"pip install 'tf-keras~={minor}.0'"
+    fix = f"pip install 'tf-keras~={minor}.0'"
     try:
         found = metadata.version("tf-keras")
     except metadata.PackageNotFoundError:
-        return f"tf_keras is not installed; {cure}"
+        return f"tf_keras is not installed; {fix}"
     if not f"{found}.".startswith(f"{minor}."):
-        return f"tf_keras {found} is not for TensorFlow {tf.__version__}; {cure}"
+        return f"tf_keras {found} is not for TensorFlow {tf.__version__}; {fix}"
     return None
 
 

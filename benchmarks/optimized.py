@@ -219,8 +219,8 @@ def convert(made: tf.lite.TFLiteConverter) -> bytes:
         return made.convert()
     except Exception as error:
         if lacking := re.search(r"^(?:Custom|Flex) ops: (.*?)\s*$", str(error), re.MULTILINE):
-            cure = "replace it in the model, or allow tf.lite.OpsSet.SELECT_TF_OPS"
-            raise NotImplementedError(f"TFLite has no {lacking[1]}; {cure}") from None
+            fix = "replace it in the model, or allow tf.lite.OpsSet.SELECT_TF_OPS"
+            raise NotImplementedError(f"TFLite has no {lacking[1]}; {fix}") from None
         raise
 
 

@@ -1,4 +1,4 @@
-"""One class per failure. Every message is one line that says what is wrong and how to cure it."""
+"""One class per failure. Every message is one line that says what is wrong and how to fix it."""
 
 
 class TfbenchError(Exception):

@@ -66,7 +66,7 @@ class Policy:
     """A first call is `regressed` when it takes longer by this at least: it is paid once, in seconds at most."""
     first_call_tolerance: float = 0.3
     """The same for `unchanged`: a launch gives one sample of it, where it gives hundreds of the step."""
-    first_call_slack: float = 5e-3
+    first_call_abs_tolerance: float = 5e-3
     """Seconds by which first calls may differ, however short they are: nobody waits for a few milliseconds once."""
     first_call_deviation: float = 0.06
     """Deviation between launches of the same code, as a log-ratio."""
@@ -74,7 +74,7 @@ class Policy:
     """The same between pairs of zygotes."""
     memory_tolerance: float = 0.01
     """Sizes that differ by less than this fraction are the same: files carry dates and names, allocators round."""
-    memory_slack: int = 1 << 20
+    memory_abs_tolerance: int = 1 << 20
     """Bytes by which peaks of host memory may differ whatever their size: what a zygote has left free of an arena of
     Python's, which is 1 MiB, its launches need not ask for, and zygotes of different sides leave different amounts."""
     memory_launches: int = 3
@@ -170,7 +170,7 @@ class Policy:
     warmup_steady: float = 0.02
     """Steady: the floors of two successive stretches differ by less than this."""
 
-    patience: int = 3
+    bisect_retry_factor: int = 3
     """A step of a bisection that is inconclusive is raced again with so many times the launches, from twice the
     zygotes: a wrong turn there costs the answer, an open one only says that it is open."""
     zygotes_together: int = 48
@@ -203,20 +203,20 @@ class Policy:
             raise UsageError("policy: 0 < first_call_effect < first_call_tolerance < 1 must hold")
         if self.probe_calls < 1 or self.probe_launches < 1 or self.memory_launches < 1:
             raise UsageError("policy: probe_calls, probe_launches and memory_launches must be at least 1")
-        if self.patience < 1:
-            raise UsageError("policy: patience must be at least 1")
+        if self.bisect_retry_factor < 1:
+            raise UsageError("policy: bisect_retry_factor must be at least 1")
         if self.sessions < 3 or self.floor_launches < 1:
             raise UsageError("policy: a spread needs three sessions at least, and a floor one launch")
 
     def patient(self) -> Policy:
-        """The same for what was inconclusive: more launches, as `patience` says."""
+        """The same for what was inconclusive: more launches, as `bisect_retry_factor` says."""
         last = self.looks[-1]
-        more = tuple(round(last * (1 + (self.patience - 1) * share)) for share in (0.25, 0.5, 1))
+        more = tuple(round(last * (1 + (self.bisect_retry_factor - 1) * share)) for share in (0.25, 0.5, 1))
         return dataclasses.replace(
             self,
             looks=(*self.looks, *sorted({look for look in more if look > last})),
             zygotes=2 * self.zygotes,
-            case_seconds=self.patience * self.case_seconds,
+            case_seconds=self.bisect_retry_factor * self.case_seconds,
         )
 
     @property
@@ -228,6 +228,13 @@ class Policy:
         """Every field, as the report keeps it."""
         return dataclasses.asdict(self)
 
+
+RENAMED_FIELDS = {
+    "first_call_slack": "first_call_abs_tolerance",
+    "memory_slack": "memory_abs_tolerance",
+    "patience": "bisect_retry_factor",
+}
+"""Name of a field in reports of earlier versions -> its name now."""
 
 PRESETS = {
     # Finds 5% where standard finds 3%, in three launches of half the length, each from a pair of its own.

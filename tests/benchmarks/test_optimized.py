@@ -23,7 +23,7 @@ def test_images_are_the_same_in_every_process_and_of_all_classes():
         assert not np.array_equal(pictures, other)
 
 
-def test_a_tf_keras_that_is_missing_or_for_another_tensorflow_is_named_with_its_cure(monkeypatch):
+def test_a_tf_keras_that_is_missing_or_for_another_tensorflow_is_named_with_its_fix(monkeypatch):
     assert axes._needs_optimization() is None
 
     monkeypatch.setattr(metadata, "version", {"tf-keras": "2.15.1"}.__getitem__)

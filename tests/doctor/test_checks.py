@@ -1,4 +1,4 @@
-"""Findings from what was read: each spoiler is seen, graded and has its cure; the unreadable is unknown."""
+"""Findings from what was read: each spoiler is seen, graded and has its fix; the unreadable is unknown."""
 
 from dataclasses import replace
 
@@ -105,11 +105,11 @@ SPOILERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "state", "changes", "cure"), SPOILERS)
-def test_every_spoiler_is_graded_and_has_its_cure(name, state, changes, cure):
+@pytest.mark.parametrize(("name", "state", "changes", "fix"), SPOILERS)
+def test_every_spoiler_is_graded_and_has_its_fix(name, state, changes, fix):
     finding = found(name, **changes)
     assert finding.state is state
-    assert cure in finding.cure
+    assert fix in finding.fix
 
 
 def test_every_check_has_a_spoiler_here():

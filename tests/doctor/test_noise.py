@@ -64,7 +64,7 @@ def test_a_machine_that_is_blind_is_not_fit():
 def test_too_few_launches_say_nothing():
     _, findings = judged(lapped(seconds=5.0)[0])
     assert [finding.state for finding in findings] == [State.UNKNOWN]
-    assert "--seconds" in findings[0].cure
+    assert "--seconds" in findings[0].fix
 
 
 def test_what_breaks_is_bad():

@@ -1,4 +1,4 @@
-"""Whatever is wrong is said in a line that names the cure, and the rest of the suite goes on."""
+"""Whatever is wrong is said in a line that names the fix, and the rest of the suite goes on."""
 
 import os
 

@@ -438,16 +438,18 @@ class TestAccelerators:
 
     def test_cases_of_a_gpu_need_no_process_of_their_own_to_be_skipped(self, tmp_path):
         shared = Case("f.py::test_a[device=gpu]", "test_a", "f.py::test_a", (("device", "gpu"),))
-        assert not self.made("all", (), library(), tmp_path, driver=False).why_not(shared)  # it gives its own reason
+        assert not self.made("all", (), library(), tmp_path, driver=False).skip_reason(
+            shared
+        )  # it gives its own reason
         case = replace(shared, env=(("XLA_FLAGS", "--xla_gpu_autotune_level=0"),))
-        assert "no GPU here" in self.made("all", (), library(), tmp_path, driver=False).why_not(case)
-        assert "no GPU here" in self.made("cpu", (), library(Device()), tmp_path).why_not(case)
+        assert "no GPU here" in self.made("all", (), library(), tmp_path, driver=False).skip_reason(case)
+        assert "no GPU here" in self.made("cpu", (), library(Device()), tmp_path).skip_reason(case)
         there = self.made("all", (), library(Device()), tmp_path)
-        assert not there.why_not(case)
+        assert not there.skip_reason(case)
         there.close()
-        assert not GpuSession("gpu", (), POLICY, True, driver=lambda: False).why_not(case)  # to be told as an error
+        assert not GpuSession("gpu", (), POLICY, True, driver=lambda: False).skip_reason(case)  # to be told as an error
         other = Case("f.py::test_a", "test_a", "f.py::test_a")
-        assert not self.made("all", (), library(), tmp_path, driver=False).why_not(other)
+        assert not self.made("all", (), library(), tmp_path, driver=False).skip_reason(other)
 
     def test_cpu_hides_the_gpus(self, tmp_path):
         assert self.made("cpu", (), library(Device()), tmp_path).environment == {"CUDA_VISIBLE_DEVICES": "-1"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfbench.profiles.bottleneck import bottlenecks, cure
+from tfbench.profiles.bottleneck import bottlenecks, fix
 from tfbench.profiles.tfdata import Input, TfDataStage
 from tfbench.profiles.xplane import Event, Line, Plane, Space, nested
 
@@ -172,10 +172,10 @@ def test_the_body_of_a_loop_over_a_dataset_is_no_input():
         ("Something", "do less there"),
     ],
 )
-def test_each_bottleneck_has_a_cure(kind, words):
-    assert words in cure(TfDataStage(f"Iterator::Root::{kind}"), SLOW)
+def test_each_bottleneck_has_a_fix(kind, words):
+    assert words in fix(TfDataStage(f"Iterator::Root::{kind}"), SLOW)
 
 
 def test_many_short_calls_are_cured_by_fewer():
     stage = TfDataStage("Iterator::Root::Map", calls=2000, own=40e-3)
-    assert cure(stage, SLOW).endswith("does the work of many: 2,000 calls take 20 µs each")
+    assert fix(stage, SLOW).endswith("does the work of many: 2,000 calls take 20 µs each")

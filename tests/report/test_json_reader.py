@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tfbench.errors import ReportError
 from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
-from tfbench.policy import Policy
+from tfbench.policy import RENAMED_FIELDS, Policy
 from tfbench.report import json_reader, json_writer
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
@@ -95,3 +95,10 @@ def test_nothing_that_moves_a_cursor_gets_through():
     hostile = {**row, "case": "x\x1b[2Jy", "reason": {"code": "c", "message": "a\rb\x9bc"}}
     found = json_reader.read(json.dumps(content(verdicts=[hostile])), "r").verdicts[0]
     assert not {"\x1b", "\r", "\x9b"} & set(found.case.name + found.reason.message)
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED_FIELDS.items())
+def test_a_policy_of_an_earlier_version_has_its_fields_under_their_names_now(old, new):
+    content = json.loads(json_writer.render(REPORT))
+    content["policy"] = {"name": "standard", old: 7}
+    assert json_reader.read(json.dumps(content), "r.json").policy == {"name": "standard", new: 7}

@@ -145,7 +145,7 @@ def test_what_nobody_uses_is_pruned(tmp_path, built, monkeypatch):
     assert not folder.exists()
 
 
-def test_uv_that_is_missing_is_named_with_the_cure(monkeypatch):
+def test_uv_that_is_missing_is_named_with_the_fix(monkeypatch):
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(SideError, match=r"pip install 'tfbench\[versions\]'"):

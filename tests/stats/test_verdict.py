@@ -106,7 +106,7 @@ def test_reasons_say_what_was_found_and_on_what_evidence(center, code, words):
     assert "at 96.35% confidence, 6 launches" in reason.message
 
 
-def test_an_undecided_race_names_what_may_hide_and_the_cure():
+def test_an_undecided_race_names_what_may_hide_and_the_fix():
     message = judged(0.015, final=True).reason.message
     assert "could still be hiding" in message
     assert "--policy strict" in message

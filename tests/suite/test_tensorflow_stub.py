@@ -44,7 +44,7 @@ def test_decorators_classes_and_submodules_cost_nothing():
     assert done.returncode == 0, done.stderr
 
 
-def test_asking_for_a_value_names_the_cure():
+def test_asking_for_a_value_names_the_fix():
     done = run(
         """
         with stub_tensorflow():

@@ -78,7 +78,7 @@ def test_what_fails_is_told_and_leaves_nothing(tmp_path, how, reported):
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
-def test_what_was_changed_afterwards_is_refused_with_the_cure(tmp_path, trace):
+def test_what_was_changed_afterwards_is_refused_with_the_fix(tmp_path, trace):
     shared = Shared(tmp_path)
     folder = shared(write)
     (folder / "deeper" / "file.txt").write_text("changed")

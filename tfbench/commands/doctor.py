@@ -1,4 +1,4 @@
-"""Say what on this machine spoils timing, with its cure, and what can be detected here at what cost.
+"""Say what on this machine spoils timing, with its fix, and what can be detected here at what cost.
 
 Reads the system (load, steal, clocks, limits, heat, memory, bytecode, GPUs), then races three small
 fixed workloads against themselves for --seconds, the start of processes apart. From the deviations
@@ -110,8 +110,8 @@ def _show(console: Console, found: Sequence[Finding], result: noise.NoiseTest | 
     made.add_column("", overflow="fold", ratio=1)
     for finding in found:
         made.add_row(Text(str(finding.state), COLOURS[finding.state]), finding.name, Text(finding.what))
-        if finding.cure:
-            made.add_row("", "", Text(f"cure: {finding.cure}", "cyan"))
+        if finding.fix:
+            made.add_row("", "", Text(f"fix: {finding.fix}", "cyan"))
     console.print(made)
     if result is not None:
         _show_race(console, result)

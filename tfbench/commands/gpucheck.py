@@ -90,5 +90,5 @@ def _keep(console: Console, path: Path, recordings: list[Recording]) -> None:
 
 def _print(console: Console, finding: Finding) -> None:
     console.print(Text.assemble((f"{finding.state!s:8}", COLOURS[finding.state]), f"{finding.name}: {finding.what}"))
-    if finding.cure:
-        console.print(Text(f"        cure: {finding.cure}", "cyan"))
+    if finding.fix:
+        console.print(Text(f"        fix: {finding.fix}", "cyan"))

@@ -247,16 +247,16 @@ def quota(machine: Machine, limits: Limits) -> Finding:
     seen, group = machine.observation.spin if machine.observation else None, machine.cgroup
     if group is None:
         return _unknown("processor quota", machine, "what the control group allows")
-    cure = "raise the limit (docker --cpus, Kubernetes resources.limits.cpu) or set none; a cpuset spoils nothing"
+    fix = "raise the limit (docker --cpus, Kubernetes resources.limits.cpu) or set none; a cpuset spoils nothing"
     limit = "no quota" if group.quota is None else f"a quota of {group.quota:g} processors"
     throttled = (seen.throttled_seconds or 0.0) / seen.seconds if seen is not None and seen.seconds else 0.0
     if throttled >= limits.throttled_bad:
         what = f"{limit}, and it stopped this group for {throttled:.0%} of the time"
-        return Finding("processor quota", State.BAD, what, cure)
+        return Finding("processor quota", State.BAD, what, fix)
     if group.quota is None or group.quota >= limits.quota_warn:
         return Finding("processor quota", State.OK, limit)
     state = State.BAD if group.quota < limits.quota_bad else State.WARN
-    return Finding("processor quota", state, f"{limit}: whoever uses it up is stopped for up to 0.1 s", cure)
+    return Finding("processor quota", state, f"{limit}: whoever uses it up is stopped for up to 0.1 s", fix)
 
 
 def memory(machine: Machine, limits: Limits) -> Finding:
@@ -270,8 +270,8 @@ def memory(machine: Machine, limits: Limits) -> Finding:
     state = State.BAD if least < limits.memory_bad else State.WARN if least < limits.memory_warn else State.OK
     limited = group is not None and group.memory_left == least
     what = f"{max(0, least) / _GIB:.1f} GiB free{' below the limit of the control group' if limited else ''}"
-    cure = "12 processes a side want 180 MB each: free some, raise the container's limit, or use --policy quick"
-    return Finding("memory", state, what, "" if state is State.OK else cure)
+    fix = "12 processes a side want 180 MB each: free some, raise the container's limit, or use --policy quick"
+    return Finding("memory", state, what, "" if state is State.OK else fix)
 
 
 def swap(machine: Machine, limits: Limits) -> Finding:
@@ -284,8 +284,8 @@ def swap(machine: Machine, limits: Limits) -> Finding:
     state = _graded(pressure, limits.pressure_warn, limits.pressure_bad)
     if state is State.OK and found.swap_used > limits.swap_warn:
         state = State.WARN
-    cure = "end what fills the memory, then sudo swapoff -a && sudo swapon -a"
-    return Finding("swap", state, used + waits, "" if state is State.OK else cure)
+    fix = "end what fills the memory, then sudo swapoff -a && sudo swapon -a"
+    return Finding("swap", state, used + waits, "" if state is State.OK else fix)
 
 
 # The system's settings
@@ -327,8 +327,8 @@ def clock(machine: Machine, limits: Limits) -> Finding:
     if state is State.OK and source in _SLOW_CLOCKS:
         state = State.WARN
     what = f"{source or 'the system timer'}, in steps of {step * 1e9:.0f} ns"
-    cure = "boot with clocksource=tsc tsc=reliable if the processor's is steady (`dmesg | grep -i tsc` says)"
-    return Finding("clock", state, what, "" if state is State.OK else cure)
+    fix = "boot with clocksource=tsc tsc=reliable if the processor's is steady (`dmesg | grep -i tsc` says)"
+    return Finding("clock", state, what, "" if state is State.OK else fix)
 
 
 # Python and TensorFlow
@@ -372,8 +372,8 @@ def gpus(machine: Machine, limits: Limits) -> Finding:
     if machine.gpus is None:
         if machine.gpu_driver:
             text = "a driver of NVIDIA is there, and nvidia-smi does not answer"
-            cure = "install nvidia-smi, or start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-            return Finding("GPU", State.UNKNOWN, text, cure)
+            fix = "install nvidia-smi, or start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+            return Finding("GPU", State.UNKNOWN, text, fix)
         return Finding("GPU", State.OK, "no NVIDIA device here")
     devices = machine.gpus.devices
     held = [f"{gpu.index}: {words}" for gpu in devices if (words := _held(gpu))]

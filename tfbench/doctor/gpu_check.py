@@ -77,8 +77,8 @@ class GpuCheck:
             return Finding("devices", State.UNKNOWN, "no GPU is watched here")
         described = "; ".join(map(_describe, self._gpu_session.gpus))
         if sleepy := [gpu.place for gpu in self._gpu_session.gpus if gpu.persistence is False]:
-            cure = "sudo nvidia-smi -pm 1; without it the driver is loaded anew, and clocks are reset"
-            return Finding("devices", State.WARN, f"{described}; no persistence on {', '.join(sleepy)}", cure)
+            fix = "sudo nvidia-smi -pm 1; without it the driver is loaded anew, and clocks are reset"
+            return Finding("devices", State.WARN, f"{described}; no persistence on {', '.join(sleepy)}", fix)
         return Finding("devices", State.OK, described)
 
     def _seen(self, tell: Tell) -> Finding:
@@ -89,8 +89,8 @@ class GpuCheck:
         packages = self._launcher.environment(side).get("packages", {})
         version = next((f"{name} {packages[name]}" for name in packages if name.startswith("tensorflow")), "TensorFlow")
         if not devices:
-            cure = "pip install 'tensorflow[and-cuda]'; check that its CUDA is not newer than the driver's"
-            return Finding("TensorFlow", State.BAD, f"{version} sees no {self._kind}", cure)
+            fix = "pip install 'tensorflow[and-cuda]'; check that its CUDA is not newer than the driver's"
+            return Finding("TensorFlow", State.BAD, f"{version} sees no {self._kind}", fix)
         return Finding("TensorFlow", State.OK, f"{version} sees {', '.join(devices)}")
 
     def _profiled(self, tell: Tell) -> Finding:
@@ -127,8 +127,8 @@ class GpuCheck:
         return self._judged(f"{SLOWDOWN:.0%} slower", self._raced(tell, SLOWDOWN), (Outcome.REGRESSED,))
 
     def _judged(self, name: str, confirmed_race: ConfirmedRace, wanted: Sequence[Outcome]) -> Finding:
-        if confirmed_race.spoiled:
-            return Finding(name, State.BAD, f"too many launches were disturbed: {confirmed_race.spoiled}")
+        if confirmed_race.abort_reason:
+            return Finding(name, State.BAD, f"too many launches were disturbed: {confirmed_race.abort_reason}")
         decision = confirmed_race.decision
         if decision is None or decision.outcome is None:
             return Finding(name, State.BAD, "the race ended without a decision")

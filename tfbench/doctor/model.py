@@ -24,15 +24,15 @@ class State(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; ``cure`` is empty where nothing needs one."""
+    """One thing that was looked at; ``fix`` is empty where nothing needs one."""
 
     name: str
     state: State
     what: str
-    cure: str = ""
+    fix: str = ""
 
     def as_json(self) -> JSON:
-        return {"name": self.name, "state": self.state.value, "what": self.what, "cure": self.cure}
+        return {"name": self.name, "state": self.state.value, "what": self.what, "fix": self.fix}
 
 
 @dataclass(frozen=True, slots=True)

@@ -339,8 +339,8 @@ def findings(result: NoiseTest, limits: Limits) -> list[Finding]:
             Outcome.IMPROVED,
         ):
             text = f"{raced.name} against itself was {change(detection.itself.center)}, ratio {times(detection.itself)}"
-            cure = "once can be chance: run it again; if it stays, cure what stands above and run `tfbench calibrate`"
-            found.append(Finding("race", State.WARN, text, cure))
+            fix = "once can be chance: run it again; if it stays, fix what stands above and run `tfbench calibrate`"
+            found.append(Finding("race", State.WARN, text, fix))
     return found
 
 
@@ -352,7 +352,7 @@ def _headline(middle: Raced, detection: DetectionLimit, policy: Policy, limits: 
         text = (
             f"a slowdown of {limits.slowdown_bad:.0%} cannot be relied on to show: {_seen(middle, detection, policy)}"
         )
-        return Finding("race", State.BAD, text, "cure what stands here as bad or warn, or measure on another machine")
+        return Finding("race", State.BAD, text, "fix what stands here as bad or warn, or measure on another machine")
     return Finding("race", State.OK, _seen(middle, detection, policy))
 
 

@@ -96,7 +96,7 @@ class GpuSession:
             raise UsageError(f"{text}: name one with --device gpu:UUID, of {', '.join(parts)}")
         return list(there)
 
-    def why_not(self, case: Case) -> str:
+    def skip_reason(self, case: Case) -> str:
         """Why a case of the level ``device=gpu`` cannot run here, ``""`` if it may.
 
         Only of cases that need processes of their own, whose start would tell nothing else; others say it themselves.

@@ -45,7 +45,7 @@ def memory(case: Case, before: Facts, now: Facts, policy: Policy) -> Verdict | N
         )
     middle_old, middle_new = median(old), median(new)
     text = f"{amount(middle_old, BYTES)} before, {amount(middle_new, BYTES)} now ({launches} launches)"
-    if abs(middle_new - middle_old) <= max(policy.memory_tolerance * middle_old, policy.memory_slack):
+    if abs(middle_new - middle_old) <= max(policy.memory_tolerance * middle_old, policy.memory_abs_tolerance):
         return verdict(Outcome.UNCHANGED, "within-tolerance", text)
     more = middle_new > middle_old
     apart = min(new) > max(old) if more else max(new) < min(old)
@@ -86,8 +86,8 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
         return None
     decision = decide(effects, len(effects), first_call_policy(policy), cases=cases, shared_zygote=False, final=True)
     moved = median(new for _, new, _ in both) - median(old for old, _, _ in both)
-    if decision.outcome is not Outcome.UNCHANGED and abs(moved) < policy.first_call_slack:
-        text = f"within {policy.first_call_slack * 1e3:.0f} ms either way: {moved * 1e3:+.1f} ms"
+    if decision.outcome is not Outcome.UNCHANGED and abs(moved) < policy.first_call_abs_tolerance:
+        text = f"within {policy.first_call_abs_tolerance * 1e3:.0f} ms either way: {moved * 1e3:+.1f} ms"
         return replace(decision, outcome=Outcome.UNCHANGED, reason=Reason("within-slack", text))
     return replace(decision, reason=Reason(decision.reason.code, decision.reason.message + _parts(before, now)))
 

@@ -82,8 +82,8 @@ def _elsewhere(text: str) -> int:
     """Print the cases of another source tree and digests of their code, as `sides.counterparts` asks for them."""
     order = json.loads(text)
     os.chdir(order["root"])
-    if order["moved"]:
-        redirect_imports(*order["moved"])
+    if order["tree_redirect"]:
+        redirect_imports(*order["tree_redirect"])
     try:
         collected = collect(order["arguments"])
     except UsageError as error:

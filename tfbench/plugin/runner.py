@@ -52,7 +52,7 @@ class Runner:
         self._session: Session | None = None
         self._suite: list[str] = []
         """Names of the cases of all shards."""
-        self._present: frozenset[str] = frozenset()
+        self._collected: frozenset[str] = frozenset()
         option = config.getoption
         self._device, self._gpus = parse_device(option("device"))
         if option("replay") not in CHOICES:
@@ -76,7 +76,7 @@ class Runner:
 
     def seen(self, items: Sequence[pytest.Item]) -> None:
         """Every item there is, before any is deselected."""
-        self._present = frozenset(item.nodeid for item in items if is_benchmark(item))
+        self._collected = frozenset(item.nodeid for item in items if is_benchmark(item))
 
     def selected(self, items: list[pytest.Item]) -> None:
         """Keep the benchmarks and get ready to run them.
@@ -152,9 +152,9 @@ class Runner:
             expected=None if whole else prefixes(config.args, str(root)),
             selection=self._selection,
             shard=self._shard,
-            every=tuple(self._suite),
-            chosen=() if whole else tuple(os.path.relpath(os.path.abspath(one), root) for one in config.args),
-            present=self._present,
+            suite_cases=tuple(self._suite),
+            paths=() if whole else tuple(os.path.relpath(os.path.abspath(one), root) for one in config.args),
+            collected=self._collected,
             profile=self._profiles if self._profile else None,
             profile_regressed=self._profiles if option("profile_on_regression") else None,
             profiler_config=self._profiler_config,

@@ -1,4 +1,4 @@
-"""What a profile suggests, each with its evidence and with the benchmark of this suite that measures the cure."""
+"""What a profile suggests, each with its evidence and with the benchmark of this suite that measures the fix."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tfbench.policy import Policy
-from tfbench.profiles.bottleneck import Bottlenecks, cure, is_overhead
+from tfbench.profiles.bottleneck import Bottlenecks, fix, is_overhead
 from tfbench.profiles.kernel_stats import KernelStats
 from tfbench.profiles.overview import Overview
 from tfbench.profiles.step_breakdown import StepBreakdown, TimeCategory
@@ -20,9 +20,9 @@ class Advice:
     finding: str
     """In a word: ``input-bound``."""
     evidence: str
-    cure: str
+    fix: str
     benchmark: str
-    """The file and the function that measure the cure; ``pytest --benchmark FILE::FUNCTION`` runs it."""
+    """The file and the function that measure the fix; ``pytest --benchmark FILE::FUNCTION`` runs it."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ def section(found: list[Advice]) -> Section:
         return Section(
             "advice", "Advice", notes=("no rule applies: neither input, nor launches, nor layout stands out",)
         )
-    columns = (Column("finding"), Column("evidence"), Column("cure"), Column("measured by"))
-    rows = tuple((one.finding, one.evidence, one.cure, one.benchmark) for one in found)
+    columns = (Column("finding"), Column("evidence"), Column("fix"), Column("measured by"))
+    rows = tuple((one.finding, one.evidence, one.fix, one.benchmark) for one in found)
     return Section("advice", "Advice", (Table("advice", "What to try", columns, rows),))
 
 
@@ -60,7 +60,7 @@ def _input_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
         yield Advice(
             "input-bound",
             f"{seen.data.waiting:.0%} of the steps' time is spent waiting for input, most of it for {end.path}",
-            cure(end, policy.slow_call_seconds),
+            fix(end, policy.slow_call_seconds),
             _SMALL if overhead else _BY_STAGE.get(end.kind, "benchmarks/test_pipelines.py::test_fed_training"),
         )
 
@@ -76,7 +76,7 @@ _BY_STAGE = {
     "Shuffle": "benchmarks/test_pipelines.py::test_shuffle",
     "ShuffleAndRepeat": "benchmarks/test_pipelines.py::test_shuffle",
 }
-"""Kind of the stage that is the bottleneck -> what measures its cure."""
+"""Kind of the stage that is the bottleneck -> what measures its fix."""
 
 
 def _launch_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:

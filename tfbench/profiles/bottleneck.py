@@ -48,7 +48,7 @@ def is_overhead(stage: TfDataStage, slow: float) -> bool:
     return stage.kind.startswith(_MAPS) and stage.calls > 0 and stage.own / stage.calls < slow
 
 
-def cure(stage: TfDataStage, slow: float) -> str:
+def fix(stage: TfDataStage, slow: float) -> str:
     """What helps when this stage is the bottleneck.
 
     Args:
@@ -106,7 +106,7 @@ class Bottlenecks:
             mostly = f", mostly {name}" if (name := _longest(end)) else ""
             notes.append(
                 f"bottleneck: {end.path} ({share:.0%} of the waiting; {pipeline.slow} of {pipeline.calls} calls "
-                f"were slow{mostly}): {cure(end, pipeline.slowness)}"
+                f"were slow{mostly}): {fix(end, pipeline.slowness)}"
             )
         return notes
 

@@ -52,7 +52,7 @@ class Section:
     notes: tuple[str, ...] = ()
     """What the tool says in words, most important first."""
     absent: str = ""
-    """Why there is nothing to show, with the cure; empty if there is."""
+    """Why there is nothing to show, with the fix; empty if there is."""
 
     def short(self) -> Section:
         """The same with the first rows of its tables, for a report of many."""

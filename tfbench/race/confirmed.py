@@ -113,9 +113,9 @@ class ConfirmedRace:
         return [self._first, *([second] if second.launches or second.failures or second.disturbed else [])]
 
     @property
-    def spoiled(self) -> str:
+    def abort_reason(self) -> str:
         """Why one of the races was given up, ``""`` if none was."""
-        return next((race.spoiled for race in self.races if race.spoiled), "")
+        return next((race.abort_reason for race in self.races if race.abort_reason), "")
 
     @property
     def failures(self) -> dict[int, Failure]:

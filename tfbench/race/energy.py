@@ -23,7 +23,7 @@ def joules(launcher: ProcessLauncher, gpu_monitor: GpuMonitor, entrant: Entrant,
         LaunchDisturbed: The GPU was, so that it says nothing.
     """
     zygote = launcher.zygote(entrant, 0)
-    if (reason := zygote.why_not(entrant.case)) is not None:
+    if (reason := zygote.skip_reason(entrant.case)) is not None:
         raise BenchmarkError(reason)
     cpus = list(launcher.processors.of(entrant.case))
     how = {"seconds": policy.energy_seconds, "warmup": policy.warmup}

@@ -78,7 +78,7 @@ class _Probed:
             BenchmarkError: The side cannot run the case.
         """
         zygote = launcher.zygote(entrant, 0)
-        if (reason := zygote.why_not(entrant.case)) is not None:
+        if (reason := zygote.skip_reason(entrant.case)) is not None:
             raise BenchmarkError(reason)
         folder = tempfile.TemporaryDirectory(prefix="tfbench-")
         process = Process.start(

@@ -168,7 +168,7 @@ class ProcessLaunch:
 
     def prepare(self, entrant: int) -> Prepared:
         zygote, case = self._zygote_of(self._entrants[entrant]), self._entrants[entrant].case
-        if (reason := zygote.why_not(case)) is not None:
+        if (reason := zygote.skip_reason(case)) is not None:
             raise BenchmarkError(reason)
         inbox = self._pipes[entrant][0]
         outboxes = [write for _, write in self._pipes]

@@ -75,7 +75,7 @@ class Profiler:
             BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
         """
         zygote = self._launcher.zygote(entrant, launch % self._policy.profile_zygotes)
-        if (reason := zygote.why_not(entrant.case)) is not None:
+        if (reason := zygote.skip_reason(entrant.case)) is not None:
             raise BenchmarkError(reason)
         place = logs / RUNS / f"launch-{launch + 1}"
         with atomic_dir(place) as half:

@@ -111,7 +111,7 @@ class Race:
         # Half a pair of sides says nothing; a variant whose fellows cannot run is still worth its time.
         least = min(2, len({entrant.side.name for entrant in self.entrants}))
         tries = 0
-        while len(self.working) >= least and not self._finished() and not self.spoiled:
+        while len(self.working) >= least and not self._finished() and not self.abort_reason:
             active = sorted({self.working[0], *self.undecided})
             pair = self.config.pairs[tries % len(self.config.pairs)]
             tries += 1
@@ -132,7 +132,7 @@ class Race:
             progress(self)
 
     @property
-    def spoiled(self) -> str:
+    def abort_reason(self) -> str:
         """Why the race was given up: the last of too many disturbances, ``""`` if it was not."""
         return self.disturbed[-1] if len(self.disturbed) > self.policy.disturbed_launches else ""
 

@@ -87,7 +87,7 @@ class Zygote:
             "import_mode": suite.import_mode,
             "cpus": suite.cpus,
             "made": suite.made,
-            "moved": side.moved,
+            "tree_redirect": side.tree_redirect,
             "offenders": [],
         }
         try:
@@ -134,7 +134,7 @@ class Zygote:
         self.import_seconds = answer["import_seconds"]
         self.spawns = answer["spawns"]
 
-    def why_not(self, case: Case) -> str | None:
+    def skip_reason(self, case: Case) -> str | None:
         """Why this zygote cannot run the case, or ``None`` if it can."""
         file = str(self.side.root / case.name.partition("::")[0])
         if file in self.offenders:

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from tfbench.errors import ReportError
 from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
+from tfbench.policy import RENAMED_FIELDS
 
 _DIGITS = 18
 """Of a whole number: seeds have ten."""
@@ -86,7 +87,7 @@ def report_of(content: Any, name: str) -> Report:
         twice = _twice(rows)
         raise ReportError(f"{name} has two verdicts on the {twice[1]} of {twice[0]}")
     return Report(
-        policy=content["policy"],
+        policy={RENAMED_FIELDS.get(key, key): value for key, value in content["policy"].items()},
         sides=content["sides"],
         verdicts=verdicts,
         variant_results=tuple(map(_variant_result, content["standings"])),

@@ -51,7 +51,7 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
     """
     spec = describe(saved)
     here = snapshot(contender.root)
-    root, moved = contender.root, None
+    root, tree_redirect = contender.root, None
     if here is not None and here.tree == saved.tree:
         pass
     elif not saved.tree:
@@ -60,7 +60,7 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
     else:
         try:
             made = materialise(contender.root, saved.tree, cache)
-            root, moved = made.root, (made.top, made.instead)
+            root, tree_redirect = made.root, (made.top, made.instead)
         except SideError as error:
             return Reason("no-source", f"{spec}: {error}")
     try:
@@ -70,7 +70,7 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
     there, now = dict(saved.environment.settings), {**settings(), **contender.env}
     there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
     unset = tuple(name for name in now if name not in there)
-    return Side("baseline", executable, root, spec, there, moved=moved, unset=unset)
+    return Side("baseline", executable, root, spec, there, tree_redirect=tree_redirect, unset=unset)
 
 
 def _executable(saved: EnvironmentInfo, contender: Side, environments: Environments) -> str:

@@ -17,10 +17,10 @@ def missing(request: RunRequest, saved: Baseline | None, there: Counterparts | N
     """
     if saved is not None:
         text = f"the baseline {saved.name!r} has it and the suite has not: was it deleted or renamed?"
-        gone = [sample.case for name, sample in saved.samples.items() if name not in request.present]
+        gone = [sample.case for name, sample in saved.samples.items() if name not in request.collected]
     elif there is not None:
         text = f"{request.against} has it and the suite has not: was it deleted, or renamed and changed?"
-        gone = there.gone(request.present)
+        gone = there.gone(request.collected)
     else:
         return []
     shard = request.shard

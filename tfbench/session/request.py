@@ -44,13 +44,13 @@ class RunRequest:
     """Files and folders whose saved cases this run ought to have, or ``None`` for all of them."""
     selection: tuple[str, ...] = ()
     """Options of pytest's that chose the cases, as ``-k`` and what follows it."""
-    chosen: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
     """Files, folders and cases that pytest was given, relative to the root; none if it was given none."""
     shard: Shard | None = None
     """The part of the suite that this run is."""
-    every: tuple[str, ...] = ()
+    suite_cases: tuple[str, ...] = ()
     """Names of the cases of all shards."""
-    present: frozenset[str] = frozenset()
+    collected: frozenset[str] = frozenset()
     """Every case there is in those files, deselected ones included."""
     profile: Path | None = None
     """Where each case's profile goes; none are taken without."""

@@ -24,7 +24,7 @@ def of_variant(race: Race, index: int) -> CaseResult:
     case = race.entrants[index].case
     if (failure := race.failures.get(index)) is not None:
         return failed(case, failure)
-    if race.spoiled:
+    if race.abort_reason:
         return disturbed(case, race)
     sample = Sample(case, tuple(race.runs(index)))
     decision = race.decisions.get(index)
@@ -103,7 +103,7 @@ def percentiles(sample: Sample) -> dict[str, float]:
 
 def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
     """A case that was measured and has nothing to be compared with."""
-    if race.spoiled:
+    if race.abort_reason:
         return disturbed(case, race)
     sample = Sample(case, tuple(race.runs(index)))
     verdict = Verdict(
@@ -131,8 +131,8 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseR
             reason = Reason("skipped-on-one-side", f"the {side} side cannot run it: {failure}")
             return CaseResult(case, Verdict(case, Outcome.INCOMPARABLE, reason))
         return failed(case, failure, f"on the {side} side: ")
-    if spoiled := [race for race in confirmed_race.races if race.spoiled]:
-        return disturbed(case, spoiled[0])
+    if aborted := [race for race in confirmed_race.races if race.abort_reason]:
+        return disturbed(case, aborted[0])
     decision = confirmed_race.decision
     if decision is None or decision.outcome is None:
         raise BenchmarkError(f"{case.name}: the race ended without a decision")
@@ -162,7 +162,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseR
 
 def disturbed(case: Case, race: Race) -> CaseResult:
     """A case whose race was given up, since too many of its launches were disturbed from outside."""
-    text = f"{len(race.disturbed)} launches were discarded, so nothing is decided: {race.spoiled}"
+    text = f"{len(race.disturbed)} launches were discarded, so nothing is decided: {race.abort_reason}"
     verdict = Verdict(
         case,
         Outcome.INCONCLUSIVE,

@@ -105,7 +105,7 @@ class Session:
     def expect(self, cases: Sequence[Case]) -> None:
         """The cases of this run, in order; those of a group race each other unless sides are compared."""
         for case in cases:
-            if reason := self._gpu_session.why_not(case):
+            if reason := self._gpu_session.skip_reason(case):
                 self._results[case.name] = CaseResult(case, skip=reason)
             self._groups.setdefault(case.name if reason else self._group_of(case), []).append(case)
 
@@ -126,7 +126,7 @@ class Session:
     @property
     def _sharing(self) -> int:
         """Cases that share the run's alpha, those of other shards included."""
-        return max(len(self.cases), len(self.request.every))
+        return max(len(self.cases), len(self.request.suite_cases))
 
     def result(self, case: Case) -> CaseResult:
         """What became of this case, raced now if it has not been."""
@@ -214,7 +214,7 @@ class Session:
             if self._rival is None:
                 self._start(group, self._contender)
                 return self._races.variants(group)
-            if self._rival.moved and self._there is None:
+            if self._rival.tree_redirect and self._there is None:
                 self._rival = self._acquainted(self._rival)
             self._start(group, self._contender, self._rival)
             return [self._race_rival(case, self._rival)]
@@ -250,7 +250,7 @@ class Session:
     def _acquainted(self, rival: Side) -> Side:
         """The side, once it is known which benchmarks its source tree has."""
         self._tell(f"collecting the benchmarks of {rival.spec}")
-        before = benchmarks_of(rival, self.request.selection, self.request.chosen, self.request.collect_command)
+        before = benchmarks_of(rival, self.request.selection, self.request.paths, self.request.collect_command)
         self._there = Counterparts(before, self.cases)
         return replace(rival, files=tuple(dict.fromkeys(name.partition("::")[0] for name in before)))
 
@@ -323,7 +323,7 @@ class Session:
             wall_seconds=self._clock() - self._began,
             seed=self.request.seed,
             interrupted=self._interrupted,
-            shard=part(shard, self.request.every, [case.name for case in self.cases]) if shard else None,
+            shard=part(shard, self.request.suite_cases, [case.name for case in self.cases]) if shard else None,
             profiles=tuple(profile for result in results for profile in result.profiles),
         )
 

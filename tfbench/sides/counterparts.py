@@ -32,7 +32,7 @@ def benchmarks_of(side: Side, selection: Sequence[str], paths: Sequence[str], co
     order = {
         "root": str(side.root),
         "arguments": [*selection, *dict.fromkeys(path.partition("::")[0] for path in there)],
-        "moved": side.moved,
+        "tree_redirect": side.tree_redirect,
     }
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     env["PYTHONPATH"] = python_path(side.root, env.get("PYTHONPATH", ""))
@@ -66,9 +66,9 @@ class Counterparts:
         old = self._renamed.get(case.name)
         return replace(case, name=old) if old else None
 
-    def gone(self, present: Collection[str]) -> list[Case]:
-        """Those that are there and not among ``present``, renamed ones left out."""
-        known = {*present, *self._renamed.values()}
+    def gone(self, collected: Collection[str]) -> list[Case]:
+        """Those that are there and not among ``collected``, renamed ones left out."""
+        known = {*collected, *self._renamed.values()}
         return [
             Case(name, name.partition("[")[0].rpartition("::")[2], name.partition("[")[0])
             for name in self._before

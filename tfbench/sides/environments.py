@@ -165,12 +165,12 @@ class Environments:
             raise SideError(f"there is no package {unknown[1]}")
         if (absent := _ABSENT.search(str(first))) is not None:
             found = releases.nearest(absent[1], absent[2])
-            cure = f"; the nearest are {' and '.join(found)}" if found else ""
-            raise SideError(f"{absent[1]} has no version {absent[2]}{cure}")
+            fix = f"; the nearest are {' and '.join(found)}" if found else ""
+            raise SideError(f"{absent[1]} has no version {absent[2]}{fix}")
         if _UNFIT.search(str(first)):
             fitting = [python for python in interpreters.VERSIONS if _fits(request, self._interpreters[0], python)]
-            cure = f"Python {' or '.join(fitting)} would do" if fitting else "no Python that tfbench runs on would do"
-            raise SideError(f"{', '.join(request)}: not to be had for the Pythons of this machine; {cure}")
+            fix = f"Python {' or '.join(fitting)} would do" if fitting else "no Python that tfbench runs on would do"
+            raise SideError(f"{', '.join(request)}: not to be had for the Pythons of this machine; {fix}")
         raise SideError(f"{', '.join(request)}: {first}")
 
     def _build(self, folder: Path, request: tuple[str, ...], interpreter: str, packages: list[str]) -> None:

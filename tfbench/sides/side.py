@@ -24,7 +24,7 @@ class Side:
     """Environment variables set on this side on top of the controller's own."""
     slowdown: float = 0.0
     """Fraction of extra iterations that this side really does, uncounted."""
-    moved: tuple[str, str] | None = None
+    tree_redirect: tuple[str, str] | None = None
     """The top of the working tree, and of the source tree that takes its place on this side."""
     files: tuple[str, ...] = ()
     """Files of benchmarks that only this side has, relative to its root: cases may have moved."""

@@ -50,7 +50,7 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
             side = replace(side, executable=str(Path(executable).absolute()))
         elif kind == "git" and value:
             made = materialise(contender.root, tree_of(contender.root, value), cache)
-            side = replace(side, root=made.root, moved=(made.top, made.instead))
+            side = replace(side, root=made.root, tree_redirect=(made.top, made.instead))
         else:
             raise UsageError(f"--against {part!r} is not understood; there are {KINDS}")
     if packages:

@@ -133,14 +133,14 @@ def _reason(outcome: Outcome | None, comparison: Comparison, policy: Policy) -> 
         text = f"within {policy.tolerance:.1%} either way: {change(ratio.center)} ({reported})"
     elif hidden(ratio) > policy.minimum_effect:
         text = (
-            f"not decided: a slowdown of {_percent(hidden(ratio))} could still be hiding ({reported}); {_cure(policy)}"
+            f"not decided: a slowdown of {_percent(hidden(ratio))} could still be hiding ({reported}); {_fix(policy)}"
         )
     else:
-        text = f"not decided, but not slower: at worst {change(ratio.high)} ({reported}); {_cure(policy)}"
+        text = f"not decided, but not slower: at worst {change(ratio.high)} ({reported}); {_fix(policy)}"
     return Reason(_CODES[outcome], text)
 
 
-def _cure(policy: Policy) -> str:
+def _fix(policy: Policy) -> str:
     strict = "" if policy.name == "strict" else "--policy strict, "
     return f"{strict}more launches or a quieter machine (`tfbench doctor`) tell more"
 

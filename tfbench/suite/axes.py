@@ -9,7 +9,7 @@ An axis is declared once and combined with others::
     @across(PRECISION, COMPILER)
     def test_matmul(bench, variant): ...
 
-The keywords of a level other than ``setup``, ``requires`` and ``env`` are its tools: they become
+The keywords of a level other than ``setup``, ``requires`` and ``env`` are its helpers: they become
 methods of the benchmark's ``variant``, so ``variant.compile(step)`` does what the level says.
 """
 
@@ -42,17 +42,17 @@ class Level:
         name: As it appears in node ids.
         setup: Called in the measuring process before the benchmark (a Keras policy, grappler options).
         requires: Called there before ``setup``; returns ``None`` where the level can run and
-            otherwise the reason and the cure, with which the case is skipped.
+            otherwise the reason and the fix, with which the case is skipped.
         env: Environment variables that TensorFlow reads when it is imported. A level that has
             some is raced in processes of its own.
-        tools: Functions that the benchmark calls as methods of ``variant``.
+        helpers: Functions that the benchmark calls as methods of ``variant``.
     """
 
     name: str
     setup: Callable[[], object] | None
     requires: Callable[[], str | None] | None
     env: Mapping[str, str]
-    tools: Mapping[str, Callable[..., Any]]
+    helpers: Mapping[str, Callable[..., Any]]
 
     def __init__(
         self,
@@ -61,16 +61,16 @@ class Level:
         setup: Callable[[], object] | None = None,
         requires: Callable[[], str | None] | None = None,
         env: Mapping[str, str] | None = None,
-        **tools: Callable[..., Any],
+        **helpers: Callable[..., Any],
     ) -> None:
-        for tool, function in tools.items():
+        for helper, function in helpers.items():
             if not callable(function):
-                raise DeclarationError(f"level {name!r}: {tool}= must be a function, not {function!r}")
+                raise DeclarationError(f"level {name!r}: {helper}= must be a function, not {function!r}")
         object.__setattr__(self, "name", _checked("level", name))
         object.__setattr__(self, "setup", setup)
         object.__setattr__(self, "requires", requires)
         object.__setattr__(self, "env", dict(env or {}))
-        object.__setattr__(self, "tools", dict(tools))
+        object.__setattr__(self, "helpers", dict(helpers))
 
 
 @dataclass(frozen=True, init=False)
@@ -129,13 +129,13 @@ class Variant:
                 f"variant[{axis!r}]: the benchmark is across {', '.join(self.levels) or 'no axis'}"
             ) from None
 
-    def __getattr__(self, tool: str) -> Callable[..., Any]:
+    def __getattr__(self, helper: str) -> Callable[..., Any]:
         for level in self.__dict__.get("levels", {}).values():
-            if tool in level.tools:
-                function: Callable[..., Any] = level.tools[tool]
+            if helper in level.helpers:
+                function: Callable[..., Any] = level.helpers[helper]
                 return function
         raise AttributeError(
-            f"variant has no {tool!r}: no axis of this benchmark ({', '.join(self.__dict__.get('levels', {})) or 'none'}) "
+            f"variant has no {helper!r}: no axis of this benchmark ({', '.join(self.__dict__.get('levels', {})) or 'none'}) "
             f"gives it; add the axis that does to across(...)"
         )
 
@@ -175,7 +175,7 @@ def across(*axes: Axis) -> pytest.MarkDecorator:
     names = [axis.name for axis in axes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DeclarationError(f"across: the axis {twice[0]!r} is given twice")
-    for kind in ("tools", "env"):
+    for kind in ("helpers", "env"):
         givers: dict[str, str] = {}
         for axis in axes:
             for word in {word for level in axis.levels for word in getattr(level, kind)}:

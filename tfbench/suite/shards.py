@@ -42,18 +42,18 @@ def parse_shard(text: str) -> Shard:
     return Shard(int(found[1]), int(found[2]))
 
 
-def part(shard: Shard, every: Sequence[str], mine: Iterable[str]) -> JSON:
+def part(shard: Shard, suite_cases: Sequence[str], mine: Iterable[str]) -> JSON:
     """What a report says of its shard.
 
     Args:
-        every: Names of the cases of all shards.
+        suite_cases: Names of the cases of all shards.
         mine: Names of those of this one.
     """
     return {
         "index": shard.index,
         "of": shard.of,
-        "suite": digest(every),
-        "suite_cases": len(every),
+        "suite": digest(suite_cases),
+        "suite_cases": len(suite_cases),
         "cases": sorted(mine),
     }
 

@@ -3,7 +3,7 @@
 Collecting needs the names and decorators of a module, not what its functions do. So ``tensorflow``
 and the packages that import it are, during collection, modules whose attributes remember only
 their path. They can be called, decorated with and subclassed; asking one for a value is an error
-that names the cure. A plain pytest-benchmark test, which runs in the controller, finds the real
+that names the fix. A plain pytest-benchmark test, which runs in the controller, finds the real
 TensorFlow behind the same names once collection is over.
 """
 

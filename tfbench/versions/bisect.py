@@ -108,8 +108,8 @@ class Bisection:
         if failure := confirmed_race.failures.get(0):
             result.failure = f"the good end cannot run it: {_headline(failure)}"
             return BisectStep(point, None, result.failure, again=again)
-        if confirmed_race.spoiled:
-            return BisectStep(point, None, f"disturbed: {confirmed_race.spoiled}", again=again)
+        if confirmed_race.abort_reason:
+            return BisectStep(point, None, f"disturbed: {confirmed_race.abort_reason}", again=again)
         decision = self._decision(confirmed_race)
         if decision is None or decision.outcome is None:
             return BisectStep(point, None, f"no {self._metric} was measured", again=again)

@@ -103,8 +103,8 @@ def _entry(race: Race, index: int) -> VariantResult | str:
         return f"broke: {failure}{f'; its last words: {printed[-1].strip()}' if printed else ''}"
     if race.reference != 0:
         return "the reference cannot run it"
-    if race.spoiled:
-        return f"disturbed: {race.spoiled}"
+    if race.abort_reason:
+        return f"disturbed: {race.abort_reason}"
     variant_result = of_variant(race, index).variant_result
     return variant_result if variant_result is not None else "it was not timed"
 

@@ -45,8 +45,8 @@ def main(argv: list[str]) -> int:
     order["home"] = os.getcwd()
     os.chdir(order["root"])
     sys.path.append(order["root"])
-    if order["moved"]:
-        redirect_imports(*order["moved"])
+    if order["tree_redirect"]:
+        redirect_imports(*order["tree_redirect"])
     channel = Channel.from_descriptor(order["channel"])
     tf_runtime.pin(order["cpus"])
     timer = ImportTimer()
@@ -146,7 +146,7 @@ class Zygote:
             spawns=spawns,
             # Asked on every side, also where it can find nothing: what the search leaves free in Python's arenas is memory
             # that launches of this zygote need not ask for, 0.8 MiB of it.
-            leaked_packages=leaked_packages(*(self._order["moved"] or (os.devnull, os.devnull))),
+            leaked_packages=leaked_packages(*(self._order["tree_redirect"] or (os.devnull, os.devnull))),
         )
         while True:
             request, descriptors = self._channel.receive_with_descriptors("launch", "reap")

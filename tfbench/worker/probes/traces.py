@@ -80,6 +80,6 @@ def _cause(before: list[str] | None, now: list[str]) -> str:
     if not changed:
         return "traced again for the same arguments: a new tf.function is made for each call"
     (old, new), *_ = changed
-    cure = "; pass it as a tensor" if "Python value" in new else "; give it an input_signature or reduce_retracing"
+    fix = "; pass it as a tensor" if "Python value" in new else "; give it an input_signature or reduce_retracing"
     place, _, was = old.partition(": ")
-    return f"argument {place} was {was}, then {new.partition(': ')[2]}{cure}"
+    return f"argument {place} was {was}, then {new.partition(': ')[2]}{fix}"
