@@ -110,10 +110,10 @@ gate-demo: $(READY)
 	$(info tfbench: the gate's steps on five pull requests: python -m tests.e2e.gate_demo)
 	@$(BIN)/python -m tests.e2e.gate_demo
 
-# tfbench gpucheck exits with 0 if it works, 1 if it does not, 3 without a GPU; make tells that number, and exits with 2.
+# tfbench gpu-check exits with 0 if it works, 1 if it does not, 3 without a GPU; make tells that number, and exits with 2.
 gpu-check: $(READY)
-	$(info tfbench: does it work on the GPU of this machine: tfbench gpucheck)
-	@$(BIN)/tfbench gpucheck $(ARGS)
+	$(info tfbench: does it work on the GPU of this machine: tfbench gpu-check)
+	@$(BIN)/tfbench gpu-check $(ARGS)
 
 clean:
 	$(info tfbench: removing the environment and caches)

@@ -35,3 +35,11 @@ def test_it_can_be_run_as_a_module_and_costs_no_tensorflow():
     program = "import sys, tfbench.cli\ntry: tfbench.cli.main(['--help'])\nexcept SystemExit: pass\nassert 'tensorflow' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60).returncode == 0
     assert subprocess.run([sys.executable, "-m", "tfbench", "--help"], capture_output=True, timeout=60).returncode == 0
+
+
+def test_a_command_has_hyphens_where_its_file_has_underscores(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    shown = capsys.readouterr().out
+    assert "gpu-check" in shown
+    assert "gpu_check" not in shown

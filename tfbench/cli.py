@@ -24,9 +24,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for found in pkgutil.iter_modules(commands.__path__):
         if found.name.startswith("_"):
             continue  # what commands share
-        module = modules[found.name] = importlib.import_module(f"{commands.__name__}.{found.name}")
+        command = found.name.replace("_", "-")
+        module = modules[command] = importlib.import_module(f"{commands.__name__}.{found.name}")
         summary, _, details = (module.__doc__ or "").partition("\n")
-        module.add(words.add_parser(found.name, help=summary.rstrip("."), description=f"{summary}\n{details}"))
+        module.add(words.add_parser(command, help=summary.rstrip("."), description=f"{summary}\n{details}"))
     arguments = parser.parse_args(argv)
     try:
         return int(modules[arguments.command].run(arguments))

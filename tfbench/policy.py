@@ -22,7 +22,7 @@ class Policy:
     """`unchanged` claims that the whole interval lies within 1 ± this; twice the minimum effect,
     so that there is room for an interval between the two."""
     alpha: float = 0.01
-    """Chance that a run accuses any case that is not slower by the minimum effect, shared over its
+    """Chance that a run reports any case that is not slower by the minimum effect, shared over its
     cases: one red run in a hundred if all lay at that edge, far fewer on the same code."""
     alpha_case: float = 0.05
     """The most that both ends of one stage's interval may spend, however few cases there are:
@@ -61,7 +61,7 @@ class Policy:
     """`--replay suspects` does not race a case again whose saved times prove that it is slower by less than
     this. The spread between sessions seldom proves less, and what it leaves open is raced."""
 
-    # Beside time
+    # Other metrics
     first_call_effect: float = 0.15
     """A first call is `regressed` when it takes longer by this at least: it is paid once, in seconds at most."""
     first_call_tolerance: float = 0.3

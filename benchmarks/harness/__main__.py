@@ -67,7 +67,7 @@ def main() -> None:
         overlaps += sum(after[0] < before[1] for before, after in pairwise(turns))
     print(f"share of the harness in a block of {ITERATIONS} x 10 µs: {median(shares):.2%} (largest {max(shares):.2%})")
     tenths = quantiles(gaps, n=10)
-    print(f"hand-over of a turn: median {median(gaps) / 1e3:.1f} µs, 90% below {tenths[8] / 1e3:.1f} µs")
+    print(f"hand-over of a turn: median {median(gaps) / 1e3:.1f} µs, p90 {tenths[8] / 1e3:.1f} µs")
     print(f"blocks that overlap: {overlaps} of {len(gaps)}")
 
     beside = []

@@ -52,7 +52,7 @@ def test_variants_share_zygotes_and_confirm_nothing(calibrate):
 
 
 def test_the_background_load_is_gone_afterwards(calibrate):
-    code, trials = calibrate("--journal", "j.jsonl", "--busy", "--slowdowns", "0.5", "--repeats", "0")
+    code, trials = calibrate("--journal", "j.jsonl", "--with-load", "--slowdowns", "0.5", "--repeats", "0")
     assert code == 0
     assert trials
 

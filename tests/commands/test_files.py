@@ -61,7 +61,7 @@ def test_two_baselines(tmp_path, capsys):
     store = Baselines(tmp_path)
     paths = [str(store.save(name, slower(by))) for name, by in (("a", 1), ("b", 1.5))]
     target = tmp_path / "c.json"
-    assert cli.main(["compare", *paths, "--json", str(target)]) == 0
+    assert cli.main(["compare", *paths, "--report-json", str(target)]) == 0
     shown = capsys.readouterr().out
     assert "beyond" in shown
     assert "suggest, they do not decide" in " ".join(shown.split())

@@ -95,7 +95,7 @@ def test_a_real_race(tmp_path, capsys, monkeypatch):
     """Real processes, too short to judge by: it runs, it says so, and the file can be read."""
     monkeypatch.setattr(noise_test, "PAIRS", 1)  # each pair takes four seconds to start
     target = tmp_path / "d.json"
-    assert cli.main(["doctor", "--seconds", "1", "--json", str(target)]) in (0, 1)
+    assert cli.main(["doctor", "--seconds", "1", "--report-json", str(target)]) in (0, 1)
     content = json.loads(target.read_text())
     assert content["schema"] == "tfbench-doctor/1"
     assert {row["name"] for row in content["race"]["workloads"]} == {"eager_add", "matmul", "elementwise"}

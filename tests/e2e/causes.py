@@ -1,7 +1,7 @@
 """Profiles pairs of cases of the project in this folder, as the gate does both sides of what regressed; run as a program.
 
 ``python -m tests.e2e.causes FOLDER BEFORE NOW [BEFORE NOW …]`` prints a JSON list with what each pair's profiles say.
-``python -m tests.e2e.causes --way WAY FOLDER CASE`` profiles one case in another way, and prints how many steps there are.
+``python -m tests.e2e.causes --method METHOD FOLDER CASE`` profiles one case in another way, and prints how many steps there are.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tfbench.session.profiling import BASELINE, CONTENDER, take
 def main() -> None:
     parser = argparse.ArgumentParser()
     add_selections(parser)
-    parser.add_argument("--way", default="")
+    parser.add_argument("--method", default="")
     parser.add_argument("folder", type=Path)
     parser.add_argument("cases", nargs="+")
     arguments = parser.parse_args()
     policy = preset("standard")
     with Stage(arguments, [], policy) as stage:
         entrants = [Entrant(stage.collected.named(name), stage.contender) for name in arguments.cases]
-        if arguments.way:
-            profiler = Profiler(stage.launcher, policy, ProfilerConfig(arguments.way))
+        if arguments.method:
+            profiler = Profiler(stage.launcher, policy, ProfilerConfig(arguments.method))
             (file,) = profiler.profile(entrants[0], arguments.folder, 0).iterdir()
             print(json.dumps([len(steps_of(load(file)))]))
             return

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.project import Project
 from tests.fakes.nvml import Device, library
-from tfbench.commands import gpucheck
+from tfbench.commands import gpu_check
 from tfbench.doctor.gpu_check import CASE, FILE, GpuCheck
 from tfbench.doctor.model import State
 from tfbench.gpus.monitor import GpuMonitor
@@ -52,7 +52,7 @@ def test_a_gpu_that_is_named_and_not_there_is_one_line(project: Project, device:
 
 @without_gpu
 def test_the_check_says_that_there_is_none(project: Project):
-    done = project.tfbench("gpucheck")
+    done = project.tfbench("gpu-check")
     assert done.returncode == 3
     assert "no GPU here: there is no driver of NVIDIA" in done.stdout
 
@@ -166,12 +166,12 @@ def test_energy_is_read_while_a_step_is_repeated():
 @pytest.mark.tensorflow
 def test_a_check_ends_with_what_is_missing_and_keeps_what_the_driver_told(monkeypatch, tmp_path, capsys):
     """A driver is there, by a script, and a TensorFlow that sees none of its GPUs."""
-    monkeypatch.setattr(gpucheck, "has_driver", lambda: True)
-    monkeypatch.setattr(gpucheck, "Nvml", lambda: Nvml(library(Device(persistence=0))))
+    monkeypatch.setattr(gpu_check, "has_driver", lambda: True)
+    monkeypatch.setattr(gpu_check, "Nvml", lambda: Nvml(library(Device(persistence=0))))
     parser = argparse.ArgumentParser()
-    gpucheck.add(parser)
+    gpu_check.add(parser)
     kept = tmp_path / "gpus.json"
-    assert gpucheck.run(parser.parse_args(["--device", "gpu:0", "--record", str(kept)])) == 1
+    assert gpu_check.run(parser.parse_args(["--device", "gpu:0", "--record", str(kept)])) == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "devices: 0: NVIDIA H100 80GB HBM3, driver 570.124.06" in printed
     assert "sudo nvidia-smi -pm 1" in printed

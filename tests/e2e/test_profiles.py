@@ -165,9 +165,11 @@ def test_the_slow_stage_of_each_pipeline_is_found(tmp_path):
 class TestWays:
     """The guide's four ways; a session is what all the other tests collect by."""
 
-    @pytest.mark.parametrize("way", ["context", "sampling"])
-    def test_launches_are_profiled_in_other_ways(self, cases, tmp_path, way):
-        (steps,) = json.loads(program("causes", "--way", way, tmp_path, "test_product[work=plain]", folder=cases.root))
+    @pytest.mark.parametrize("method", ["context", "sampling"])
+    def test_launches_are_profiled_in_other_ways(self, cases, tmp_path, method):
+        (steps,) = json.loads(
+            program("causes", "--method", method, tmp_path, "test_product[work=plain]", folder=cases.root)
+        )
         assert steps >= POLICY.profile_steps[0]
 
     def test_the_callback_of_keras(self, tmp_path):
@@ -277,7 +279,7 @@ def test_a_regression_says_why(project, monkeypatch):
     ("options", "words"),
     [
         (["--profile-levels", "host=9"], "write tracers and levels: host=0 to 3, device=0 to 1, python=0 to 1"),
-        (["--profile-way", "guess"], "--profile-way 'guess': choose from session, context, sampling"),
+        (["--profile-method", "guess"], "--profile-method 'guess': choose from session, context, sampling"),
     ],
 )
 def test_bad_options_are_one_line(project, options, words):

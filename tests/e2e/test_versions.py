@@ -81,8 +81,8 @@ def test_earlier_results_stand_beside_as_what_was_not_raced(project):
     assert saved.code == 0, saved.output
     first = ["versions", "self", "env:OTHER=1", "-k", "work"]
     assert project.tfbench(*first, "--report-json", "v.json").returncode == 0
-    beside = ["--beside", ".tfbench/baselines/first.json", "--beside", "v.json"]
-    done = project.tfbench(*first, *beside, "--report-json", "w.json", "--report-markdown", "w.md")
+    show_saved = ["--show-saved", ".tfbench/baselines/first.json", "--show-saved", "v.json"]
+    done = project.tfbench(*first, *show_saved, "--report-json", "w.json", "--report-markdown", "w.md")
     assert done.returncode == 0, done.stderr
     reported = json.loads((project.root / "w.json").read_text())["not_raced"]
     assert set(reported) == {"first.json", "self in v.json", "env:OTHER=1 in v.json"}
@@ -90,7 +90,7 @@ def test_earlier_results_stand_beside_as_what_was_not_raced(project):
     assert "first.json, not raced" in (project.root / "w.md").read_text()
     assert "not raced" in done.stdout.replace("\n", " ")
     (project.root / "v.json").write_text('{"schema": "tfbench-versions/1", "sides": {"a": {}}}')
-    broken = project.tfbench(*first, *beside)
+    broken = project.tfbench(*first, *show_saved)
     assert broken.returncode == 5
     assert "v.json is not of the schema tfbench-versions/1" in broken.stderr
 

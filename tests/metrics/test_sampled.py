@@ -58,7 +58,7 @@ def test_a_first_call_that_takes_twice_as_long_is_regressed_and_says_where():
     assert decided(2, 1, 6).outcome is Outcome.IMPROVED
 
 
-def test_the_same_first_call_is_not_accused():
+def test_the_same_first_call_is_no_false_positive():
     outcomes = [decided(1, 1, launches, seed).outcome for launches in (3, 6, 12) for seed in range(150)]
     assert Outcome.REGRESSED not in outcomes
     assert outcomes.count(Outcome.UNCHANGED) > 200

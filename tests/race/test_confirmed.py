@@ -1,4 +1,4 @@
-"""Two sides with a second race where the first one accuses: time, and the peak of memory."""
+"""Two sides with a second race where the first one says regressed: time, and the peak of memory."""
 
 import random
 
@@ -40,7 +40,7 @@ def of(base, script):
         (lucky(1.2), Outcome.INCONCLUSIVE, "fresh launches did not confirm it"),
     ],
 )
-def test_memory_is_confirmed_before_it_accuses(script, outcome, reported):
+def test_memory_is_confirmed_before_it_counts(script, outcome, reported):
     found = confirmed_race([steady(1e-4)] * 2, [lambda *_: 15 * MIB, of(15 * MIB, script)])
     assert found.memory.outcome is outcome
     assert reported in found.memory.reason.message
@@ -51,7 +51,7 @@ def test_memory_is_confirmed_before_it_accuses(script, outcome, reported):
 @pytest.mark.parametrize(
     ("script", "outcome"), [(lambda *_: 1.1, Outcome.REGRESSED), (lucky(1.1), Outcome.INCONCLUSIVE)]
 )
-def test_time_is_confirmed_before_it_accuses(script, outcome):
+def test_time_is_confirmed_before_it_counts(script, outcome):
     found = confirmed_race([steady(1e-4), of(1e-4, script)])
     assert found.decision.outcome is outcome
     assert len(found.races) == 2

@@ -101,7 +101,7 @@ def test_across_environments_the_change_explains_the_time():
     )
     result, rows, _ = judged({}, saved)
     assert "flops" not in rows
-    assert "beside time: flops 9 before, 10 now" in result.verdict.reason.message
+    assert "other metrics: flops 9 before, 10 now" in result.verdict.reason.message
 
 
 def test_a_variant_is_compared_with_its_reference_on_the_same_side():

@@ -96,7 +96,7 @@ def test_a_screen_is_not_stricter_than_a_race(name):
 
 
 @pytest.mark.parametrize("shape", ["normal", "heavy tails", "two modes"])
-def test_unchanged_code_is_accused_no_oftener_than_the_budget_says(shape):
+def test_unchanged_code_has_no_more_false_positives_than_the_budget_allows(shape):
     rng = np.random.default_rng(0)
     draw = {
         "normal": lambda size: rng.normal(0, 0.008, size),

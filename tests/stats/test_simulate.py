@@ -41,22 +41,22 @@ def test_many_races_at_once_are_judged_as_one_at_a_time(launches, shared):
 
 
 @pytest.mark.parametrize("noise", [Noise.NORMAL, Noise.HEAVY, Noise.BISTABLE])
-def test_the_same_code_is_not_accused(noise):
+def test_the_same_code_is_no_false_positive(noise):
     """100,000 races: a tenth each of the deviations that were measured, quiet, typical and memory-bound ones."""
     measured = [(0.4, 0.3), (0.6, 0.5), (0.8, 0.5), (0.6, 0.7), (0.7, 0.3), (1.1, 0.3), (1.8, 1.2), (0.6, 0.0),
                 (0.4, 1.2), (1.9, 0.7)]  # fmt: skip
-    accused, suspected = 0.0, 0.0
+    false_positives, suspected = 0.0, 0.0
     for seed, (launch, zygote) in enumerate(measured):
         found = simulate(STANDARD, NoiseModel(0.0, launch / 100, zygote / 100, noise), 10_000, seed, cases=CASES)
-        accused += found.rate(Outcome.REGRESSED) / len(measured)
+        false_positives += found.rate(Outcome.REGRESSED) / len(measured)
         suspected += found.rate(Outcome.REGRESSED, first=True) / len(measured)
-    assert accused <= 0.01 / CASES  # a run in a hundred
+    assert false_positives <= 0.01 / CASES  # a run in a hundred
     assert suspected <= case_alpha(STANDARD, CASES) / 2
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.0])
 def test_the_run_keeps_its_budget_even_if_every_case_is_at_the_minimum_effect(factor):
-    """The worst that is not to be accused, with noise as the policy knows it and twice that."""
+    """The worst that must be no false positive, with noise as the policy knows it and twice that."""
     model = NoiseModel(STANDARD.minimum_effect, factor * STANDARD.launch_deviation, factor * STANDARD.zygote_deviation)
     found = simulate(STANDARD, model, 15_000, 5, cases=CASES)
     stage = found.rate(Outcome.REGRESSED, first=True)

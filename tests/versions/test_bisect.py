@@ -100,7 +100,7 @@ def test_an_open_step_is_raced_again_with_more_launches_and_is_then_told_as_open
     assert scripted.looks == [30, 90]
     assert result.last.again
     assert not result.is_answered
-    assert bisect_report.answer(result, SEVEN).startswith("open whether 2.21 is slower than 2.15")
+    assert bisect_report.answer(result, SEVEN).startswith("inconclusive whether 2.21 is slower than 2.15")
 
 
 def test_versions_that_cannot_be_made_or_run_are_gone_around():

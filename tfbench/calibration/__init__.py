@@ -1,1 +1,1 @@
-"""Measuring the gate itself: how often it accuses unchanged code, and how small a slowdown it sees."""
+"""Measuring the gate itself: its false positives and its minimum detectable slowdown."""

@@ -9,17 +9,27 @@ from rich.table import Table
 from tfbench.model import Rate, RateRow
 from tfbench.report import style
 
+WIDE = 100
+"""Characters of a line below which headings are broken: every column must fit into 80."""
+_HEADINGS = ("false positives", "inconclusive", "min. detectable")
+_BROKEN_HEADINGS = ("false\npositives", "incon-\nclusive", "min.\ndetect-\nable")
 
-def table(title: str, rows: Sequence[RateRow]) -> Table:
-    """One line a row: false alarms with their interval, what was found, what it cost."""
+
+def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
+    """One line per row: false positives with their interval, reported slowdowns, cost.
+
+    Args:
+        width: Characters of a line.
+    """
+    false_positives, inconclusive, detectable = _HEADINGS if width >= WIDE else _BROKEN_HEADINGS
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     made = style.table(title)
-    made.add_column("workload", overflow="fold", min_width=14)
-    made.add_column("accused", justify="right", no_wrap=True)
-    made.add_column("open", justify="right")
+    made.add_column("workload", overflow="fold", min_width=13)
+    made.add_column(false_positives, justify="right", no_wrap=True)
+    made.add_column(inconclusive, justify="right", no_wrap=True)
     for slowdown in slowdowns:
         made.add_column(f"+{slowdown:.0%}", justify="right", no_wrap=True)
-    made.add_column("finds", justify="right", no_wrap=True)
+    made.add_column(detectable, justify="right", no_wrap=True)
     made.add_column("s", justify="right", no_wrap=True)
     for row in rows:
         made.add_row(

@@ -1,9 +1,9 @@
 """Find since which released version, or since which commit, a case is slower.
 
-Each step is a race against the good end, confirmed like any other; one that stays open is raced again with more
-launches, and is then reported as open. What changed in the graph between the last good and the first bad end is
+Each step is a race against the good end, confirmed like any other; an inconclusive one is raced again with more
+launches, and is then reported as inconclusive. What changed in the graph between the last good and the first bad end is
 printed with it. Ends are versions of TensorFlow (2.15.1), specifications with a version (keras==3.5.0), or revisions
-of the checkout that holds the benchmarks. Exit code: 0 answered, 3 something stays open, 5 an end cannot be run.
+of the checkout that holds the benchmarks. Exit code: 0 answered, 3 something stays inconclusive, 5 an end cannot be run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tfbench.versions.bisect import Bisection, SideRacer
 from tfbench.versions.points import points_between
 from tfbench.versions.search import BisectResult, Point, max_steps
 
-ANSWERED, OPEN, BROKEN = 0, 3, 5
+ANSWERED, INCONCLUSIVE, BROKEN = 0, 3, 5
 _SHOWN = 12
 """Points that are named in a line."""
 
@@ -44,9 +44,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", metavar="PATH", nargs="*", help="files, folders and cases of benchmarks")
     parser.add_argument("--good", required=True, metavar="END", help="a version or a revision that was fast")
     parser.add_argument("--bad", required=True, metavar="END", help="one that is slower")
-    parser.add_argument("--every", action="store_true", help="every release, not the last of each minor version alone")
+    parser.add_argument(
+        "--all-releases", action="store_true", help="every release, not the last of each minor version alone"
+    )
     parser.add_argument("--metric", default=TIME, metavar=f"{TIME}|{FIRST_CALL}", help="what became slower")
-    parser.add_argument("--least", type=float, metavar="FRACTION", help="slower means by so much, as 0.1 for a tenth")
+    parser.add_argument(
+        "--min-slowdown", type=float, metavar="FRACTION", help="slower means by so much, as 0.1 for a tenth"
+    )
     parser.add_argument("--policy", default="standard", metavar="|".join(PRESETS), help="how sure, at what cost")
     parser.add_argument("--report-json", type=Path, metavar="PATH", help="write everything as JSON")
     add_selections(parser)
@@ -65,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.status("looking what lies between") as status,
     ):
         setup.tell = status.update
-        points = points_between(arguments.good, arguments.bad, setup.collected.root, arguments.every)
+        points = points_between(arguments.good, arguments.bad, setup.collected.root, arguments.all_releases)
         setup.prefer_one_python([point.spec for point in points])
         races = 1 + max_steps(len(points))
         console.print(f"{_row(points)}: {races} race{'s' * (races > 1)} a case at most")
@@ -74,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             setup.launcher.release, policy, arguments.metric, status.update,
         )  # fmt: skip
         results = search.run(setup.cases)
-        skipped = not arguments.every and not points[0].spec.startswith("git:") and len(points) > 2
+        skipped = not arguments.all_releases and not points[0].spec.startswith("git:") and len(points) > 2
         for result in results:
             console.print(bisect_report.terminal(result, points, skipped))
             if result.first_bad is not None:
@@ -90,14 +94,14 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(f"written: {arguments.report_json}")
     if any(result.failure or (result.last and result.last.outcome is None) for result in results):
         return BROKEN
-    return ANSWERED if all(result.is_answered for result in results) else OPEN
+    return ANSWERED if all(result.is_answered for result in results) else INCONCLUSIVE
 
 
 def _policy(arguments: argparse.Namespace) -> Policy:
     chosen = preset(arguments.policy)
-    if arguments.least is None:
+    if arguments.min_slowdown is None:
         return chosen
-    return replace(chosen, minimum_effect=arguments.least, tolerance=2 * arguments.least)
+    return replace(chosen, minimum_effect=arguments.min_slowdown, tolerance=2 * arguments.min_slowdown)
 
 
 def _row(points: Sequence[Point]) -> str:

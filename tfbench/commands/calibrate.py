@@ -1,11 +1,11 @@
 """Measure the gate on this machine: many races of unchanged code, and races with a slowdown put in on purpose.
 
-Prints and saves, for each workload and in total, how often unchanged code was accused (with its
+Prints and saves, for each workload and in total, the false positives on unchanged code (with the
 binomial interval), how many of the slowdowns were found, and what a verdict costs; and beside it
 what pytest-benchmark's rule (a saved run against a saved run, 5%) says of the same workloads in the
 same session. Every trial is kept in a journal, so that a calibration goes on where it was left.
 
-With --exact N it times nothing: it probes each of your benchmarks N times and tells which of the metrics that
+With --determinism N it times nothing: it probes each of your benchmarks N times and tells which of the metrics that
 should be the same in every launch are not.
 """
 
@@ -51,14 +51,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cases", type=int, default=30, help="size of the suite whose alpha is shared (default 30)")
     parser.add_argument("--cpus", default="", metavar="LIST", help="processors for the workers")
     parser.add_argument("--slowdowns", default=",".join(map(str, SLOWDOWNS)), help="fractions of extra work, in turn")
-    parser.add_argument("--busy", action="store_true", help="keep the other processors busy meanwhile")
+    parser.add_argument("--with-load", action="store_true", help="keep the other processors busy meanwhile")
     parser.add_argument(
         "--variants", action="store_true", help="as variants of one run: zygotes in common, no confirmation"
     )
     parser.add_argument(
         "--repeats", type=int, default=3, metavar="N", help="verdicts on unchanged code for one on slowed (default 3)"
     )
-    parser.add_argument("--exact", type=int, default=0, metavar="N", help="probe each benchmark N times instead")
+    parser.add_argument("--determinism", type=int, default=0, metavar="N", help="probe each benchmark N times instead")
     parser.add_argument("--no-saved", action="store_true", help="leave pytest-benchmark's runs out")
     parser.add_argument(
         "--journal", type=Path, default=None, help="where trials are kept (default: .tfbench/calibration/…)"
@@ -69,8 +69,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Calibrate; 0 when there is something to tell."""
     policy = preset(arguments.policy)
-    if arguments.exact:
-        return _exact(arguments, policy)
+    if arguments.determinism:
+        return _determinism(arguments, policy)
     chosen = parse_cpus(arguments.cpus) if arguments.cpus else None
     root, files = _files(arguments.paths)
     if arguments.repeats < 0:
@@ -88,12 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
         repeats=arguments.repeats,
         variants=arguments.variants,
     )
-    name = f"{policy.name}{'-variants' * arguments.variants}{'-busy' * arguments.busy}.jsonl"
+    name = f"{policy.name}{'-variants' * arguments.variants}{'-busy' * arguments.with_load}.jsonl"
     journal = Journal(arguments.journal or Path(FOLDER, "calibration", name))
     console = Console(highlight=False)
-    neighbour = background_load(available_cpus(), plan.processors.one) if arguments.busy else nullcontext()
+    load = background_load(available_cpus(), plan.processors.one) if arguments.with_load else nullcontext()
     interrupted = False
-    with _progress(console) as bar, neighbour:
+    with _progress(console) as bar, load:
         task = bar.add_task("", total=None)
 
         def tell(text: str, verdicts: int) -> None:
@@ -112,10 +112,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if interrupted else 0
 
 
-def _exact(arguments: argparse.Namespace, policy: Policy) -> int:
+def _determinism(arguments: argparse.Namespace, policy: Policy) -> int:
     """Tell which metrics are not exact; 0 if all are, 1 otherwise."""
-    if arguments.exact < 2:
-        raise UsageError(f"--exact {arguments.exact}: two launches at least can differ")
+    if arguments.determinism < 2:
+        raise UsageError(f"--determinism {arguments.determinism}: two launches at least can differ")
     collected = collect(arguments.paths)
     cases = [case for case in collected.cases.values() if arguments.chosen in case.name]
     if not cases:
@@ -124,7 +124,7 @@ def _exact(arguments: argparse.Namespace, policy: Policy) -> int:
     with _progress(console) as bar:
         task = bar.add_task("", total=None)
         found = examine(
-            collected.root, collected.suite, cases, arguments.exact, policy, processors(None, available_cpus()),
+            collected.root, collected.suite, cases, arguments.determinism, policy, processors(None, available_cpus()),
             lambda case, done: bar.update(task, description=f"launch {done}, {case.name.rpartition('::')[2]}"),
         )  # fmt: skip
     for one in found:
@@ -135,7 +135,7 @@ def _exact(arguments: argparse.Namespace, policy: Policy) -> int:
             console.print(f"{name}: {metric} is not exact: {how}")
     probed = [one for one in found if one.launches]
     metrics, demoted = sum(one.metrics for one in probed), sum(len(one.demoted) for one in probed)
-    launches = f"{arguments.exact} launches of {len(probed)} cases"
+    launches = f"{arguments.determinism} launches of {len(probed)} cases"
     console.print(f"{metrics - demoted} of {metrics} exact metrics are the same in {launches}")
     return int(bool(demoted))
 
@@ -171,7 +171,7 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
         console.print("no verdict yet: give it more --budget")
         return
     rows = by_workload(RACED, trials)
-    console.print(table(f"tfbench, {_what(plan)}", rows))
+    console.print(table(f"tfbench, {_what(plan)}", rows, console.width))
     totals = [tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])]
     totals += [
         tally(f"{name} (bound by memory)", RACED, [t for t in raced if t.workload == name])
@@ -182,14 +182,19 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
         for method in SAVED
         if (those := [t for t in trials if t.method == method and t.workload not in MEMORY_BOUND])
     ]
-    console.print(table("all workloads", [row for row in totals if row.false_alarms.trials or row.detected]))
-    console.print("accused: verdicts of regressed on unchanged code, and how often at most, at 95% confidence;")
     console.print(
-        "open: inconclusive; +N%: that slowdown found; finds: the smallest found 95% of the time; s: a verdict"
+        table("all workloads", [row for row in totals if row.false_alarms.trials or row.detected], console.width)
+    )
+    console.print(
+        "false positives: regressed verdicts on unchanged code, and the upper bound of their rate at 95% confidence;"
+    )
+    console.print(
+        "+N%: share of these slowdowns that are reported; min. detectable: smallest slowdown reported 95% of the time; "
+        "s: median seconds per verdict"
     )
     runs = whole_runs(raced, plan.cases)
     if runs.trials:
-        console.print(f"runs of {plan.cases} unchanged cases that accused one: {of(runs)}")
+        console.print(f"runs of {plan.cases} unchanged cases with a false positive: {of(runs)}")
 
 
 def _what(plan: Plan) -> str:

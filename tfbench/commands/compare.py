@@ -25,7 +25,7 @@ SCHEMA = "tfbench-comparison/1"
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("first", metavar="A", type=Path, help="a result file")
     parser.add_argument("second", metavar="B", type=Path, help="the file that is compared with it")
-    parser.add_argument("--json", type=Path, default=None, metavar="PATH", help="write the comparison as JSON")
+    parser.add_argument("--report-json", type=Path, default=None, metavar="PATH", help="write the comparison as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,8 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(table.contrasts(rows, not differences))
     if not any(row.ratio for row in rows) and not (first.report and second.report):
         console.print(Text("no case is in both files", "yellow"))
-    if arguments.json:
+    if arguments.report_json:
         content = {"schema": SCHEMA, "differences": differences, "cases": [row.as_json() for row in rows]}
-        write_whole(arguments.json, json.dumps(content, indent=1, allow_nan=False) + "\n")
-        console.print(f"comparison written: {arguments.json}")
+        write_whole(arguments.report_json, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        console.print(f"comparison written: {arguments.report_json}")
     return 0

@@ -49,7 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=30, metavar="N", help="time for the race (default 30)")
     parser.add_argument("--no-race", action="store_true", help="only read the system, in about two seconds")
     parser.add_argument("--cpus", default="", metavar="LIST", help="processors for the workers (default: the last one)")
-    parser.add_argument("--json", type=Path, default=None, metavar="PATH", help="write the findings as JSON")
+    parser.add_argument("--report-json", type=Path, default=None, metavar="PATH", help="write the findings as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -67,9 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
     found += noise.findings(result, limits) if result else []
     found = checks.worst_first(found)
     _show(console, found, result)
-    if arguments.json:
-        write_whole(arguments.json, json.dumps(_as_json(found, result), indent=1, allow_nan=False) + "\n")
-        console.print(f"findings written: {arguments.json}")
+    if arguments.report_json:
+        write_whole(arguments.report_json, json.dumps(_as_json(found, result), indent=1, allow_nan=False) + "\n")
+        console.print(f"findings written: {arguments.report_json}")
     return FIT if checks.is_fit(found) else NOT_FIT
 
 
@@ -125,7 +125,16 @@ def _show(console: Console, found: Sequence[Finding], result: noise.NoiseTest | 
 def _show_race(console: Console, result: noise.NoiseTest) -> None:
     made = table(f"The same code against itself, {result.seconds:.0f} s, policy {result.policy.name}")
     made.add_column("workload", no_wrap=True)
-    for name in ("a step", "launches", "deviation: launches", "zygotes", "ratio", "finds", "in", "unchanged in"):
+    for name in (
+        "a step",
+        "launches",
+        "deviation: launches",
+        "zygotes",
+        "ratio",
+        "min. detectable",
+        "in",
+        "unchanged in",
+    ):
         made.add_column(name, justify="right")
     for raced in result.raced:
         if (detection := result.detection_limits.get(raced.name)) is None:

@@ -28,11 +28,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="VERSION|PATH", nargs="+", help="versions or specifications; files, cases")
     parser.add_argument("--reference", default="", metavar="VERSION", help="what the others are compared with")
     parser.add_argument(
-        "--beside", type=Path, action="append", default=[], metavar="PATH",
+        "--show-saved", type=Path, action="append", default=[], metavar="PATH",
         help="show times of an earlier result file as well, not raced; can be repeated",
     )  # fmt: skip
     parser.add_argument("--policy", default="quick", metavar="|".join(PRESETS), help="how sure, at what cost")
-    parser.add_argument("--fail-slower", action="store_true", help="exit with 1 if a case is slower on any side")
+    parser.add_argument("--fail-on-regression", action="store_true", help="exit with 1 if a case is slower on any side")
     parser.add_argument("--report-json", type=Path, metavar="PATH", help="write everything as JSON")
     parser.add_argument("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
     add_selections(parser)
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     policy = preset(arguments.policy)
     paths, specs = paths_among(arguments.words)
     labels = ordered(specs, arguments.reference)
-    saved = {name: times for path in arguments.beside for name, times in medians(path).items()}
+    saved = {name: times for path in arguments.show_saved for name, times in medians(path).items()}
     console = Console(highlight=False)
     with CommandSetup(arguments, paths, policy) as setup, console.status("looking for versions") as status:
         setup.tell = status.update
@@ -64,7 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
         if path is not None:
             write_whole(path, text)
             console.print(f"written: {path}")
-    return int(arguments.fail_slower and any(_is_slower(entry) for _, entries in found.rows for entry in entries))
+    return int(
+        arguments.fail_on_regression and any(_is_slower(entry) for _, entries in found.rows for entry in entries)
+    )
 
 
 def _is_slower(entry: VariantResult | str) -> bool:

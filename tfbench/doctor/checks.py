@@ -36,7 +36,7 @@ class Limits:
     throttled_bad: float = 0.01
     """Share of the time: stops last up to 0.1 s, hundreds of blocks."""
     memory_warn: int = 9 * _GIB // 2
-    """Bytes: policy standard keeps up to 12 processes a side of 180 MB each."""
+    """Bytes: policy standard keeps up to 12 zygotes per side of 180 MB each."""
     memory_bad: int = _GIB
     """Bytes: TensorFlow and the first processes do not fit, and something would be killed."""
     swap_warn: int = 64 << 20
@@ -270,7 +270,7 @@ def memory(machine: Machine, limits: Limits) -> Finding:
     state = State.BAD if least < limits.memory_bad else State.WARN if least < limits.memory_warn else State.OK
     limited = group is not None and group.memory_left == least
     what = f"{max(0, least) / _GIB:.1f} GiB free{' below the limit of the control group' if limited else ''}"
-    fix = "12 processes a side want 180 MB each: free some, raise the container's limit, or use --policy quick"
+    fix = "12 zygotes per side want 180 MB each: free some, raise the container's limit, or use --policy quick"
     return Finding("memory", state, what, "" if state is State.OK else fix)
 
 

@@ -1,4 +1,4 @@
-"""The metrics beside time: what each counts, and which way is worse."""
+"""The metrics other than time: what each counts, and which way is worse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics beside time that every timed launch gives a sample of: the first call and the peak of memory."""
+"""Metrics other than time that every timed launch gives a sample of: the first call and the peak of memory."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--profile-on-regression", action="store_true", help="profile both sides of what regressed, and say why")
     add("--profile-levels", default="", metavar="LEVELS", help="of the profiler's tracers: host=2,device=1,python=0")
-    add("--profile-way", default="session", metavar="session|context|sampling", help="how profiles are collected")
+    add("--profile-method", default="session", metavar="session|context|sampling", help="how profiles are collected")
     parser.addini("tfbench_paths", "where the benchmarks are", type="args", default=["benchmarks"])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tfbench.errors import DeclarationError, UsageError
 from tfbench.model import Case
-from tfbench.race.profiler import HIGHEST, WAYS, ProfilerConfig
+from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
 from tfbench.suite.fingerprint import digest
@@ -58,21 +58,21 @@ def parse_slowdown(text: str) -> float:
     return fraction
 
 
-def parse_profiler_config(levels: str, way: str) -> ProfilerConfig:
+def parse_profiler_config(levels: str, method: str) -> ProfilerConfig:
     """How profiles are collected, from ``host=2,python=1`` and the name of a way.
 
     Raises:
         UsageError: One of the two is not known.
     """
-    if way not in WAYS:
-        raise UsageError(f"--profile-way {way!r}: choose from {', '.join(WAYS)}")
+    if method not in METHODS:
+        raise UsageError(f"--profile-method {method!r}: choose from {', '.join(METHODS)}")
     found = {}
     for part in filter(None, levels.split(",")):
         if not (match := re.fullmatch(r"\s*(host|device|python)=(\d)\s*", part)) or int(match[2]) > HIGHEST[match[1]]:
             highest = ", ".join(f"{name}=0 to {level}" for name, level in HIGHEST.items())
             raise UsageError(f"--profile-levels {levels!r} is not understood; write tracers and levels: {highest}")
         found[match[1]] = int(match[2])
-    return ProfilerConfig(way, found)
+    return ProfilerConfig(method, found)
 
 
 def is_benchmark(item: pytest.Item) -> bool:

@@ -67,7 +67,7 @@ class Runner:
         _check_taken_for_a_test(config, "--report-json", option("report_json"))
         self._profile = PROFILES if option("profile") is True else str(option("profile") or "")
         _check_taken_for_a_test(config, "--profile", self._profile)
-        self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_way"))
+        self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._policy = preset(option("policy"))
         self._processors = processors(parse_cpus(option("cpus")) if option("cpus") else None, available_cpus())

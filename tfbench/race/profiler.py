@@ -18,7 +18,7 @@ from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.zygote import Zygote
 from tfbench.sides.side import Side
 
-WAYS = ("session", "context", "sampling")
+METHODS = ("session", "context", "sampling")
 """How a launch can be profiled, see `tfbench.worker.profiler`."""
 HIGHEST = {"host": 3, "device": 1, "python": 1}
 """Tracer -> its highest level; at 0 it is off."""
@@ -28,8 +28,8 @@ HIGHEST = {"host": 3, "device": 1, "python": 1}
 class ProfilerConfig:
     """How profiles are collected."""
 
-    way: str = "session"
-    """One of `WAYS`."""
+    method: str = "session"
+    """One of `METHODS`."""
     levels: Mapping[str, int] | None = None
     """Of the host, device and Python tracers; those that are not named are the profiler's usual ones."""
 
@@ -97,7 +97,7 @@ class Profiler:
             how={
                 "steps": policy.profile_steps,
                 "seconds": policy.profile_seconds,
-                "way": self._profiler_config.way,
+                "method": self._profiler_config.method,
                 "levels": dict(self._profiler_config.levels or {}),
                 "warmup": policy.warmup,
             },

@@ -23,11 +23,11 @@ _EXTRA: tuple[tuple[Column, int], ...] = (
     (("accuracy", "accuracy", "{:.1%}".format), 120),
     (("artifact_bytes", "size", size), 120),
     (("artifact_gzipped_bytes", "gzipped", size), 120),
-    (("p90", "90% below", duration), 130),
+    (("p90", "p90", duration), 130),
     (("dispatch_time", "dispatch", duration), 110),
     (("device_share", "on device", percent), 110),
     (("energy", "energy", joules), 120),
-    (("share", "of limit", percent), 110),
+    (("share", "% of roofline", percent), 115),
 )
 """Facts of a case that its table shows if it has them, and characters that the terminal must have for it."""
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.MISSING, Outcome.ERROR)
@@ -47,9 +47,9 @@ def render(report: Report, *, width: int, colour: bool) -> str:
     parts += [_verdicts(group, rows) for group, rows in _grouped(timed, _function).items()]
     moved = [verdict for verdict in judged if verdict.metric != TIME and verdict.outcome in _MOVED]
     for case in dict.fromkeys(verdict.case.name for verdict in moved):
-        parts.append(_beside(case, [verdict for verdict in moved if verdict.case.name == case]))
+        parts.append(_other_metrics(case, [verdict for verdict in moved if verdict.case.name == case]))
     parts += [Text(f"skipped {skip.case.name}: {skip.reason}", "yellow") for skip in report.skips]
-    if line := beside(report):
+    if line := other_metrics(report):
         parts.append(Text(line))
     parts.append(Text(summary(report), "bold"))
     return _text(parts, width, colour)
@@ -66,10 +66,10 @@ def summary(report: Report) -> str:
     )
 
 
-def beside(report: Report) -> str:
-    """One line on the metrics beside time and the contracts, empty without any."""
+def other_metrics(report: Report) -> str:
+    """One line on the metrics other than time and the contracts, empty without any."""
     others = [verdict for verdict in report.verdicts if verdict.metric != TIME]
-    return f"beside time: {', '.join(_counts(others))}" if others else ""
+    return f"other metrics: {', '.join(_counts(others))}" if others else ""
 
 
 def _counts(verdicts: Iterable[Verdict]) -> list[str]:
@@ -157,8 +157,8 @@ def _verdicts(group: str, verdicts: list[Verdict]) -> Table:
     return made
 
 
-def _beside(case: str, verdicts: list[Verdict]) -> Table:
-    made = table(f"{case.rpartition('::')[2]}, beside time")
+def _other_metrics(case: str, verdicts: list[Verdict]) -> Table:
+    made = table(f"{case.rpartition('::')[2]}, other metrics")
     made.add_column("metric", no_wrap=True)
     made.add_column("verdict", no_wrap=True)
     made.add_column("what", overflow="fold")

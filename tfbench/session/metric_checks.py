@@ -84,7 +84,7 @@ class _Seen:
 
 
 class MetricChecker:
-    """Judges the metrics beside time, case by case.
+    """Judges the metrics other than time, case by case.
 
     Args:
         cases: Every case of the run: results are compared with those of the reference variant among them.
@@ -187,7 +187,7 @@ class MetricChecker:
             rows.append(contracts.row(case, PARITY, contracts.parity(mine.contracts[PARITY], self._error(case, mine))))
         verdict = result.verdict
         if explained:
-            text = f"{verdict.reason.message}; beside time: {'; '.join(explained)}"
+            text = f"{verdict.reason.message}; other metrics: {'; '.join(explained)}"
             verdict = replace(verdict, reason=Reason(verdict.reason.code, text))
         return replace(result, verdict=verdict, metrics=(*result.metrics, *rows), metric_values=mine.metric_values)
 

@@ -142,7 +142,7 @@ class Session:
                 )
             if case.name not in self._judged:
                 self._judged.add(case.name)
-                result = self._beside_time(self._results[case.name], group)
+                result = self._with_other_metrics(self._results[case.name], group)
                 rival = Entrant(self._counterpart(case) or case, self._rival) if result.rival and self._rival else None
                 if (gpu_monitor := self._gpu_session.gpu_monitor) and case.levels.get("device") != "cpu":
                     result = self._profiles.with_device(result, Entrant(case, self._contender), gpu_monitor)
@@ -266,7 +266,7 @@ class Session:
         text = f"{rival.spec} does not have it, so there is nothing to compare it with"
         return self._races.alone(case, Reason("not-in-baseline", text))
 
-    # Beside time
+    # Other metrics
 
     @property
     def _checker(self) -> MetricChecker:
@@ -283,13 +283,13 @@ class Session:
         self._tell(text)
         self._checker.look(cases, *sides)
 
-    def _beside_time(self, result: CaseResult, group: Sequence[Case]) -> CaseResult:
-        """The result with what the case shows beside its time; the cases of a group are probed together."""
+    def _with_other_metrics(self, result: CaseResult, group: Sequence[Case]) -> CaseResult:
+        """The result with the other metrics of the case; the cases of a group are probed together."""
         verdict = result.verdict
         if verdict is None or (result.sample is None and verdict.reason.code != OTHER_ENVIRONMENT):
             return result
         measured = [case for case in group if (one := self._results.get(case.name)) and one.sample is not None]
-        self._look(f"{result.case.workload}: beside time", measured, self._contender)
+        self._look(f"{result.case.workload}: other metrics", measured, self._contender)
         reference_side = reference_side_of(
             result, self._saved, self._rival, self._environment_info, self._counterpart(result.case)
         )

@@ -24,7 +24,7 @@ def answer(result: BisectResult, points: Sequence[Point]) -> str:
     last = result.last
     assert last is not None
     if last.bad is None:
-        return f"open whether {bad} is slower than {good}: {last.reason}"
+        return f"inconclusive whether {bad} is slower than {good}: {last.reason}"
     if last.bad is False:
         faster = "; give them the other way round to find since when" if last.ratio and last.ratio.high < 1 else ""
         return f"{bad} is not slower than {good}: {last.reason}{faster}"

@@ -44,7 +44,9 @@ def terminal(sides: Mapping[str, JSON], rows: Rows, saved: Saved, width: int) ->
     """
     before = [Text(f"differs: {line}", "dim") for line in differences(sides)]
     short = _CASE + _CELL * len(sides) + _SAVED * len(saved) > width
-    after = [Text("+ slower, - faster, ? open; intervals are in the reports, or in a wider window", "dim")] * short
+    after = [
+        Text("+ slower, - faster, ? inconclusive; intervals are in the reports, or in a wider window", "dim")
+    ] * short
     after += [Text(note, "dim") for note in _notes(list(sides), rows)]
     return Group(*before, _ratios(list(sides), rows, saved, short), *after, _summary(sides, rows))
 
@@ -117,7 +119,7 @@ def _of_side(index: int, side: JSON, rows: Rows) -> dict[str, str]:
     }
     if index:
         found |= {word: str(outcomes.count(one)) for word, one in _WORDS.items()}
-        found["open"] = str(len(outcomes) - sum(outcomes.count(one) for one in _WORDS.values()))
+        found["inconclusive"] = str(len(outcomes) - sum(outcomes.count(one) for one in _WORDS.values()))
     ratios = [b.ratio.center for _, b in both if b.ratio]
     called = [(a.facts.get("first_call"), b.facts.get("first_call")) for a, b in both]
     first = [mine / reference for reference, mine in called if reference and mine]

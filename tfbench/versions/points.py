@@ -13,7 +13,7 @@ from tfbench.sides.spec import PACKAGE, of_version
 from tfbench.versions.search import Point
 
 
-def points_between(good: str, bad: str, root: Path, every: bool = False) -> list[Point]:
+def points_between(good: str, bad: str, root: Path, all_releases: bool = False) -> list[Point]:
     """From one to the other, both included, in that order.
 
     Versions are those of TensorFlow, or of the one package that the specifications differ in. Of more than two
@@ -22,7 +22,7 @@ def points_between(good: str, bad: str, root: Path, every: bool = False) -> list
     Args:
         good: A version, a specification with one, or a revision of the checkout that holds ``root``.
         bad: Of the same kind.
-        every: Take every release of them.
+        all_releases: Take every release of them.
 
     Raises:
         UsageError: They are not of one kind, differ in more than a version, or nothing leads from one to the other.
@@ -57,7 +57,7 @@ def points_between(good: str, bad: str, root: Path, every: bool = False) -> list
         versions = between(package, first, last)
     except InvalidVersion as wrong:
         raise UsageError(f"--good {good}, --bad {bad}: {wrong}") from None
-    if not every and len({_minor(one) for one in versions}) > 2:
+    if not all_releases and len({_minor(one) for one in versions}) > 2:
         versions = last_patches(versions)
     return [Point(one, "+".join([f"{package}=={one}", *common])) for one in versions]
 

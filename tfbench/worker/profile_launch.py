@@ -31,7 +31,7 @@ class Profiling:
     """Fewest and most steps."""
     seconds: float
     """Within the two, as many steps as fit into this time."""
-    way: str
+    method: str
     levels: profiler.Levels
     warmup: tuple[float, float, float]
     """As in `worker.bench.Launch`: what runs for the first time is not what is to be seen."""
@@ -58,7 +58,7 @@ class Profiling:
             raise BenchmarkError("nothing here has imported TensorFlow, so there is nothing to profile")
         trace = tf.profiler.experimental.Trace
         done = 0
-        with profiler.WAYS[self.way](str(self.folder), self.levels) as collects:
+        with profiler.METHODS[self.method](str(self.folder), self.levels) as collects:
             for number in itertools.count():
                 if not collects() if callable(collects) else number == wanted:
                     break

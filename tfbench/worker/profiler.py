@@ -163,7 +163,7 @@ def by_sampling(folder: str, levels: Levels = LEVELS, seconds: float = 1.0) -> I
         raise failed[0]
 
 
-WAYS: Mapping[str, Callable[[str, Levels], AbstractContextManager[Any]]] = {
+METHODS: Mapping[str, Callable[[str, Levels], AbstractContextManager[Any]]] = {
     "session": by_session,
     "context": by_context,
     "sampling": by_sampling,

@@ -1,4 +1,4 @@
-"""Metrics beside time, from end to end: faults that a clock may miss, contracts, and saved readings."""
+"""Metrics other than time, from end to end: faults that a clock may miss, contracts, and saved readings."""
 
 import pytest
 
