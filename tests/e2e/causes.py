@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from tfbench.commands._setup import Stage, add_selections
+from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.policy import preset
 from tfbench.profiles.steps import steps_of
 from tfbench.profiles.xplane import load
@@ -27,14 +27,14 @@ def main() -> None:
     parser.add_argument("cases", nargs="+")
     arguments = parser.parse_args()
     policy = preset("standard")
-    with Stage(arguments, [], policy) as stage:
-        entrants = [Entrant(stage.collected.named(name), stage.contender) for name in arguments.cases]
+    with CommandSetup(arguments, [], policy) as setup:
+        entrants = [Entrant(setup.collected.named(name), setup.contender) for name in arguments.cases]
         if arguments.method:
-            profiler = Profiler(stage.launcher, policy, ProfilerConfig(arguments.method))
+            profiler = Profiler(setup.launcher, policy, ProfilerConfig(arguments.method))
             (file,) = profiler.profile(entrants[0], arguments.folder, 0).iterdir()
             print(json.dumps([len(steps_of(load(file)))]))
             return
-        profiler = Profiler(stage.launcher, policy, USUAL)
+        profiler = Profiler(setup.launcher, policy, USUAL)
         print(json.dumps([
             reported(take(profiler, {BASELINE: before, CONTENDER: now}, arguments.folder, policy))
             for before, now in zip(entrants[::2], entrants[1::2], strict=True)
