@@ -1,0 +1,78 @@
+"""The progress bar on a real pseudo-terminal, and its absence where there is none."""
+
+import os
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
+from tfbench.model import Case
+from tfbench.plugin.progress import Display, race_summary
+from tfbench.policy import Policy
+from tfbench.race.race import Race, RaceConfig
+from tfbench.session.request import RunProgress
+
+CASE = Case("w.py::w", "w", "w.py::w")
+
+
+@pytest.fixture
+def terminal():
+    """The file that a program writes to, and a function that reads what the terminal has got by now."""
+    ours, theirs = os.openpty()
+    os.set_blocking(ours, False)
+    with os.fdopen(theirs, "w") as file:
+        yield file, lambda: os.read(ours, 1 << 16).decode()
+    os.close(ours)
+
+
+def reporter(file, isatty):
+    return SimpleNamespace(_tw=SimpleNamespace(_file=file), isatty=isatty, currentfspath="somewhere")
+
+
+def raced(entrants, scripts):
+    clock = Clock()
+    config = RaceConfig(1, range(3))
+    return Race(entrants, ScriptedLauncher(clock, scripts), Policy(looks=(3, 30)), config, clock, random.Random(1))
+
+
+def test_it_tells_how_far_the_run_is_and_what_is_being_done(terminal):
+    file, shown = terminal
+    display = Display(reporter(file, True))
+    display(RunProgress("b.py::test_matmul: other metrics", None, 1, 4))
+    display.clear()
+    display.close()
+    text = shown()
+    assert "1/4" in text
+    assert "s left" in text
+    assert "test_matmul: other metrics" in text
+    assert "b.py" not in text
+
+
+def test_it_shows_the_race_that_is_going_on(terminal):
+    file, shown = terminal
+    race = raced(sides_of(CASE), [steady(1e-4)] * 2)
+    display = Display(reporter(file, True))
+    display(RunProgress("b.py::test_matmul", race, 0, 4))
+    race.run(lambda race: display(RunProgress("b.py::test_matmul", race, 0, 4)))
+    display.close()
+    text = shown()
+    assert "launch 0/30" in text
+    assert "launch 1/30" in text
+    assert "0/4  " in text  # with no case done nothing is known of the time left
+
+
+def test_where_there_is_no_terminal_it_writes_nothing(terminal):
+    file, shown = terminal
+    display = Display(reporter(file, False))
+    display(RunProgress("b.py::test_matmul", None, 1, 4))
+    display.close()
+    with pytest.raises(BlockingIOError):
+        shown()
+
+
+def test_a_comparison_that_goes_on_is_summarised_with_its_interval():
+    race = raced(variants_of("plain", "fast", "slow"), [steady(1e-4, 0.1)] * 3)
+    seen = []
+    race.run(lambda race: seen.append(race_summary(race)))
+    assert any(words.startswith("launch 3/30,") and "a=" in words for words in seen), seen
