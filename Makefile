@@ -55,13 +55,13 @@ some = $(1) || test $$? -eq 5
 
 test: $(READY) lint types
 	$(info tfbench: running the tests without TensorFlow and the smoke test: pytest -m "$(FIRST)" $(ARGS))
-	@$(call some,$(PYTEST) -m "($(FIRST)) and alone" $(ARGS))
 	@$(call some,$(PYTEST) $(PARALLEL) -m "($(FIRST)) and not alone" $(ARGS))
+	@$(call some,$(PYTEST) -m "($(FIRST)) and alone" $(ARGS))
 
 test-all: test
 	$(info tfbench: running the tests with TensorFlow: pytest -m "$(SECOND)" $(ARGS))
-	@$(call some,$(PYTEST) -m "($(SECOND)) and alone" $(ARGS))
 	@$(call some,$(PYTEST) $(PARALLEL) -m "($(SECOND)) and not alone" $(ARGS))
+	@$(call some,$(PYTEST) -m "($(SECOND)) and alone" $(ARGS))
 
 coverage: $(READY)
 	$(info tfbench: running all tests under coverage)

@@ -127,6 +127,7 @@ def test_a_run_under_a_watched_gpu(project: Project):
     assert "GPU 0 power limit 700 W there, 500 W here" in again.reason("test_sum")
 
 
+@pytest.mark.alone
 @pytest.mark.tensorflow
 def test_the_trial_of_a_gpu_works_on_a_processor():
     """The same code as on a GPU, with the processor in its place: what it sees, profiles, races, and slows down."""

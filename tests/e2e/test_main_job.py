@@ -78,6 +78,7 @@ def test_a_race_against_itself_is_unchanged_and_a_slowdown_is_seen(project):
     assert set(slower.report["sides"]) == {"baseline", "contender"}
 
 
+@pytest.mark.alone
 def test_with_real_clocks_and_the_whole_policy_a_slowdown_is_seen(tmp_path):
     project = Project(tmp_path, full=True)
     project.write("from zlib import crc32\n\n\ndef test_mine(bench):\n    bench(crc32, bytes(50_000))\n")

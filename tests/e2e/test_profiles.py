@@ -106,6 +106,7 @@ def measured(cases, pairs):
     return dict(zip(pairs, reported, strict=True))
 
 
+@pytest.mark.alone
 class TestCauses:
     """What was made slower on purpose comes first, and makes up at least four fifths of the slowdown."""
 

@@ -57,7 +57,7 @@ NO_TENSORFLOW_HERE = """
 
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-GUIDES = [DOCS / name for name in ("writing-a-benchmark.md", "metrics.md")]
+GUIDES = [DOCS / name for name in ("../README.md", "writing-a-benchmark.md", "metrics.md")]
 
 
 def examples():
