@@ -7,8 +7,12 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from benchmarks import axes, optimized
+from benchmarks import axes
 from tests.e2e.project import Project
+from tfbench.suite.tensorflow_stub import stub_tensorflow
+
+with stub_tensorflow():  # the real one would cost every process of the tests seconds
+    from benchmarks import optimized
 
 
 def test_images_are_the_same_in_every_process_and_of_all_classes():
