@@ -7,12 +7,11 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from benchmarks import axes
 from tests.e2e.project import Project
 from tfbench.suite.tensorflow_stub import stub_tensorflow
 
 with stub_tensorflow():  # the real one would cost every process of the tests seconds
-    from benchmarks import optimized
+    from benchmarks import axes, optimized
 
 
 def test_images_are_the_same_in_every_process_and_of_all_classes():
@@ -47,7 +46,7 @@ def test_a_tf_keras_that_is_missing_or_for_another_tensorflow_is_named_with_its_
 LACKING = """
     import tensorflow as tf
 
-    from benchmarks import optimized
+    from benchmarks import axes, optimized
 
 
     def make(folder, op):
