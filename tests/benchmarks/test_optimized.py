@@ -29,11 +29,14 @@ def test_images_are_the_same_in_every_process_and_of_all_classes():
 def test_a_tf_keras_that_is_missing_or_for_another_tensorflow_is_named_with_its_fix(monkeypatch):
     assert axes._needs_optimization() is None
 
-    monkeypatch.setattr(metadata, "version", {"tf-keras": "2.15.1"}.__getitem__)
+    installed = {"tensorflow": metadata.version("tensorflow")}
+    monkeypatch.setattr(metadata, "version", {**installed, "tf-keras": "2.15.1"}.__getitem__)
     assert re.search(r"tf_keras 2\.15\.1 is not for TensorFlow .*; pip install 'tf-keras~=", axes._needs_optimization())
 
     def missing(name):
-        raise metadata.PackageNotFoundError
+        if name not in installed:
+            raise metadata.PackageNotFoundError
+        return installed[name]
 
     monkeypatch.setattr(metadata, "version", missing)
     assert axes._needs_optimization().startswith("tf_keras is not installed; pip install")
