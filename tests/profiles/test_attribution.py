@@ -1,4 +1,4 @@
-"""What a slowdown is made of, on steps that tests write down."""
+"""The causes of a slowdown, on scripted steps."""
 
 import pytest
 
@@ -22,7 +22,7 @@ MS = 1_000_000_000
 
 
 def steps(milliseconds, *ran, count=4):
-    """Steps of which each is the same: ``(key, name, from, to)`` in milliseconds."""
+    """Build identical steps of ``(key, name, from, to)`` in milliseconds."""
     step_slice = StepSlice(milliseconds * 1e-3, {}, {}, {})
     for key, name, start, end in ran:
         step_slice.spans.setdefault(key, []).append((round(start * MS), round(end * MS)))
@@ -66,14 +66,14 @@ def test_a_lost_fusion_is_one_cause():
     )
 
 
-def test_a_fused_op_that_is_only_called_less_is_no_lost_fusion():
+def test_a_fused_op_with_fewer_calls_is_not_a_lost_fusion():
     before = steps(2, op("_FusedMatMul", 0, 1), op("_FusedMatMul", 1, 2))
     now = steps(3, op("_FusedMatMul", 0, 1), op("Transpose", 1, 3))
     found, _ = explained(before, now)
     assert [cause.kinds for cause in found.causes] == [("Transpose",)]
 
 
-def test_what_is_no_longer_compiled_is_one_cause():
+def test_code_that_is_no_longer_compiled_is_one_cause():
     before = steps(1, op("dot", 0, 0.5, "dot.3", compiled=True), op("add_fusion", 0.5, 0.6, compiled=True))
     now = steps(2, op("MatMul", 0, 1), op("AddV2", 1, 1.6))
     found, lines = explained(before, now)
@@ -81,7 +81,7 @@ def test_what_is_no_longer_compiled_is_one_cause():
     assert "no longer compiled by XLA: MatMul and AddV2 +1 ms" in lines[1]
 
 
-def test_what_ran_at_once_counts_once():
+def test_concurrent_work_counts_once():
     before = steps(1)
     now = steps(3, op("Conv2D", 0, 2), op("MatMul", 0.5, 2.5))
     found, _ = explained(before, now)
@@ -89,19 +89,19 @@ def test_what_ran_at_once_counts_once():
     assert found.explained == pytest.approx(1.25)
 
 
-def test_where_time_moved_to():
+def test_the_category_that_grew_most_comes_first():
     found, lines = explained(steps(2, op("MatMul", 0, 2)), steps(5, op("MatMul", 0, 2), waiting("Batch::Map", 2, 5)))
     assert found.spent[0] == (TimeCategory.INPUT, 0.0, pytest.approx(3e-3))
     assert "it is waiting for input that grew most" in lines[0]
     assert lines[1] == "  waiting for input: Batch::Map +3 ms a step, 100% of the slowdown"
 
 
-def test_what_no_op_covers_is_a_cause_of_its_own():
+def test_time_outside_of_ops_is_a_cause():
     _, lines = explained(steps(1, op("MatMul", 0, 0.9)), steps(2, op("MatMul", 0, 0.9)))
     assert lines[1] == "  outside of ops (Python, dispatch) +1 ms a step, 100% of the slowdown"
 
 
-def test_at_most_five_lines():
+def test_the_assertion_has_at_most_five_lines():
     kinds = ("Relu", "Tanh", "Sigmoid", "Elu", "Softmax", "MatMul")
     now = steps(7, *(op(kind, place, place + 1) for place, kind in enumerate(kinds)))
     _, lines = explained(steps(1), now)
@@ -118,7 +118,7 @@ def test_profiles_that_do_not_show_the_slowdown_say_so():
     assert lines == ["profile: a step takes 1 ms, before 2 ms: no slower"]
 
 
-def test_growth_that_is_spread_over_many_is_said_to_be():
+def test_growth_over_many_ops_names_none():
     kinds = [f"Op{number}" for number in range(20)]
     before = steps(20, *(op(kind, place, place + 1) for place, kind in enumerate(kinds)))
     now = steps(21, *(op(kind, place * 1.05, place * 1.05 + 1.05) for place, kind in enumerate(kinds)))
@@ -132,8 +132,8 @@ def test_disturbed_steps_and_launches_are_left_out():
     assert faster_half([[StepSlice(s, {}, {}, {})] for s in (9, 1, 2)]).seconds == pytest.approx(1.5)
 
 
-class TestCutting:
-    """From events to kinds."""
+class TestStepSlices:
+    """Events become kinds of work."""
 
     def breakdown(self, tmp_path, build):
         built = Built()
@@ -162,7 +162,7 @@ class TestCutting:
         assert found.spent(TimeCategory.OTHER) == pytest.approx(740e-6)
         assert found.parts[Key(TimeCategory.HOST, "Relu")].names == ("model/Relu",)
 
-    def test_an_op_lasts_until_the_executor_is_done_with_it(self, tmp_path):
+    def test_an_op_includes_the_executors_work_after_it(self, tmp_path):
         def build(built, plane, line, at):
             built.event(plane, line, "ExecutorState::Process", at + 100, 400)
             built.event(plane, line, "x:MatMul", at + 110, 100, kind="MatMul")
@@ -174,7 +174,7 @@ class TestCutting:
             "Relu": 240,
         }
 
-    def test_waiting_is_told_by_stages_and_what_they_run_is_not_told_again(self, tmp_path):
+    def test_waiting_counts_for_stages_and_their_functions_do_not_count_again(self, tmp_path):
         def build(built, plane, line, at):
             built.event(plane, line, "EagerLocalExecute: IteratorGetNext", at + 10, 500)
             built.event(plane, line, "EagerKernelExecute", at + 20, 480)
@@ -191,7 +191,7 @@ class TestCutting:
         }
         assert found.spent(TimeCategory.INPUT) == pytest.approx(480e-6)
 
-    def test_an_op_of_onednn_is_the_op_that_it_stands_in_for(self, tmp_path):
+    def test_an_op_of_onednn_counts_as_the_op_that_it_replaces(self, tmp_path):
         def build(built, plane, line, at):
             for place, kind in enumerate(("_MklMatMul", "_MklNativeFusedConv2D", "_MklNativeSoftmax", "_FusedMatMul")):
                 built.event(plane, line, f"a:{kind}", at + 10 * place, 5, kind=kind)

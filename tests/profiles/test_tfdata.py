@@ -1,4 +1,4 @@
-"""Who is waited for in a pipeline, on threads that tests write down."""
+"""The stage that a program waits for in a pipeline, on scripted threads."""
 
 import pytest
 
@@ -11,7 +11,7 @@ US = 1_000_000
 
 
 class Threads:
-    """Events by thread; a call of a stage is told by its iterator and that of its caller."""
+    """Events by thread. A call of a stage has the ids of its iterator and of the caller's."""
 
     def __init__(self):
         self.lines = {}
@@ -27,7 +27,7 @@ class Threads:
         self.add(thread, name, start, end, **stats)
 
     def run(self, thread, number, start, end, asked=None):
-        """A function: asked for at a time, run later."""
+        """Add an execution of a function."""
         self.add(thread, "ExecutorState::Process", start, end, id=number)
         self.add(thread, "PyFunc:PyFunc", start, end)
 
@@ -41,7 +41,7 @@ def critical(pipeline):
     return {stage.path: round(stage.critical * 1e6) for stage in pipeline.stages if round(stage.critical * 1e6)}
 
 
-def test_on_one_thread_it_is_the_innermost_call():
+def test_on_one_thread_the_innermost_call_is_to_blame():
     threads = Threads()
     threads.call("main", "", 0, 1000)
     threads.call("main", "Batch", 10, 1000)
@@ -57,7 +57,7 @@ def test_on_one_thread_it_is_the_innermost_call():
     assert (stage.total, stage.own) == (pytest.approx(900e-6), pytest.approx(890e-6))
 
 
-def test_behind_a_prefetch_it_is_what_another_thread_does_for_it():
+def test_after_a_prefetch_the_stages_on_its_thread_are_to_blame():
     threads = Threads()
     threads.call("main", "", 0, 500)
     threads.call("main", "Prefetch", 0, 500)
@@ -68,7 +68,7 @@ def test_behind_a_prefetch_it_is_what_another_thread_does_for_it():
     assert critical(pipeline) == {"Prefetch": 20, "Prefetch::Map": 440, "Prefetch::Map::Range": 40}
 
 
-def test_a_parallel_map_is_waited_for_while_its_functions_run():
+def test_a_parallel_map_is_to_blame_while_its_functions_run():
     threads = Threads()
     threads.call("main", "", 0, 1000)
     threads.call("main", "ParallelMapV2", 0, 1000)
@@ -93,7 +93,7 @@ def test_a_parallel_map_is_not_to_blame_for_its_input():
     assert pipeline.bottleneck.path == "ParallelMapV2::TFRecord"
 
 
-def test_a_function_that_waits_for_a_thread_is_kept_waiting_by_those_that_have_one():
+def test_for_a_function_that_waits_for_a_thread_the_running_functions_are_to_blame():
     threads = Threads()
     threads.call("main", "", 0, 1000)
     threads.call("main", "Filter", 0, 1000)
@@ -117,7 +117,7 @@ def test_stages_that_run_at_once_share_the_blame():
     assert critical(pipeline) == {"ParallelInterleaveV4::Map": 400}
 
 
-def test_two_pipelines_are_told_apart_and_the_longer_wait_comes_first():
+def test_two_pipelines_are_separated_and_the_longer_wait_comes_first():
     threads = Threads()
     threads.call("main", "", 0, 100)
     threads.call("main", "Batch", 0, 100)
@@ -138,12 +138,12 @@ def test_a_pipeline_that_keeps_up_has_no_bottleneck():
     assert pipeline.path == []
     notes = bottlenecks(data, [(0, 1000 * US)]).section().notes
     assert notes == (
-        "20.0% of the steps' time is spent in calls for input",
-        "Prefetch keeps up: 0 of 10 calls took longer than 50 µs, the mean is 20.0 µs",
+        "20.0% of step time is spent in calls for input",
+        "Prefetch keeps up: 0 of 10 calls took longer than 50 µs; mean: 20.0 µs",
     )
 
 
-def test_the_body_of_a_loop_over_a_dataset_is_no_input():
+def test_the_body_of_a_loop_over_a_dataset_is_not_input():
     threads = Threads()
     loop = "ReduceIterator::Root"
     threads.add("main", loop, 0, 1000, id=1)
@@ -164,18 +164,18 @@ def test_the_body_of_a_loop_over_a_dataset_is_no_input():
         ("Map", "num_parallel_calls"),
         ("ParallelMapV2", "vectorise"),
         ("ParallelInterleaveV4", "cycle_length"),
-        ("InterleaveV2", "side by side"),
+        ("InterleaveV2", "in parallel"),
         ("ShuffleV3", "buffer_size"),
         ("FromGenerator", "prefetch"),
-        ("Generator", "leave Python"),
+        ("Generator", "avoid Python"),
         ("BatchV2", "batch("),
-        ("Something", "do less there"),
+        ("Something", "do less in it"),
     ],
 )
 def test_each_bottleneck_has_a_fix(kind, words):
     assert words in fix(TfDataStage(f"Iterator::Root::{kind}"), SLOW)
 
 
-def test_many_short_calls_are_cured_by_fewer():
+def test_the_fix_for_many_short_calls_is_fewer_calls():
     stage = TfDataStage("Iterator::Root::Map", calls=2000, own=40e-3)
-    assert fix(stage, SLOW).endswith("does the work of many: 2,000 calls take 20 µs each")
+    assert fix(stage, SLOW).endswith("handles many elements: 2,000 calls take 20 µs each")

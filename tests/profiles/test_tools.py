@@ -1,4 +1,4 @@
-"""The guide's tools on profiles of a device, read by the real xprof; and what happens where it cannot read."""
+"""The profiler guide's tools on profiles of a device, read by the real xprof, and their failures."""
 
 import csv
 import json
@@ -37,7 +37,7 @@ HALF, WHOLE = "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", "ampere_sgemm_128x
 
 
 def recorded():
-    """The kernels of data/gpu-kernels.csv, one after the other on a stream."""
+    """A profile of the kernels of data/gpu-kernels.csv, one after the other on a stream."""
     built = Built("recorded")
     built.steps(1, 100_000)
     device = built.plane("/device:GPU:0", **GPU)
@@ -56,7 +56,7 @@ def recorded():
 
 
 def training(kernel=HALF, steps=5):
-    """Steps of a product and an activation on a GPU, with a copy and an allocation each."""
+    """A profile of steps on a GPU: a product, an activation, a copy and an allocation each."""
     built = Built("training")
     host, python = built.steps(steps)
     device = built.plane("/device:GPU:0", **GPU)
@@ -102,7 +102,7 @@ def answers(built, folder):
 
 
 class TestRecordedKernels:
-    def test_each_is_told_with_what_it_used(self, tmp_path):
+    def test_each_kernel_has_its_resources(self, tmp_path):
         built, rows = recorded()
         kernels = kernel_stats(answers(built, tmp_path)).kernels
         assert [kernel.name for kernel in kernels] == [row["kernel"] for row in rows]
@@ -116,7 +116,7 @@ class TestRecordedKernels:
             assert kernel.total == pytest.approx(float(row["total_ms"]) * 1e-3, rel=1e-3)
         assert [kernel.tensor_cores for kernel in kernels] == ["cutlass" in kernel.name for kernel in kernels]
 
-    def test_all_of_it_is_read(self, tmp_path):
+    def test_no_kernel_is_lost(self, tmp_path):
         built, _ = recorded()
         found = read([built.write(tmp_path)], POLICY)
         sections = {section.tool: section for section in found.sections}
@@ -155,7 +155,7 @@ class TestDevice:
         assert allocator.fragmentation == pytest.approx(0.125)
         assert allocator.capacity == (40 << 30) + (8 << 20)
         assert len(allocator.timeline) == 10
-        assert (allocator.timeline[0].activity, allocator.timeline[0].amount) == ("ALLOCATION", 4 << 20)
+        assert (allocator.timeline[0].activity, allocator.timeline[0].amount) == ("allocation", 4 << 20)
         held = allocator.at_peak
         assert (held[0].op, held[0].shape, held[0].amount) == ("model/dense/MatMul", "[1024,1024]", 4 << 20)
         assert sum(one.amount for one in held) == allocator.peak
@@ -170,15 +170,15 @@ class TestDevice:
             assert sum(worker.parts.values()) == pytest.approx(worker.seconds, rel=1e-3)
         assert "takes 1.00 times as long" in found.section().notes[0]
 
-    def test_tensor_cores_that_lie_idle_are_advised_upon(self, tmp_path):
+    def test_unused_tensor_cores_give_advice(self, tmp_path):
         found = read([training(WHOLE).write(tmp_path)], POLICY)
         said = {one.finding: one for one in advice(found.seen, POLICY)}
-        assert "0.0% of the device's time is in 16 bit" in said["no 16 bit"].evidence
+        assert "0.0% of device time is in 16 bit" in said["no 16 bit"].evidence
         assert "no 16 bit" not in {
             one.finding for one in advice(read([training().write(tmp_path)], POLICY).seen, POLICY)
         }
 
-    def test_where_its_time_goes(self, tmp_path):
+    def test_time_on_the_device_has_categories(self, tmp_path):
         seen = read([training().write(tmp_path)], POLICY).seen
         spent = {
             str(key.category): round(part.seconds * 1e6)
@@ -187,7 +187,7 @@ class TestDevice:
         }
         assert spent == {"device compute": 400, "device copies": 60, "kernel launch": 16}
 
-    def test_what_the_device_did_in_a_step(self, tmp_path):
+    def test_device_facts_of_a_step(self, tmp_path):
         facts = device_facts(step_breakdown([training().write(tmp_path)], POLICY))
         assert facts["device_time"] == pytest.approx(500e-6)
         assert facts["copy_time"] == pytest.approx(60e-6)
@@ -197,7 +197,7 @@ class TestDevice:
         assert device_facts(step_breakdown([alone.write(tmp_path / "alone")], POLICY)) == {}
 
 
-class TestWhatCannotBeRead:
+class TestFailures:
     def test_empty_device_planes_name_the_privileges(self, tmp_path):
         built = Built()
         built.steps()
@@ -207,12 +207,12 @@ class TestWhatCannotBeRead:
         assert "NVreg_RestrictProfilingToAdminUsers=0" in absent
         assert "--cap-add=SYS_ADMIN" in absent
 
-    def test_what_the_profiler_said_is_told(self, tmp_path):
+    def test_errors_of_the_profiler_are_reported(self, tmp_path):
         built = training()
         built.space.errors.append("CUPTI could not be loaded or symbol could not be found.")
         assert "CUPTI could not be loaded" in sections(built, tmp_path)["errors"].notes[0]
 
-    def test_without_marks_the_tools_that_need_them_say_so_and_the_others_go_on(self, tmp_path):
+    def test_without_step_markers_the_tools_that_need_them_report_it_and_the_others_go_on(self, tmp_path):
         built = training(steps=0)
         host = built.space.planes[0]
         built.event(host, host.lines[0], "Iterator::Root", 0, 900, id=1)
@@ -226,7 +226,7 @@ class TestWhatCannotBeRead:
         assert "bottleneck: Map" in found["tf_data"].notes[1]
         assert not found["kernels"].absent
 
-    def test_without_xprof_the_rest_goes_on(self, tmp_path):
+    def test_without_xprof_the_other_tools_go_on(self, tmp_path):
         path = training().write(tmp_path)
         missing = xprof.Answers(absent="xprof is not installed (ModuleNotFoundError); pip install 'tfbench[profile]'")
         found = read([path], POLICY, lambda files, seconds: missing)
@@ -236,17 +236,17 @@ class TestWhatCannotBeRead:
         assert found.seen.breakdown.seconds == pytest.approx(0.9e-3)
         assert found.trace["traceEvents"]
 
-    def test_another_table_than_expected_costs_one_section(self, tmp_path):
+    def test_an_unknown_table_costs_one_section(self, tmp_path):
         strange = xprof.Answers({xprof.KERNELS: [{"cols": [{"id": "other"}], "rows": [{"c": [{"v": 1}]}]}]})
         found = read([training().write(tmp_path)], POLICY, lambda files, seconds: strange)
-        assert "xprof's answer is not what is read here" in {s.tool: s for s in found.sections}["kernels"].absent
+        assert "xprof's answer has an unknown format" in {s.tool: s for s in found.sections}["kernels"].absent
 
 
 class TestAsking:
     def path(self, tmp_path):
         return [training().write(tmp_path)]
 
-    def test_an_xprof_that_is_not_there(self, tmp_path, monkeypatch):
+    def test_a_missing_xprof_is_reported_with_the_fix(self, tmp_path, monkeypatch):
         (tmp_path / "xprof").mkdir()
         (tmp_path / "xprof" / "__init__.py").write_text("raise ImportError('no module named xprof')")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -254,19 +254,19 @@ class TestAsking:
             "xprof is not installed (ImportError: no module named xprof); pip install 'tfbench[profile]'"
         )
 
-    def test_one_that_breaks_takes_nobody_along(self, tmp_path, monkeypatch):
+    def test_a_crash_of_xprof_stays_in_its_process(self, tmp_path, monkeypatch):
         (tmp_path / "xprof").mkdir()
         (tmp_path / "xprof" / "__init__.py").write_text("import os; os._exit(7)")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        assert xprof.ask(self.path(tmp_path), 60).absent == "xprof broke while it read the profile (exit code 7)"
+        assert xprof.ask(self.path(tmp_path), 60).absent == "xprof failed while it read the profile (exit code 7)"
 
-    def test_one_that_takes_too_long(self, tmp_path):
+    def test_an_xprof_that_takes_too_long_is_stopped(self, tmp_path):
         def late(*arguments, **keywords):
             raise subprocess.TimeoutExpired(arguments, keywords["timeout"])
 
         assert xprof.ask(self.path(tmp_path), 5, late).absent == "xprof did not read the profile within 5 s"
 
-    def test_a_tool_that_fails(self, tmp_path):
+    def test_the_error_of_a_tool_is_in_the_answer(self, tmp_path):
         answer = tmp_path / "answer.json"
         order = {"file": str(tmp_path / "none.xplane.pb"), "tools": ["overview_page"], "answer": str(answer)}
         subprocess.run(
@@ -274,7 +274,7 @@ class TestAsking:
         )
         assert json.loads(answer.read_text())["tools"]["overview_page"]["error"]
 
-    def test_nothing_is_left_beside_the_file(self, tmp_path):
+    def test_xprof_leaves_no_files_beside_the_profile(self, tmp_path):
         (path,) = self.path(tmp_path / "run")
         xprof.ask([path], 60)
         assert [one.name for one in path.parent.iterdir()] == [path.name]
@@ -318,7 +318,7 @@ def sections(built, folder):
     return {section.tool: section for section in read([built.write(folder)], POLICY).sections}
 
 
-def test_benchmarks_that_advice_names_are_there():
+def test_benchmarks_that_advice_names_exist():
     root = Path(__file__).resolve().parents[2]
     named = re.findall(r"(benchmarks/\w+\.py)::(test_\w+)", (root / "tfbench/profiles/advice.py").read_text())
     assert len(named) > 5
@@ -326,5 +326,5 @@ def test_benchmarks_that_advice_names_are_there():
         assert f"def {function}(" in (root / file).read_text(), f"{file}::{function}"
 
 
-def test_nothing_seen_is_no_advice():
+def test_without_results_there_is_no_advice():
     assert advice(Seen(), POLICY) == []

@@ -1,4 +1,4 @@
-"""Reading the profiler's files, and arithmetic of stretches of time."""
+"""XPlane files, and arithmetic of spans."""
 
 from itertools import pairwise
 
@@ -45,7 +45,7 @@ def event(name, start, end):
     return Event(name, "", start, end, {}, "line")
 
 
-def test_events_know_what_they_lie_in():
+def test_events_know_their_parents():
     outer, inner, beside, point = event("a", 0, 10), event("b", 2, 8), event("c", 8, 9), event("d", 3, 3)
     events = nested([point, beside, inner, outer])
     assert events == [outer, inner, point, beside]
@@ -70,7 +70,7 @@ def test_the_first_of_several_steps_is_left_out(tmp_path):
     assert [step.number for step in steps_of(load(built.write(tmp_path)))] == [1, 2]
 
 
-def test_a_profile_without_marks_says_how_to_make_them(tmp_path):
+def test_a_profile_without_step_markers_says_how_to_add_them(tmp_path):
     built = Built()
     plane = built.plane("/host:CPU")
     built.event(plane, built.line(plane, "python"), "MatMul:MatMul", 0, 1)
@@ -78,7 +78,7 @@ def test_a_profile_without_marks_says_how_to_make_them(tmp_path):
         steps_of(load(built.write(tmp_path)))
 
 
-def test_what_is_no_whole_file_is_one_line(tmp_path):
+def test_an_incomplete_file_gives_one_line(tmp_path):
     built = Built()
     built.steps()
     path = built.write(tmp_path)
@@ -88,7 +88,7 @@ def test_what_is_no_whole_file_is_one_line(tmp_path):
         with pytest.raises(ProfileError, match=words):
             load(path)
     path.write_bytes(b"\xff" * 50)
-    with pytest.raises(ProfileError, match="no whole XPlane file"):
+    with pytest.raises(ProfileError, match="not a complete XPlane file"):
         load(path)
     with pytest.raises(ProfileError, match="cannot be read: No such file"):
         load(tmp_path / "none.xplane.pb")

@@ -1,1 +1,1 @@
-"""Reading of profiles: what the TensorFlow Profiler wrote, as typed results; nothing here measures or prints."""
+"""Read files of the TensorFlow Profiler into typed results. Nothing here measures or prints."""

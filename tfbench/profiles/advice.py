@@ -1,4 +1,4 @@
-"""What a profile suggests, each with its evidence and with the benchmark of this suite that measures the fix."""
+"""Suggest fixes from a profile, each with its evidence and the benchmark of this suite that measures it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tfbench.profiles.tables import Column, Section, Table
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing to try."""
+    """One suggestion."""
 
     finding: str
-    """In a word: ``input-bound``."""
+    """In a word, such as ``input-bound``."""
     evidence: str
     fix: str
     benchmark: str
-    """The file and the function that measure the fix; ``pytest --benchmark FILE::FUNCTION`` runs it."""
+    """The benchmark that measures the fix. ``pytest --benchmark FILE::FUNCTION`` runs it."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the tools found; ``None`` where one found nothing."""
+    """Results of the tools, ``None`` where a tool failed."""
 
     breakdown: StepBreakdown | None = None
     data: Bottlenecks | None = None
@@ -36,19 +36,17 @@ class Seen:
 
 
 def advice(seen: Seen, policy: Policy) -> list[Advice]:
-    """What is worth trying, in the order of the rules."""
+    """Apply all rules, in their order."""
     return [one for rule in _RULES for one in rule(seen, policy)]
 
 
 def section(found: list[Advice]) -> Section:
-    """As a section of a report."""
+    """Build the section of the report."""
     if not found:
-        return Section(
-            "advice", "Advice", notes=("no rule applies: neither input, nor launches, nor layout stands out",)
-        )
+        return Section("advice", "Advice", notes=("no rule applies: input, launches, precision and layout look fine",))
     columns = (Column("finding"), Column("evidence"), Column("fix"), Column("measured by"))
     rows = tuple((one.finding, one.evidence, one.fix, one.benchmark) for one in found)
-    return Section("advice", "Advice", (Table("advice", "What to try", columns, rows),))
+    return Section("advice", "Advice", (Table("advice", "Suggestions", columns, rows),))
 
 
 def _input_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
@@ -59,7 +57,7 @@ def _input_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
         overhead = is_overhead(end, policy.slow_call_seconds)
         yield Advice(
             "input-bound",
-            f"{seen.data.waiting:.0%} of the steps' time is spent waiting for input, most of it for {end.path}",
+            f"{seen.data.waiting:.0%} of step time is spent waiting for input, most of it for {end.path}",
             fix(end, policy.slow_call_seconds),
             _SMALL if overhead else _BY_STAGE.get(end.kind, "benchmarks/test_pipelines.py::test_fed_training"),
         )
@@ -76,25 +74,20 @@ _BY_STAGE = {
     "Shuffle": "benchmarks/test_pipelines.py::test_shuffle",
     "ShuffleAndRepeat": "benchmarks/test_pipelines.py::test_shuffle",
 }
-"""Kind of the stage that is the bottleneck -> what measures its fix."""
+"""Kind of stage that is the bottleneck -> the benchmark that measures its fix."""
 
 
 def _launch_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
-    if seen.breakdown is None:
+    if (steps := seen.breakdown) is None:
         return
-    share = (
-        seen.breakdown.spent(TimeCategory.LAUNCH) + seen.breakdown.spent(TimeCategory.OTHER)
-    ) / seen.breakdown.seconds
+    share = (steps.spent(TimeCategory.LAUNCH) + steps.spent(TimeCategory.OTHER)) / steps.seconds
     if share >= policy.launch_bound:
-        ops = sum(
-            part.calls
-            for key, part in seen.breakdown.parts.items()
-            if key.category in (TimeCategory.HOST, TimeCategory.DEVICE)
-        )
+        computing = (TimeCategory.HOST, TimeCategory.DEVICE)
+        ops = sum(part.calls for key, part in steps.parts.items() if key.category in computing)
         yield Advice(
             "launch-bound",
-            f"{share:.0%} of a step is neither an op nor waiting, but Python and the way to its {ops:.0f} ops",
-            "tf.function with jit_compile=True, a larger batch, or several steps a call (steps_per_execution)",
+            f"{share:.0%} of a step is neither an op nor waiting, but Python and the dispatch of {ops:.0f} ops",
+            "use tf.function with jit_compile=True, a larger batch, or several steps per call (steps_per_execution)",
             "benchmarks/test_training.py::test_execution",
         )
 
@@ -105,23 +98,23 @@ def _precision(seen: Seen, policy: Policy) -> Iterator[Advice]:
     if seen.overview.sixteen_bit < policy.sixteen_bit and any(one.eligible for one in seen.kernels.kernels):
         yield Advice(
             "no 16 bit",
-            f"{seen.overview.sixteen_bit:.1%} of the device's time is in 16 bit, and it has Tensor Cores",
-            "mixed_float16 or mixed_bfloat16, with dimensions that 8 divides",
+            f"{seen.overview.sixteen_bit:.1%} of device time is in 16 bit, and the device has Tensor Cores",
+            "use mixed_float16 or mixed_bfloat16, with dimensions that are multiples of 8",
             "benchmarks/test_linear.py::test_matmul",
         )
 
 
 def _transposes(seen: Seen, policy: Policy) -> Iterator[Advice]:
-    if seen.breakdown is None:
+    if (steps := seen.breakdown) is None:
         return
-    keys = [key for key in seen.breakdown.parts if "transpose" in key.kind.lower() and "conv" not in key.kind.lower()]
-    share = seen.breakdown.covered(keys) / seen.breakdown.seconds
+    keys = [key for key in steps.parts if "transpose" in key.kind.lower() and "conv" not in key.kind.lower()]
+    share = steps.covered(keys) / steps.seconds
     if share >= policy.transposing:
-        calls = sum(seen.breakdown.parts[key].calls for key in keys)
+        calls = sum(steps.parts[key].calls for key in keys)
         yield Advice(
             "transposes",
             f"{calls:.0f} transposes take {share:.0%} of a step",
-            "keep one layout throughout: NHWC on CPUs, on GPUs the one that its convolutions want",
+            "keep one layout throughout: NHWC on CPUs, and the layout that the convolutions prefer on GPUs",
             "benchmarks/test_convolution.py::test_conv2d_3x3",
         )
 

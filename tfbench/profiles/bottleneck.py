@@ -1,4 +1,4 @@
-"""tf.data bottleneck analysis: each pipeline's stages, its critical path, and what would help."""
+"""tf.data bottleneck analysis: the stages, critical path and bottleneck of each pipeline, and the fix."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ from tfbench.profiles.tables import COUNT, NAME, SECONDS, SHARE, Column, Section
 from tfbench.profiles.tfdata import Input, Pipeline, TfDataStage
 from tfbench.profiles.xplane import Span, length
 
-_CURES = (
-    ("ParallelMap", "do less in its function, vectorise it by batching before the map, or cache what it gives"),
-    ("MapAndBatch", "do less in its function, or cache what it gives"),
-    ("Map", "let it run ahead and side by side: map(…, num_parallel_calls=tf.data.AUTOTUNE), then prefetch"),
-    ("ParallelInterleave", "raise its cycle_length, or do less in what it interleaves"),
-    ("Interleave", "read side by side: interleave(…, num_parallel_calls=tf.data.AUTOTUNE)"),
+_FIXES = (
+    ("ParallelMap", "do less in its function, vectorise it by batching before the map, or cache its results"),
+    ("MapAndBatch", "do less in its function, or cache its results"),
+    ("Map", "run it in parallel and ahead: map(…, num_parallel_calls=tf.data.AUTOTUNE), then prefetch"),
+    ("ParallelInterleave", "raise its cycle_length, or do less in its inner datasets"),
+    ("Interleave", "read in parallel: interleave(…, num_parallel_calls=tf.data.AUTOTUNE)"),
     ("FlatMap", "use interleave(…, num_parallel_calls=tf.data.AUTOTUNE), which opens its inputs ahead"),
     ("ParallelBatch", "use smaller elements, or batch less often"),
-    ("PaddedBatch", "sort elements by their lengths into buckets, so that there is less to pad"),
-    ("Batch", "batch(…, num_parallel_calls=tf.data.AUTOTUNE), and prefetch behind it"),
-    ("Shuffle", "use a smaller buffer_size, and shuffle small things such as file names before they are read"),
-    ("Filter", "filter batches and not single elements, or before costly stages"),
-    ("Generator", "leave Python: tf.io, TFRecord files or from_tensor_slices instead of from_generator"),
-    ("TFRecord", "read several files side by side: interleave(…, num_parallel_calls=tf.data.AUTOTUNE), then prefetch"),
-    ("TextLine", "read several files side by side, or store records in TFRecord files"),
-    ("FixedLengthRecord", "read several files side by side: interleave(…, num_parallel_calls=tf.data.AUTOTUNE)"),
-    ("MemoryCache", "the first epoch fills it; look at a later one"),
-    ("Cache", "cache in memory instead of in a file, if it fits"),
-    ("Snapshot", "more shards, or a faster disk"),
-    ("DataService", "more workers, or batches that are made there"),
-    ("Prefetch", "the stages before it cannot fill it in time: see their own times"),
-    ("Scan", "it runs one element after the other: do less in its function"),
-    ("Unbatch", "leave batches whole, or rebatch"),
+    ("PaddedBatch", "group elements of similar length into buckets, to pad less"),
+    ("Batch", "use batch(…, num_parallel_calls=tf.data.AUTOTUNE), then prefetch"),
+    ("Shuffle", "use a smaller buffer_size, and shuffle small elements, such as file names, before reading them"),
+    ("Filter", "filter batches instead of single elements, or filter before costly stages"),
+    ("Generator", "avoid Python: use tf.io, TFRecord files or from_tensor_slices instead of from_generator"),
+    ("TFRecord", "read several files in parallel: interleave(…, num_parallel_calls=tf.data.AUTOTUNE), then prefetch"),
+    ("TextLine", "read several files in parallel, or store records in TFRecord files"),
+    ("FixedLengthRecord", "read several files in parallel: interleave(…, num_parallel_calls=tf.data.AUTOTUNE)"),
+    ("MemoryCache", "the first epoch fills it: profile a later one"),
+    ("Cache", "cache in memory instead of in a file, if the data fits"),
+    ("Snapshot", "use more shards, or a faster disk"),
+    ("DataService", "use more workers, or let the workers build the batches"),
+    ("Prefetch", "the stages before it are too slow to fill it: see their own times"),
+    ("Scan", "do less in its function: it handles one element after the other"),
+    ("Unbatch", "keep batches whole, or rebatch"),
     ("GroupBy", "do less in its functions, or group ahead of training"),
 )
-"""Beginning of a kind of stage, and what helps when it is the bottleneck; the first that fits counts."""
-_CURE = "do less there, or put prefetch(tf.data.AUTOTUNE) behind it so that it runs ahead"
+"""Prefix of a kind of stage, and the fix if it is the bottleneck. The first match counts."""
+_DEFAULT_FIX = "do less in it, or put prefetch(tf.data.AUTOTUNE) after it, so that it runs ahead"
 
 
 _MAPS = ("Map", "ParallelMap")
-_VECTORISE = "batch before it, so that one call of its function does the work of many"
+_VECTORISE = "batch before it, so that one call of its function handles many elements"
 
 
 def is_overhead(stage: TfDataStage, slow: float) -> bool:
-    """Whether a map costs more by its calls than by what it does in them: many calls, none of which is slow."""
+    """Whether a map has many calls of which none is slow: the calls cost more than their work."""
     return stage.kind.startswith(_MAPS) and stage.calls > 0 and stage.own / stage.calls < slow
 
 
 def fix(stage: TfDataStage, slow: float) -> str:
-    """What helps when this stage is the bottleneck.
+    """Return the fix for a stage that is the bottleneck.
 
     Args:
         slow: Seconds from which a call is slow.
     """
     if is_overhead(stage, slow):
         return f"{_VECTORISE}: {stage.calls:,} calls take {stage.own / stage.calls * 1e6:.0f} µs each"
-    return next((words for kind, words in _CURES if stage.kind.startswith(kind)), _CURE)
+    return next((words for kind, words in _FIXES if stage.kind.startswith(kind)), _DEFAULT_FIX)
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class Bottlenecks:
     """The pipelines that the program waited for."""
 
     pipelines: Sequence[Pipeline]
-    """The one that it waited for longest first."""
+    """The pipeline with the longest wait comes first."""
     seconds: float
     """Of all windows together."""
 
     @property
     def waiting(self) -> float:
-        """Share of the steps' time in calls for input."""
+        """Share of step time in calls for input."""
         return sum(pipeline.waited for pipeline in self.pipelines) / self.seconds if self.seconds else 0.0
 
     def section(self) -> Section:
@@ -81,11 +81,11 @@ class Bottlenecks:
             tables.append(Table(
                 f"stages_{number}", f"Stages of {pipeline.stages[0].path if pipeline.stages else 'a pipeline'}",
                 (Column("stage", NAME), Column("calls", COUNT), Column("slow calls", COUNT), Column("total", SECONDS),
-                 Column("self", SECONDS), Column("waited for", SECONDS), Column("share", SHARE), Column("mostly"),
+                 Column("self", SECONDS), Column("waited for", SECONDS), Column("share", SHARE), Column("longest op"),
                  Column("critical")),
                 tuple(
                     (stage.path, stage.calls, stage.slow, stage.total, stage.own, stage.critical,
-                     stage.critical / self.seconds if self.seconds else 0.0, _longest(stage),
+                     stage.critical / self.seconds if self.seconds else 0.0, _longest_op(stage),
                      "bottleneck" if stage is end else "path" if stage in path else "")
                     for stage in pipeline.stages
                 ),
@@ -93,17 +93,17 @@ class Bottlenecks:
         return Section("tf_data", "tf.data bottleneck analysis", tuple(tables), tuple(self._notes()))
 
     def _notes(self) -> list[str]:
-        notes = [f"{self.waiting:.1%} of the steps' time is spent in calls for input"]
+        notes = [f"{self.waiting:.1%} of step time is spent in calls for input"]
         for pipeline in self.pipelines:
             if (end := pipeline.bottleneck) is None:
-                first = pipeline.stages[0].path if pipeline.stages else "it"
+                first = pipeline.stages[0].path if pipeline.stages else "the pipeline"
                 notes.append(
                     f"{first} keeps up: {pipeline.slow} of {pipeline.calls} calls took longer than "
-                    f"{pipeline.slowness * 1e6:g} µs, the mean is {pipeline.waited / pipeline.calls * 1e6:.1f} µs"
+                    f"{pipeline.slowness * 1e6:g} µs; mean: {pipeline.waited / pipeline.calls * 1e6:.1f} µs"
                 )
                 continue
             share = end.critical / pipeline.waited if pipeline.waited else 0.0
-            mostly = f", mostly {name}" if (name := _longest(end)) else ""
+            mostly = f", mostly in {name}" if (name := _longest_op(end)) else ""
             notes.append(
                 f"bottleneck: {end.path} ({share:.0%} of the waiting; {pipeline.slow} of {pipeline.calls} calls "
                 f"were slow{mostly}): {fix(end, pipeline.slowness)}"
@@ -111,15 +111,15 @@ class Bottlenecks:
         return notes
 
 
-def _longest(stage: TfDataStage) -> str:
+def _longest_op(stage: TfDataStage) -> str:
     return max(stage.ops, key=lambda kind: stage.ops[kind]) if stage.ops else ""
 
 
 def bottlenecks(data: Input, windows: Sequence[Span]) -> Bottlenecks:
-    """Of the pipelines that were called within these windows: the marked steps, or all of a profile without any.
+    """Analyse the pipelines called within these windows: the marked steps, or the whole profile without any.
 
     Raises:
-        ProfileError: None was.
+        ProfileError: No pipeline was called.
     """
     found = data.pipelines(windows)
     if not found:

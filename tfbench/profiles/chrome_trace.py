@@ -1,4 +1,4 @@
-"""The profiled steps as a Chrome trace, which Perfetto and chrome://tracing open.
+"""Convert the profiled steps to a Chrome trace, which Perfetto and chrome://tracing open.
 
 Format: "Trace Event Format", complete events (``ph`` = ``X``) in microseconds.
 """
@@ -14,16 +14,15 @@ from tfbench.profiles.xplane import Space
 
 
 def chrome_trace(space: Space, steps: Sequence[ProfileStep]) -> JSON:
-    """Everything that ran within the marked steps; all of the profile if there is none."""
+    """Return all events during the marked steps, or all of the profile if no step is marked."""
     events = list(_events(space, steps))
     return {"displayTimeUnit": "ns", "traceEvents": events, "metadata": {"host": space.host, "steps": len(steps)}}
 
 
 def _events(space: Space, steps: Sequence[ProfileStep]) -> Iterator[JSON]:
-    low = min((step.event.start for step in steps), default=None)
-    high = max((step.event.end for step in steps), default=None)
-    every = [event.start for plane in space.planes for event in plane.events]
-    began = low if low is not None else min(every, default=0)
+    every = [event.span for plane in space.planes for event in plane.events]
+    spans = [step.span for step in steps] or every
+    low, high = min((span[0] for span in spans), default=0), max((span[1] for span in spans), default=0)
     for process, plane in enumerate(space.planes, 1):
         if not plane.lines:
             continue
@@ -31,13 +30,13 @@ def _events(space: Space, steps: Sequence[ProfileStep]) -> Iterator[JSON]:
         for thread, line in enumerate(plane.lines, 1):
             yield _named("thread_name", line.name, process, thread)
             for event in line.events:
-                if (low is not None and event.end < low) or (high is not None and event.start > high):
+                if event.end < low or event.start > high:
                     continue
                 yield {
                     "ph": "X",
                     "name": event.name,
                     "cat": event.kind or "event",
-                    "ts": (event.start - began) * 1e-6,
+                    "ts": (event.start - low) * 1e-6,
                     "dur": (event.end - event.start) * 1e-6,
                     "pid": process,
                     "tid": thread,
@@ -50,7 +49,7 @@ def _named(what: str, name: str, process: int, thread: int) -> JSON:
 
 
 def _plain(value: object) -> object:
-    """JSON's numbers lose digits of 64-bit ids and are finite, and it has no bytes."""
+    """Convert a value for JSON, which has no bytes, and in which floats are finite and 64-bit ids lose digits."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, bytes):

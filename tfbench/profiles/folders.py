@@ -1,4 +1,4 @@
-"""Folders of profiles: one for each case, with the files of each side where TensorBoard looks for them."""
+"""Folders of profiles: one per case, with the files of each side in TensorBoard's layout."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tfbench.model import JSON
 SCHEMA = "tfbench-profiled-case/1"
 ABOUT = "case.json"
 RUNS = Path("plugins", "profile")
-"""Where TensorBoard looks below a folder of logs; below that, a folder for each run, with a file for each host."""
+"""Where TensorBoard looks below a log folder: one folder per run, with one file per host."""
 _UNFIT = re.compile(r"[^\w.,=+-]+", re.ASCII)
-_TOLD = ("tensorflow", "tf-nightly", "keras", "tf-keras")
-"""Packages that are told of a side; the others stand in its file."""
+_SHOWN = ("tensorflow", "tf-nightly", "keras", "tf-keras")
+"""Packages that the description of a side lists. The side's file has the rest."""
 _LONGEST = 150
-"""Characters of a folder's name; file systems take 255 bytes."""
+"""Characters of a folder's name. File systems allow 255 bytes."""
 
 
 @dataclass(frozen=True)
@@ -33,22 +33,22 @@ class Kept:
     folder: Path
     case: str
     sides: Mapping[str, JSON]
-    """By their names, what was noted of each; the contender is always there."""
+    """Name -> description of the side. The contender is always present."""
     raced: float | None = None
-    """The slowdown that was raced, as a fraction."""
+    """The raced slowdown, as a fraction."""
 
     def environment(self, side: str) -> str:
-        """What a side ran on: ``git:main, Python 3.11.7, tensorflow 2.21.0, …``."""
+        """Describe where a side ran: ``git:main, Python 3.11.7, tensorflow 2.21.0, …``."""
         about = self.sides[side]
         environment = about.get("recipe") or {}
         packages = environment.get("packages", {})
         parts = [str(about.get("spec", "")), f"Python {environment['python']}" if "python" in environment else ""]
-        parts += [f"{name} {version}" for name, version in packages.items() if name.startswith(_TOLD)]
+        parts += [f"{name} {version}" for name, version in packages.items() if name.startswith(_SHOWN)]
         parts.append(str(environment.get("machine", {}).get("processor", "")))
         return ", ".join(filter(None, parts))
 
     def runs(self, side: str) -> list[list[Path]]:
-        """For each launch of a side, the files of its hosts.
+        """Return the files of each launch of a side, one file per host.
 
         Raises:
             ProfileError: There is none.
@@ -56,13 +56,12 @@ class Kept:
         runs = sorted((self.folder / side / RUNS).glob("*"))
         found = [files for run in runs if (files := sorted(run.glob("*.xplane.pb")))]
         if not found:
-            raise ProfileError(f"{self.folder / side} holds no xplane file: profile the case again")
+            raise ProfileError(f"{self.folder / side} holds no XPlane file: profile the case again")
         return found
 
 
 def folder_of(case: str) -> str:
-    """The name of a case's folder: what file systems and their patterns take of its node id, with a digest of what else
-    there is."""
+    """Return the name of a case's folder: the node id without special characters, with a digest if it was changed or cut."""
     name = case.replace("/", ".").replace("::", ".").replace("[", ".").removesuffix("]")
     fit = _UNFIT.sub("_", name)
     if fit == name and len(fit) <= _LONGEST:
@@ -71,20 +70,23 @@ def folder_of(case: str) -> str:
 
 
 def write_about(kept: Kept) -> None:
-    """Write down whose profiles a folder holds.
+    """Write the description of a case's folder.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     content = {"schema": SCHEMA, "case": kept.case, "sides": dict(kept.sides), "raced": kept.raced}
     write_whole(kept.folder / ABOUT, json.dumps(content, indent=1) + "\n")
 
 
 def write_read(folder: Path, side: str, texts: Mapping[str, str], trace: JSON) -> None:
-    """Write what was read of a side: tables and texts by their file's names, and its trace.
+    """Write the tables, texts and trace of a side.
+
+        Args:
+            texts: File name -> content.
 
     Raises:
-        OSError: One cannot be written.
+        OSError: A file cannot be written.
     """
     place = folder / side
     for name, text in texts.items():
@@ -96,14 +98,14 @@ def write_read(folder: Path, side: str, texts: Mapping[str, str], trace: JSON) -
 
 
 def every(folder: Path) -> Iterator[Kept]:
-    """The cases whose profiles lie in a folder.
+    """Yield the cases that have profiles in a folder.
 
     Raises:
         UsageError: The folder is not there.
-        ProfileError: Something in it is not what this version wrote.
+        ProfileError: A description is not in the format of this version.
     """
     if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder of profiles; `pytest --benchmark --profile {folder}` makes one")
+        raise UsageError(f"{folder} is not a folder: create profiles with `pytest --benchmark --profile {folder}`")
     for about in sorted(folder.glob(f"*/{ABOUT}")):
         yield _read(about)
 
@@ -117,21 +119,21 @@ def _read(about: Path) -> Kept:
         raced = content.get("raced")
         return Kept(about.parent, str(content["case"]), sides, None if raced is None else float(raced))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ProfileError(f"{about} is not what tfbench writes ({error}); profile the case again") from None
+        raise ProfileError(f"{about} is not in tfbench's format ({error}): profile the case again") from None
 
 
 def named(folder: Path, name: str) -> list[Kept]:
-    """The profiles of the case of this name, without its file if one likes, or of all whose names have it in them.
+    """Find the profiles of a case by its name, with or without its file, or of all cases whose names contain the text.
 
     Raises:
-        UsageError: There is none, or the folder is not there.
-        ProfileError: Something in the folder is not what this version wrote.
+        UsageError: No case matches, or the folder does not exist.
+        ProfileError: A description is not in the format of this version.
     """
     kept = list(every(folder))
     wanted = name.strip("…").replace("...", "")
     exact = [one for one in kept if one.case == name or one.case.endswith(f"::{name}")]
     found = exact or [one for one in kept if wanted in one.case]
     if not found:
-        there = ", ".join(one.case.rpartition("::")[2] for one in kept[:5]) or "nothing"
-        raise UsageError(f"{folder} holds no profile of {name!r}; it has {there}{' …' * (len(kept) > 5)}")
+        there = ", ".join(one.case.rpartition("::")[2] for one in kept[:5]) or "none"
+        raise UsageError(f"{folder} has no profile of {name!r}; available: {there}{' …' * (len(kept) > 5)}")
     return found

@@ -1,18 +1,18 @@
-"""Kernel stats: what each kernel of a GPU used, and which op it ran for."""
+"""Kernel stats: the resources that each GPU kernel used, and the op that it ran for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tfbench.errors import ProfileError
-from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, Column, Section, Table
-from tfbench.profiles.xprof import KERNELS, Answers, number
+from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, Section, column, table_of
+from tfbench.profiles.xprof import KERNELS, Answers, integer, number
 
 NO_KERNELS = (
-    "no kernel ran on a GPU. If the step uses one, the profiler was not allowed to look: run as root, or set "
-    "NVreg_RestrictProfilingToAdminUsers=0 for the driver, start a container with --cap-add=SYS_ADMIN, and check that "
-    "libcupti of TensorFlow's CUDA version is found (CUPTI_ERROR_INSUFFICIENT_PRIVILEGES and its like in the log)"
+    "no kernel ran on a GPU. If the step uses one, the profiler had no access: run as root, or set "
+    "NVreg_RestrictProfilingToAdminUsers=0 for the driver, or start the container with --cap-add=SYS_ADMIN. Also check "
+    "that libcupti of TensorFlow's CUDA version is found (the log shows CUPTI_ERROR_INSUFFICIENT_PRIVILEGES or similar)"
 )
 
 
@@ -20,23 +20,21 @@ NO_KERNELS = (
 class Kernel:
     """One kernel of one op."""
 
-    name: str
-    op: str
-    registers: int
-    """A thread."""
-    shared: int
-    """Bytes of shared memory a block."""
-    block: str
-    grid: str
-    occupancy: float
-    """Fraction of the warps that a multiprocessor holds."""
-    eligible: bool
+    name: str = field(metadata=column("kernel", NAME))
+    op: str = field(metadata=column("op", NAME))
+    registers: int = field(metadata=column("registers", COUNT))
+    """Per thread."""
+    shared: int = field(metadata=column("shared memory", BYTES))
+    """Bytes per block."""
+    block: str = field(metadata=column("block"))
+    grid: str = field(metadata=column("grid"))
+    occupancy: float = field(metadata=column("occupancy", SHARE))
+    """Fraction of the warps that a multiprocessor can hold."""
+    eligible: bool = field(metadata=column("Tensor Cores possible"))
     """Whether its op could use Tensor Cores."""
-    tensor_cores: bool
-    """Whether it did."""
-    occurrences: int
-    total: float
-    """Seconds."""
+    tensor_cores: bool = field(metadata=column("Tensor Cores used"))
+    occurrences: int = field(metadata=column("occurrences", COUNT))
+    total: float = field(metadata=column("total", SECONDS))
 
 
 @dataclass(frozen=True)
@@ -48,26 +46,16 @@ class KernelStats:
     def section(self) -> Section:
         whole = sum(kernel.total for kernel in self.kernels) or 1.0
         missed = sum(kernel.total for kernel in self.kernels if kernel.eligible and not kernel.tensor_cores)
-        table = Table(
-            "kernels", "Kernels",
-            (Column("kernel", NAME), Column("op", NAME), Column("registers", COUNT), Column("shared memory", BYTES),
-             Column("block"), Column("grid"), Column("occupancy", SHARE), Column("Tensor Cores possible"),
-             Column("Tensor Cores used"), Column("occurrences", COUNT), Column("total", SECONDS), Column("share", SHARE)),
-            tuple(
-                (one.name, one.op, one.registers, one.shared, one.block, one.grid, one.occupancy, one.eligible,
-                 one.tensor_cores, one.occurrences, one.total, one.total / whole)
-                for one in self.kernels
-            ),
-        )  # fmt: skip
-        notes = (f"{missed / whole:.0%} of the time in kernels of ops that could use Tensor Cores and do not",)
-        return Section("kernels", "Kernel stats", (table,), notes if missed else ())
+        note = f"kernels that could use Tensor Cores but do not take {missed / whole:.0%} of the kernel time"
+        table = table_of("kernels", "Kernels", Kernel, self.kernels, lambda kernel: kernel.total / whole)
+        return Section("kernels", "Kernel stats", (table,), (note,) if missed else ())
 
 
 def kernel_stats(answers: Answers) -> KernelStats:
-    """From xprof's kernel stats.
+    """Read xprof's kernel stats.
 
     Raises:
-        ProfileError: xprof gave none, or no kernel ran.
+        ProfileError: xprof gave no answer, or no kernel ran.
     """
     rows = answers.grids(KERNELS)[0].rows
     if not rows:
@@ -76,14 +64,14 @@ def kernel_stats(answers: Answers) -> KernelStats:
         Kernel(
             name=str(row["kernel_name"]),
             op=str(row["op_name"]),
-            registers=int(number(row["registers_per_thread"])),
-            shared=int(number(row["shmem_bytes"])),
+            registers=integer(row["registers_per_thread"]),
+            shared=integer(row["shmem_bytes"]),
             block=str(row["block_dim"]),
             grid=str(row["grid_dim"]),
             occupancy=number(row["occupancy_pct"]) / 100,
             eligible=bool(row["is_op_tensor_core_eligible"]),
             tensor_cores=bool(row["is_kernel_using_tensor_core"]),
-            occurrences=int(number(row["occurrences"])),
+            occurrences=integer(row["occurrences"]),
             total=number(row["total_duration_us"]) * 1e-6,
         )
         for row in rows

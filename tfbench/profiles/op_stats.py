@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from tfbench.profiles.tables import COUNT, NAME, SECONDS, SHARE, Column, Section, Table
+from tfbench.profiles.tables import COUNT, NAME, SECONDS, Section, Table, column, table_of
 from tfbench.profiles.tfdata_calls import without_numbers
-from tfbench.profiles.xprof import OPS, Answers, Grid, number
+from tfbench.profiles.xprof import OPS, Answers, Grid, integer, number
 
 IDLE = "IDLE"
 
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One op of the program, in all of the profile."""
+    """One op of the program, over the whole profile."""
 
-    where: str
+    name: str = field(metadata=column("op", NAME))
+    kind: str = field(metadata=column("type"))
+    where: str = field(metadata=column("where"))
     """``host`` or ``device``."""
-    kind: str
-    name: str
-    occurrences: int
-    total: float
-    """Seconds, those of the ops that it calls included."""
-    own: float
-    """Seconds, without them."""
+    occurrences: int = field(metadata=column("occurrences", COUNT))
+    total: float = field(metadata=column("total", SECONDS))
+    """Seconds, including the ops that it calls."""
+    own: float = field(metadata=column("self", SECONDS))
+    """Seconds, excluding the ops that it calls."""
 
 
 @dataclass(frozen=True)
@@ -32,34 +32,25 @@ class OpStats:
     """The ops of a profile, the longest first."""
 
     with_idle: Sequence[OpRow]
-    """With a row for the time in which nothing ran."""
+    """Includes a row for idle time."""
     without_idle: Sequence[OpRow]
 
     def section(self) -> Section:
-        return Section(
-            "ops", "TensorFlow stats",
-            (_table("ops", "Ops", self.without_idle), _table("ops_with_idle", "Ops and idle time", self.with_idle)),
-        )  # fmt: skip
+        tables = (_table("ops", "Ops", self.without_idle), _table("ops_with_idle", "Ops and idle time", self.with_idle))
+        return Section("ops", "TensorFlow stats", tables)
 
 
 def _table(name: str, title: str, rows: Sequence[OpRow]) -> Table:
+    """A share is a fraction of the time on the same device, or on the host."""
     whole = {where: sum(row.own for row in rows if row.where == where) or 1.0 for where in ("host", "device")}
-    return Table(
-        name, title,
-        (Column("op", NAME), Column("type"), Column("where"), Column("occurrences", COUNT), Column("total", SECONDS),
-         Column("self", SECONDS), Column("share there", SHARE)),
-        tuple(
-            (row.name, row.kind, row.where, row.occurrences, row.total, row.own, row.own / whole[row.where])
-            for row in rows
-        ),
-    )  # fmt: skip
+    return table_of(name, title, OpRow, rows, lambda row: row.own / whole[row.where])
 
 
 def op_stats(answers: Answers) -> OpStats:
-    """From xprof's framework op stats.
+    """Read xprof's framework op stats.
 
     Raises:
-        ProfileError: xprof gave none.
+        ProfileError: xprof gave no answer.
     """
     first, *others = [_rows(grid) for grid in answers.grids(OPS)]
     second = others[0] if others else [row for row in first if row.kind != IDLE]
@@ -67,28 +58,20 @@ def op_stats(answers: Answers) -> OpStats:
 
 
 def _rows(grid: Grid) -> list[OpRow]:
-    found = [
-        OpRow(
-            where=str(row["host_or_device"]).lower(),
-            kind=str(row["type"]),
-            name=without_numbers(str(row["operation"])),
-            occurrences=int(number(row["occurrences"])),
-            total=number(row["total_time"]) * 1e-6,
-            own=number(row["total_self_time"]) * 1e-6,
-        )
-        for row in grid.rows
-    ]
+    """Merge rows of one op, which differ only in the numbers of iterators."""
     rows: dict[tuple[str, str, str], OpRow] = {}
-    for row in found:
+    for cells in grid.rows:
+        row = OpRow(
+            name=without_numbers(str(cells["operation"])),
+            kind=str(cells["type"]),
+            where=str(cells["host_or_device"]).lower(),
+            occurrences=integer(cells["occurrences"]),
+            total=number(cells["total_time"]) * 1e-6,
+            own=number(cells["total_self_time"]) * 1e-6,
+        )
         key = (row.where, row.kind, row.name)
-        rows[key] = _together(rows[key], row) if key in rows else row
+        if (had := rows.get(key)) is not None:
+            occurrences = had.occurrences + row.occurrences
+            row = replace(row, occurrences=occurrences, total=had.total + row.total, own=had.own + row.own)
+        rows[key] = row
     return sorted(rows.values(), key=lambda row: -row.own)
-
-
-def _together(one: OpRow, other: OpRow) -> OpRow:
-    return replace(
-        one,
-        occurrences=one.occurrences + other.occurrences,
-        total=one.total + other.total,
-        own=one.own + other.own,
-    )

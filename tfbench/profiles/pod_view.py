@@ -1,4 +1,4 @@
-"""The pod view: what the steps of each worker of a distributed program are made of."""
+"""The pod view: step time of each worker of a distributed program, by category."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tfbench.profiles.xprof import PODS, Answers, number
 
 @dataclass(frozen=True)
 class Worker:
-    """One core of one host, or of one process that was sampled."""
+    """One core of one host, or of one sampled process."""
 
     host: str
     core: str
     steps: int
     seconds: float
-    """Of a step, the mean."""
+    """Mean per step."""
     parts: Mapping[str, float]
-    """Seconds of a step by what it is made of, the mean."""
+    """Mean seconds per step in each category."""
     bottleneck: str
-    """What most of its steps were bound by."""
+    """What bounds most of its steps."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Pods:
     def section(self) -> Section:
         parts = list(dict.fromkeys(part for worker in self.workers for part in worker.parts))
         table = Table(
-            "workers", "A step of each worker, the mean",
+            "workers", "Mean step of each worker",
             (Column("host"), Column("core"), Column("steps", COUNT), Column("step", SECONDS),
              *(Column(part.lower(), SECONDS) for part in parts), Column("bound by")),
             tuple(
@@ -50,17 +50,17 @@ class Pods:
         if len(self.workers) > 1 and self.workers[-1].seconds > 0:
             slowest, fastest = self.workers[0], self.workers[-1]
             notes.append(
-                f"the slowest worker, {slowest.host}, takes {slowest.seconds / fastest.seconds:.2f} times as long a step "
-                f"as the fastest, {fastest.host}"
+                f"the slowest worker, {slowest.host}, takes {slowest.seconds / fastest.seconds:.2f} times as long per "
+                f"step as the fastest, {fastest.host}"
             )
         return Section("pods", "Pod view", (table,), tuple(notes))
 
 
 def pods(answers: Answers) -> Pods:
-    """From xprof's pod viewer.
+    """Read xprof's pod viewer.
 
     Raises:
-        ProfileError: xprof gave none, or the profile has no step marker.
+        ProfileError: xprof gave no answer, or the profile has no step marker.
     """
     workers = [worker for name, content in answers.content(PODS).items() for worker in _workers(name, content)]
     if not workers:
@@ -69,28 +69,26 @@ def pods(answers: Answers) -> Pods:
 
 
 def _workers(name: str, content: Mapping[str, Any]) -> list[Worker]:
-    """Of one host's file, which is named after the host, or after the address where it was sampled."""
+    """Read one file, whose name is the host or the sampled address."""
     names = {str(event["id"]): str(event["name"]) for event in content.get("stepBreakdownEvents", [])}
-    found: dict[str, list[Mapping[str, object]]] = defaultdict(list)
+    steps: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for step in content.get("podStatsSequence", {}).get("podStatsMap", []):
         for core, one in step.get("podStatsPerCore", {}).items():
-            found[str(core)].append(one)
-    return [_worker(name, core, ones, names) for core, ones in found.items()]
+            steps[str(core)].append(one)
+    return [_worker(name, core, ones, names) for core, ones in steps.items()]
 
 
-def _worker(host: str, core: str, ones: Sequence[Mapping[str, object]], names: Mapping[str, str]) -> Worker:
-    parts: dict[str, list[float]] = defaultdict(list)
-    for one in ones:
-        breakdown = one["stepBreakdownUs"]
-        assert isinstance(breakdown, dict)
-        for number_, microseconds in breakdown.items():
-            parts[names.get(str(number_), str(number_))].append(number(microseconds) * 1e-6)
-    bound = [str(one.get("bottleneck", "")) for one in ones]
+def _worker(host: str, core: str, steps: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> Worker:
+    parts: dict[str, float] = defaultdict(float)
+    for step in steps:
+        for part, microseconds in step["stepBreakdownUs"].items():
+            parts[names.get(str(part), str(part))] += number(microseconds) * 1e-6 / len(steps)
+    bounds = [str(step.get("bottleneck", "")) for step in steps]
     return Worker(
         host=host,
         core=core,
-        steps=len(ones),
-        seconds=mean(number(one["totalDurationUs"]) * 1e-6 for one in ones),
-        parts={name: sum(values) / len(ones) for name, values in parts.items()},
-        bottleneck=max(dict.fromkeys(bound), key=bound.count),
+        steps=len(steps),
+        seconds=mean(number(step["totalDurationUs"]) * 1e-6 for step in steps),
+        parts=parts,
+        bottleneck=max(dict.fromkeys(bounds), key=bounds.count),
     )

@@ -1,11 +1,12 @@
-"""One profile, read with every tool: what one tool cannot read, the others go on without."""
+"""Read one profile with every tool. If one tool fails, the others go on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tfbench.errors import ProfileError
 from tfbench.model import JSON
@@ -23,36 +24,48 @@ from tfbench.profiles.step_breakdown import StepBreakdown, faster_half, step_sli
 from tfbench.profiles.steps import ProfileStep, steps_of
 from tfbench.profiles.tables import Section
 from tfbench.profiles.tfdata import Input
-from tfbench.profiles.xplane import DEVICE, Space, levels_of, load
+from tfbench.profiles.xplane import DEVICE, levels_of, load
 
-Found = TypeVar("Found")
+
+class Findings(Protocol):
+    """The results of a tool."""
+
+    def section(self) -> Section: ...
+
+
+Found = TypeVar("Found", bound=Findings)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What the tools found in the files of one run."""
+    """The results of all tools on the files of one run."""
 
     sections: Sequence[Section]
-    """In the order in which they are read."""
+    """In reading order."""
     seen: advice.Seen
     trace: JSON
-    """Of the first host, see `chrome_trace`."""
+    """Trace of the first host, see `chrome_trace`."""
     levels: Mapping[str, int]
-    """That its tracers worked with, see `levels_of`."""
+    """Levels of the profiler's tracers, see `levels_of`."""
 
 
 def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers] = xprof.ask) -> Profile:
-    """Read one run: a file of each of its hosts.
+    """Read one run.
+
+    Args:
+        files: One XPlane file per host.
 
     Raises:
-        ProfileError: There is no file, or one of them is not whole.
+        ProfileError: There is no file, or one is incomplete.
     """
     if not files:
-        raise ProfileError("there is no xplane file: profile the case again")
+        raise ProfileError("there is no XPlane file: profile the case again")
     spaces = [load(file) for file in files]
     first = spaces[0]
     data = Input(first, policy.slow_call_seconds)
-    steps = _marked(first)
+    steps: list[ProfileStep] = []
+    with suppress(ProfileError):  # without marked steps, tools that need them report it
+        steps = steps_of(first)
     answers = ask(files, policy.profile_read_seconds)
     tools = _Tools()
     ops = tools.ask("ops", "TensorFlow stats", lambda: op_stats(answers))
@@ -70,40 +83,29 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
         kernels = tools.ask("kernels", "Kernel stats", lambda: kernel_stats(answers))
     tools.ask("memory", "Memory profile", lambda: memory_profile(answers))
     tools.ask("pods", "Pod view", lambda: pods(answers))
-    seen = advice.Seen(
-        StepBreakdown(trimmed(step_slices(first, data, steps), policy.profile_trim)) if steps else None,
-        waits,
-        view,
-        kernels,
-    )
+    breakdown = StepBreakdown(trimmed(step_slices(first, data, steps), policy.profile_trim)) if steps else None
+    seen = advice.Seen(breakdown, waits, view, kernels)
     tools.sections["advice"] = advice.section(advice.advice(seen, policy))
     if errors := [error for space in spaces for error in space.errors]:
-        tools.sections["errors"] = Section("errors", "What the profiler could not do", notes=tuple(errors))
+        tools.sections["errors"] = Section("errors", "Errors of the profiler", notes=tuple(errors))
     order = ("errors", "overview", "advice", "input", "tf_data", "ops", "kernels", "memory", "pods")
     sections = [tools.sections[one] for one in order if one in tools.sections]
     return Profile(sections, seen, chrome_trace(first, steps), levels_of(first))
 
 
 def step_breakdown(files: Sequence[Path], policy: Policy) -> StepBreakdown:
-    """The steps of several launches of one program, the faster half of them.
+    """Read the steps of several launches of one program, and keep the faster half of the launches.
 
     Raises:
-        ProfileError: A file is not whole, or has no step marker.
+        ProfileError: A file is incomplete, or has no step marker.
     """
     spaces = [load(file) for file in files]
     launches = [step_slices(space, Input(space, policy.slow_call_seconds), steps_of(space)) for space in spaces]
     return faster_half([trimmed(launch, policy.profile_trim) for launch in launches])
 
 
-def _marked(space: Space) -> list[ProfileStep]:
-    try:
-        return steps_of(space)
-    except ProfileError:
-        return []
-
-
 class _Tools:
-    """Asks tools, and keeps why one found nothing."""
+    """Run tools and collect their sections, with the reason if a tool fails."""
 
     def __init__(self) -> None:
         self.sections: dict[str, Section] = {}
@@ -111,14 +113,14 @@ class _Tools:
     def ask(self, name: str, title: str, tool: Callable[[], Found]) -> Found | None:
         try:
             found = tool()
-            self.sections[name] = found.section()  # type: ignore[attr-defined]
+            self.sections[name] = found.section()
         except ProfileError as error:
             self.missing(name, title, str(error))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:  # another xprof, another table
-            self.missing(name, title, f"xprof's answer is not what is read here ({type(error).__name__}: {error})")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # another version of xprof
+            self.missing(name, title, f"xprof's answer has an unknown format ({type(error).__name__}: {error})")
         else:
             return found
         return None
 
-    def missing(self, name: str, title: str, why: str) -> None:
-        self.sections[name] = Section(name, title, absent=why)
+    def missing(self, name: str, title: str, reason: str) -> None:
+        self.sections[name] = Section(name, title, absent=reason)

@@ -1,6 +1,6 @@
-"""Where the time of a step went: ops, kernels, the stages of its input, and what is none of them.
+"""Break a step down into ops, kernels, stages of its input, and the rest.
 
-Times are stretches that are merged, not durations that are added: what ran twice at once has been waited for once.
+Times are covered spans, not sums of durations: concurrent work counts once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EAGER = "EagerLocalExecute: "
 _EXECUTES = "ExecutorState::Process"
 _RUNS_KERNEL = "EagerKernelExecute"
 _FUNCTION = re.compile(r"__(inference|forward|backward)_|PartitionedCall$|^_?Xla(Run|Launch|Compile)|^(If|While|Case)$")
-"""What only calls other ops, which have events of their own."""
+"""Ops that only call other ops, which have their own events."""
 _INPUT = re.compile(r"Iterator|^Optional|Dataset")
 _FETCHES = re.compile(r"IteratorGetNext")
 _MAKES = "MakeIterator::"
@@ -34,7 +34,7 @@ _TRACED = "traced-"
 
 
 class TimeCategory(str, Enum):
-    """What kind of time it is."""
+    """Category of time in a step."""
 
     HOST = "host compute"
     DEVICE = "device compute"
@@ -50,30 +50,28 @@ class TimeCategory(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What ran."""
+    """A kind of work in a step."""
 
     category: TimeCategory
     kind: str
-    """Type of an op, an instruction of XLA's without its number, a kernel, or a stage of the input."""
+    """Type of an op, an XLA instruction without its number, a kernel, or a stage of the input."""
     compiled: bool = False
-    """Whether it is an instruction of XLA's."""
+    """Whether it is an XLA instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of thing that ran in a step."""
+    """The work of one kind per step."""
 
     seconds: float
-    """A step."""
     calls: float
-    """A step."""
     names: tuple[str, ...]
-    """Of its ops, the one that took longest first."""
+    """Names of its ops, the longest first."""
 
 
 @dataclass(frozen=True)
 class StepSlice:
-    """One step: when each kind of thing ran in it."""
+    """One step: the spans of each kind of work."""
 
     seconds: float
     spans: dict[Key, list[Span]]
@@ -82,53 +80,45 @@ class StepSlice:
 
 
 class StepBreakdown:
-    """Of steps of one program, from one launch or from several."""
+    """Mean breakdown of the steps of one program, from one or more launches."""
 
     def __init__(self, step_slices: Sequence[StepSlice]) -> None:
-        self._step_slices = list(step_slices)
-        self.steps = len(self._step_slices)
-        self.seconds = _mean(self._step_slices)
-        """Of a step, the mean."""
-        keys = dict.fromkeys(key for step_slice in self._step_slices for key in step_slice.spans)
+        self._slices = list(step_slices)
+        self.steps = len(self._slices)
+        self.seconds = _mean(self._slices)
+        """Mean per step."""
+        keys = dict.fromkeys(key for one in self._slices for key in one.spans)
         self.parts = {key: self._part(key) for key in keys}
 
     def _part(self, key: Key) -> Part:
         names: dict[str, float] = defaultdict(float)
-        for step_slice in self._step_slices:
-            for name, seconds in step_slice.names.get(key, {}).items():
+        for one in self._slices:
+            for name, seconds in one.names.get(key, {}).items():
                 names[name] += seconds
-        return Part(
-            seconds=self.covered([key]),
-            calls=sum(step_slice.counts.get(key, 0.0) for step_slice in self._step_slices) / self.steps,
-            names=tuple(sorted(names, key=lambda name: -names[name])),
-        )
+        calls = sum(one.counts.get(key, 0.0) for one in self._slices) / self.steps
+        return Part(self.covered([key]), calls, tuple(sorted(names, key=lambda name: -names[name])))
 
     def covered(self, keys: Iterable[Key]) -> float:
-        """Seconds of a step in which at least one of these ran."""
+        """Return the mean seconds per step in which at least one of these kinds ran."""
         wanted = list(keys)
-        return (
-            sum(
-                length([span for key in wanted for span in step_slice.spans.get(key, [])])
-                for step_slice in self._step_slices
-            )
-            / self.steps
-        )
+        spans = ([span for key in wanted for span in one.spans.get(key, [])] for one in self._slices)
+        return sum(map(length, spans)) / self.steps
 
     def spent(self, category: TimeCategory) -> float:
-        """Seconds of a step of this kind; `OTHER` is what nothing else covers."""
+        """Return the mean seconds per step of a category. `OTHER` is the time that no other category covers."""
         if category is TimeCategory.OTHER:
             return max(0.0, self.seconds - self.covered(self.parts))
         return self.covered(key for key in self.parts if key.category is category)
 
 
 def trimmed(step_slices: Sequence[StepSlice], fraction: float) -> list[StepSlice]:
-    """The steps of a launch without the slowest ones."""
+    """Drop this fraction of the steps of a launch, the slowest ones."""
     ordered = sorted(step_slices, key=lambda step_slice: step_slice.seconds)
     return ordered[: max(1, len(ordered) - int(fraction * len(ordered)))]
 
 
 def faster_half(launches: Sequence[Sequence[StepSlice]]) -> StepBreakdown:
-    """Of several launches of one program, those that were disturbed least."""
+    """Keep the faster half of several launches of one program, which were disturbed least."""
     ordered = sorted(launches, key=_mean)
     return StepBreakdown([step_slice for launch in ordered[: (len(ordered) + 1) // 2] for step_slice in launch])
 
@@ -138,17 +128,20 @@ def _mean(step_slices: Sequence[StepSlice]) -> float:
 
 
 def step_slices(space: Space, data: Input, steps: Sequence[ProfileStep]) -> list[StepSlice]:
-    """What ran in each step."""
+    """Collect the work in each step."""
     ran: list[tuple[Key, str, Span, float]] = [*_inputs(data)]
     of_input = {id(event) for event in space.on_host if _is_of_input(event, data)}
-    done = _with_what_follows(space)
-    waited = [(root.start, root.end) for root in data.roots]
+    ends_of_ops = _op_ends(space)
+    waited = [root.span for root in data.roots]
     for event, key, name in _ops(space, of_input):
-        parts = [(event.start, done.get(event, event.end))]
-        if _FETCHES.match(key.kind):  # what it waits for is told by stages; its own is what it does beside that
+        parts = [(event.start, ends_of_ops.get(event, event.end))]
+        if _FETCHES.match(key.kind):  # stages account for the waiting: the op keeps only the rest of its time
             parts = without(parts, clipped(waited, parts[0]))
         ran += [(key, name, part, 1.0 / len(parts)) for part in parts]
-    found = [StepSlice(step.seconds, defaultdict(list), defaultdict(float), defaultdict(_zeros)) for step in steps]
+    found = [
+        StepSlice(step.seconds, defaultdict(list), defaultdict(float), defaultdict(lambda: defaultdict(float)))
+        for step in steps
+    ]
     ends = [step.event.end for step in steps]  # steps follow each other
     for key, name, span, calls in ran:
         for number in range(bisect_right(ends, span[0]), len(steps)):
@@ -162,12 +155,8 @@ def step_slices(space: Space, data: Input, steps: Sequence[ProfileStep]) -> list
     return found
 
 
-def _zeros() -> dict[str, float]:
-    return defaultdict(float)
-
-
 def _inputs(data: Input) -> Iterator[tuple[Key, str, Span, float]]:
-    """Waiting for input, by the stage that was waited for."""
+    """Yield the waiting for input, by the stage to blame."""
     for root in data.roots:
         for blame in data.blames[root]:
             stage = TfDataStage(blame.stage)
@@ -175,12 +164,12 @@ def _inputs(data: Input) -> Iterator[tuple[Key, str, Span, float]]:
 
 
 def _is_of_input(event: Event, data: Input) -> bool:
-    """Whether it is done by or for a stage of the input, whose own events tell of it."""
+    """Whether an event is work of a stage of the input, which the stage's own events account for."""
     return any(data.tells_of(above) for above in (event, *event.above))
 
 
 def _ops(space: Space, inside: set[int]) -> Iterator[tuple[Event, Key, str]]:
-    """Ops, compiled instructions, kernels, copies, launches and compilations of all planes."""
+    """Yield ops, compiled instructions, kernels, copies, launches and compilations of all planes."""
     for plane in space.planes:
         device = plane.name.startswith(DEVICE)
         for event in plane.events:
@@ -190,9 +179,12 @@ def _ops(space: Space, inside: set[int]) -> Iterator[tuple[Event, Key, str]]:
                 yield event, *found
 
 
-def _with_what_follows(space: Space) -> dict[Event, int]:
-    """Ends of graph ops, with what the executor does for each behind it: handing its outputs on, releasing its inputs,
-    and scheduling what can run now."""
+def _op_ends(space: Space) -> dict[Event, int]:
+    """Extend graph ops by the executor's work after each: handing on outputs, releasing inputs, scheduling other ops.
+
+    Returns:
+        Op -> its new end in picoseconds.
+    """
     ends: dict[Event, int] = {}
     last: dict[Event, Event] = {}
     for event in space.on_host:
@@ -237,7 +229,7 @@ def _on_host(event: Event) -> tuple[Key, str] | None:
 def _of_op(kind: str, name: str) -> tuple[Key, str] | None:
     if _FUNCTION.search(kind):
         return None
-    # oneDNN's ops are those that they stand in for: _MklMatMul is MatMul, _MklNativeFusedMatMul is _FusedMatMul.
+    # oneDNN's ops count as the ops that they replace: _MklMatMul as MatMul, _MklNativeFusedMatMul as _FusedMatMul.
     kind = _DNN.sub(lambda found: "_" if kind.startswith("Fused", found.end()) else "", kind)
     if _INPUT.search(kind):
         return Key(TimeCategory.INPUT, kind), name

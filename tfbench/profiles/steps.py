@@ -1,4 +1,4 @@
-"""The steps of a profile: the stretches that its program marked with ``Trace(name, step_num=…, _r=1)``."""
+"""The steps of a profile: the spans that the program marked with ``Trace(name, step_num=…, _r=1)``."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class ProfileStep:
 
     @property
     def span(self) -> Span:
-        """When it ran, in picoseconds."""
-        return self.event.start, self.event.end
+        """Start and end in picoseconds."""
+        return self.event.span
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
-        return (self.event.end - self.event.start) * 1e-12
+        """Duration."""
+        return self.event.seconds
 
 
 NO_MARKER = (
@@ -33,10 +33,10 @@ NO_MARKER = (
 
 
 def steps_of(space: Space) -> list[ProfileStep]:
-    """The marked steps in order; the first of several is left out, as the profiler was starting beside it.
+    """Return the marked steps in order, without the first of several, during which the profiler starts.
 
     Raises:
-        ProfileError: None is marked.
+        ProfileError: No step is marked.
     """
     found = [
         ProfileStep(int(event.stats["step_num"]), event)

@@ -1,34 +1,42 @@
-"""A table of numbers with units, as a tool that reads profiles made it, before anybody prints it."""
+"""Tables of numbers with units: what the sections of a profile hold, independent of the output format."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 from tfbench.model import JSON
 
 Cell = str | float | int | bool | None
+Row = TypeVar("Row")
 
 SECONDS, BYTES, SHARE, COUNT, TEXT, NAME = "s", "B", "1", "count", "", "name"
-"""Units of a column; a share is a fraction of one, a name that of an op or the like, which may be very long."""
+"""Units of a column. A share is a fraction of 1. A name, such as that of an op, may be very long."""
 
 SHORT = 20
-"""Rows of a table in a report of many profiles."""
+"""Rows per table in a report of many profiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What stands in a column, and in which unit."""
+    """Heading and unit of a column."""
 
     name: str
     unit: str = TEXT
 
 
+def column(name: str, unit: str = TEXT) -> dict[str, Column]:
+    """Return the ``metadata`` that makes a dataclass field a column of `table_of`."""
+    return {"column": Column(name, unit)}
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of a tool: rows in the order in which they matter."""
+    """One table of a section, with the most important rows first."""
 
     name: str
-    """Unique within its tool: letters, digits and ``_``, since it becomes a file's name."""
+    """Unique within its section and part of a file name: letters, digits and ``_``."""
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -42,20 +50,38 @@ class Table:
         }
 
 
+def table_of(
+    name: str, title: str, kind: type[Row], rows: Iterable[Row], share: Callable[[Row], float] | None = None
+) -> Table:
+    """Build a table from dataclass instances: one row each, one column per field declared with `column`.
+
+    Args:
+        kind: The dataclass of the rows, which gives the columns even without any row.
+        share: Computes a last column ``share``, a fraction of 1.
+    """
+    shown = [field for field in fields(kind) if "column" in field.metadata]  # type: ignore[arg-type]
+    columns = [field.metadata["column"] for field in shown] + ([Column("share", SHARE)] if share else [])
+    cells = (
+        (*(getattr(row, field.name) for field in shown), *([share(row)] if share else []))
+        for row in rows
+    )  # fmt: skip
+    return Table(name, title, tuple(columns), tuple(cells))
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What one tool found in a profile, or why it found nothing."""
+    """The results of one tool, or the reason for their absence."""
 
     tool: str
     title: str
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
-    """What the tool says in words, most important first."""
+    """Findings as sentences, the most important first."""
     absent: str = ""
-    """Why there is nothing to show, with the fix; empty if there is."""
+    """Why the section is empty, with the fix. ``""`` if it is not."""
 
     def short(self) -> Section:
-        """The same with the first rows of its tables, for a report of many."""
+        """Keep only the first `SHORT` rows of each table, for a report of many profiles."""
         tables = tuple(replace(table, rows=table.rows[:SHORT]) for table in self.tables)
         return replace(self, tables=tables)
 

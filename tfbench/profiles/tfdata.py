@@ -1,15 +1,17 @@
-"""tf.data pipelines as a profile shows them: their stages, and which of them the program waited for.
+"""Read tf.data pipelines from a profile: their stages, and the stages that the program waited for.
 
-A stage's event covers a call for its next element, and lies in the event of the stage that called it as long as both
-run on one thread. A stage that works ahead (prefetch, parallel map, parallel interleave) calls its inputs on threads of
-its own, so their events stand elsewhere, tied to it by ``parent_id``. At each moment of a call from the program the
-stage to blame is found by going from the root to whatever is running on its behalf: the innermost call on the thread,
-then the calls and functions that other threads run for that stage. Summed up over all such moments this is the critical
-time of a stage, and the bottleneck is the stage that has most of it.
+The event of a stage covers one call for its next element. On one thread, it lies inside the event of the calling stage.
+A stage that runs ahead (prefetch, parallel map, parallel interleave) calls its inputs on its own threads. ``parent_id``
+ties these events to it.
+
+At each moment of a call from the program, one stage is to blame. The search starts at the root: the innermost call on the
+thread, then the calls and functions that other threads run for that stage. The critical time of a stage is the sum of
+these moments, and the bottleneck is the stage with the most critical time.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,56 +25,56 @@ from tfbench.profiles.xplane import Event, Space, Span, overlaps, union
 
 @dataclass
 class TfDataStage:
-    """One stage of a pipeline, all of its iterators together: each element of a flat map has one of its own."""
+    """One stage of a pipeline. It merges all of its iterators: each element of a flat map has its own."""
 
     name: str
-    """Its long name: the stages from the root to it."""
+    """Long name: the stages from the root to this one."""
     calls: int = 0
     slow: int = 0
-    """Calls that took longer than the policy's threshold."""
+    """Calls above the policy's threshold."""
     total: float = 0.0
-    """Seconds in its calls, those of its inputs on the same thread included."""
+    """Seconds in its calls, including its inputs on the same thread."""
     own: float = 0.0
-    """The same without its inputs."""
+    """Seconds in its calls, excluding its inputs."""
     critical: float = 0.0
-    """Seconds in which the program waited because of it."""
+    """Seconds in which the program waited for this stage."""
     ops: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Type of op -> seconds in the stage's functions."""
 
     @property
     def kind(self) -> str:
-        """As ``ParallelMapV2``."""
+        """Such as ``ParallelMapV2``."""
         return self.name.rpartition("::")[2]
 
     @property
     def level(self) -> int:
-        """How far it is from the root."""
+        """Distance from the root."""
         return self.name.count("::") - 1
 
     @property
     def path(self) -> str:
-        """Its long name as people read it."""
+        """Long name without the root."""
         return self.name.removeprefix(f"{ROOT}::")
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What the program called ``next`` on."""
+    """A pipeline that the program called ``next`` on."""
 
     stages: Sequence[TfDataStage]
-    """From the root on."""
+    """From the root downwards."""
     calls: int
-    """Of the program."""
+    """Calls from the program."""
     slow: int
-    """Those of them that were slow."""
+    """Slow calls from the program."""
     waited: float
-    """Seconds that the program spent in them."""
+    """Seconds that the program spent in its calls."""
     slowness: float
     """Seconds from which a call is slow."""
 
     @property
     def bottleneck(self) -> TfDataStage | None:
-        """The stage that was waited for, ``None`` if the pipeline keeps up: if a call, on average, is not slow."""
+        """The stage with the most critical time. ``None`` if the mean call is not slow: the pipeline keeps up."""
         if not self.stages or self.waited <= self.calls * self.slowness:
             return None
         return max(self.stages, key=lambda stage: stage.critical)
@@ -86,16 +88,16 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """A stretch of a call from the program, and the long name of the stage that it was spent on."""
+    """A span of a call from the program, and the long name of the stage to blame for it."""
 
     span: Span
     stage: str
     weight: float = 1.0
-    """Less than one where several stages ran at once."""
+    """Less than 1 where several stages ran at once."""
 
 
 class Input:
-    """All that a profile shows of its pipelines.
+    """The tf.data pipelines of one profile.
 
     Args:
         slow: Seconds from which a call is slow.
@@ -122,25 +124,25 @@ class Input:
             if (caller := caller_of(call)) is not None and long_name(caller) == ROOT
         }
         self.whole = _extent(lines)
-        """From the first event to the end of the last."""
+        """From the start of the first event to the end of the last."""
         self.blames = {root: _joined(self._blamed(root)) for root in self.roots}
-        """For each call of the program, what it was spent on."""
+        """Call from the program -> the stages to blame for its time."""
 
     def tells_of(self, event: Event) -> bool:
-        """Whether an event is a call of a stage, or the execution of a function that one asked for."""
+        """Whether an event is a call of a stage, or the execution of a function for one."""
         return (is_call(event) and event.name not in (LOOP, REDUCE)) or event.stats.get("id") in self._functions.numbers
 
     def pipelines(self, windows: Sequence[Span]) -> list[Pipeline]:
-        """Those that the program called within these windows, the one that it waited for longest first."""
+        """Return the pipelines called within these windows, the one with the longest wait first."""
         stages: dict[str, TfDataStage] = {}
         windows = union(windows)
         for calls in self._lines:
             for event in calls:
-                if overlaps(windows, (event.start, event.end)):
+                if overlaps(windows, event.span):
                     self._count(stages, event)
         roots: dict[str, list[Event]] = defaultdict(list)
         for root in self.roots:
-            if not overlaps(windows, (root.start, root.end)):
+            if not overlaps(windows, root.span):
                 continue
             if (first := self._first.get(root, long_name(root))) != ROOT:
                 roots[top(first)].append(root)
@@ -157,8 +159,8 @@ class Input:
                     key=lambda stage: (stage.level, stage.name),
                 ),
                 calls=len(called),
-                slow=sum((root.end - root.start) * 1e-12 > self._slow for root in called),
-                waited=sum(root.end - root.start for root in called) * 1e-12,
+                slow=sum(root.seconds > self._slow for root in called),
+                waited=sum(root.seconds for root in called),
                 slowness=self._slow,
             )
             for first, called in roots.items()
@@ -169,21 +171,20 @@ class Input:
         name = long_name(event)
         if name == ROOT:
             return
-        seconds = (event.end - event.start) * 1e-12
         stage = stages.setdefault(name, TfDataStage(name))
         stage.calls += 1
-        stage.slow += seconds > self._slow
-        stage.total += seconds
-        stage.own += seconds
+        stage.slow += event.seconds > self._slow
+        stage.total += event.seconds
+        stage.own += event.seconds
         if (caller := caller_of(event)) is not None and (name := long_name(caller)) != ROOT:
-            stages.setdefault(name, TfDataStage(name)).own -= seconds
+            stages.setdefault(name, TfDataStage(name)).own -= event.seconds
 
     def _blamed(self, root: Event) -> Iterator[Blame]:
-        """What a call of the program was spent on, stretch by stretch."""
+        """Find the stages to blame for a call from the program, span by span."""
         times = {root.start, root.end}
         for timeline in self._timelines:
             times.update(timeline.changes(root.start, root.end))
-        runs = self._functions.within((root.start, root.end))
+        runs = self._functions.within(root.span)
         times.update(time for run in runs for time in (run.asked, run.began, run.ended) if root.start < time < root.end)
         ordered = sorted(times)
         coming = sorted(runs, key=lambda run: -run.asked)
@@ -202,20 +203,20 @@ class Input:
     def _working_for(
         self, call: Event, home: _Timeline, time: int, runs: Sequence[Run], seen: frozenset[object]
     ) -> list[str]:
-        """The stages that work on behalf of a call: its own, if it has its inputs already.
+        """Find the stages that work for a call: its own, if it has its inputs already.
 
         Args:
-            runs: Functions that are running at that time, or waiting for a thread.
-            seen: Ids of the iterators on the way there.
+            runs: Functions that run at that time, or wait for a thread.
+            seen: Ids of the iterators on the path to the call.
         """
         number = call.stats.get("id")
-        # What the root does itself, it does for the stage below it.
+        # Work of the root itself counts for the stage below it.
         own = self._first.get(call, long_name(call))
         found = []
         if any(run.owner == number and run.began <= time for run in runs):
             found = [own]
         elif any(run.owner == number for run in runs):
-            # It waits for a thread: whoever has one keeps it waiting.
+            # The function waits for a thread: the stages whose functions hold the threads are to blame.
             found = list(dict.fromkeys(run.stage for run in runs if run.began <= time))
         if number in seen:
             return found or [own]
@@ -228,7 +229,7 @@ class Input:
 
 
 def _joined(blames: Iterable[Blame]) -> list[Blame]:
-    """The same with one for stretches that follow each other and were spent on one stage."""
+    """Merge adjacent spans of the same stage."""
     joined: list[Blame] = []
     for blame in blames:
         last = joined[-1] if joined else None
@@ -245,7 +246,7 @@ def _extent(lines: Iterable[Sequence[Event]]) -> Span:
 
 
 class _Timeline:
-    """The innermost call at each moment of one thread."""
+    """The innermost call of one thread at each moment."""
 
     def __init__(self, calls: Sequence[Event]) -> None:
         self._times: list[int] = []
@@ -253,12 +254,14 @@ class _Timeline:
         self._calls = frozenset(calls)
         open_: list[Event] = []
         for call in calls:
-            while open_ and open_[-1].end <= call.start:
-                ended = open_.pop()
-                self._change(ended.end, open_[-1] if open_ else None)
+            self._close(open_, call.start)
             self._change(call.start, call)
             open_.append(call)
-        while open_:
+        self._close(open_, math.inf)
+
+    def _close(self, open_: list[Event], until: float) -> None:
+        """Return to the calling stage at the end of each call that ends by this time."""
+        while open_ and open_[-1].end <= until:
             ended = open_.pop()
             self._change(ended.end, open_[-1] if open_ else None)
 

@@ -1,4 +1,4 @@
-"""Calls of tf.data's stages among the events of a profile: which they are, and what their stages are called."""
+"""Find the calls of tf.data's stages among the events of a profile, and name the stages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tfbench.profiles.xplane import Event
 ROOT = "Iterator::Root"
 REDUCE = "ReduceIterator::Root"
 LOOP = f"{REDUCE}::Scan"
-"""AutoGraph's ``for`` over a dataset: the scan's function is the body of the loop, and no part of the input."""
+"""AutoGraph's ``for`` over a dataset. The function of the scan is the body of the loop, not part of the input."""
 _NUMBER = re.compile(r"\[\d+\]")
 _CALL = re.compile(r"\w*Iterator::")
 
 
 def long_name(event: Event) -> str:
-    """The long name of the stage that was called, the numbers of a flat map's elements left out."""
+    """Return the long name of the called stage, without the numbers of a flat map's elements."""
     return _long_name(event.name)
 
 
@@ -29,12 +29,12 @@ def _long_name(name: str) -> str:
 
 
 def without_numbers(name: str) -> str:
-    """The name of a stage without those of a flat map's elements, of which each has iterators of its own."""
+    """Remove the numbers of a flat map's elements, each of which has its own iterators."""
     return _NUMBER.sub("", name) if _CALL.match(name) else name
 
 
 def top(name: str) -> str:
-    """The long name of the first stage below the root: by it, pipelines are told apart."""
+    """Return the long name of the first stage below the root, which identifies the pipeline."""
     return "::".join(name.split("::")[:3])
 
 
@@ -44,10 +44,10 @@ def is_call(event: Event) -> bool:
 
 
 def callers(event: Event) -> Iterator[Event]:
-    """The calls of the same thread that an event lies in, the nearest first."""
+    """Return the calls on the same thread that contain an event, the nearest first."""
     return (above for above in event.above if is_call(above))
 
 
 def caller_of(event: Event) -> Event | None:
-    """The nearest of `callers`, ``None`` without any."""
+    """Return the nearest of `callers`, ``None`` without any."""
     return next(callers(event), None)

@@ -1,4 +1,4 @@
-"""The functions that tf.data's stages run, on threads that they share: when, for which stage, and what is in them."""
+"""Find the functions that tf.data's stages run on shared threads: when, for which stage, and with which ops."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Run:
     """One execution of a function."""
 
     owner: object
-    """Id of the iterator that asked for it."""
+    """Id of the iterator that requested it."""
     stage: str
-    """Long name of its stage."""
+    """Long name of the stage."""
     asked: int
     began: int
-    """Later than ``asked`` where it had to wait for a thread."""
+    """Later than ``asked`` if the function waited for a thread."""
     ended: int
 
 
 class Functions:
-    """Those of one profile."""
+    """The functions of one profile."""
 
     def __init__(self, lines: Sequence[Sequence[Event]]) -> None:
         asked: dict[object, tuple[object, str, Span]] = {}
@@ -43,11 +43,11 @@ class Functions:
                 if (number := event.stats.get("id")) is None:
                     continue
                 if _RUN.match(event.name) and (owner := _owner(event, taken)) is not None:
-                    asked[number] = (*owner, (event.start, event.end))
+                    asked[number] = (*owner, event.span)
                 elif event.name.startswith(_EXECUTED):
                     executed[number].append(event)
         self.numbers = frozenset(asked)
-        """Ids of the executions, which other events carry as well."""
+        """Ids of the executions. Other events carry them as well."""
         self.runs = sorted(
             (
                 Run(
@@ -71,16 +71,16 @@ class Functions:
                     (above.stats.get("id") for above in event.above if above.name.startswith(_EXECUTED)), None
                 )
                 if number in asked:
-                    self.ops[asked[number][1]][found[1]] += (event.end - event.start) * 1e-12
+                    self.ops[asked[number][1]][found[1]] += event.seconds
 
     def within(self, span: Span) -> list[Run]:
-        """Those that were asked for or ran in a stretch of time."""
+        """Return the executions that waited or ran within a span."""
         until = bisect_left(self.runs, span[1], key=lambda run: run.asked)
         return [run for run in self.runs[:until] if run.ended > span[0]]
 
 
 def _owner(event: Event, taken: dict[Event, Event]) -> tuple[object, str] | None:
-    """Id and long name of the stage that runs a function: the one it lies in, or whose input it has just taken."""
+    """Return the id and long name of the stage that runs a function: the one around it, or the one whose input it took."""
     for above in event.above:
         if is_call(above):
             return (above.stats.get("id"), long_name(above)) if above.name != LOOP else None

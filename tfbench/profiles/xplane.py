@@ -1,7 +1,7 @@
-"""The XPlane file of a profile as plain objects: planes, lines, events that know what they are nested in.
+"""Read the XPlane file of a profile into plain objects: planes, lines and nested events.
 
-The message types are those that TensorFlow ships (``tensorflow/tsl/profiler/protobuf/xplane.proto``). Their module is
-loaded by itself, which takes milliseconds where importing TensorFlow takes seconds.
+The message types are TensorFlow's (``tensorflow/tsl/profiler/protobuf/xplane.proto``). Their module is loaded alone, in
+milliseconds, because importing TensorFlow takes seconds.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tfbench.errors import ProfileError
 HOST = "/host:CPU"
 DEVICE = "/device:"
 _NOISE = ("ThreadpoolListener::",)
-"""Events without a length that say only that a thread was woken."""
+"""Events of no duration which only say that a thread was woken."""
 _PLACES = ("tsl/profiler/protobuf", "core/profiler/protobuf")
-"""Where TensorFlow has had its message types, the newest first."""
+"""Where versions of TensorFlow keep the message types, the newest first."""
 _OPTIONS = "profile_options"
 
 
 class Event:
-    """Something that took place on one thread or stream.
+    """An event on one thread or stream.
 
-    ``start`` and ``end`` are picoseconds since the profile's epoch; ``stats`` is what was noted beside it.
+    ``start`` and ``end`` are picoseconds since the profile's epoch. ``stats`` are the values recorded with the event.
     """
 
     __slots__ = ("end", "kind", "line", "name", "parent", "start", "stats")
@@ -37,21 +37,31 @@ class Event:
     def __init__(self, name: str, kind: str, start: int, end: int, stats: Mapping[str, Any], line: str) -> None:
         self.name = name
         self.kind = kind
-        """The short form that the profiler shows, as the type of an op; often empty."""
+        """The profiler's short name, such as the type of an op. Often empty."""
         self.start = start
         self.end = end
         self.stats = stats
         self.line = line
         self.parent: Event | None = None
-        """The event of the same line that this one lies in."""
+        """The event of the same line that contains this one."""
 
     @property
     def above(self) -> Iterator[Event]:
-        """The events that this one lies in, the nearest first."""
+        """The events that contain this one, the nearest first."""
         event = self.parent
         while event is not None:
             yield event
             event = event.parent
+
+    @property
+    def span(self) -> Span:
+        """Start and end in picoseconds."""
+        return self.start, self.end
+
+    @property
+    def seconds(self) -> float:
+        """Duration."""
+        return (self.end - self.start) * 1e-12
 
     def __repr__(self) -> str:
         return f"Event({self.name!r}, {self.start}, {self.end})"
@@ -59,7 +69,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Line:
-    """A thread of the host or a stream of a device; its events by their start, outer ones first."""
+    """A thread of the host or a stream of a device. Events are sorted by start, containing ones first."""
 
     name: str
     events: Sequence[Event]
@@ -75,7 +85,7 @@ class Plane:
 
     @property
     def events(self) -> Iterator[Event]:
-        """Those of all lines."""
+        """The events of all lines."""
         return (event for line in self.lines for event in line.events)
 
 
@@ -85,11 +95,11 @@ class Space:
 
     planes: Sequence[Plane]
     host: str = ""
-    """Name of the machine, or of the address that was sampled."""
+    """Name of the machine, or the sampled address."""
     errors: Sequence[str] = ()
 
     def of(self, prefix: str) -> list[Plane]:
-        """The planes whose names begin so."""
+        """Return the planes whose names start with a prefix."""
         return [plane for plane in self.planes if plane.name.startswith(prefix)]
 
     @property
@@ -104,31 +114,31 @@ class Space:
 
 
 def load(path: Path) -> Space:
-    """Read a file of the profiler.
+    """Read an XPlane file.
 
     Raises:
-        ProfileError: It cannot be read, was cut short, or is no such file.
+        ProfileError: The file cannot be read, was cut short, or is not an XPlane file.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ProfileError(f"{path} cannot be read: {error.strerror or error}") from None
     if not content:
-        raise ProfileError(f"{path} is empty: the profiled process ended before it wrote; profile the case again")
+        raise ProfileError(f"{path} is empty: the profiled process ended too early; profile the case again")
     message = _module("xplane_pb2").XSpace()
     try:
         message.ParseFromString(content)
-    except Exception as error:  # protobuf's implementations raise classes of their own
-        text = f"{path} is no whole XPlane file ({type(error).__name__}): it was cut short; profile the case again"
+    except Exception as error:  # each implementation of protobuf raises its own classes
+        text = f"{path} is not a complete XPlane file ({type(error).__name__}): it was cut short; profile the case again"
         raise ProfileError(text) from None
     planes = [_plane(plane) for plane in message.planes]
     if not planes:
-        raise ProfileError(f"{path} holds no profile: no plane is in it; profile the case again")
+        raise ProfileError(f"{path} holds no profile: it has no plane; profile the case again")
     return Space(planes, next(iter(message.hostnames), path.name.split(".")[0]), tuple(message.errors))
 
 
 def levels_of(space: Space) -> dict[str, int]:
-    """Levels of the ``host``, ``device`` and ``python`` tracers that the profiler worked with; empty if it does not tell."""
+    """Return the levels of the ``host``, ``device`` and ``python`` tracers, or ``{}`` if the profile does not record them."""
     noted = next((plane.stats.get(_OPTIONS) for plane in space.planes if _OPTIONS in plane.stats), None)
     if not isinstance(noted, bytes):
         return {}
@@ -138,14 +148,14 @@ def levels_of(space: Space) -> dict[str, int]:
 
 @cache
 def _module(name: str) -> Any:
-    """One of the modules with message types.
+    """Load one of TensorFlow's modules with message types.
 
     Raises:
-        ProfileError: There is no TensorFlow beside this interpreter, or not one that has them.
+        ProfileError: This environment has no TensorFlow, or one without the module.
     """
     found = importlib.util.find_spec("tensorflow")
     if found is None or found.origin is None:
-        raise ProfileError("profiles are read with TensorFlow's own description of them: install tensorflow here")
+        raise ProfileError("reading a profile takes TensorFlow's description of the format: install tensorflow here")
     for place in _PLACES:
         path = Path(found.origin).parent / place / f"{name}.py"
         if path.exists():
@@ -155,7 +165,9 @@ def _module(name: str) -> Any:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             return module
-    raise ProfileError(f"the TensorFlow in {Path(found.origin).parent} has no description of profiles ({name})")
+    raise ProfileError(
+        f"the TensorFlow in {Path(found.origin).parent} has no description of the profile format ({name})"
+    )
 
 
 def _plane(plane: Any) -> Plane:
@@ -189,7 +201,7 @@ def _plane(plane: Any) -> Plane:
 
 
 def nested(events: list[Event]) -> list[Event]:
-    """The events of a line by their start, each told what it lies in."""
+    """Sort the events of a line by start, and set the parent of each."""
     events.sort(key=lambda event: (event.start, -event.end))
     open_: list[Event] = []
     for event in events:
@@ -202,11 +214,11 @@ def nested(events: list[Event]) -> list[Event]:
 
 
 Span = tuple[int, int]
-"""From and to, in picoseconds."""
+"""Start and end, in picoseconds."""
 
 
 def union(spans: Sequence[Span]) -> list[Span]:
-    """The same stretches of time without overlaps, in order."""
+    """Merge overlapping spans, and sort them."""
     merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:
@@ -217,12 +229,12 @@ def union(spans: Sequence[Span]) -> list[Span]:
 
 
 def length(spans: Sequence[Span]) -> float:
-    """Seconds that lie in at least one of them."""
+    """Return the seconds covered by at least one span."""
     return math.fsum(end - start for start, end in union(spans)) * 1e-12
 
 
 def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
-    """What is left of spans once the others are taken away."""
+    """Remove from spans the time covered by others."""
     left: list[Span] = []
     gone = union(others)
     first = 0
@@ -241,12 +253,12 @@ def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
 
 
 def overlaps(merged: Sequence[Span], window: Span) -> bool:
-    """Whether any of these spans, which are in order and apart as `union` gives them, shares a moment with a window."""
+    """Whether any span of a `union` overlaps a window."""
     place = bisect_right(merged, window[0], key=lambda span: span[1])
     return place < len(merged) and merged[place][0] < window[1]
 
 
 def clipped(spans: Sequence[Span], window: Span) -> list[Span]:
-    """The parts of spans that lie in a window."""
+    """Return the parts of spans inside a window."""
     low, high = window
     return [(max(start, low), min(end, high)) for start, end in spans if start < high and end > low]

@@ -1,4 +1,4 @@
-"""What xprof says of a profile: asked in a process of its own, its tables as rows by the names of their columns."""
+"""Ask xprof about a profile, in a process of its own, and return its tables as rows keyed by column."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS = (
     "pod_viewer",
 )
 TOOLS = (OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS)
-"""What is asked of the first host's file; of the others, what their steps are made of. Of several files at once xprof
-makes nothing outside of its own server, and its memory profile takes one in any case."""
+"""Tools to ask about the first host's file. The other files are only asked for the pod view: xprof merges several files
+only in its own server, and its memory profile always takes one file."""
 _TAG = re.compile(r"<[^>]*>")
 
 Found = TypeVar("Found")
@@ -38,21 +38,21 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Grid:
-    """One of xprof's tables, which are those of Google's charts."""
+    """One of xprof's tables, in the format of Google Charts."""
 
     rows: Sequence[Mapping[str, Any]]
-    """By the ids of columns."""
+    """Keyed by column id."""
     columns: Sequence[str]
-    """Their ids; there also where no row is."""
+    """Column ids, also of a table without rows."""
     notes: Mapping[str, str]
-    """What xprof writes beside it: figures as text with a unit, sentences."""
+    """xprof's notes on the table: figures as text with a unit, and sentences."""
 
     @classmethod
     def of(cls, content: Any) -> Grid:
-        """From JSON.
+        """Parse a table from JSON.
 
         Raises:
-            ProfileError: It is no table.
+            ProfileError: The JSON is not a table.
         """
         try:
             names = [column["id"] for column in content.get("cols", [])]
@@ -62,32 +62,34 @@ class Grid:
             ]
             return cls(rows, names, {str(key): plain(str(value)) for key, value in content.get("p", {}).items()})
         except (AttributeError, KeyError, TypeError) as error:
-            raise ProfileError(f"xprof's table is not what this version of tfbench reads ({error})") from None
+            raise ProfileError(
+                f"xprof's table has an unknown format ({error}): install another version of xprof"
+            ) from None
 
 
 def plain(text: str) -> str:
-    """Text without the markup of web pages."""
+    """Strip HTML markup, and collapse white space."""
     return " ".join(html.unescape(_TAG.sub("", text)).split())
 
 
 def share_of(text: str) -> float:
-    """A fraction from ``45.7%``; 0 for what is none."""
+    """Parse ``45.7%`` as 0.457, and any other text as 0."""
     return number(text.removesuffix("%")) / 100
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What xprof answered."""
+    """xprof's answers for one run."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
     """Tool -> its JSON."""
     errors: Mapping[str, str] = field(default_factory=dict)
-    """Tool -> why there is none."""
+    """Tool -> why it has no answer."""
     absent: str = ""
-    """Why there is nothing at all."""
+    """Why there is no answer at all."""
 
     def grids(self, tool: str) -> list[Grid]:
-        """The tables of a tool.
+        """Return the tables of a tool.
 
         Raises:
             ProfileError: There is none, and why.
@@ -96,7 +98,7 @@ class Answers:
         return [Grid.of(one) for one in (content if isinstance(content, list) else [content])]
 
     def content(self, tool: str) -> Any:
-        """The JSON of a tool.
+        """Return the JSON of a tool.
 
         Raises:
             ProfileError: There is none, and why.
@@ -104,15 +106,15 @@ class Answers:
         if self.absent:
             raise ProfileError(self.absent)
         if tool not in self.data:
-            raise ProfileError(f"xprof has no answer: {self.errors.get(tool, 'it was not asked')}")
+            raise ProfileError(f"xprof has no answer: {self.errors.get(tool, 'this tool was not asked')}")
         return self.data[tool]
 
 
 def ask(files: Sequence[Path], seconds: float, run: Callable[..., Any] = subprocess.run) -> Answers:
-    """Have xprof read the files of one run, one of each host; the pod viewer's content is theirs by their files' names.
+    """Have xprof read the files of one run, one per host. The pod viewer's content is keyed by file name.
 
     Args:
-        seconds: How long it may take for each.
+        seconds: Time limit per file.
     """
     found, *others = [_asked(file, TOOLS if file is files[0] else (PODS,), seconds, run) for file in files]
     reported = {
@@ -125,7 +127,7 @@ def ask(files: Sequence[Path], seconds: float, run: Callable[..., Any] = subproc
 
 def _asked(file: Path, tools: Sequence[str], seconds: float, run: Callable[..., Any]) -> Answers:
     with tempfile.TemporaryDirectory(prefix="tfbench-xprof-") as folder:
-        # Beside what it reads, xprof leaves files of its own.
+        # xprof writes cache files next to the file that it reads.
         copy, answer = Path(folder, "run", file.name), Path(folder, "answer.json")
         copy.parent.mkdir()
         shutil.copyfile(file, copy)
@@ -147,7 +149,7 @@ def _answered(order: Mapping[str, Any], folder: str, seconds: float, run: Callab
     try:
         content = json.loads(Path(order["answer"]).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return Answers(absent=f"xprof broke while it read the profile (exit code {done.returncode})")
+        return Answers(absent=f"xprof failed while it read the profile (exit code {done.returncode})")
     if "error" in content:
         return Answers(absent=f"{content['error']}; {INSTALL}")
     data = {tool: one["data"] for tool, one in content["tools"].items() if "data" in one}
@@ -155,9 +157,19 @@ def _answered(order: Mapping[str, Any], folder: str, seconds: float, run: Callab
 
 
 def number(value: Any) -> float:
-    """A cell as a number; what is empty, or a ratio of nothing to nothing, is 0."""
+    """Parse a cell as a number. An empty cell, or a ratio of 0 to 0, is 0."""
     try:
         found = float(value or 0)
     except (TypeError, ValueError):
         return 0.0
     return found if math.isfinite(found) else 0.0
+
+
+def integer(value: Any) -> int:
+    """Parse a cell as a whole number, like `number`."""
+    return int(number(value))
+
+
+def with_column(grids: Sequence[Grid], name: str) -> Grid | None:
+    """Return the first table that has this column."""
+    return next((grid for grid in grids if name in grid.columns), None)

@@ -1,7 +1,7 @@
-"""A process of its own in which xprof reads a profile: run as ``python -m tfbench.profiles.xprof_process ORDER``.
+"""Have xprof read a profile: run as ``python -m tfbench.profiles.xprof_process ORDER``, in a process of its own.
 
-``ORDER`` is a JSON object: ``file`` to read, ``tools`` to ask for, ``answer``, the file to write. xprof is native code that
-prints, caches beside the files that it reads, and gives ``None`` where it fails; nothing of that comes further.
+``ORDER`` is a JSON object: ``file`` to read, ``tools`` to ask, ``answer``, the file to write. xprof is native code that
+prints, writes cache files next to its input, and returns ``None`` on failure. The separate process contains all of this.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 
 
 def main(order: dict[str, object]) -> int:
-    """Ask xprof; the answer is ``{"tools": {tool: {"data": …} or {"error": "…"}}}`` or ``{"error": "…"}``."""
+    """Ask xprof and write ``{"tools": {tool: {"data": …} or {"error": "…"}}}`` or ``{"error": "…"}``."""
     answer: dict[str, object]
     try:
         from xprof.convert import raw_to_tool_data
-    except Exception as error:  # whatever keeps it from being imported, the other tools go on
+    except Exception as error:  # whatever prevents the import, the other sections do not need xprof
         kind = "is not installed" if isinstance(error, ImportError) else "cannot be loaded"
         answer = {"error": f"xprof {kind} ({type(error).__name__}: {error})"}
     else:
