@@ -50,8 +50,8 @@ def test_a_doubled_op_is_named_with_its_new_name():
     found, lines = explained(before, now, raced=0.3)
     assert found.explained == pytest.approx(1)
     assert lines == [
-        "profile: a step takes 4 ms instead of 3 ms (+33%, raced: +30%); it is host compute that grew most",
-        "  MatMul +1 ms a step, 100% of the slowdown: 2 calls instead of 1 (MatMul_1)",
+        "profile: a step takes 4 ms instead of 3 ms (+33%, raced: +30%); host compute grew most",
+        "  MatMul +1 ms per step, 100% of the slowdown: 2 calls instead of 1 (MatMul_1)",
     ]
 
 
@@ -62,7 +62,7 @@ def test_a_lost_fusion_is_one_cause():
     (cause,) = found.causes
     assert (cause.instead, cause.grew) == (("_FusedMatMul",), pytest.approx(0.2e-3))
     assert lines[1] == (
-        "  lost fusion: MatMul, BiasAdd and Relu instead of _FusedMatMul +0.2 ms a step, 100% of the slowdown"
+        "  lost fusion: MatMul, BiasAdd and Relu instead of _FusedMatMul +0.2 ms per step, 100% of the slowdown"
     )
 
 
@@ -92,13 +92,13 @@ def test_concurrent_work_counts_once():
 def test_the_category_that_grew_most_comes_first():
     found, lines = explained(steps(2, op("MatMul", 0, 2)), steps(5, op("MatMul", 0, 2), waiting("Batch::Map", 2, 5)))
     assert found.spent[0] == (TimeCategory.INPUT, 0.0, pytest.approx(3e-3))
-    assert "it is waiting for input that grew most" in lines[0]
-    assert lines[1] == "  waiting for input: Batch::Map +3 ms a step, 100% of the slowdown"
+    assert "; waiting for input grew most" in lines[0]
+    assert lines[1] == "  waiting for input: Batch::Map +3 ms per step, 100% of the slowdown"
 
 
 def test_time_outside_of_ops_is_a_cause():
     _, lines = explained(steps(1, op("MatMul", 0, 0.9)), steps(2, op("MatMul", 0, 0.9)))
-    assert lines[1] == "  outside of ops (Python, dispatch) +1 ms a step, 100% of the slowdown"
+    assert lines[1] == "  outside of ops (Python, dispatch) +1 ms per step, 100% of the slowdown"
 
 
 def test_the_assertion_has_at_most_five_lines():
@@ -111,18 +111,18 @@ def test_the_assertion_has_at_most_five_lines():
 def test_profiles_that_do_not_show_the_slowdown_say_so():
     _, lines = explained(steps(1, op("MatMul", 0, 1)), steps(1.01, op("MatMul", 0, 1.01)), raced=0.1)
     assert lines == [
-        "profile: it does not show the slowdown: a profiled step takes 1.01 ms instead of 1 ms (+1.0%, raced: +10.0%); "
-        "what grew is outside of the steps, or smaller than what profiling itself costs"
+        "profile: the slowdown is not visible: a profiled step takes 1.01 ms instead of 1 ms (+1.0%, raced: +10.0%); "
+        "the cause is outside of the steps, or smaller than the overhead of profiling"
     ]
     _, lines = explained(steps(2), steps(1))
-    assert lines == ["profile: a step takes 1 ms, before 2 ms: no slower"]
+    assert lines == ["profile: a step takes 1 ms, and 2 ms before: not slower"]
 
 
 def test_growth_over_many_ops_names_none():
     kinds = [f"Op{number}" for number in range(20)]
     before = steps(20, *(op(kind, place, place + 1) for place, kind in enumerate(kinds)))
     now = steps(21, *(op(kind, place * 1.05, place * 1.05 + 1.05) for place, kind in enumerate(kinds)))
-    assert explained(before, now)[1][1] == "  no single op grew by much: the growth is spread over many"
+    assert explained(before, now)[1][1] == "  no single op grew by much: the growth is spread over many ops"
 
 
 def test_disturbed_steps_and_launches_are_left_out():

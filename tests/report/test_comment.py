@@ -1,4 +1,4 @@
-"""The comment on a pull request, and annotations: nothing of a report is markup there."""
+"""The comment on a pull request, and annotations: no text of a report acts as markup."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ VERDICT = REPORT.verdicts[0]
 SIDES = {"baseline": {"spec": "git:main"}, "contender": {"machine": {"processor": "AMD EPYC"}}}
 
 
-def test_it_says_what_is_wrong_and_what_to_do():
+def test_it_names_the_regression_and_the_next_steps():
     text = render(replace(REPORT, sides=SIDES), "regressed", "1 regressed", [VERDICT], link="https://example.org/run")
     lines = text.splitlines()
     assert lines[0] == MARK
@@ -23,7 +23,7 @@ def test_it_says_what_is_wrong_and_what_to_do():
     assert "1 case, policy standard, against `git:main`, on AMD EPYC, 12 s." in lines
     assert "| regressed | `b/test_x.py::test_x[a=1]` | time | 1.052 \\(1.030 to 1.070\\) | 5.2% slower |" in lines
     assert 'pytest --benchmark --against "git:main" "b/test_x.py::test_x[a=1]"' in text
-    assert "[The whole report](https://example.org/run)" in lines
+    assert "[Full report](https://example.org/run)" in lines
 
 
 def entry(why):
@@ -33,18 +33,16 @@ def entry(why):
     }  # fmt: skip
 
 
-def test_profiles_say_why():
-    lines = ["profile: a step takes 2 ms instead of 1 ms; it is host compute that grew most", "  MatMul +1 ms a step"]
+def test_profiles_name_the_cause():
+    lines = ["profile: a step takes 2 ms instead of 1 ms; host compute grew most", "  MatMul +1 ms per step"]
     text = render(replace(REPORT, profiles=(entry(["profile: older"]), entry(lines))), "regressed", "1", [VERDICT])
-    assert "<summary>why, by profiles of both sides</summary>" in text
-    assert (
-        "- `b/test_x.py::test_x[a=1]`\n  - a step takes 2 ms instead of 1 ms; it is host compute that grew most" in text
-    )
-    assert "  - MatMul \\+1 ms a step" in text
+    assert "<summary>causes, from profiles of both sides</summary>" in text
+    assert "- `b/test_x.py::test_x[a=1]`\n  - a step takes 2 ms instead of 1 ms; host compute grew most" in text
+    assert "  - MatMul \\+1 ms per step" in text
     assert "older" not in text
 
 
-def test_what_was_accepted_is_told_and_what_has_to_go():
+def test_it_lists_accepted_regressions_and_those_to_remove():
     text = render(REPORT, "pass", "1 unchanged", [], [(VERDICT, "agreed in #12", "2027-01-31")], ["it ended"])
     assert "1 accepted" in text
     assert "2027\\-01\\-31" in text
@@ -60,7 +58,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_of_a_report_is_markup(text):
+def test_no_text_of_a_report_is_markup(text):
     hostile = replace(VERDICT, case=replace(VERDICT.case, name=f"a::{text}"), metric=text, reason=Reason("code", text))
     report = replace(REPORT, sides={"baseline": {"spec": text}, "contender": {"machine": {"processor": text}}})
     report = replace(report, profiles=({**entry([text]), "case": hostile.case.name},))
@@ -79,13 +77,13 @@ def test_nothing_of_a_report_is_markup(text):
 
 
 @given(st.text())
-def test_code_is_one_span_and_words_have_no_tag(text):
+def test_code_is_one_span_and_plain_text_has_no_tag(text):
     assert code(text).count("`") == 2
     assert "\n" not in code(text)
     assert "<" not in plain(text)
 
 
-def test_it_is_never_longer_than_github_takes():
+def test_it_is_never_longer_than_github_allows():
     many = [
         replace(VERDICT, reason=Reason("code", "&" * 20_000), case=replace(VERDICT.case, name=f"a::{n}" * 300))
         for n in range(999)
@@ -95,7 +93,7 @@ def test_it_is_never_longer_than_github_takes():
     assert len(text) <= LONGEST + 100
 
 
-def test_an_annotation_is_one_line_that_cannot_be_left():
+def test_an_annotation_stays_on_its_line():
     hostile = replace(VERDICT, reason=Reason("code", "a\n::error::b%"), case=replace(VERDICT.case, name="a,b:c.py::x"))
     assert annotation(hostile, 7) == "::error file=a%2Cb%3Ac.py,line=7,title=regressed%3A x::a%0A::error::b%25"
     assert annotation(replace(VERDICT, outcome=Outcome.INCONCLUSIVE, metric="graph_ops"), None) == (

@@ -1,4 +1,4 @@
-"""What is read again is what was written, and what is not of the schema is refused with the place."""
+"""A report is read back as it was written, and a file that violates the schema is refused with the place."""
 
 import json
 import math
@@ -45,7 +45,7 @@ def refused(changed, match):
         json_reader.read(json.dumps(changed), "r.json")
 
 
-def test_what_was_written_is_read():
+def test_a_written_report_is_read_back():
     found = json_reader.read(json_writer.render(REPORT), "r.json")
     assert found.verdicts == REPORT.verdicts
     assert found.policy == json.loads(json.dumps(REPORT.policy))
@@ -62,7 +62,7 @@ def test_every_verdict_survives(center, confidence, outcome, rounds):
     assert json_reader.read(text, "r").verdicts == (verdict,)
 
 
-def test_where_it_departs_is_named():
+def test_the_place_of_a_violation_is_named():
     refused(content(schema="tfbench-report/2"), "at schema, 'tfbench-report/1' was expected")
     refused({}, "at the top, 'schema' is a required property")
     row = content()["verdicts"][0]
@@ -79,18 +79,18 @@ def test_two_verdicts_on_one_metric_are_refused():
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"schema": NaN}', "[" * 100_000])
-def test_what_is_not_json(text):
+def test_text_that_is_not_json_is_refused(text):
     with pytest.raises(ReportError, match=r"r\.json is not JSON"):
         json_reader.read(text, "r.json")
 
 
-def test_what_is_too_large(monkeypatch):
+def test_text_that_is_too_large_is_refused(monkeypatch):
     monkeypatch.setattr(json_reader, "LARGEST", 10)
     with pytest.raises(ReportError, match="larger than"):
         json_reader.read(" " * 11, "r.json")
 
 
-def test_nothing_that_moves_a_cursor_gets_through():
+def test_control_characters_are_removed():
     row = content()["verdicts"][0]
     hostile = {**row, "case": "x\x1b[2Jy", "reason": {"code": "c", "message": "a\rb\x9bc"}}
     found = json_reader.read(json.dumps(content(verdicts=[hostile])), "r").verdicts[0]
@@ -98,7 +98,7 @@ def test_nothing_that_moves_a_cursor_gets_through():
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_FIELDS.items())
-def test_a_policy_of_an_earlier_version_has_its_fields_under_their_names_now(old, new):
+def test_a_policy_of_an_earlier_version_gets_the_new_names_of_its_fields(old, new):
     content = json.loads(json_writer.render(REPORT))
     content["policy"] = {"name": "standard", old: 7}
     assert json_reader.read(json.dumps(content), "r.json").policy == {"name": "standard", new: 7}

@@ -1,4 +1,4 @@
-"""What is printed, to the letter."""
+"""The exact output of reports."""
 
 import json
 
@@ -68,7 +68,7 @@ def test_verdicts_and_skips():
     assert "1 regressed, 1 skipped in 12 s" in text
 
 
-def test_cases_of_a_function_stand_in_one_table_whatever_they_are_parametrized_with():
+def test_cases_of_a_function_share_a_table_whatever_their_parameters():
     cases = [Case(f"t.py::test_a[{n}]", "test_a", f"t.py::test_a[{n}]") for n in (1, 2)]
     verdicts = tuple(Verdict(one, Outcome.INCONCLUSIVE, Reason("not-decided", "")) for one in cases)
     lines = [line.split() for line in terminal.render(report(verdicts=verdicts), width=80, colour=False).splitlines()]
@@ -76,12 +76,12 @@ def test_cases_of_a_function_stand_in_one_table_whatever_they_are_parametrized_w
     assert lines.count(["test_a"]) == 1
 
 
-def test_colour_is_asked_for():
+def test_colour_is_used_only_on_request():
     assert "\x1b[" in terminal.render(report(verdicts=(VERDICT,)), width=80, colour=True)
     assert "\x1b[" not in terminal.render(report(verdicts=(VERDICT,)), width=80, colour=False)
 
 
-def test_the_report_has_the_schemas_fields():
+def test_the_report_has_the_fields_of_the_schema():
     content = json.loads(json_writer.render(report(verdicts=(VERDICT,))))
     assert content["schema"] == "tfbench-report/1"
     assert content["verdicts"] == [
@@ -100,13 +100,13 @@ def test_the_report_has_the_schemas_fields():
     ]
 
 
-def test_an_interval_without_an_end_is_null_in_json():
+def test_an_unbounded_interval_is_null_in_json():
     ratio = Ratio(1.0, 0.0, float("inf"), 0.99)
     assert ratio.as_json()["high"] is None
     assert times(ratio) == "1.000 (0.000 to ∞)"
 
 
-def test_numbers_as_people_read_them():
+def test_numbers_have_three_significant_digits_and_a_unit():
     assert [duration(s) for s in (2.5, 0.0412, 1.26e-3, 7.654e-7, 3e-10)] == [
         "2.50 s",
         "41.2 ms",

@@ -129,7 +129,9 @@ def load(path: Path) -> Space:
     try:
         message.ParseFromString(content)
     except Exception as error:  # each implementation of protobuf raises its own classes
-        text = f"{path} is not a complete XPlane file ({type(error).__name__}): it was cut short; profile the case again"
+        text = (
+            f"{path} is not a complete XPlane file ({type(error).__name__}): it was cut short; profile the case again"
+        )
         raise ProfileError(text) from None
     planes = [_plane(plane) for plane in message.planes]
     if not planes:

@@ -1,1 +1,1 @@
-"""From a report to text; nothing here measures, decides or writes."""
+"""Render reports as text. Nothing here measures, decides or writes files."""

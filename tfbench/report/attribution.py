@@ -1,4 +1,4 @@
-"""What a slowdown is made of, in words."""
+"""Describe the causes of a slowdown: a few lines for an assertion, tables for a terminal."""
 
 from __future__ import annotations
 
@@ -9,36 +9,35 @@ from rich.text import Text
 
 from tfbench.profiles.attribution import Attribution, Cause
 from tfbench.profiles.step_breakdown import TimeCategory
-from tfbench.report.style import table
+from tfbench.report.style import add_columns, add_row, table
 from tfbench.report.units import duration
+
+MOST = 5
+"""Lines on profiles in an assertion."""
+_ENDED = {"fused": "lost fusion", "compiled": "no longer compiled"}
 
 
 def attributed(attribution: Attribution | None, why: Sequence[str]) -> RenderableType:
-    """The long form for a terminal: the lines of the assertion, where time moved to, and every cause."""
+    """Render the long form for a terminal: the lines of the assertion, each category of time, and every cause."""
     parts: list[RenderableType] = [Text(line) for line in why]
     if attribution is None:
         return Group(*parts)
-    moved = table("Where it grew, a step")
-    moved.add_column("kind of time", no_wrap=True)
-    for heading in ("before", "now", "change"):
-        moved.add_column(heading, justify="right", no_wrap=True)
-    for category, before, now in attribution.spent:
-        if max(before, now) > 0:
-            moved.add_row(Text(str(category)), *map(Text, (_time(before), _time(now), _signed(now - before))))
-    moved.add_row("a step", *map(Text, (_time(attribution.before), _time(attribution.now), _signed(attribution.grew))))
-    parts.append(moved)
+    categories = table("Time per step")
+    add_columns(categories, "category")
+    add_columns(categories, "before", "now", "change", right=True)
+    spent = [(str(category), before, now) for category, before, now in attribution.spent if max(before, now) > 0]
+    for name, before, now in (*spent, ("a step", attribution.before, attribution.now)):
+        add_row(categories, name, _time(before), _time(now), _signed(now - before))
+    parts.append(categories)
     if attribution.causes:
-        causes = table(f"What grew: {attribution.explained:.0%} of the slowdown")
-        for heading in ("what", "where"):
-            causes.add_column(heading, overflow="fold")
-        for heading in ("change", "of it", "calls before", "now"):
-            causes.add_column(heading, justify="right", no_wrap=True)
-        causes.add_column("new", overflow="fold")
+        causes = table(f"Causes: {attribution.explained:.0%} of the slowdown")
+        add_columns(causes, "what", "where", fold=True)
+        add_columns(causes, "change", "share", "calls before", "now", right=True)
+        add_columns(causes, "new", fold=True)
         for cause in attribution.causes:
-            causes.add_row(
-                Text(_what(cause)), Text(str(cause.category)), Text(_signed(cause.grew)), Text(f"{cause.share:.0%}"),
-                *(Text(f"{calls:g}") for calls in cause.calls), Text(_listed(cause.new)),
-            )  # fmt: skip
+            before_and_now = (f"{calls:g}" for calls in cause.calls)
+            size = (_signed(cause.grew), f"{cause.share:.0%}")
+            add_row(causes, _kinds(cause), str(cause.category), *size, *before_and_now, _listed(cause.new))
         parts.append(causes)
     return Group(*parts)
 
@@ -51,46 +50,42 @@ def _signed(seconds: float) -> str:
     return f"{'-' if seconds < 0 else '+'}{_time(abs(seconds))}"
 
 
-def _what(cause: Cause) -> str:
+def _kinds(cause: Cause) -> str:
     if cause.instead:
         return f"{_listed(cause.kinds)} instead of {_listed(cause.instead)} ({_ENDED[cause.after]})"
     return _listed(cause.kinds) or str(cause.category)
 
 
-MOST = 5
-"""Lines that an assertion gets of a profile."""
-_ENDED = {"fused": "lost fusion", "compiled": "no longer compiled"}
-
-
 def in_words(attribution: Attribution, raced: float | None, enough: float, most: int = MOST) -> list[str]:
-    """At most so many lines for the text of an assertion.
+    """Describe the causes in a few lines, for the text of an assertion.
 
     Args:
-        raced: The slowdown that was raced, as a fraction; ``None`` if there was none.
-        enough: The part of it that the profiles must show to explain it.
+        raced: The raced slowdown as a fraction, ``None`` without a race.
+        enough: Fraction of the raced slowdown that the profiles must show to explain it.
+        most: Maximum number of lines.
     """
     before, now = (f"{seconds * 1e3:.3g} ms" for seconds in (attribution.before, attribution.now))
     grew = attribution.grew
     if raced is not None and grew < enough * raced * attribution.before:
         change = grew / attribution.before
         return [
-            f"profile: it does not show the slowdown: a profiled step takes {now} instead of {before} ({change:+.1%}, "
-            f"raced: {raced:+.1%}); what grew is outside of the steps, or smaller than what profiling itself costs"
+            f"profile: the slowdown is not visible: a profiled step takes {now} instead of {before} ({change:+.1%}, "
+            f"raced: {raced:+.1%}); the cause is outside of the steps, or smaller than the overhead of profiling"
         ]
     if grew <= 0:
-        return [f"profile: a step takes {now}, before {before}: no slower"]
+        return [f"profile: a step takes {now}, and {before} before: not slower"]
     category = attribution.spent[0][0]
     percent = f"{grew / attribution.before:+.0%}" + (f", raced: {raced:+.0%}" if raced is not None else "")
-    lines = [f"profile: a step takes {now} instead of {before} ({percent}); it is {category} that grew most"]
-    lines += [f"  {described(cause)}" for cause in attribution.causes[: most - 1]]
+    lines = [f"profile: a step takes {now} instead of {before} ({percent}); {category} grew most"]
+    lines += [f"  {_describe(cause)}" for cause in attribution.causes[: most - 1]]
     if not attribution.causes:
-        lines.append("  no single op grew by much: the growth is spread over many")
+        lines.append("  no single op grew by much: the growth is spread over many ops")
     return lines[:most]
 
 
-def described(cause: Cause) -> str:
-    """A cause as one line: ``MatMul +1.2 ms a step, 97% of the slowdown: 2 calls instead of 1 (MatMul_1 is new)``."""
-    size = f"+{cause.grew * 1e3:.3g} ms a step, {cause.share:.0%} of the slowdown"
+def _describe(cause: Cause) -> str:
+    """Describe a cause in one line: ``MatMul +1.2 ms per step, 97% of the slowdown: 2 calls instead of 1 (MatMul_1)``."""
+    size = f"+{cause.grew * 1e3:.3g} ms per step, {cause.share:.0%} of the slowdown"
     if cause.category is TimeCategory.OTHER:
         return f"{TimeCategory.OTHER} (Python, dispatch) {size}"
     kinds = _listed(cause.kinds)
@@ -110,6 +105,6 @@ def described(cause: Cause) -> str:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """``a, b and c``; of many the first three."""
+    """Join as ``a, b and c``. Of more than three, name the first three and count the rest."""
     some = list(words[:3]) + ([f"{len(words) - 3} more"] if len(words) > 3 else [])
     return " and ".join(filter(None, [", ".join(some[:-1]), some[-1]])) if some else ""

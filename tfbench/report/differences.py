@@ -1,4 +1,4 @@
-"""How sides differ beside what was asked for: what a reader has to know before the numbers."""
+"""Find the differences between sides apart from the compared version, which a reader must know before the numbers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from tfbench.model import JSON
 
 _ASKED = ("tensorflow", "tf-nightly")
-"""Packages whose names begin so are the versions that are compared; their own parts (tensorflow-io …) go with them."""
+"""Prefixes of the compared packages. Packages that belong to TensorFlow, such as tensorflow-io, change with it."""
 
 
 def differences(sides: Mapping[str, JSON]) -> list[str]:
-    """One line each: the Python, packages, settings, and what a version decides for its user.
+    """Describe each difference in one line: Python, packages, settings and the defaults of a version.
 
     Args:
-        sides: By label, what each is made of; what a side does not tell is no difference.
+        sides: Label -> description of the side. Unknown values are not a difference.
     """
     reported = {label: _facts(side) for label, side in sides.items()}
     known = {label: facts for label, facts in reported.items() if facts}
@@ -34,7 +34,7 @@ def _facts(side: JSON) -> dict[str, str]:
 
 
 def _grouped(found: Mapping[str, str]) -> list[str]:
-    """``off on 2.15.1, on on 2.16.2 and 2.21.0``: each value once."""
+    """List each value once: ``off on 2.15.1, on on 2.16.2 and 2.21.0``."""
     labels: dict[str, list[str]] = {}
     for label, value in found.items():
         labels.setdefault(value, []).append(label)

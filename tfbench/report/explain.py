@@ -1,4 +1,4 @@
-"""What changed in a case's graphs between two sides, as text."""
+"""Render the changes of a case's graphs between two sides."""
 
 from __future__ import annotations
 
@@ -7,39 +7,31 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tfbench.report.style import table
+from tfbench.report.style import add_columns, add_row, table
 
 Rows = Sequence[tuple[str, ...]]
 
 
 def render(title: str, changes: Rows, metrics: Rows, notes: Sequence[str]) -> RenderableType:
-    """The lines of an explanation.
+    """Render an explanation.
 
     Args:
-        title: What is compared with what.
-        changes: Where, what and the change in words.
-        metrics: Metric, value before, value now, what was gained and lost.
-        notes: What could not be compared, or how the sides differ beside that.
+        title: The two sides.
+        changes: Place, change and description of each change.
+        metrics: Metric, value before, value now, and description of the gain and loss.
+        notes: Comparisons that were impossible, and other differences between the sides.
     """
     parts: list[RenderableType] = [Text(title, "bold")]
-    if changes:
-        made = table("")
-        for heading in ("where", "change"):
-            made.add_column(heading, no_wrap=True)
-        made.add_column("what", overflow="fold")
-        for row in changes:
-            made.add_row(*map(Text, row))
-        parts.append(made)
-    if metrics:
-        made = table("")
-        made.add_column("metric", no_wrap=True)
-        for heading in ("before", "now"):
-            made.add_column(heading, justify="right", no_wrap=True)
-        made.add_column("what", overflow="fold")
-        for row in metrics:
-            made.add_row(*map(Text, row))
-        parts.append(made)
+    for rows, left, right in ((changes, ("where", "change"), ()), (metrics, ("metric",), ("before", "now"))):
+        if rows:
+            made = table("")
+            add_columns(made, *left)
+            add_columns(made, *right, right=True)
+            add_columns(made, "what", fold=True)
+            for row in rows:
+                add_row(made, *row)
+            parts.append(made)
     if not changes and not metrics:
-        parts.append(Text("nothing changed: the graphs, XLA's modules and every exact metric are the same"))
+        parts.append(Text("no change: the graphs, XLA's modules and every exact metric are the same"))
     parts += [Text(note) for note in notes]
     return Group(*parts)

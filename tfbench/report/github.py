@@ -1,4 +1,4 @@
-"""What GitHub's runner reads from a job's output: annotations on lines of the code."""
+"""Annotations on lines of the code, which GitHub's runner reads from the output of a job."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _LEVELS = {Outcome.REGRESSED: "error", Outcome.ERROR: "error", Outcome.MISSING: 
 
 
 def annotation(verdict: Verdict, line: int | None) -> str:
-    """A workflow command that shows a verdict beside the benchmark.
+    """Build a workflow command that shows a verdict at the benchmark.
 
     Args:
-        line: Where the benchmark begins in its file, if that is known.
+        line: First line of the benchmark in its file, if known.
     """
     metric = "" if verdict.metric == TIME else f" {verdict.metric}"
     fields = {"title": f"{verdict.outcome}{metric}: {verdict.case.name.rpartition('::')[2]}"}

@@ -1,4 +1,4 @@
-"""Reading a report file again, from anybody: what is not of the schema is refused."""
+"""Read a report file from an untrusted source, and refuse a file that violates the schema."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, Vari
 from tfbench.policy import RENAMED_FIELDS
 
 _DIGITS = 18
-"""Of a whole number: seeds have ten."""
+"""Maximum digits of a whole number. Seeds have ten."""
 Value = TypeVar("Value")
 
 LARGEST = 64 << 20
-"""Bytes: a report of ten thousand cases has five million."""
+"""Maximum bytes. A report of ten thousand cases has five million."""
 
 
 def read(text: str, name: str) -> Report:
-    """A report from its JSON text.
+    """Read a report from its JSON text.
 
     Args:
-        name: What the text is called in errors.
+        name: Name of the text in errors.
 
     Raises:
-        ReportError: It is not ``tfbench-report/1``; the message says where it departs from it.
+        ReportError: The text is not ``tfbench-report/1``. The message names the place.
     """
     return report_of(load(text, name), name)
 
 
 def load(text: str, name: str) -> Any:
-    """The content of a JSON text, without the numbers that JSON does not have.
+    """Parse JSON text, and refuse numbers that JSON does not have.
 
     Raises:
-        ReportError: It is too large or not JSON.
+        ReportError: The text is too large or not JSON.
     """
 
     def refuse(word: str) -> NoReturn:
-        raise ValueError(f"{word} is no number of JSON")
+        raise ValueError(f"{word} is not a JSON number")
 
     def finite(word: str) -> float:
         if not math.isfinite(number := float(word)):
-            raise ValueError(f"{_brief(word)} is beyond what a number can be")
+            raise ValueError(f"{_brief(word)} is too large for a number")
         return number
 
     def whole(word: str) -> int:
@@ -60,11 +60,11 @@ def load(text: str, name: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError(f"the key {_brief(_twice(key for key, _ in pairs))!r} stands twice")
+            raise ValueError(f"the key {_brief(_duplicate(key for key, _ in pairs))!r} is duplicated")
         return found
 
     if len(text) > LARGEST:
-        raise ReportError(f"{name} is larger than {LARGEST >> 20} MiB, which no report is")
+        raise ReportError(f"{name} is larger than {LARGEST >> 20} MiB, the limit for a report")
     try:
         return json.loads(text, parse_constant=refuse, parse_float=finite, parse_int=whole, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
@@ -72,20 +72,20 @@ def load(text: str, name: str) -> Any:
 
 
 def report_of(content: Any, name: str) -> Report:
-    """A report from the content of its file.
+    """Build a report from the parsed content of its file.
 
     Raises:
-        ReportError: It is not of the schema.
+        ReportError: The content violates the schema.
     """
-    error = next(iter(sorted(_validator().iter_errors(content), key=lambda error: len(error.absolute_path))), None)
+    error = min(_validator().iter_errors(content), key=lambda error: len(error.absolute_path), default=None)
     if error is not None:
         where = "/".join(map(str, error.absolute_path)) or "the top"
         raise ReportError(f"{name} is not a report of the schema tfbench-report/1: at {where}, {_brief(error.message)}")
     verdicts = tuple(map(_verdict, content["verdicts"]))
     rows = [(verdict.case.name, verdict.metric) for verdict in verdicts]
     if len(set(rows)) != len(rows):
-        twice = _twice(rows)
-        raise ReportError(f"{name} has two verdicts on the {twice[1]} of {twice[0]}")
+        case, metric = _duplicate(rows)
+        raise ReportError(f"{name} has two verdicts on the {metric} of {case}")
     return Report(
         policy={RENAMED_FIELDS.get(key, key): value for key, value in content["policy"].items()},
         sides=content["sides"],
@@ -104,15 +104,15 @@ _NAME = re.compile(r"(?![/~])(?!.*(?:^|/)\.\.(?:/|::))[^<>`\\\x00-\x1f\x7f]+::[^
 
 
 def check_names(report: Report, name: str) -> None:
-    """Refuse cases whose names pytest would not give to a benchmark below its root.
+    """Refuse a report with a case name that pytest cannot give to a benchmark below its root.
 
     Raises:
-        ReportError: There is one.
+        ReportError: The report has such a name.
     """
     cases = [row.case.name for rows in (report.verdicts, report.variant_results, report.skips) for row in rows]
     for case in (*cases, *(profile["case"] for profile in report.profiles)):
         if not _NAME.fullmatch(case):
-            raise ReportError(f"{name} has a case of the name {_brief(repr(case))}, which no benchmark has")
+            raise ReportError(f"{name} has a case named {_brief(repr(case))}, which is not a valid name of a benchmark")
 
 
 @lru_cache(maxsize=1)
@@ -121,8 +121,8 @@ def _validator() -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
-def _twice(values: Iterable[Value]) -> Value:
-    """One of the values that stand there more than once, of which there is one."""
+def _duplicate(values: Iterable[Value]) -> Value:
+    """Return a value that occurs more than once. The caller knows that there is one."""
     return Counter(values).most_common(1)[0][0]
 
 
@@ -131,7 +131,7 @@ def _brief(message: str) -> str:
 
 
 _CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
-"""What could move the cursor of whoever prints it."""
+"""Control characters, which could move the cursor of a terminal."""
 
 
 def _plain(text: str) -> str:
@@ -178,7 +178,7 @@ def _profile(row: JSON) -> JSON:
 
 
 def _ratio(row: JSON | None) -> Ratio | None:
-    """An end that the file leaves open is without bound."""
+    """Read a ratio. ``null`` bounds are infinite."""
     if row is None:
         return None
 

@@ -1,4 +1,4 @@
-"""The report file, ``tfbench-report/1``."""
+"""Write the report file, ``tfbench-report/1``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SCHEMA = "tfbench-report/1"
 
 
 def render(report: Report) -> str:
-    """The JSON text of a report."""
+    """Render a report as JSON text."""
     content = {
         "schema": SCHEMA,
         "policy": report.policy,

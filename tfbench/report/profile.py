@@ -1,4 +1,4 @@
-"""What tools found in a profile, as tables for a terminal, CSV files, Markdown and JSON."""
+"""Render the sections of a profile for a terminal, and as CSV files, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rich.text import Text
 
 from tfbench.model import JSON
 from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
-from tfbench.report.style import table
+from tfbench.report.style import add_row, table
 from tfbench.report.units import duration, percent, size
 
 SCHEMA = "tfbench-profile/1"
 _ROWS = 12
-"""Of a table on a terminal or in Markdown; the CSV files have all of them."""
+"""Rows per table on a terminal or in Markdown. The CSV files have all rows."""
 _WORDS = (TEXT, NAME)
 _LONGEST = 72
-"""Characters of a name in a table; the CSV files have the rest."""
+"""Characters of a name in a table. The CSV files have full names."""
 
 
 def cell(value: Cell, unit: str) -> str:
-    """A value as people read it."""
+    """Format a value with its unit."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -41,102 +41,91 @@ def cell(value: Cell, unit: str) -> str:
 
 
 def render(title: str, sections: Sequence[Section]) -> RenderableType:
-    """The sections for a terminal."""
+    """Render the sections for a terminal."""
     parts: list[RenderableType] = [Text(title, "bold")]
     for section in sections:
         parts += [Text(), Text(section.title, "bold cyan")]
         if section.absent:
-            parts.append(Text(f"nothing to show: {section.absent}", "yellow"))
+            parts.append(Text(f"no result: {section.absent}", "yellow"))
         parts += [Text(note) for note in section.notes]
-        parts += [_table(profile_table) for profile_table in section.tables if profile_table.rows]
+        parts += [_table(one) for one in section.tables if one.rows]
     return Group(*parts)
 
 
-def _table(profile_table: Table) -> RenderableType:
-    made = table(profile_table.title)
-    columns = [
-        number for number, column in enumerate(profile_table.columns) if _says_something(profile_table, number, column)
-    ]
-    for number in columns:
-        column = profile_table.columns[number]
+def _table(content: Table) -> RenderableType:
+    made = table(content.title)
+    columns, rows, more = _excerpt(content)
+    for column in columns:
         made.add_column(column.name, justify="left" if column.unit in _WORDS else "right", overflow="fold")
-    for row in profile_table.rows[:_ROWS]:
-        made.add_row(*(Text(_short(row[number], profile_table.columns[number].unit)) for number in columns))
-    if (more := len(profile_table.rows) - _ROWS) > 0:
-        return Group(made, Text(f"… and {more} more", "dim"))
-    return made
+    for row in rows:
+        add_row(made, *row)
+    return Group(made, Text(more, "dim")) if more else made
 
 
-def _says_something(profile_table: Table, number: int, column: Column) -> bool:
-    """Whether a column holds anything but zeros and blanks, or names the rows."""
-    return number == 0 or any(row[number] not in (None, "", 0, 0.0) for row in profile_table.rows)
+def _excerpt(content: Table) -> tuple[list[Column], list[list[str]], str]:
+    """Return the columns and the first rows of a table, and a line that counts the other rows.
+
+    Columns of zeros and blanks are left out, except for the first, which names the rows.
+    """
+    columns = [
+        (number, column)
+        for number, column in enumerate(content.columns)
+        if number == 0 or any(row[number] not in (None, "", 0, 0.0) for row in content.rows)
+    ]
+    rows = [[_short(row[number], column.unit) for number, column in columns] for row in content.rows[:_ROWS]]
+    more = len(content.rows) - _ROWS
+    return [column for _, column in columns], rows, f"… and {more} more" if more > 0 else ""
 
 
 def _short(value: Cell, unit: str) -> str:
-    """A value; of a long name both ends are kept: stages and ops differ at their ends."""
+    """Format a value. A long name keeps both ends, since stages and ops differ at their ends."""
     text = cell(value, unit)
-    return (
-        text
-        if unit != NAME or len(text) <= _LONGEST
-        else f"{text[: _LONGEST // 3]}…{text[-(_LONGEST - _LONGEST // 3 - 1) :]}"
-    )
+    if unit != NAME or len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST // 3]}…{text[-(_LONGEST - _LONGEST // 3 - 1) :]}"
 
 
 def csv_files(sections: Sequence[Section]) -> dict[str, str]:
-    """Every table as the text of a CSV file, by the file's name; units stand in the first line."""
-    return {
-        f"{section.tool}-{profile_table.name}.csv": _csv(profile_table)
-        for section in sections
-        for profile_table in section.tables
-    }
+    """Render each table as CSV, keyed by file name. The first line has the units."""
+    return {f"{section.tool}-{one.name}.csv": _csv(one) for section in sections for one in section.tables}
 
 
-def _csv(profile_table: Table) -> str:
+def _csv(content: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        [column.name if column.unit in _WORDS else f"{column.name} ({column.unit})" for column in profile_table.columns]
-    )
-    writer.writerows([_guarded(value) for value in row] for row in profile_table.rows)
+    writer.writerow([one.name if one.unit in _WORDS else f"{one.name} ({one.unit})" for one in content.columns])
+    writer.writerows([_guarded(value) for value in row] for row in content.rows)
     return text.getvalue()
 
 
 def _guarded(value: Cell) -> Cell:
-    """Spreadsheets run a text that begins like a formula."""
+    """Quote text that spreadsheets would run as a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
 def markdown(title: str, sections: Sequence[Section]) -> str:
-    """The sections as Markdown."""
+    """Render the sections as Markdown."""
     parts = [f"# {_plain(title)}"]
     for section in sections:
         parts.append(f"## {_plain(section.title)}")
         if section.absent:
-            parts.append(f"Nothing to show: {_plain(section.absent)}")
+            parts.append(f"No result: {_plain(section.absent)}")
         if section.notes:
             parts.append("\n".join(f"- {_plain(note)}" for note in section.notes))
-        for profile_table in section.tables:
-            if profile_table.rows:
-                parts.append(_markdown(profile_table))
+        parts += [_markdown(one) for one in section.tables if one.rows]
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown(profile_table: Table) -> str:
-    columns = [
-        number for number, column in enumerate(profile_table.columns) if _says_something(profile_table, number, column)
-    ]
-    lines = [f"### {_plain(profile_table.title)}", ""]
-    lines.append(f"| {' | '.join(_plain(profile_table.columns[number].name) for number in columns)} |")
-    lines.append(f"| {' | '.join('---' if profile_table.columns[n].unit in _WORDS else '---:' for n in columns)} |")
-    for row in profile_table.rows[:_ROWS]:
-        lines.append(f"| {' | '.join(_plain(_short(row[n], profile_table.columns[n].unit)) for n in columns)} |")
-    if (more := len(profile_table.rows) - _ROWS) > 0:
-        lines += ["", f"… and {more} more"]
-    return "\n".join(lines)
+def _markdown(content: Table) -> str:
+    columns, rows, more = _excerpt(content)
+    marks = ["---" if column.unit in _WORDS else "---:" for column in columns]
+    lines = [[_plain(column.name) for column in columns], marks, *([_plain(text) for text in row] for row in rows)]
+    table = [f"### {_plain(content.title)}", "", *(f"| {' | '.join(line)} |" for line in lines)]
+    return "\n".join([*table, "", more] if more else table)
 
 
 def _plain(text: str) -> str:
-    """As words: names of ops hold what Markdown would take for marks."""
+    """Escape Markdown: names of ops contain special characters."""
     escaped = text.replace("\\", "\\\\")
     for mark in "|*_`<[":
         escaped = escaped.replace(mark, f"\\{mark}")
@@ -144,12 +133,12 @@ def _plain(text: str) -> str:
 
 
 def as_text(content: JSON) -> str:
-    """JSON as it stands in a file."""
+    """Render JSON as the text of a file."""
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
 def as_json(case: str, side: str, sections: Sequence[Section], why: Sequence[str] = ()) -> JSON:
-    """The sections of one side of a case, with what its profiles say of a slowdown."""
+    """Build the JSON of the sections of one side of a case, with the causes of its slowdown."""
     return {
         "schema": SCHEMA,
         "case": case,

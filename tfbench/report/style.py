@@ -1,4 +1,4 @@
-"""How tables look, all of them alike."""
+"""The common style of all tables on the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,24 @@ COLOURS = {
 
 
 def table(title: str) -> Table:
-    """An empty table."""
+    """Create a table without columns."""
     return Table(
         title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
     )
+
+
+def add_columns(made: Table, *headings: str, right: bool = False, fold: bool = False) -> None:
+    """Add columns that never wrap, or that fold long cells on a narrow terminal.
+
+    Args:
+        right: Align to the right, as for numbers.
+    """
+    for heading in headings:
+        made.add_column(
+            heading, justify="right" if right else "left", no_wrap=not fold, overflow="fold" if fold else "ellipsis"
+        )
+
+
+def add_row(made: Table, *cells: str | Text) -> None:
+    """Add a row whose cells are plain text: no markup of rich is interpreted."""
+    made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))

@@ -1,4 +1,4 @@
-"""What stands at the end of a run on the terminal: tables as text."""
+"""Render a report for the terminal, at the end of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tfbench.model import TIME, Case, Outcome, Report, VariantResult, Verdict
 from tfbench.report.differences import differences
-from tfbench.report.style import COLOURS, table
+from tfbench.report.style import COLOURS, add_columns, add_row, table
 from tfbench.report.units import duration, joules, percent, rate, size, times
 
 Row = TypeVar("Row", VariantResult, Verdict)
@@ -29,7 +29,7 @@ _EXTRA: tuple[tuple[Column, int], ...] = (
     (("energy", "energy", joules), 120),
     (("share", "% of roofline", percent), 115),
 )
-"""Facts of a case that its table shows if it has them, and characters that the terminal must have for it."""
+"""Optional columns of the table of variants: fact, heading and format, and the minimum width of the terminal."""
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.MISSING, Outcome.ERROR)
 """Outcomes that are worth a line each; of the others there are many."""
 _MEASURED = {"no-baseline": "measured", "contract-held": "contracts held"}
@@ -38,13 +38,18 @@ _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 
 
 def render(report: Report, *, width: int, colour: bool) -> str:
-    """The tables of a report: variants of each workload, then verdicts, then what was skipped."""
+    """Render the variants of each workload, then the verdicts, then the skipped cases.
+
+    Args:
+        width: Characters per line.
+    """
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
     extra = [column for column, least in _EXTRA if width >= least]
     parts += [_variant_results(group, rows, extra) for group, rows in _grouped(report.variant_results, str).items()]
     judged = [verdict for verdict in report.verdicts if verdict.reason.code != "no-baseline"]
     timed = [verdict for verdict in judged if verdict.metric == TIME]
-    parts += [_verdicts(group, rows) for group, rows in _grouped(timed, _function).items()]
+    by_function = _grouped(timed, lambda group: group.partition("[")[0])
+    parts += [_verdicts(group, rows) for group, rows in by_function.items()]
     moved = [verdict for verdict in judged if verdict.metric != TIME and verdict.outcome in _MOVED]
     for case in dict.fromkeys(verdict.case.name for verdict in moved):
         parts.append(_other_metrics(case, [verdict for verdict in moved if verdict.case.name == case]))
@@ -56,18 +61,17 @@ def render(report: Report, *, width: int, colour: bool) -> str:
 
 
 def summary(report: Report) -> str:
-    """One line: how many of what, and how long it took."""
-    words = _counts([verdict for verdict in report.verdicts if verdict.metric == TIME])
+    """Summarise a report in one line: cases per outcome, and the duration."""
+    words = _counts(verdict for verdict in report.verdicts if verdict.metric == TIME)
     if report.skips:
         words.append(f"{len(report.skips)} skipped")
     interrupted = "interrupted: " if report.interrupted else ""
-    return (
-        f"{interrupted}{', '.join(words) or 'no case'} in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
-    )
+    counts = ", ".join(words) or "no cases"
+    return f"{interrupted}{counts} in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
 
 
 def other_metrics(report: Report) -> str:
-    """One line on the metrics other than time and the contracts, empty without any."""
+    """Count the outcomes of contracts and metrics other than time in one line, ``""`` without any."""
     others = [verdict for verdict in report.verdicts if verdict.metric != TIME]
     return f"other metrics: {', '.join(_counts(others))}" if others else ""
 
@@ -88,84 +92,64 @@ def _grouped(rows: Iterable[Row], name: Callable[[str], str]) -> dict[str, list[
     return groups
 
 
-def _function(group: str) -> str:
-    return group.partition("[")[0]
-
-
 def _variant_column(table: Table, case: Case) -> None:
-    """The axes are named once, above the levels."""
-    table.add_column(", ".join(case.levels) or "variant", overflow="fold")
+    """Add the column of levels, with the axes as its heading."""
+    add_columns(table, ", ".join(case.levels) or "variant", fold=True)
 
 
-def _levels(case: Case) -> Text:
+def _levels(case: Case) -> str:
     others = case.group.partition("[")[2].removesuffix("]")
-    return Text(", ".join(filter(None, (*case.levels.values(), others))) or "-")
+    return ", ".join(filter(None, (*case.levels.values(), others))) or "-"
 
 
-def _variant_results(group: str, variant_results: list[VariantResult], columns: Iterable[Column]) -> Table:
+def _variant_results(group: str, results: list[VariantResult], columns: Iterable[Column]) -> Table:
     made = table(group.rpartition("::")[2])
-    _variant_column(made, variant_results[0].case)
-    made.add_column("median", justify="right", no_wrap=True)
-    made.add_column("ratio to reference", justify="right", no_wrap=True)
-    made.add_column("launches", justify="right")
-    extra = [column for column in columns if any(column[0] in s.facts for s in variant_results)]
-    for _, heading, _ in extra:
-        made.add_column(heading, justify="right", no_wrap=True)
-    work = next(((fact, unit) for fact, unit in _WORK if any(fact in s.facts for s in variant_results)), None)
+    _variant_column(made, results[0].case)
+    add_columns(made, "median", "ratio to reference", "launches", right=True)
+    extra = [column for column in columns if any(column[0] in result.facts for result in results)]
+    add_columns(made, *(heading for _, heading, _ in extra), right=True)
+    work = next((one for one in _WORK if any(one[0] in result.facts for result in results)), None)
     if work:
-        made.add_column("rate", justify="right", no_wrap=True)
-    for variant_result in sorted(variant_results, key=lambda s: s.case.name != s.reference):
-        cells = [
-            _levels(variant_result.case),
-            Text(duration(variant_result.median_seconds)),
-            _ratio_cell(variant_result),
-            Text(str(variant_result.launches)),
-            *(
-                Text(words(variant_result.facts[fact]) if fact in variant_result.facts else "")
-                for fact, _, words in extra
-            ),
-        ]
+        add_columns(made, "rate", right=True)
+    for result in sorted(results, key=lambda result: result.case.name != result.reference):
+        facts, seconds = result.facts, result.median_seconds
+        cells: list[str | Text] = [_levels(result.case), duration(seconds), _ratio_cell(result), str(result.launches)]
+        cells += [words(facts[fact]) if fact in facts else "" for fact, _, words in extra]
         if work:
-            amount = variant_result.facts.get(work[0])
-            cells.append(Text(rate(amount / variant_result.median_seconds, work[1]) if amount else ""))
-        made.add_row(*cells)
+            cells.append(rate(facts[work[0]] / seconds, work[1]) if facts.get(work[0]) else "")
+        add_row(made, *cells)
     return made
 
 
-def _ratio_cell(variant_result: VariantResult) -> Text:
-    if variant_result.ratio is None:
-        return Text("reference" if variant_result.case.variant else "-", "dim")
-    style = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}.get(variant_result.outcome or Outcome.NEW, "")
-    return Text(times(variant_result.ratio), style)
+def _ratio_cell(result: VariantResult) -> Text:
+    if result.ratio is None:
+        return Text("reference" if result.case.variant else "-", "dim")
+    style = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}.get(result.outcome or Outcome.NEW, "")
+    return Text(times(result.ratio), style)
+
+
+def _outcome_cell(verdict: Verdict) -> Text:
+    return Text(str(verdict.outcome), COLOURS[verdict.outcome])
 
 
 def _verdicts(group: str, verdicts: list[Verdict]) -> Table:
     made = table(group.rpartition("::")[2])
     _variant_column(made, verdicts[0].case)
-    made.add_column("verdict", no_wrap=True)
-    made.add_column("ratio to baseline", justify="right", no_wrap=True)
-    made.add_column("launches", justify="right")
-    made.add_column("time", justify="right", no_wrap=True)
+    add_columns(made, "verdict")
+    add_columns(made, "ratio to baseline", "launches", "time", right=True)
     for verdict in verdicts:
-        made.add_row(
-            _levels(verdict.case),
-            Text(str(verdict.outcome), COLOURS[verdict.outcome]),
-            Text(times(verdict.ratio) if verdict.ratio else "-"),
-            Text(str(verdict.launches)),
-            Text(f"{verdict.wall_seconds:.1f} s"),
-        )
+        ratio = times(verdict.ratio) if verdict.ratio else "-"
+        seconds = f"{verdict.wall_seconds:.1f} s"
+        add_row(made, _levels(verdict.case), _outcome_cell(verdict), ratio, str(verdict.launches), seconds)
     return made
 
 
 def _other_metrics(case: str, verdicts: list[Verdict]) -> Table:
     made = table(f"{case.rpartition('::')[2]}, other metrics")
-    made.add_column("metric", no_wrap=True)
-    made.add_column("verdict", no_wrap=True)
-    made.add_column("what", overflow="fold")
+    add_columns(made, "metric", "verdict")
+    add_columns(made, "what", fold=True)
     for verdict in verdicts:
-        made.add_row(
-            Text(verdict.metric), Text(str(verdict.outcome), COLOURS[verdict.outcome]), Text(verdict.reason.message)
-        )
+        add_row(made, verdict.metric, _outcome_cell(verdict), verdict.reason.message)
     return made
 
 

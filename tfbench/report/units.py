@@ -1,8 +1,9 @@
-"""Numbers as people read them."""
+"""Format numbers with units, to three significant digits."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from tfbench.model import Ratio
 
@@ -12,30 +13,32 @@ _RATES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 def duration(seconds: float) -> str:
-    """Three significant digits and a unit: ``12.3 µs``."""
-    scale, unit = next((step for step in _TIMES if seconds >= step[0]), _TIMES[-1])
-    return f"{_significant(seconds / scale)} {unit}"
+    """Format seconds: ``12.3 µs``."""
+    return _scaled(seconds, _TIMES)
 
 
 def joules(amount: float) -> str:
-    """Three significant digits and a unit: ``41.2 mJ``."""
-    scale, prefix = next(((scale, prefix) for scale, prefix in _PARTS if amount >= scale), _PARTS[-1])
-    return f"{_significant(amount / scale)} {prefix}J"
+    """Format joules: ``41.2 mJ``."""
+    return f"{_scaled(amount, _PARTS)}J"
 
 
 def rate(amount: float, unit: str) -> str:
-    """Three significant digits and a prefix: ``41.2 GFLOP/s``."""
-    scale, prefix = next((step for step in _RATES if amount >= step[0]), _RATES[-1])
-    return f"{_significant(amount / scale)} {prefix}{unit}"
+    """Format a rate with a decimal prefix: ``41.2 GFLOP/s``."""
+    return f"{_scaled(amount, _RATES)}{unit}"
+
+
+def _scaled(amount: float, scales: Sequence[tuple[float, str]]) -> str:
+    scale, unit = next((step for step in scales if amount >= step[0]), scales[-1])
+    return f"{_significant(amount / scale)} {unit}"
 
 
 def percent(fraction: float) -> str:
-    """``62%``; small ones with a digit more."""
+    """Format a fraction: ``62%``. Below 10%, add a decimal: ``6.2%``."""
     return f"{fraction:.0%}" if fraction >= 0.1 else f"{fraction:.1%}"
 
 
 def size(amount: float) -> str:
-    """Bytes in the unit that suits them: ``9.42 MiB``."""
+    """Format bytes with a binary prefix: ``9.42 MiB``."""
     for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
         if abs(amount) >= 1 << power:
             return f"{_significant(amount / (1 << power))} {unit}"
@@ -48,7 +51,7 @@ def _significant(value: float) -> str:
 
 
 def times(ratio: Ratio) -> str:
-    """A ratio and its interval: ``1.052 (1.031 to 1.074)``."""
+    """Format a ratio with its interval: ``1.052 (1.031 to 1.074)``."""
     return f"{_ratio(ratio.center)} ({_ratio(ratio.low)} to {_ratio(ratio.high)})"
 
 
