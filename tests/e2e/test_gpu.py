@@ -108,7 +108,7 @@ def test_a_run_under_a_watched_gpu(project: Project):
     """)
     done = project.run("--device", "gpu:0", "--save-baseline", "watched")
     assert done.code == 0, done.output
-    assert "1 launch was discarded and repeated: the GPU held its clock down (heat, by the hardware)" in " ".join(
+    assert "1 launch was discarded and repeated: the GPU lowered its clock (heat, by the hardware)" in " ".join(
         done.output.split()
     )
     side = done.report["sides"]["contender"]

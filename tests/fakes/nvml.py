@@ -1,4 +1,4 @@
-"""A driver that follows a script, beneath the real nvidia-ml-py: what its C library answers, or that it does not."""
+"""A scripted driver below the real nvidia-ml-py: the answers of its C library, or their absence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SM, _THERMAL = 1, 1
 
 @dataclass
 class Device:
-    """One GPU; lists are gone through reading by reading, their last entry stays. ``None`` is what it does not have."""
+    """One GPU. Lists have one entry per reading, and their last entry repeats. ``None`` is unsupported."""
 
     uuid: str = UUIDS[0]
     name: str = "NVIDIA H100 80GB HBM3"
@@ -28,13 +28,13 @@ class Device:
     energy: list[int] | None = field(default_factory=lambda: [1_000_000])
     """Millijoules."""
     hot: list[int] | None = field(default_factory=lambda: [0])
-    """Nanoseconds that heat has held the clock down, ever."""
+    """Total nanoseconds for which heat lowered the clock."""
     power_limit: int | None = 700_000
     mode: int = 0
     vbios: str | None = "96.00.99.00.01"
     mig: int | None = 0
     parts: tuple[str, ...] = ()
-    """UUIDs of what it is divided into."""
+    """UUIDs of its parts (MIG)."""
     ecc: int | None = 1
     persistence: int = 1
     power: int | None = 350_000
@@ -44,7 +44,7 @@ class Device:
     memory: int = 80 << 30
     link: tuple[int, int] = (5, 16)
     gone: int | None = None
-    """Reading from which on it has vanished."""
+    """Number of readings before the device is lost."""
     readings: int = 0
 
     def at(self, values: list[Any]) -> Any:
@@ -52,27 +52,27 @@ class Device:
 
 
 class Driver:
-    """libnvidia-ml.so.1, as far as it is asked."""
+    """The functions of libnvidia-ml.so.1 that tfbench calls."""
 
     def __init__(
         self, devices: tuple[Device, ...], missing: tuple[str, ...], version: str, cuda: int, errors: list[int]
     ) -> None:
         self.devices = devices
         self.missing = missing
-        """Functions that it is too old for."""
+        """Functions that this version lacks."""
         self.version = version
         self.cuda = cuda
         self.errors = errors
-        """XIDs that it has to report."""
+        """XIDs to report."""
         self.closed = False
         self._handles: list[tuple[Device, int | None]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name in self.missing or not hasattr(type(self), f"_{name}"):
-            raise AttributeError(name)  # as of a library without this symbol
+            raise AttributeError(name)  # as ctypes does for a missing symbol
         return getattr(self, f"_{name}")
 
-    # A handle is a pointer that means nothing to who holds it: here the number of an entry.
+    # A handle is an opaque pointer: here, the number of an entry.
 
     def _hold(self, out: Any, device: Device, part: int | None = None) -> int:
         self._handles.append((device, part))
@@ -85,7 +85,7 @@ class Driver:
     def _device(self, handle: Any) -> Device:
         return self._held(handle)[0]
 
-    # What the functions write, by how it leaves them.
+    # Writers of output arguments.
 
     def _number(self, value: int | None, out: Any) -> int:
         if value is None:
@@ -247,7 +247,7 @@ def library(
     version: str = "570.124.06",
     cuda: int = 12080,
 ) -> Any:
-    """A module ``pynvml`` of its own over a driver that follows a script, which is its ``nvmlLib``."""
+    """Load a separate module ``pynvml`` whose ``nvmlLib`` is a scripted driver."""
     spec = importlib.util.find_spec("pynvml")
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""Profiles that tests write themselves, message by message, in the profiler's own format."""
+"""Builds profiles in the profiler's own format, message by message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MICRO = 1_000_000
 
 
 class Built:
-    """An XSpace in the making; times are microseconds."""
+    """Builder of an XSpace. Times are microseconds."""
 
     def __init__(self, host: str = "somewhere") -> None:
         self.space = _module("xplane_pb2").XSpace()
@@ -37,7 +37,7 @@ class Built:
             self._stat(plane, event.stats.add(), key, value)
 
     def steps(self, count: int = 5, length: float = 1000, name: str = "step"):
-        """Marked steps on a thread of their own, one every ``length`` µs."""
+        """Add marked steps on a separate thread, one every ``length`` µs."""
         plane = self.plane("/host:CPU")
         line = self.line(plane, "python")
         for number in range(count):
@@ -48,7 +48,7 @@ class Built:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.host}.xplane.pb"
         for plane in self.space.planes:
-            for line in plane.lines:  # xprof takes it that they come in order, as the profiler's do
+            for line in plane.lines:  # xprof expects events in order, as the profiler writes them
                 events = sorted(line.events, key=lambda event: (event.offset_ps, -event.duration_ps))
                 ordered = [type(event).FromString(event.SerializeToString()) for event in events]
                 del line.events[:]

@@ -1,4 +1,4 @@
-"""GPUs without a GPU: what NVML tells, who may measure, and what makes a launch not count, by a scripted driver."""
+"""GPUs without a GPU: readings, selection, locks and disturbances, with a scripted driver."""
 
 import os
 import random
@@ -35,13 +35,13 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class TestReading:
-    def test_who_a_device_is(self):
+    def test_the_identity_of_a_device(self):
         (gpu,) = Nvml(library(Device())).identities()
         assert (gpu.uuid, gpu.name, gpu.driver, gpu.cuda) == (UUIDS[0], "NVIDIA H100 80GB HBM3", "570.124.06", "12.8")
         assert (gpu.power_limit, gpu.clock_limit, gpu.pcie, gpu.mig, gpu.ecc) == (700, 1980, "gen 5 x16", False, True)
         assert gpu.as_machine()["GPU 0 power limit"] == "700 W"
 
-    def test_what_a_driver_does_not_tell_is_left_open(self):
+    def test_values_that_a_driver_does_not_report_are_none(self):
         asked = ("nvmlDeviceGetVbiosVersion", "nvmlDeviceGetMigMode", "nvmlDeviceGetEnforcedPowerLimit")
         asked += ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetComputeRunningProcesses_v3")
         nvml = Nvml(library(Device(), missing=asked))
@@ -51,25 +51,25 @@ class TestReading:
         reading = nvml.reading(gpu)
         assert (reading.energy, reading.processes) == (None, None)
 
-    def test_the_older_name_of_the_reasons_is_asked_for(self):
+    def test_the_older_name_of_the_clock_reasons_is_tried(self):
         nvml = Nvml(library(Device(reasons=[0x20]), missing=("nvmlDeviceGetCurrentClocksEventReasons",)))
         (gpu,) = nvml.identities()
         assert nvml.reading(gpu).reasons == 0x20
 
-    def test_a_library_newer_than_its_driver(self):
-        """It raises something that is no NVMLError then."""
+    def test_a_library_newer_than_its_driver_works(self):
+        """Its error for a missing function is not an NVMLError."""
         nvml = Nvml(library(Device(), missing=("nvmlDeviceGetComputeRunningProcesses_v3",)))
         (gpu,) = nvml.identities()
         assert nvml.reading(gpu).processes is None
 
-    def test_who_computes(self):
+    def test_processes_that_compute(self):
         nvml = Nvml(library(Device(computing=[(7,), (7, 9), ()])))
         (gpu,) = nvml.identities()
         assert [nvml.reading(gpu).computing for _ in range(3)] == [{7}, {7, 9}, set()]
         nvml = Nvml(library(Device()))
         assert nvml.reading(gpu).computing is None
 
-    def test_a_device_that_keeps_its_heat_to_itself_has_not_vanished(self):
+    def test_a_device_with_a_hidden_temperature_is_not_lost(self):
         nvml = Nvml(library(Device(temperature=None)))
         (gpu,) = nvml.identities()
         assert nvml.reading(gpu).temperature is None
@@ -81,20 +81,20 @@ class TestReading:
         assert (second.uuid, second.name, second.memory) == ("MIG-bb", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 << 30)
         reading = nvml.reading(second)
         assert (reading.sm_clock, reading.processes) == (1980, {7})
-        assert reading.energy is None  # is counted for all parts together
+        assert reading.energy is None  # the counter covers all parts together
         (one,) = Nvml(library(Device(mig=1))).identities()
-        assert one.place == "0"  # as nobody has divided it yet
+        assert one.place == "0"  # MIG mode, but not divided yet
 
-    def test_no_driver_says_how_to_get_one(self):
+    def test_a_missing_driver_is_reported_with_the_fix(self):
         with pytest.raises(GpuError, match=r"there is no NVIDIA driver here.*--gpus all"):
             Nvml(library())
 
-    def test_no_library_says_how_to_get_one(self, monkeypatch):
+    def test_a_missing_library_is_reported_with_the_fix(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "pynvml", None)
         with pytest.raises(GpuError, match=r"nvidia-ml-py is not installed.*tfbench\[gpu\]"):
             Nvml()
 
-    def test_a_device_that_vanishes(self):
+    def test_a_lost_device_is_an_error(self):
         nvml = Nvml(library(Device(gone=1)))
         (gpu,) = nvml.identities()
         nvml.reading(gpu)
@@ -112,15 +112,15 @@ class TestChoosing:
             ("gpu:GPU-1a2b", ("gpu", ("GPU-1a2b",))),
         ],
     )
-    def test_words(self, text, found):
+    def test_values_of_the_option_are_parsed(self, text, found):
         assert parse_device(text) == found
 
     @pytest.mark.parametrize("text", ["tpu", "cpu:0", "gpu:", "gpu:first", "gpu:0,0", "gpu:-1", "gpu:0;rm"])
-    def test_what_is_no_device_is_one_line(self, text):
+    def test_an_invalid_value_is_a_usage_error(self, text):
         with pytest.raises(UsageError, match="--device"):
             parse_device(text)
 
-    def test_by_index_and_by_the_beginning_of_a_uuid(self):
+    def test_gpus_are_found_by_index_and_by_the_start_of_a_uuid(self):
         there = Nvml(library(Device(), Device(UUIDS[1]))).identities()
         assert [gpu.index for gpu in choose(there, ["1"])] == [1]
         assert [gpu.index for gpu in choose(there, ["GPU-9f8e", "0"])] == [1, 0]
@@ -136,13 +136,13 @@ class TestChoosing:
             ("GPU-1a2b,MIG-9", ("GPU-1a2b", "MIG-9")),
         ],
     )
-    def test_what_the_environment_leaves_is_read_as_cuda_reads_it(self, text, found):
+    def test_the_environment_is_read_as_cuda_reads_it(self, text, found):
         assert visible({"CUDA_VISIBLE_DEVICES": text}) == found
 
-    def test_an_environment_that_says_nothing(self):
+    def test_an_unset_environment_leaves_all(self):
         assert visible({}) is None
 
-    def test_numbers_of_gpus_that_are_not_alike(self):
+    def test_indices_of_different_models_give_a_note(self):
         unlike = Nvml(library(Device(), Device(UUIDS[1], name="Tesla T4"))).identities()
         assert "set it, or name them by UUID" in doubtful_order(unlike, ["1"], {})
         assert not doubtful_order(unlike, ["1"], {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
@@ -152,19 +152,19 @@ class TestChoosing:
     @pytest.mark.parametrize(
         ("names", "words"), [(["7"], "no GPU here"), (["GPU-"], "more than one"), (["0", UUIDS[0]], "twice")]
     )
-    def test_what_is_not_there(self, names, words):
+    def test_a_missing_ambiguous_or_repeated_gpu_is_a_usage_error(self, names, words):
         there = Nvml(library(Device(), Device(UUIDS[1]))).identities()
         with pytest.raises(UsageError, match=words):
             choose(there, names)
 
-    def test_a_divided_gpu_is_named_by_its_parts(self):
+    def test_a_divided_gpu_is_selected_by_its_parts(self):
         there = Nvml(library(Device(mig=1, parts=("MIG-aa", "MIG-bb")))).identities()
-        with pytest.raises(UsageError, match="name a part of it by its UUID"):
+        with pytest.raises(UsageError, match="select a part by its UUID"):
             choose(there, ["0"])
         (part,) = choose(there, ["MIG-b"])
         assert environment([part])["CUDA_VISIBLE_DEVICES"] == "MIG-bb"
 
-    def test_processes_see_what_was_named_and_do_not_take_all_memory(self, monkeypatch):
+    def test_workers_see_the_named_gpus_and_do_not_take_all_memory(self, monkeypatch):
         (gpu,) = Nvml(library(Device())).identities()
         assert environment([gpu]) == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": UUIDS[0]}
         side = Side("contender", "python", Path("/"), env={"OTHER": "1"})
@@ -180,7 +180,7 @@ class TestChoosing:
 class TestLocks:
     HOLD = "import sys, time; sys.path.insert(0, {root!r}); from tests.gpus.test_gpus import held; held({folder!r})"
 
-    def test_one_run_at_a_time_over_processes(self, tmp_path):
+    def test_one_run_at_a_time_across_processes(self, tmp_path):
         gpus = Nvml(library(Device())).identities()
         root = str(Path(__file__).resolve().parents[2])
         program = self.HOLD.format(root=root, folder=str(tmp_path))
@@ -196,13 +196,13 @@ class TestLocks:
     def test_a_link_is_not_followed(self, tmp_path):
         (tmp_path / "victim").write_text("precious")
         (tmp_path / f"{UUIDS[0]}.lock").symlink_to(tmp_path / "victim")
-        with pytest.raises(GpuError, match="cannot be kept in"):
+        with pytest.raises(GpuError, match="cannot hold the locks"):
             Locks(Nvml(library(Device())).identities(), tmp_path)
         assert (tmp_path / "victim").read_text() == "precious"
 
 
 def held(folder):
-    """Hold the lock of the scripted GPU until somebody kills this process."""
+    """Hold the lock of the scripted GPU until this process is killed."""
     locks = Locks(Nvml(library(Device())).identities(), Path(folder))
     print("held", flush=True)
     sys.stdin.read()
@@ -227,43 +227,43 @@ class TestDisturbance:
         ("bit", "words"),
         [(0x08, "hardware slowdown"), (0x20, "heat"), (0x40, "heat, by the hardware"), (0x80, "power brake")],
     )
-    def test_a_clock_that_is_held_down(self, bit, words):
+    def test_a_lowered_clock_disturbs(self, bit, words):
         assert words in self.cause(observed(1980, reasons=bit))
 
     def test_a_software_power_cap_is_normal_and_its_clock_is_compared(self):
         usual = [observed(1500, reasons=0x04)] * 3
         assert self.cause(observed(1520, reasons=0x04), usual) == ""
-        assert "ran at 1200 MHz, in other launches at 1500 MHz" in self.cause(observed(1200, reasons=0x04), usual)
+        assert "ran at 1200 MHz, and at 1500 MHz in other launches" in self.cause(observed(1200, reasons=0x04), usual)
 
-    def test_readings_in_which_nothing_ran_are_no_clock(self):
-        """A GPU that comes out of its rest: the first reading is before the first kernel."""
+    def test_idle_readings_are_excluded_from_the_clock(self):
+        """The first reading of an idle GPU is before the first kernel."""
         resting, busy = GpuReading(sm_clock=210, reasons=0x01), GpuReading(sm_clock=1980)
         window = GpuObservationWindow((resting, busy, busy, resting))
         assert window.sm_clock == 1980
         assert self.cause(window, [observed(1980)]) == ""
         assert GpuObservationWindow((resting,)).sm_clock is None
 
-    def test_a_gpu_that_has_settled_at_another_clock(self):
+    def test_a_second_launch_at_another_clock_counts(self):
         cold, warm = [observed(1980)] * 3, observed(1800)
         assert "ran at 1800 MHz" in self.cause(warm, cold, last=cold[-1])
         assert self.cause(observed(1790), cold, last=warm) == ""
 
-    def test_heat_between_two_readings(self):
+    def test_heat_between_two_readings_disturbs(self):
         def heated(seconds):
             return GpuObservationWindow(
                 (GpuReading(seconds=10.0, too_hot=5.0), GpuReading(seconds=11.0, too_hot=5.0 + seconds))
             )
 
         assert self.cause(heated(0.01)) == ""
-        assert "held the GPU's clock down for 10% of the time" in self.cause(heated(0.1))
+        assert "lowered the GPU's clock for 10% of the launch" in self.cause(heated(0.1))
         assert heated(0.1).as_json()["too_hot"] == pytest.approx(0.1)
         assert GpuObservationWindow((GpuReading(seconds=1.0),)).too_hot is None
 
-    def test_somebody_else(self):
+    def test_another_process_disturbs(self):
         assert "pid 777" in self.cause(observed(1980, processes={100, 777}))
 
-    def test_somebody_else_who_rests(self):
-        """A notebook that holds a context, say, and computes nothing."""
+    def test_an_idle_process_does_not_disturb(self):
+        """Such as a notebook that holds a CUDA context."""
 
         def window(*computing):
             return GpuObservationWindow(
@@ -274,12 +274,12 @@ class TestDisturbance:
         assert self.cause(window({777}, {100}, {100})) == ""  # that was before
         assert "pid 777" in self.cause(window({100}, {777}, set()))
 
-    def test_a_container_whose_driver_tells_the_hosts_numbers(self):
+    def test_in_a_container_only_processes_from_before_are_foreign(self):
         inside = observed(1980, processes={50_001, 50_002})
         assert foreign(inside, OURS, NOBODY) == set()
         assert foreign(inside, OURS, frozenset({50_001})) == {50_001}
 
-    def test_an_error_of_the_driver_and_a_lost_device(self):
+    def test_an_error_of_the_driver_and_a_lost_device_disturb(self):
         assert "XID 79" in self.cause(replace(observed(1980), xids=(79,)))
         assert (
             self.cause(replace(observed(1980), lost="GPU 0 does not answer any more"))
@@ -288,7 +288,7 @@ class TestDisturbance:
 
 
 class Beats:
-    """Lets a monitor look so many times while a launch runs."""
+    """Makes a monitor read this many times during a launch."""
 
     def __init__(self, count):
         self.left = count
@@ -373,7 +373,7 @@ class TestGuard:
 
 
 class Disturbed(ScriptedLauncher):
-    """Every launch whose number is named does not count."""
+    """Launches with these numbers do not count."""
 
     def __init__(self, numbers, *arguments):
         super().__init__(*arguments)
@@ -404,7 +404,7 @@ class TestRace:
         assert len(launcher.pairs) >= result.verdict.launches + 2
         assert launcher.killed == len(launcher.pairs)
 
-    def test_up_to_a_bound_and_then_it_is_open_with_the_cause(self):
+    def test_after_too_many_discarded_launches_the_verdict_is_inconclusive(self):
         result, launcher = self.confirmed_race(range(1000), slower=2.0)
         assert result.verdict.outcome is Outcome.INCONCLUSIVE
         assert result.verdict.reason.code == "disturbed"
@@ -414,13 +414,13 @@ class TestRace:
         )
         assert len(launcher.pairs) == POLICY.disturbed_launches + 1
 
-    def test_a_regression_that_could_not_be_confirmed_fails_nothing(self):
+    def test_a_regression_without_a_confirmation_fails_nothing(self):
         first, _ = self.confirmed_race((), slower=1.5)
         assert first.verdict.outcome is Outcome.REGRESSED
         result, _ = self.confirmed_race(range(3, 1000), slower=1.5)
         assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.INCONCLUSIVE, "disturbed")
 
-    def test_variants(self):
+    def test_disturbed_variants_have_their_reason(self):
         clock = Clock()
         launcher = Disturbed(range(1000), clock, [steady(1e-4), steady(1e-4)])
         race = Race(variants_of("one", "two"), launcher, POLICY, RaceConfig(1, range(3)), clock, random.Random(1))
@@ -428,15 +428,15 @@ class TestRace:
         assert {of_variant(race, index).verdict.reason.code for index in (0, 1)} == {"disturbed"}
 
 
-class TestAccelerators:
+class TestSession:
     def made(self, kind, names, library, tmp_path, driver=True):
         return GpuSession(kind, names, POLICY, False, lambda: Nvml(library), tmp_path, lambda: driver)
 
-    def test_a_machine_without_a_driver_is_left_alone(self, tmp_path):
+    def test_without_a_driver_nothing_happens(self, tmp_path):
         made = self.made("all", (), library(), tmp_path, driver=False)
         assert (made.gpus, made.gpu_monitor, made.environment, made.notes) == ([], None, {}, [])
 
-    def test_cases_of_a_gpu_need_no_process_of_their_own_to_be_skipped(self, tmp_path):
+    def test_gpu_cases_with_their_own_processes_are_skipped_without_a_gpu(self, tmp_path):
         shared = Case("f.py::test_a[device=gpu]", "test_a", "f.py::test_a", (("device", "gpu"),))
         assert not self.made("all", (), library(), tmp_path, driver=False).skip_reason(
             shared
@@ -454,7 +454,7 @@ class TestAccelerators:
     def test_cpu_hides_the_gpus(self, tmp_path):
         assert self.made("cpu", (), library(Device()), tmp_path).environment == {"CUDA_VISIBLE_DEVICES": "-1"}
 
-    def test_gpus_are_locked_watched_and_told(self, tmp_path):
+    def test_gpus_are_locked_monitored_and_reported(self, tmp_path):
         driver = library(Device(), Device(UUIDS[1]))
         made = self.made("gpu", ("1",), driver, tmp_path)
         assert made.environment["CUDA_VISIBLE_DEVICES"] == UUIDS[1]
@@ -466,19 +466,19 @@ class TestAccelerators:
         self.made("gpu", ("1",), driver, tmp_path).close()
         assert driver.nvmlLib.closed
 
-    def test_without_nvml_they_are_measured_unwatched_and_that_is_said(self, tmp_path):
+    def test_without_nvml_gpus_are_measured_without_monitoring_and_a_note_says_so(self, tmp_path):
         made = self.made("all", (), library(), tmp_path)
-        assert "GPUs are not watched" in made.notes[0]
+        assert "GPUs are not monitored" in made.notes[0]
         assert made.environment == {}
 
-    def test_one_that_is_named_must_be_there(self, tmp_path):
+    def test_a_named_gpu_must_exist(self, tmp_path):
         with pytest.raises(GpuError, match="no NVIDIA driver"):
             self.made("gpu", ("0",), library(), tmp_path)
-        with pytest.raises(UsageError, match="gpu:3 is no GPU here"):
+        with pytest.raises(UsageError, match="gpu:3 matches no GPU here"):
             self.made("gpu", ("3",), library(Device()), tmp_path)
 
-    def test_what_the_environment_leaves_is_what_is_locked_and_watched(self, tmp_path, monkeypatch):
-        """As a scheduler sets it: the other GPUs are other people's."""
+    def test_the_gpus_that_the_environment_leaves_are_locked_and_monitored(self, tmp_path, monkeypatch):
+        """A scheduler sets it, since the other GPUs belong to other jobs."""
         driver = library(Device(), Device(UUIDS[1]))
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
         made = self.made("gpu", (), driver, tmp_path)
@@ -486,15 +486,15 @@ class TestAccelerators:
         assert made.environment["CUDA_VISIBLE_DEVICES"] == UUIDS[1]
         made.close()
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-        with pytest.raises(UsageError, match=r"CUDA_VISIBLE_DEVICES=7 is no GPU here"):
+        with pytest.raises(UsageError, match=r"CUDA_VISIBLE_DEVICES=7 matches no GPU here"):
             self.made("gpu", (), driver, tmp_path)
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         assert self.made("all", (), driver, tmp_path).gpu_monitor is None
-        self.made("gpu", ("0",), driver, tmp_path).close()  # what is named comes first
+        self.made("gpu", ("0",), driver, tmp_path).close()  # a name overrides the environment
 
     def test_cuda_sees_one_part_of_a_divided_gpu(self, tmp_path):
         divided = Device(mig=1, parts=("MIG-aa", "MIG-bb"))
-        with pytest.raises(UsageError, match=r"name one with --device gpu:UUID, of MIG-aa, MIG-bb"):
+        with pytest.raises(UsageError, match=r"select one with --device gpu:UUID, from MIG-aa, MIG-bb"):
             self.made("gpu", (), library(divided), tmp_path)
         made = self.made("gpu", ("MIG-bb",), library(divided), tmp_path)
         assert made.machine["GPU 0.1"] == "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
@@ -505,7 +505,7 @@ class TestAccelerators:
         with pytest.raises(GpuError, match="-c DEFAULT"):
             self.made("gpu", (), library(Device(mode=3)), tmp_path)
 
-    def test_drivers_are_seen_by_their_files(self, tmp_path):
+    def test_a_driver_is_detected_by_its_files(self, tmp_path):
         assert not has_driver(tmp_path)
         (tmp_path / "dev").mkdir()
         (tmp_path / "dev" / "nvidiactl").touch()

@@ -1,4 +1,4 @@
-"""GPUs as they were: readings that others published, and recordings, which can be gone through again."""
+"""Published readings of real GPUs, and recordings, which can be replayed."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ FEW = 3
 
 @pytest.mark.parametrize("published", PUBLISHED["devices"], ids=lambda published: published["device"]["name"])
 class TestPublished:
-    def test_it_is_read_as_it_was_told(self, published):
+    def test_published_values_are_read(self, published):
         reported = published["device"]
         nvml = Nvml(library(Device(**reported), version=published["version"], cuda=published["cuda"]))
         (gpu,) = nvml.identities()
@@ -38,14 +38,14 @@ class TestPublished:
         if "power" in reported:
             assert reading.power == (None if reported["power"] is None else pytest.approx(reported["power"] / 1000))
 
-    def test_a_launch_there_counts_unless_its_clock_is_held_down(self, published):
+    def test_a_launch_counts_unless_its_clock_is_lowered(self, published):
         nvml = Nvml(library(Device(**published["device"])))
         (gpu,) = nvml.identities()
         window = GpuObservationWindow(tuple(nvml.reading(gpu) for _ in range(FEW)))
         cause = disturbance(window, NOBODY, NOBODY, [], POLICY)
         assert cause == "" if not published["held"] else f"({published['held']})" in cause
 
-    def test_the_clock_of_a_resting_gpu_is_none(self, published):
+    def test_the_clock_of_an_idle_gpu_is_none(self, published):
         nvml = Nvml(library(Device(**published["device"])))
         (gpu,) = nvml.identities()
         clock = GpuObservationWindow((nvml.reading(gpu),)).sm_clock
@@ -53,7 +53,7 @@ class TestPublished:
 
 
 class TestPowerLimit:
-    """An A100 that multiplies at its limit of power: its clock gives way for 80 ms, by 15 of 1410 MHz."""
+    """An A100 at its power limit during a product: its clock drops by 15 of 1410 MHz for 80 ms."""
 
     def readings(self, rows):
         return [
@@ -61,7 +61,7 @@ class TestPowerLimit:
             for seconds, heat, power, clock in rows
         ]
 
-    def test_wherever_launches_begin_they_count(self):
+    def test_launches_count_wherever_they_begin(self):
         busy = self.readings(PUBLISHED["series"]["busy"])
         earlier: list[GpuObservationWindow] = []
         for start in range(len(busy) - FEW):
@@ -71,7 +71,7 @@ class TestPowerLimit:
         clocks = [window.sm_clock for window in earlier]
         assert (min(clocks), max(clocks)) == (1395, 1410)
 
-    def test_what_it_came_to(self):
+    def test_the_summary_of_a_launch(self):
         reported = GpuObservationWindow(tuple(self.readings(PUBLISHED["series"]["busy"]))).as_json()
         assert 240 < reported["power"] < 256
         assert reported["temperature"] == 55
@@ -80,7 +80,7 @@ class TestPowerLimit:
 
 class TestRecording:
     def run(self, driver):
-        """What a monitor makes of two launches there."""
+        """Monitor two launches."""
         gpu_monitor = GpuMonitor(driver.identities(), driver, POLICY, lambda: {7}, lambda over, seconds: over.wait())
         causes = []
         for _ in range(2):
@@ -89,7 +89,7 @@ class TestRecording:
             causes.append(launch_monitor.cause)
         return causes, gpu_monitor.as_json()
 
-    def test_told_again_it_comes_to_the_same(self):
+    def test_a_replay_gives_the_same_results(self):
         device = Device(clocks=[210, 1980, 1980, 1980, 900], reasons=[1, 0, 0, 0, 0], processes=[(), (7,)])
         recording = Recording(Nvml(library(device)))
         first = self.run(recording)
@@ -97,7 +97,7 @@ class TestRecording:
         content = json.loads(json.dumps(recording.as_json()))
         assert self.run(Replay(content)) == first
 
-    def test_errors_and_what_vanished_are_kept_as_well(self):
+    def test_errors_and_lost_devices_are_recorded(self):
         recording = Recording(Nvml(library(Device(gone=2), Device(UUIDS[1]), errors=(79,))))
         first, second = recording.identities()
         recording.listen([first, second])
@@ -123,9 +123,9 @@ class TestRecording:
             ({}, "its schema is None"),
             ({"schema": "tfbench-gpus/1", "gpus": [], "told": 1}, "no list of readings"),
             ({"schema": "tfbench-gpus/1", "gpus": [{"size": 1}], "told": []}, "size"),
-            ({"schema": "tfbench-gpus/1", "gpus": [], "told": [{"gpu": "0", "size": 1}]}, "a reading has size"),
+            ({"schema": "tfbench-gpus/1", "gpus": [], "told": [{"gpu": "0", "size": 1}]}, "unknown field size"),
         ],
     )
-    def test_what_is_no_recording_is_one_line(self, content, words):
+    def test_an_invalid_recording_is_a_usage_error(self, content, words):
         with pytest.raises(UsageError, match=words):
             Replay(content)

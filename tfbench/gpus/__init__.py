@@ -1,1 +1,1 @@
-"""NVIDIA GPUs as a measuring machine has them: which there are, who may use one, and what disturbs a launch there."""
+"""NVIDIA GPUs: selection, locks, monitoring, and disturbances of launches."""

@@ -1,4 +1,4 @@
-"""Whether a launch on a GPU was disturbed, from what was read of the device meanwhile. Pure."""
+"""Decide from the readings of a GPU whether a launch was disturbed. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ def disturbance(
     policy: Policy,
     last: GpuObservationWindow | None = None,
 ) -> str:
-    """Why what was timed meanwhile does not count; ``""`` if nothing speaks against it.
+    """Return why a launch does not count, ``""`` if it does.
 
     Args:
-        ours: Process ids of this run's own.
-        before: Those that were on the GPU before any of this run was.
-        earlier: Launches of the same race on the same GPU that counted.
-        last: The one before this, whether it counted or not.
+        ours: Process ids of this run.
+        before: Process ids on the GPU before this run.
+        earlier: Windows of earlier launches of the same race that counted, on this GPU.
+        last: Window of the previous launch, whether it counted or not.
     """
     if window.lost:
         return window.lost
     if window.xids:
-        return f"the driver reported XID {', '.join(map(str, window.xids))} meanwhile: see dmesg"
+        return f"the driver reported XID {', '.join(map(str, window.xids))} during the launch: see dmesg"
     held = dict.fromkeys(
         words for reading in window.readings for bit, words in HARDWARE_REASONS.items() if reading.reasons & bit
     )
     if held:
-        return f"the GPU held its clock down ({', '.join(held)}): cool it, check its power, or lock a lower clock"
+        return f"the GPU lowered its clock ({', '.join(held)}): cool it, check its power supply, or lock a lower clock"
     if (share := window.too_hot) is not None and share > policy.gpu_hot_share:
-        return f"heat held the GPU's clock down for {share:.0%} of the time: cool it, or lock a lower clock"
+        return f"heat lowered the GPU's clock for {share:.0%} of the launch: cool it, or lock a lower clock"
     if strangers := sorted(foreign(window, ours, before)):
         pids = ", ".join(map(str, strangers))
-        return f"another process computed on the GPU (pid {pids}): end it, or give the job a GPU of its own"
+        return f"another process computed on the GPU (pid {pids}): end it, or give the job its own GPU"
     return _drift(window, earlier, policy, last)
 
 
 def foreign(window: GpuObservationWindow, ours: frozenset[int], before: frozenset[int]) -> set[int]:
-    """Processes that compute on the GPU and are not this run's; where nobody tells who computes, those that might.
+    """Return the processes that compute on the GPU and do not belong to this run.
 
-    In a container the driver tells the host's numbers, of which none is one of ours: there only those are known to be
-    somebody else's that were there before.
+    If the driver does not report who computes, all processes with access to the GPU count. In a container, the driver
+    may report the host's process ids, of which none is ours. Then only processes from before this run count.
     """
     listed = {pid for reading in window.readings for pid in reading.processes or ()}
     strangers = listed - ours if listed & ours else listed & before
@@ -59,10 +59,10 @@ def _drift(
     policy: Policy,
     last: GpuObservationWindow | None,
 ) -> str:
-    """A clock that differs from what it was: a power cap, another state, somebody's setting.
+    """Detect a clock that differs from earlier launches: a power cap, another power state, or a changed setting.
 
-    Two launches in a row at the same clock count, whatever it was before: a GPU that gets warm settles at a lower one, and
-    both sides of a race have it alike.
+    Two launches in a row at the same clock count, whatever the clock was before. A GPU that warms up settles at a lower
+    clock, which affects both sides of a race alike.
     """
     clocks = [one.sm_clock for one in earlier if one.sm_clock]
     clock = window.sm_clock
@@ -73,6 +73,6 @@ def _drift(
     if any(abs(clock / one - 1) <= policy.gpu_clock_drift for one in known):
         return ""
     return (
-        f"the GPU ran at {clock:.0f} MHz, in other launches at {usual:.0f} MHz: "
+        f"the GPU ran at {clock:.0f} MHz, and at {usual:.0f} MHz in other launches: "
         "lock its clock with sudo nvidia-smi -lgc RATE"
     )

@@ -1,4 +1,4 @@
-"""What can be asked of a GPU's driver, whoever answers."""
+"""The interface of a GPU driver, so that tests and recordings can replace NVML."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from tfbench.gpus.readings import GpuReading, Identity
 
 
 class Driver(Protocol):
-    """What can be asked about GPUs; `nvml.Nvml` is one."""
+    """Queries about GPUs. `nvml.Nvml` implements it."""
 
     def identities(self) -> list[Identity]:
-        """Every GPU.
+        """List all GPUs.
 
         Raises:
-            GpuError: They cannot be listed.
+            GpuError: The driver cannot list them.
         """
 
     def reading(self, gpu: Identity) -> GpuReading:
-        """What a GPU does now.
+        """Read the current state of a GPU.
 
         Raises:
-            GpuError: It has vanished.
+            GpuError: The GPU does not answer any more.
         """
 
     def listen(self, gpus: Sequence[Identity]) -> None:
-        """Keep the errors of these GPUs from now on."""
+        """Start to record the errors (XIDs) of these GPUs."""
 
     def xids(self) -> list[int]:
-        """Those that were reported since the last call."""
+        """Return the XIDs reported since the last call."""
 
     def close(self) -> None:
-        """Ask no more."""
+        """Release the driver."""

@@ -1,4 +1,4 @@
-"""One run at a time on each GPU, over all processes of this machine: two of them would measure each other."""
+"""Lock each GPU for one run at a time, across all processes of the machine: two runs would measure each other."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tfbench.gpus.readings import Identity
 
 
 class Locks:
-    """The locks of some GPUs, held until they are closed; the lock of a process that has died is free.
+    """The locks of some GPUs, held until `close`. If their process dies, the system releases them.
 
     Args:
-        folder: Where the files of the locks are, the same for all users of the machine's GPUs.
+        folder: Folder of the lock files, shared by all users of the GPUs.
 
     Raises:
-        GpuError: Somebody else measures on one of them, or the folder cannot be used.
+        GpuError: Another run measures on a GPU, or the folder is not usable.
     """
 
     def __init__(self, gpus: Sequence[Identity], folder: Path) -> None:
@@ -27,12 +27,12 @@ class Locks:
         try:
             if not folder.exists():
                 folder.mkdir(parents=True)
-                folder.chmod(0o1777)  # for every user, of whom none can take another's away
+                folder.chmod(0o1777)  # all users may add files, but not remove those of others
             for gpu in gpus:
                 self._take(gpu, folder / f"{gpu.uuid.replace('/', '_')}.lock")
         except OSError as error:
             self.close()
-            raise GpuError(f"the locks of GPUs cannot be kept in {folder}: {error.strerror}") from None
+            raise GpuError(f"{folder} cannot hold the locks of GPUs: {error.strerror}") from None
         except GpuError:
             self.close()
             raise
@@ -47,14 +47,14 @@ class Locks:
             file.seek(0)
             who = file.read().strip()
             text = f"another run measures on GPU {gpu.index} ({gpu.name}){f', process {who}' if who else ''}"
-            raise GpuError(f"{text}: wait for it, or name another one with --device gpu:INDEX") from None
+            raise GpuError(f"{text}: wait for it, or select another GPU with --device gpu:INDEX") from None
         file.seek(0)
         file.truncate()
         file.write(f"{os.getpid()}\n")
         file.flush()
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Release all locks."""
         for file in self._files:
             file.close()
         self._files.clear()

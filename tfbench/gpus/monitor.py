@@ -1,4 +1,4 @@
-"""Watching GPUs while a launch is timed: a thread reads them now and then, and a rule says whether the launch counts."""
+"""Monitor GPUs while a launch is timed. A thread reads them at intervals, and a rule decides whether the launch counts."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from tfbench.policy import Policy
 
 
 class LaunchMonitor:
-    """One launch that is being watched."""
+    """The monitoring results of one launch, set at its end."""
 
     def __init__(self) -> None:
         self.cause = ""
-        """Why the launch does not count, once it is over; empty if it does."""
+        """Why the launch does not count, ``""`` if it does."""
         self.energy: float | None = None
-        """Joules that its GPUs took, ``None`` where they do not count them."""
+        """Joules of all its GPUs, ``None`` if one does not count energy."""
         self.sm_clock: float | None = None
-        """MHz, of several GPUs the slowest's, ``None`` where they do not tell or nothing ran."""
+        """Mean MHz of the slowest GPU, ``None`` if unknown or if nothing ran."""
 
 
 class GpuMonitor:
-    """Watches the GPUs of a run, launch by launch.
+    """Monitor of the GPUs of a run, launch by launch.
 
     Args:
-        family: Every process of this run by now: those it has started, and theirs.
-        wait: Waits so many seconds, less if it is told to stop; for tests without time passing.
+        family: Returns the ids of all processes of this run.
+        wait: Waits for an event or a timeout in seconds. Tests replace it, so that no time passes.
 
     Raises:
-        GpuError: One of them does not answer.
+        GpuError: A GPU does not answer.
     """
 
     def __init__(
@@ -52,34 +52,34 @@ class GpuMonitor:
         self._family = family
         self._wait = wait
         self.discarded: Counter[str] = Counter()
-        """Why launches did not count -> how many."""
+        """Cause -> number of launches that do not count because of it."""
         self._counted: dict[Identity, list[GpuObservationWindow]] = {gpu: [] for gpu in gpus}
-        """Launches that counted, in time order."""
+        """Windows of the launches that counted, in time order."""
         self._earlier: dict[tuple[Identity, Hashable], list[GpuObservationWindow]] = defaultdict(list)
-        """Those of one race: how fast the clock may run depends on what is computed."""
+        """The same per race, since the clock depends on the computation."""
         self._last: dict[tuple[Identity, Hashable], GpuObservationWindow] = {}
         self._ours: set[int] = set()
-        """Every process that this run has had: the driver may still list one that has just ended."""
+        """All processes that this run has had. The driver may still list one that has just ended."""
         self._before = {gpu: driver.reading(gpu).processes or frozenset() for gpu in gpus}
-        """Processes that were there before any of this run was."""
+        """Processes on each GPU before this run."""
         driver.listen(gpus)
 
     def as_json(self) -> list[JSON]:
-        """Each GPU with what was read of it in each launch that counted."""
+        """Return each GPU with the readings of each launch that counted."""
         return [{**gpu.as_json(), "launches": [window.as_json() for window in self._counted[gpu]]} for gpu in self.gpus]
 
     @contextmanager
     def watching(self, race: Hashable) -> Iterator[LaunchMonitor]:
-        """Around what is timed; whether it counts is known behind it.
+        """Monitor a launch. The yielded object has the results after the block.
 
         Args:
-            race: Equal for launches in which the same is computed.
+            race: Equal for launches of the same computation.
         """
         launch_monitor, over = LaunchMonitor(), threading.Event()
         seen: dict[Identity, list[GpuReading]] = {gpu: [] for gpu in self.gpus}
         lost: dict[Identity, str] = {}
         self._ours.update(self._family())
-        self._driver.xids()  # what came before is not this launch's
+        self._driver.xids()  # discard errors from before the launch
         self._look(seen, lost)
         thread = threading.Thread(target=self._keep_looking, args=(over, seen, lost), daemon=True)
         thread.start()
@@ -91,21 +91,17 @@ class GpuMonitor:
         self._look(seen, lost)
         self._ours.update(self._family())
         xids = tuple(self._driver.xids())
-        windows = {
-            gpu: GpuObservationWindow(tuple(readings), xids, lost.get(gpu, "")) for gpu, readings in seen.items()
-        }
-        launch_monitor.cause = next(
-            filter(None, (self._cause(gpu, race, window) for gpu, window in windows.items())), ""
-        )
-        self._last |= {(gpu, race): window for gpu, window in windows.items()}
+        windows = {gpu: GpuObservationWindow(tuple(found), xids, lost.get(gpu, "")) for gpu, found in seen.items()}
+        causes = [self._cause(gpu, race, window) for gpu, window in windows.items()]
+        launch_monitor.cause = next(filter(None, causes), "")
         launch_monitor.sm_clock = min((window.sm_clock for window in windows.values() if window.sm_clock), default=None)
-        energies = [window.energy for window in windows.values()]
-        known = [energy for energy in energies if energy is not None]
-        launch_monitor.energy = sum(known) if known and len(known) == len(energies) else None
+        energies = [window.energy for window in windows.values() if window.energy is not None]
+        launch_monitor.energy = sum(energies) if energies and len(energies) == len(windows) else None
         if launch_monitor.cause:
             self.discarded[launch_monitor.cause] += 1
-        else:
-            for gpu, window in windows.items():
+        for gpu, window in windows.items():
+            self._last[gpu, race] = window
+            if not launch_monitor.cause:
                 self._counted[gpu].append(window)
                 self._earlier[gpu, race].append(window)
 

@@ -1,4 +1,4 @@
-"""Reading GPUs through NVML, with nvidia-ml-py. NVML starts no context of CUDA, so this process can go on as before."""
+"""Read GPUs through NVML, with nvidia-ml-py. NVML creates no CUDA context, so this process stays able to fork."""
 
 from __future__ import annotations
 
@@ -21,59 +21,62 @@ _POWER, _THERMAL = 0, 1
 
 
 class Nvml:
-    """The GPUs of this machine; to be closed.
+    """The GPUs of this machine. Call `close` at the end.
 
     Args:
-        library: The module ``pynvml``, or what stands in for it.
+        library: The module ``pynvml``, or a fake.
 
     Raises:
-        GpuError: There is no driver, or no library to ask it with.
+        GpuError: The driver or the library is missing.
     """
 
     def __init__(self, library: Any = None) -> None:
         self._nvml = library if library is not None else _library()
-        # What newer ones raise besides, where they are newer than the driver, is no kind of NVMLError.
+        # A library newer than its driver raises NVMLLibraryMismatchError, which is not an NVMLError.
         error = self._nvml.NVMLError
         self._errors = (error, getattr(self._nvml, "NVMLLibraryMismatchError", error))
         try:
             self._nvml.nvmlInit()
         except self._errors as error:
-            text = f"NVML does not answer ({error}): there is no NVIDIA driver here, or the container does not see it"
-            raise GpuError(f"{text}; start it with --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility") from None
+            text = (
+                f"NVML does not answer ({error}): there is no NVIDIA driver here, or the container has no access to it"
+            )
+            fix = "start the container with --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+            raise GpuError(f"{text}; {fix}") from None
         self._events: Any = None
         self._asked: dict[Identity, int] = {}
-        """Until when it is known who computed, in the driver's microseconds."""
+        """Time of the last utilization sample of each GPU, in the driver's microseconds."""
 
     def close(self) -> None:
-        """Let go of the library."""
+        """Shut down NVML."""
         try:
             if self._events is not None:
                 self._nvml.nvmlEventSetFree(self._events)
             self._nvml.nvmlShutdown()
         except self._errors:
-            pass  # what is lost needs no goodbye
+            pass  # a lost GPU cannot be released
 
     def identities(self) -> list[Identity]:
-        """Every GPU, in the order of the bus, or its parts where it is divided (MIG).
+        """List all GPUs in PCI bus order. A divided GPU (MIG) is replaced by its parts.
 
         Raises:
-            GpuError: The driver does not tell how many there are.
+            GpuError: The driver cannot list them.
         """
         try:
             count = int(self._nvml.nvmlDeviceGetCount())
             whole = [self._identity(index) for index in range(count)]
         except self._errors as error:
-            raise GpuError(f"the GPUs cannot be listed: {error}") from None
+            raise GpuError(f"NVML cannot list the GPUs: {error}") from None
         return [one for gpu in whole for one in (self._parts(gpu) if gpu.mig else [gpu])]
 
     def _parts(self, gpu: Identity) -> list[Identity]:
-        """What a GPU is divided into; itself as long as nobody has done it."""
+        """Return the parts of a GPU in MIG mode, or the GPU itself if it has none yet."""
         nvml, whole = self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(gpu.index)
         found = []
         for instance in range(self._try(nvml.nvmlDeviceGetMaxMigDeviceCount, whole) or 0):
             part = self._try(nvml.nvmlDeviceGetMigDeviceHandleByIndex, whole, instance)
             if part is None:
-                continue  # of seven places not all are taken
+                continue  # not all of the seven places are in use
             memory = self._try(nvml.nvmlDeviceGetMemoryInfo, part)
             name, uuid = _text(nvml.nvmlDeviceGetName(part)), _text(nvml.nvmlDeviceGetUUID(part))
             size = int(memory.total) if memory is not None else None
@@ -108,10 +111,10 @@ class Nvml:
         )
 
     def reading(self, gpu: Identity) -> GpuReading:
-        """What a GPU does now. Clocks, heat and power are the whole one's; only there joules are counted.
+        """Read the current state of a GPU. A part of a GPU shares its clocks, heat and power, and has no energy counter.
 
         Raises:
-            GpuError: It has vanished.
+            GpuError: The GPU does not answer any more.
         """
         nvml = self._nvml
         try:
@@ -139,7 +142,7 @@ class Nvml:
         )
 
     def _computing(self, gpu: Identity, handle: Any) -> frozenset[int] | None:
-        """Processes whose kernels ran since this was asked last; not told of parts of a GPU."""
+        """Return the processes whose kernels ran since the last call, ``None`` if unknown, as for parts of a GPU."""
         nvml = self._nvml
         try:
             samples = nvml.nvmlDeviceGetProcessUtilization(handle, self._asked.get(gpu, 0))
@@ -151,7 +154,7 @@ class Nvml:
         return frozenset(sample.pid for sample in samples if sample.smUtil)
 
     def _temperature(self, handle: Any) -> float | None:
-        """What every device is asked first; one that is lent to a virtual machine may keep it to itself."""
+        """Return degrees Celsius, ``None`` if a virtual machine hides them. Other errors show that the GPU is lost."""
         nvml = self._nvml
         try:
             return float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
@@ -159,7 +162,7 @@ class Nvml:
             return None
 
     def _held(self, handle: Any, policy: int) -> float | None:
-        """Seconds for which the driver has held the clock down for this reason, ever."""
+        """Return the total seconds for which the driver lowered the clock for this reason."""
         found = self._try(self._nvml.nvmlDeviceGetViolationStatus, handle, policy)
         return found.violationTime * 1e-9 if found is not None else None
 
@@ -171,7 +174,7 @@ class Nvml:
         return 0
 
     def listen(self, gpus: Sequence[Identity]) -> None:
-        """Have the driver keep the XIDs of these GPUs for `xids`, where it can."""
+        """Register the XIDs of these GPUs for `xids`, if the driver supports it."""
         nvml = self._nvml
         self._events = self._try(nvml.nvmlEventSetCreate)
         for index in {gpu.index for gpu in gpus} if self._events is not None else ():
@@ -179,7 +182,7 @@ class Nvml:
                 self._try(nvml.nvmlDeviceRegisterEvents, handle, _XID, self._events)
 
     def xids(self) -> list[int]:
-        """The errors that were reported since the last call."""
+        """Return the XIDs reported since the last call."""
         found: list[int] = []
         while self._events is not None:
             event = self._try(self._nvml.nvmlEventSetWait_v2, self._events, 0)
@@ -189,7 +192,7 @@ class Nvml:
         return found
 
     def _try(self, ask: Callable[..., Any], *arguments: Any) -> Any:
-        """What is asked; ``None`` where this device or driver does not have it."""
+        """Call a function of NVML. Return ``None`` if this device or driver does not support it."""
         try:
             return ask(*arguments)
         except self._errors:
@@ -200,7 +203,7 @@ def _library() -> Any:
     try:
         return importlib.import_module("pynvml")
     except ImportError:
-        raise GpuError(f"nvidia-ml-py is not installed, by which GPUs are watched: {INSTALL}") from None
+        raise GpuError(f"nvidia-ml-py is not installed, and monitoring GPUs needs it: {INSTALL}") from None
 
 
 def _text(value: Any) -> str:
@@ -212,5 +215,5 @@ def _switch(value: Any) -> bool | None:
 
 
 def _first(value: Any) -> bool | None:
-    """The current one of a pair of settings, now and after the next start."""
+    """Return the current setting of a pair: now, and after the next start."""
     return None if value is None else bool(value[0])

@@ -1,4 +1,4 @@
-"""The processes of a run: this one, those that it has started, and theirs, as /proc tells it."""
+"""Find the processes of a run in /proc: this one and all its descendants."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from pathlib import Path
 
 
 def family(root: Path = Path("/proc"), first: int | None = None) -> set[int]:
-    """Process ids of the first one, this one by itself, and of all that descend from it by now.
+    """Return the ids of a process and of its descendants.
 
     Args:
-        root: Where /proc is.
+        root: Path of /proc.
+        first: Process id, by default of this process.
     """
     children: dict[int, list[int]] = defaultdict(list)
     for stat in root.glob("[0-9]*/stat"):
         try:
-            # The name in parentheses may hold anything, parentheses too.
+            # The name in parentheses may contain anything, even parentheses.
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             children[int(fields[1])].append(int(stat.parent.name))
         except (OSError, ValueError, IndexError):
-            continue  # it has ended meanwhile
+            continue  # the process has ended
     found, open_ = set(), [first if first is not None else os.getpid()]
     while open_:
         pid = open_.pop()

@@ -1,9 +1,12 @@
-"""What is read of a GPU; ``None`` where the device or its driver does not tell."""
+"""Identity and readings of a GPU. ``None`` means that the device or its driver does not report a value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import or_
+from statistics import fmean
 
 from tfbench.model import JSON
 
@@ -13,24 +16,24 @@ HARDWARE_REASONS: Mapping[int, str] = {
     0x40: "heat, by the hardware",
     0x80: "power brake",
 }
-"""NVML's reasons for a held clock that spoil a launch. A software power cap (0x04) is normal on parts with a power limit:
-there it is the clock itself that is compared."""
+"""NVML's reasons for a lowered clock that make a launch not count. A software power cap (0x04) is not one of them: it is
+normal on parts with a power limit, where the clock itself is compared."""
 
 IDLE = 0x01
-"""Nothing runs, and the clock is let go: an RTX 3090 reads 0 MHz then, so such a reading is no clock of a launch."""
+"""NVML's reason of an idle GPU. An RTX 3090 then reports 0 MHz, so idle readings are excluded from the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What stays as it is while a machine runs, unless somebody sets it."""
+    """Properties of a GPU that only an administrator changes."""
 
     index: int
-    """Its place on the bus, counted from 0."""
+    """Position in PCI bus order, from 0."""
     uuid: str
     name: str
     driver: str
     cuda: str
-    """Newest version of CUDA that the driver can run."""
+    """Newest version of CUDA that the driver supports."""
     vbios: str | None = None
     mig: bool | None = None
     compute_mode: str | None = None
@@ -41,22 +44,22 @@ class Identity:
     power_limit: float | None = None
     """Watts."""
     clock_limit: float | None = None
-    """MHz of the multiprocessors."""
+    """Maximum MHz of the multiprocessors."""
     memory: int | None = None
     """Bytes."""
     instance: int | None = None
-    """Number of this part of a GPU that is divided (MIG); ``None`` for a whole one."""
+    """Number of this part of a divided GPU (MIG), ``None`` for a whole GPU."""
 
     @property
     def place(self) -> str:
-        """``0``; of a part ``0.1``."""
+        """``0``, or ``0.1`` for a part."""
         return str(self.index) if self.instance is None else f"{self.index}.{self.instance}"
 
     def as_json(self) -> JSON:
         return asdict(self)
 
     def as_machine(self) -> dict[str, str]:
-        """What two runs must have in common for their times to be comparable, as a recipe's machine has it."""
+        """Return the properties that two runs must share for their times to be comparable."""
         known = {
             "VBIOS": self.vbios,
             "MIG": self.mig,
@@ -71,7 +74,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """What was read of a GPU at one time."""
+    """The state of a GPU at one time."""
 
     sm_clock: float | None = None
     """MHz."""
@@ -81,45 +84,42 @@ class GpuReading:
     temperature: float | None = None
     """Degrees Celsius."""
     reasons: int = 0
-    """Bits: why the clock is held."""
+    """Bits: why the clock is lowered."""
     energy: float | None = None
-    """Joules since the driver was loaded."""
+    """Joules since the driver started."""
     processes: frozenset[int] | None = None
-    """Process ids that may compute there; in a container perhaps those of the host."""
+    """Ids of processes with access to the GPU. In a container, they may be the host's."""
     computing: frozenset[int] | None = None
-    """Those that did since the reading before."""
+    """Ids of processes that computed since the previous reading."""
     seconds: float = 0.0
-    """When, on a clock that does not jump."""
+    """Time of the reading, on a monotonic clock."""
     too_hot: float | None = None
-    """Seconds that heat has held the clock down, since the driver was loaded."""
+    """Seconds for which heat lowered the clock, since the driver started."""
     capped: float | None = None
-    """The same for the power limit."""
+    """Seconds for which the power limit lowered the clock, since the driver started."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuObservationWindow:
-    """A launch as its GPU saw it."""
+    """The readings of a GPU during a launch."""
 
     readings: tuple[GpuReading, ...]
-    """In time order, the first and the last at its ends."""
+    """In time order. The first and last are taken at the ends of the launch."""
     xids: tuple[int, ...] = ()
-    """Errors that the driver reported meanwhile."""
+    """Errors that the driver reported during the launch."""
     lost: str = ""
-    """Why the device could not be read to the end."""
+    """Why the readings ended early, ``""`` if they did not."""
 
     def as_json(self) -> JSON:
-        """What it came to: mean clock and power, highest temperature, every reason for a held clock, joules, and for
-        which part of the time heat and the power limit held the clock down."""
+        """Summarise the readings: mean clock and power, highest temperature, all reasons for a lowered clock, joules, and
+        the shares of time in which heat and the power limit lowered the clock."""
         powers = _known(reading.power for reading in self.readings)
         heat = _known(reading.temperature for reading in self.readings)
-        reasons = 0
-        for reading in self.readings:
-            reasons |= reading.reasons
         return {
             "sm_clock": self.sm_clock,
-            "power": sum(powers) / len(powers) if powers else None,
+            "power": fmean(powers) if powers else None,
             "temperature": max(heat, default=None),
-            "reasons": reasons,
+            "reasons": reduce(or_, (reading.reasons for reading in self.readings), 0),
             "energy": self.energy,
             "too_hot": self.too_hot,
             "capped": self.capped,
@@ -127,13 +127,13 @@ class GpuObservationWindow:
 
     @property
     def sm_clock(self) -> float | None:
-        """Mean MHz, of the readings in which anything ran."""
+        """Mean MHz of the readings in which the GPU was not idle."""
         clocks = _known(reading.sm_clock for reading in self.readings if not reading.reasons & IDLE)
-        return sum(clocks) / len(clocks) if clocks else None
+        return fmean(clocks) if clocks else None
 
     @property
     def computing(self) -> frozenset[int] | None:
-        """Process ids that computed meanwhile; ``None`` if nobody can tell."""
+        """Ids of processes that computed during the launch, ``None`` if unknown."""
         known = [reading.computing for reading in self.readings[1:] if reading.computing is not None]
         return frozenset().union(*known) if known else None
 
@@ -144,12 +144,12 @@ class GpuObservationWindow:
 
     @property
     def too_hot(self) -> float | None:
-        """Share of the time that heat held the clock down; short spells between two readings count as well."""
+        """Share of the launch in which heat lowered the clock, including short spells between two readings."""
         return self._share([reading.too_hot for reading in self.readings])
 
     @property
     def capped(self) -> float | None:
-        """The same for the power limit."""
+        """Share of the launch in which the power limit lowered the clock."""
         return self._share([reading.capped for reading in self.readings])
 
     def _share(self, counted: Sequence[float | None]) -> float | None:
@@ -162,6 +162,6 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 
 def _grown(counter: Sequence[float | None]) -> float | None:
-    """Of what is counted from some day on: how much came to it."""
+    """Return the growth of a counter from the first reading to the last."""
     first, last = (counter[0], counter[-1]) if counter else (None, None)
     return last - first if first is not None and last is not None else None

@@ -1,4 +1,4 @@
-"""What a driver told, kept so that it can be told again: how a GPU behaved during a run, gone through without one."""
+"""Record the answers of a driver, and replay them without a GPU."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tfbench.model import JSON
 
 SCHEMA = "tfbench-gpus/1"
 _PROCESSES = ("processes", "computing")
-"""What of a reading is a set of process ids."""
+"""Fields of a reading that are sets of process ids."""
 
 
 class Recording:
-    """Asks a driver, and keeps what it told."""
+    """A driver that forwards all queries and records the answers."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -52,23 +52,25 @@ class Recording:
         self._driver.close()
 
     def as_json(self) -> JSON:
-        """All of it; process ids and UUIDs are the machine's own."""
+        """Return the recording. It contains real process ids and UUIDs of the machine."""
         return {"schema": SCHEMA, "gpus": [gpu.as_json() for gpu in self._gpus], "told": self._reported}
 
 
 class Replay:
-    """Tells again what was recorded, reading by reading; behind its end the last one stays.
+    """A driver that replays a recording, reading by reading. The last reading repeats.
 
     Args:
-        content: As `Recording.as_json` gives it.
+        content: The JSON of `Recording.as_json`.
 
     Raises:
-        UsageError: It is something else.
+        UsageError: The content is not a recording.
     """
 
     def __init__(self, content: Mapping[str, object]) -> None:
         if content.get("schema") != SCHEMA:
-            raise UsageError(f"this is no recording of GPUs: its schema is {content.get('schema')!r}, not {SCHEMA!r}")
+            raise UsageError(
+                f"the file is not a GPU recording: its schema is {content.get('schema')!r}, not {SCHEMA!r}"
+            )
         try:
             self._gpus = [Identity(**gpu) for gpu in _rows(content["gpus"])]
             self._left: dict[str, list[GpuReading | GpuError]] = defaultdict(list)
@@ -76,7 +78,7 @@ class Replay:
             for reported in _rows(content["told"]):
                 self._keep(reported)
         except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"this recording of GPUs cannot be read: {error}") from None
+            raise UsageError(f"the GPU recording cannot be read: {error}") from None
 
     def _keep(self, reported: JSON) -> None:
         if "xid" in reported:
@@ -88,7 +90,7 @@ class Replay:
             return
         reported |= {name: frozenset(reported[name]) for name in _PROCESSES if name in reported}
         if unknown := reported.keys() - {field.name for field in fields(GpuReading)}:
-            raise ValueError(f"a reading has {', '.join(sorted(unknown))}")
+            raise ValueError(f"a reading has the unknown field {', '.join(sorted(unknown))}")
         self._left[place].append(GpuReading(**reported))
 
     def identities(self) -> list[Identity]:
@@ -97,21 +99,21 @@ class Replay:
     def reading(self, gpu: Identity) -> GpuReading:
         left = self._left[gpu.place]
         if not left:
-            raise GpuError(f"GPU {gpu.place} was not read in this recording")
+            raise GpuError(f"GPU {gpu.place} has no reading in this recording")
         found = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(found, GpuError):
             raise found
         return found
 
     def listen(self, gpus: Sequence[Identity]) -> None:
-        """It has listened already."""
+        """Do nothing: the recording contains the XIDs."""
 
     def xids(self) -> list[int]:
         found, self._xids = self._xids, []
         return found
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no driver is open."""
 
 
 def _rows(content: object) -> list[JSON]:

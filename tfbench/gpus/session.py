@@ -1,4 +1,4 @@
-"""The GPUs of a run: which ones, locked and watched; where there are none, nothing."""
+"""The GPUs of a run: selected, locked and monitored. Without a GPU, it does nothing."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 
 _LOCKS = Path("/run/lock")
-"""Where Linux keeps locks of all users."""
+"""Linux's folder for locks of all users."""
 
 
 class GpuSession:
-    """The GPUs that a run measures on; to be closed.
+    """The GPUs that a run measures on. Call `close` at the end.
 
     Args:
         kind: ``cpu``, ``gpu`` or ``all``.
-        names: Indices or UUIDs; all GPUs without any.
-        required: Whether it is an error if there is none, which the processes that measure will tell.
+        names: Indices or UUIDs, empty for all GPUs.
+        required: Whether a missing GPU is an error. The workers report it.
         opened: Opens NVML.
+        locks: Folder of the lock files.
+        driver: Whether the machine has a driver.
 
     Raises:
-        UsageError: A GPU that is named is not there.
-        GpuError: It cannot be had: no driver, no library to name it with, or another run's lock.
+        UsageError: A named GPU is missing.
+        GpuError: A named GPU is not usable: no driver, no library, or another run's lock.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class GpuSession:
         self.gpu_monitor: GpuMonitor | None = None
         self._doubts: list[str] = []
         self.environment: dict[str, str] = {}
-        """Of the processes that measure."""
+        """Environment of the workers."""
         self._nvml: Driver | None = None
         self._locks: Locks | None = None
         left = visible(os.environ)
@@ -71,20 +73,17 @@ class GpuSession:
             self.gpu_monitor = GpuMonitor(self.gpus, self._nvml, policy, family)
             self.environment = environment(self.gpus) if names or left else {}
         except GpuError as error:
-            nvml, self._nvml = self._nvml, None
-            if nvml is not None:
-                nvml.close()
-            if names or nvml is not None:
+            if names or self._nvml is not None:
                 self.close()
                 raise
-            # Measured all the same: on whatever TensorFlow sees.
-            self._doubts.append(f"GPUs are not watched, so a throttled or shared one is not noticed: {error}")
+            # Without names, the run goes on with the GPUs that TensorFlow sees.
+            self._doubts.append(f"GPUs are not monitored, so throttling and sharing go unnoticed: {error}")
         except BaseException:
             self.close()
             raise
 
     def _chosen(self, there: Sequence[Identity], names: Sequence[str], left: tuple[str, ...] | None) -> list[Identity]:
-        """Those that are named, or that the environment leaves, or all."""
+        """Return the named GPUs, or those that the environment leaves, or all."""
         if names:
             return choose(there, names)
         if left is not None:
@@ -93,40 +92,38 @@ class GpuSession:
             return choose(there, left, f"{VISIBLE}=")
         if len(there) > 1 and (parts := [gpu.uuid for gpu in there if gpu.instance is not None]):
             text = "CUDA sees one part of a divided GPU (MIG) at a time"
-            raise UsageError(f"{text}: name one with --device gpu:UUID, of {', '.join(parts)}")
+            raise UsageError(f"{text}: select one with --device gpu:UUID, from {', '.join(parts)}")
         return list(there)
 
     def skip_reason(self, case: Case) -> str:
-        """Why a case of the level ``device=gpu`` cannot run here, ``""`` if it may.
+        """Return why a case of the level ``device=gpu`` cannot run here, ``""`` if it may.
 
-        Only of cases that need processes of their own, whose start would tell nothing else; others say it themselves.
+        Only for cases that need their own processes, whose start would fail without a reason. Other cases report it themselves.
         """
         if self._may_have_gpus or case.levels.get("device") != "gpu" or not case.env:
             return ""
-        return "no GPU here: there is no driver of NVIDIA"
+        return "no GPU here: there is no NVIDIA driver"
 
     @property
     def notes(self) -> list[str]:
-        """What the user ought to know of them by now."""
+        """Notes for the user so far."""
         causes = self.gpu_monitor.discarded if self.gpu_monitor else {}
         discarded = [f"{_times(count)} discarded and repeated: {cause}" for cause, count in causes.items()]
         return self._doubts + discarded
 
     @property
     def machine(self) -> dict[str, str]:
-        """What runs must have in common for their times to be comparable, as a recipe's machine has it."""
+        """The properties that runs must share for their times to be comparable."""
         return {key: value for gpu in self.gpus for key, value in gpu.as_machine().items()}
 
     def as_json(self) -> JSON:
-        """What a report tells of them; nothing without any."""
-        return (
-            {"gpus": self.gpu_monitor.as_json(), "discarded": dict(self.gpu_monitor.discarded)}
-            if self.gpu_monitor
-            else {}
-        )
+        """Return the GPUs and discarded launches for the report, ``{}`` without a GPU."""
+        if self.gpu_monitor is None:
+            return {}
+        return {"gpus": self.gpu_monitor.as_json(), "discarded": dict(self.gpu_monitor.discarded)}
 
     def close(self) -> None:
-        """Let others have the GPUs."""
+        """Release the GPUs for other runs."""
         if self._locks is not None:
             self._locks.close()
         if self._nvml is not None:
@@ -139,13 +136,11 @@ def _times(launches: int) -> str:
 
 
 def _check_modes(gpus: Sequence[Identity]) -> None:
-    """A race has two processes on a GPU, in turns."""
+    """Refuse exclusive modes: a race has two processes on a GPU, in turns."""
     for gpu in gpus:
         if gpu.compute_mode not in (None, "default"):
-            text = (
-                f"GPU {gpu.index} is in compute mode {gpu.compute_mode!r}, and a race has two processes there, in turns"
-            )
-            raise GpuError(f"{text}: sudo nvidia-smi -i {gpu.index} -c DEFAULT")
+            text = f"GPU {gpu.index} is in compute mode {gpu.compute_mode!r}, but a race needs two processes on it"
+            raise GpuError(f"{text}: run sudo nvidia-smi -i {gpu.index} -c DEFAULT")
 
 
 def _folder() -> Path:
