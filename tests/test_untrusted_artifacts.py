@@ -1,4 +1,4 @@
-"""Artifacts that somebody made to do harm: refused with a reason, nothing written, nothing crashed."""
+"""Malicious artifacts are refused with a reason: nothing is written and nothing crashes."""
 
 import io
 import json
@@ -19,7 +19,7 @@ GOOD = json_writer.render(REPORT)
 
 
 def archive(*files, compression=zipfile.ZIP_DEFLATED):
-    """A zip of names, or of entries, with their contents."""
+    """Build a zip of names, or of entries, with their contents."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", compression) as writing:
         for name, content in files:
@@ -34,7 +34,7 @@ def entry(name, mode):
 
 
 def changed(*path, to):
-    """The report with a value replaced; ``to`` is JSON text."""
+    """Replace a value of the report by JSON text."""
     content = json.loads(GOOD)
     at = content
     for key in path[:-1]:
@@ -43,8 +43,8 @@ def changed(*path, to):
     return json.dumps(content).replace('"@@"', to, 1)
 
 
-def wrongs():
-    """Name -> the bytes of an artifact, and what it is called."""
+def bad_artifacts():
+    """Yield the name, bytes and file suffix of each bad artifact."""
     names = ["../report.json", "/etc/report.json", "a/report.json", "a\\report.json", "C:report.json", ".report.json",
              "report.txt", "report", "report.json/", "rep ort.json", "répört.json", "-r.json", "x" * 200 + ".json",
              "$(id).json", "`id`.json", "report.json;id", "..", "a/../../b.json", "%2e%2e.json"]  # fmt: skip
@@ -103,7 +103,7 @@ def wrongs():
         for kind, value in values.items():
             if kind not in right.split():
                 texts[f"{kind} as {'/'.join(map(str, path))}"] = changed(*path, to=value)
-    # What is an object or a list of the wrong content is refused for that.
+    # Objects and lists of the right type are refused for their content.
     for name, text in texts.items():
         yield name, text.encode("utf-8", "surrogatepass"), ".json"
     for name, text in {
@@ -115,15 +115,17 @@ def wrongs():
     yield "not UTF-8", b"\xff\xfe" + GOOD.encode("utf-16-le"), ".json"
 
 
-WRONGS = list(wrongs())
+BAD_ARTIFACTS = list(bad_artifacts())
 
 
-def test_there_are_enough_of_them():
-    assert len({name for name, _, _ in WRONGS}) == len(WRONGS) >= 200
+def test_there_are_at_least_200_bad_artifacts():
+    assert len({name for name, _, _ in BAD_ARTIFACTS}) == len(BAD_ARTIFACTS) >= 200
 
 
-@pytest.mark.parametrize(("content", "suffix"), [wrong[1:] for wrong in WRONGS], ids=[wrong[0] for wrong in WRONGS])
-def test_it_is_refused_with_a_reason_and_nothing_is_written(tmp_path, content, suffix, capsys):
+@pytest.mark.parametrize(
+    ("content", "suffix"), [bad[1:] for bad in BAD_ARTIFACTS], ids=[bad[0] for bad in BAD_ARTIFACTS]
+)
+def test_a_bad_artifact_is_refused_with_a_reason_and_nothing_is_written(tmp_path, content, suffix, capsys):
     place = tmp_path / "inner" / f"report{suffix}"
     place.parent.mkdir()
     place.write_bytes(content)
@@ -150,7 +152,7 @@ def test_links_and_folders_are_not_followed(tmp_path):
         load_artifact(tmp_path)
 
 
-def test_what_is_good_is_read_from_each_of_the_three(tmp_path):
+def test_a_good_report_is_read_from_a_folder_a_file_and_a_zip(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "report.json").write_text(GOOD)
     (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD)))
@@ -158,7 +160,7 @@ def test_what_is_good_is_read_from_each_of_the_three(tmp_path):
         assert json_writer.render(load_artifact(tmp_path / place)[0]) == GOOD
 
 
-def test_what_was_agreed_to_is_handed_on(tmp_path):
+def test_accepted_regressions_reach_the_comment(tmp_path):
     row = {"case": "b/test_x.py::test_x[a=1]", "reason": "agreed", "until": "2999-01-31", "up_to": 1.1}
     agreed = decide._of_json(json.dumps({"accept": [row]}))
     (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD), (decide.ACCEPTED, decide.as_json(agreed))))

@@ -51,6 +51,17 @@ class Device:
         return values[min(self.readings - 1, len(values) - 1)] if self.readings else values[0]
 
 
+_FIELDS = {
+    "nvmlDeviceGetComputeMode": "mode",
+    "nvmlDeviceGetPersistenceMode": "persistence",
+    "nvmlDeviceGetEnforcedPowerLimit": "power_limit",
+    "nvmlDeviceGetPowerUsage": "power",
+    "nvmlDeviceGetMigMode": "mig",
+    "nvmlDeviceGetEccMode": "ecc",
+}
+"""Function -> field of `Device` that it returns."""
+
+
 class Driver:
     """The functions of libnvidia-ml.so.1 that tfbench calls."""
 
@@ -68,8 +79,12 @@ class Driver:
         self._handles: list[tuple[Device, int | None]] = []
 
     def __getattr__(self, name: str) -> Any:
-        if name in self.missing or not hasattr(type(self), f"_{name}"):
+        if name in self.missing:
             raise AttributeError(name)  # as ctypes does for a missing symbol
+        if field := _FIELDS.get(name):
+            return lambda handle, *out: self._numbers(getattr(self._device(handle), field), *out)
+        if not hasattr(type(self), f"_{name}"):
+            raise AttributeError(name)
         return getattr(self, f"_{name}")
 
     # A handle is an opaque pointer: here, the number of an entry.
@@ -92,6 +107,10 @@ class Driver:
             return _NOT_SUPPORTED
         out._obj.value = value
         return _SUCCESS
+
+    def _numbers(self, value: int | None, *out: Any) -> int:
+        """Write a value to one output, or to two: the current setting and the one after the next start."""
+        return max(self._number(value, one) for one in out)
 
     def _text(self, value: str | None, buffer: Any) -> int:
         if value is None:
@@ -139,28 +158,11 @@ class Driver:
     def _nvmlDeviceGetVbiosVersion(self, handle, buffer, size):
         return self._text(self._device(handle).vbios, buffer)
 
-    def _nvmlDeviceGetMigMode(self, handle, now, then):
-        mig = self._device(handle).mig
-        return self._number(mig, now) or self._number(mig, then)
-
-    def _nvmlDeviceGetEccMode(self, handle, now, then):
-        ecc = self._device(handle).ecc
-        return self._number(ecc, now) or self._number(ecc, then)
-
-    def _nvmlDeviceGetComputeMode(self, handle, out):
-        return self._number(self._device(handle).mode, out)
-
-    def _nvmlDeviceGetPersistenceMode(self, handle, out):
-        return self._number(self._device(handle).persistence, out)
-
     def _nvmlDeviceGetMaxPcieLinkGeneration(self, handle, out):
         return self._number(self._device(handle).link[0], out)
 
     def _nvmlDeviceGetMaxPcieLinkWidth(self, handle, out):
         return self._number(self._device(handle).link[1], out)
-
-    def _nvmlDeviceGetEnforcedPowerLimit(self, handle, out):
-        return self._number(self._device(handle).power_limit, out)
 
     def _nvmlDeviceGetMemoryInfo(self, handle, out):
         device, part = self._held(handle)
@@ -174,9 +176,6 @@ class Driver:
         device = self._device(handle)
         device.readings += 1
         return self._number(device.temperature, out)
-
-    def _nvmlDeviceGetPowerUsage(self, handle, out):
-        return self._number(self._device(handle).power, out)
 
     def _nvmlDeviceGetClockInfo(self, handle, kind, out):
         device = self._device(handle)

@@ -17,7 +17,7 @@ class Threads:
         self.lines = {}
 
     def add(self, thread, name, start, end, **stats):
-        self.lines.setdefault(thread, []).append(Event(name, "", start * US, end * US, stats, thread))
+        self.lines.setdefault(thread, []).append(Event(name, "", start * US, end * US, stats))
 
     def call(self, thread, path, start, end, caller=None):
         name = f"Iterator::Root{'::' if path else ''}{path}"
@@ -79,7 +79,7 @@ def test_a_parallel_map_is_to_blame_while_its_functions_run():
     data, (pipeline,) = threads.found()
     assert critical(pipeline) == {"ParallelMapV2": 950, "ParallelMapV2::TFRecord": 50}
     assert pipeline.bottleneck.ops == {"PyFunc": pytest.approx(730e-6)}
-    assert data.tells_of(next(event for event in nested([Event("x", "", 0, 1, {"id": 7}, "")])))
+    assert data.tells_of(next(event for event in nested([Event("x", "", 0, 1, {"id": 7})])))
 
 
 def test_a_parallel_map_is_not_to_blame_for_its_input():

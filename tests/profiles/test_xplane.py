@@ -42,7 +42,7 @@ def test_clipping_keeps_what_lies_in_the_window(spans, low, size):
 
 
 def event(name, start, end):
-    return Event(name, "", start, end, {}, "line")
+    return Event(name, "", start, end, {})
 
 
 def test_events_know_their_parents():

@@ -73,6 +73,12 @@ def test_the_place_of_a_violation_is_named():
     refused([], "at the top")
 
 
+def test_unknown_keys_of_a_ratio_are_ignored():
+    row = content()["verdicts"][0]
+    changed = content(verdicts=[{**row, "ratio": {**row["ratio"], "other": 1}}])
+    assert json_reader.read(json.dumps(changed), "r.json").verdicts == REPORT.verdicts[:1]
+
+
 def test_two_verdicts_on_one_metric_are_refused():
     row = content()["verdicts"][0]
     refused(content(verdicts=[row, row]), "two verdicts on the time")

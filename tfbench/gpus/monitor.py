@@ -1,4 +1,4 @@
-"""Monitor GPUs while a launch is timed. A thread reads them at intervals, and a rule decides whether the launch counts."""
+"""Monitor GPUs while a launch is timed: a thread reads them, and a rule decides whether the launch counts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from tfbench.errors import GpuError
 from tfbench.gpus.disturbance import disturbance
@@ -15,16 +16,16 @@ from tfbench.model import JSON
 from tfbench.policy import Policy
 
 
+@dataclass
 class LaunchMonitor:
     """The monitoring results of one launch, set at its end."""
 
-    def __init__(self) -> None:
-        self.cause = ""
-        """Why the launch does not count, ``""`` if it does."""
-        self.energy: float | None = None
-        """Joules of all its GPUs, ``None`` if one does not count energy."""
-        self.sm_clock: float | None = None
-        """Mean MHz of the slowest GPU, ``None`` if unknown or if nothing ran."""
+    cause: str = ""
+    """Why the launch does not count, ``""`` if it does."""
+    energy: float | None = None
+    """Joules of all its GPUs, ``None`` if one does not count energy."""
+    sm_clock: float | None = None
+    """Mean MHz of the slowest GPU, ``None`` if unknown or if nothing ran."""
 
 
 class GpuMonitor:

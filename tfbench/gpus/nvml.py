@@ -111,7 +111,7 @@ class Nvml:
         )
 
     def reading(self, gpu: Identity) -> GpuReading:
-        """Read the current state of a GPU. A part of a GPU shares its clocks, heat and power, and has no energy counter.
+        """Read the current state of a GPU. A part of a GPU shares clocks, heat and power, and has no energy counter.
 
         Raises:
             GpuError: The GPU does not answer any more.

@@ -16,8 +16,9 @@ HARDWARE_REASONS: Mapping[int, str] = {
     0x40: "heat, by the hardware",
     0x80: "power brake",
 }
-"""NVML's reasons for a lowered clock that make a launch not count. A software power cap (0x04) is not one of them: it is
-normal on parts with a power limit, where the clock itself is compared."""
+"""NVML's reasons for a lowered clock that make a launch not count.
+
+A software power cap (0x04) is not one: it is normal on parts with a power limit, where the clock itself is compared."""
 
 IDLE = 0x01
 """NVML's reason of an idle GPU. An RTX 3090 then reports 0 MHz, so idle readings are excluded from the clock."""
@@ -111,8 +112,10 @@ class GpuObservationWindow:
     """Why the readings ended early, ``""`` if they did not."""
 
     def as_json(self) -> JSON:
-        """Summarise the readings: mean clock and power, highest temperature, all reasons for a lowered clock, joules, and
-        the shares of time in which heat and the power limit lowered the clock."""
+        """Summarise the readings: mean clock and power, highest temperature, all reasons for a lowered clock, joules.
+
+        ``too_hot`` and ``capped`` are the shares of the launch in which heat and the power limit lowered the clock.
+        """
         powers = _known(reading.power for reading in self.readings)
         heat = _known(reading.temperature for reading in self.readings)
         return {

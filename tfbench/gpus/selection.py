@@ -34,7 +34,10 @@ def parse_device(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def visible(environment: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, ``None`` if unset. CUDA ignores all from the first invalid one on."""
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, ``None`` if it is not set.
+
+    Like CUDA, ignore all names from the first invalid one on.
+    """
     if VISIBLE not in environment:
         return None
     names = [name.strip() for name in environment[VISIBLE].split(",")]
@@ -75,7 +78,7 @@ def doubtful_order(there: Sequence[Identity], names: Sequence[str], environment:
     if not unlike or environment.get(_ORDER) == "PCI_BUS_ID":
         return ""
     return (
-        f"{VISIBLE} names GPUs by index, and the GPUs are of different models. tfbench counts them in PCI bus order, as with "
+        f"{VISIBLE} names GPUs of different models by index. tfbench counts them in PCI bus order, as with "
         f"{_ORDER}=PCI_BUS_ID: set it, or name them by UUID"
     )
 

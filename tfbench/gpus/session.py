@@ -98,7 +98,7 @@ class GpuSession:
     def skip_reason(self, case: Case) -> str:
         """Return why a case of the level ``device=gpu`` cannot run here, ``""`` if it may.
 
-        Only for cases that need their own processes, whose start would fail without a reason. Other cases report it themselves.
+        Only for cases that need their own processes, whose start would fail without a reason. Others report it themselves.
         """
         if self._may_have_gpus or case.levels.get("device") != "gpu" or not case.env:
             return ""

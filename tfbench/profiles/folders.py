@@ -61,7 +61,10 @@ class Kept:
 
 
 def folder_of(case: str) -> str:
-    """Return the name of a case's folder: the node id without special characters, with a digest if it was changed or cut."""
+    """Return the name of a case's folder: the node id without special characters.
+
+    It ends in a digest of the node id if characters were replaced or cut.
+    """
     name = case.replace("/", ".").replace("::", ".").replace("[", ".").removesuffix("]")
     fit = _UNFIT.sub("_", name)
     if fit == name and len(fit) <= _LONGEST:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfbench.errors import ProfileError
 from tfbench.profiles.steps import NO_MARKER
-from tfbench.profiles.tables import COUNT, SECONDS, Column, Section, Table
+from tfbench.profiles.tables import COUNT, SECONDS, Cell, Column, Section, Table
 from tfbench.profiles.xprof import PODS, Answers, number
 
 
@@ -37,15 +37,13 @@ class Pods:
 
     def section(self) -> Section:
         parts = list(dict.fromkeys(part for worker in self.workers for part in worker.parts))
-        table = Table(
-            "workers", "Mean step of each worker",
-            (Column("host"), Column("core"), Column("steps", COUNT), Column("step", SECONDS),
-             *(Column(part.lower(), SECONDS) for part in parts), Column("bound by")),
-            tuple(
-                (one.host, one.core, one.steps, one.seconds, *(one.parts.get(part, 0.0) for part in parts), one.bottleneck)
-                for one in self.workers
-            ),
-        )  # fmt: skip
+        columns = [Column("host"), Column("core"), Column("steps", COUNT), Column("step", SECONDS)]
+        columns += [*(Column(part.lower(), SECONDS) for part in parts), Column("bound by")]
+        rows: list[tuple[Cell, ...]] = [
+            (one.host, one.core, one.steps, one.seconds, *(one.parts.get(part, 0.0) for part in parts), one.bottleneck)
+            for one in self.workers
+        ]
+        table = Table("workers", "Mean step of each worker", tuple(columns), tuple(rows))
         notes = []
         if len(self.workers) > 1 and self.workers[-1].seconds > 0:
             slowest, fastest = self.workers[0], self.workers[-1]

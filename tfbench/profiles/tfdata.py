@@ -4,9 +4,9 @@ The event of a stage covers one call for its next element. On one thread, it lie
 A stage that runs ahead (prefetch, parallel map, parallel interleave) calls its inputs on its own threads. ``parent_id``
 ties these events to it.
 
-At each moment of a call from the program, one stage is to blame. The search starts at the root: the innermost call on the
-thread, then the calls and functions that other threads run for that stage. The critical time of a stage is the sum of
-these moments, and the bottleneck is the stage with the most critical time.
+At each moment of a call from the program, one stage is to blame. The search starts at the root. It visits the innermost
+call on the thread, then the calls and functions that other threads run for that stage. The critical time of a stage is
+the sum of these moments. The bottleneck is the stage with the most critical time.
 """
 
 from __future__ import annotations
@@ -109,21 +109,21 @@ class Input:
         self._lines = [calls for events in lines if (calls := [event for event in events if is_call(event)])]
         self._timelines = [_Timeline(calls) for calls in self._lines]
         self._functions = Functions(lines)
-        looping = {caller_of(call) for calls in self._lines for call in calls if call.name == LOOP}
+        callers_of = {call: caller_of(call) for calls in self._lines for call in calls}
+        looping = {caller for call, caller in callers_of.items() if call.name == LOOP}
         self.roots = [
             call
-            for calls in self._lines
-            for call in calls
-            if ((caller := caller_of(call)) is None and long_name(call) == ROOT and call not in looping)
+            for call, caller in callers_of.items()
+            if (caller is None and long_name(call) == ROOT and call not in looping)
             or (caller is not None and caller.name == LOOP)
         ]
+        """Calls from the program."""
         self._first = {
-            caller: long_name(call)
-            for calls in self._lines
-            for call in calls
-            if (caller := caller_of(call)) is not None and long_name(caller) == ROOT
+            caller: long_name(call) for call, caller in callers_of.items() if caller and long_name(caller) == ROOT
         }
-        self.whole = _extent(lines)
+        """Call of a root -> long name of the stage below it."""
+        spans = [event.span for events in lines for event in events]
+        self.whole = min((start for start, _ in spans), default=0), max((end for _, end in spans), default=0)
         """From the start of the first event to the end of the last."""
         self.blames = {root: _joined(self._blamed(root)) for root in self.roots}
         """Call from the program -> the stages to blame for its time."""
@@ -152,12 +152,10 @@ class Input:
         for name, ops in self._functions.ops.items():
             if name in stages:
                 stages[name].ops.update(ops)
+        ordered = sorted(stages.values(), key=lambda stage: (stage.level, stage.name))
         found = [
             Pipeline(
-                stages=sorted(
-                    (stage for stage in stages.values() if top(stage.name) == first),
-                    key=lambda stage: (stage.level, stage.name),
-                ),
+                stages=[stage for stage in ordered if top(stage.name) == first],
                 calls=len(called),
                 slow=sum(root.seconds > self._slow for root in called),
                 waited=sum(root.seconds for root in called),
@@ -238,11 +236,6 @@ def _joined(blames: Iterable[Blame]) -> list[Blame]:
         else:
             joined.append(blame)
     return joined
-
-
-def _extent(lines: Iterable[Sequence[Event]]) -> Span:
-    events = [event for line in lines for event in line]
-    return min((event.start for event in events), default=0), max((event.end for event in events), default=0)
 
 
 class _Timeline:

@@ -80,7 +80,7 @@ class Functions:
 
 
 def _owner(event: Event, taken: dict[Event, Event]) -> tuple[object, str] | None:
-    """Return the id and long name of the stage that runs a function: the one around it, or the one whose input it took."""
+    """Return id and long name of the stage that runs a function: the one around it, or the one whose input it took."""
     for above in event.above:
         if is_call(above):
             return (above.stats.get("id"), long_name(above)) if above.name != LOOP else None

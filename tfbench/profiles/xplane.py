@@ -26,24 +26,21 @@ _PLACES = ("tsl/profiler/protobuf", "core/profiler/protobuf")
 _OPTIONS = "profile_options"
 
 
+@dataclass(slots=True, eq=False)
 class Event:
     """An event on one thread or stream.
 
     ``start`` and ``end`` are picoseconds since the profile's epoch. ``stats`` are the values recorded with the event.
     """
 
-    __slots__ = ("end", "kind", "line", "name", "parent", "start", "stats")
-
-    def __init__(self, name: str, kind: str, start: int, end: int, stats: Mapping[str, Any], line: str) -> None:
-        self.name = name
-        self.kind = kind
-        """The profiler's short name, such as the type of an op. Often empty."""
-        self.start = start
-        self.end = end
-        self.stats = stats
-        self.line = line
-        self.parent: Event | None = None
-        """The event of the same line that contains this one."""
+    name: str
+    kind: str
+    """The profiler's short name, such as the type of an op. Often empty."""
+    start: int
+    end: int
+    stats: Mapping[str, Any]
+    parent: Event | None = field(default=None, repr=False)
+    """The event of the same line that contains this one."""
 
     @property
     def above(self) -> Iterator[Event]:
@@ -62,9 +59,6 @@ class Event:
     def seconds(self) -> float:
         """Duration."""
         return (self.end - self.start) * 1e-12
-
-    def __repr__(self) -> str:
-        return f"Event({self.name!r}, {self.start}, {self.end})"
 
 
 @dataclass(frozen=True)
@@ -140,7 +134,7 @@ def load(path: Path) -> Space:
 
 
 def levels_of(space: Space) -> dict[str, int]:
-    """Return the levels of the ``host``, ``device`` and ``python`` tracers, or ``{}`` if the profile does not record them."""
+    """Return the levels of the ``host``, ``device`` and ``python`` tracers, ``{}`` if the profile does not record them."""
     noted = next((plane.stats.get(_OPTIONS) for plane in space.planes if _OPTIONS in plane.stats), None)
     if not isinstance(noted, bytes):
         return {}
@@ -197,7 +191,7 @@ def _plane(plane: Any) -> Plane:
             if not called.startswith(_NOISE):
                 start = began + one.offset_ps
                 own = stats(one) if one.stats else {}
-                events.append(Event(called, short, start, start + one.duration_ps, {**always, **own}, name))
+                events.append(Event(called, short, start, start + one.duration_ps, {**always, **own}))
         lines.append(Line(name, nested(events)))
     return Plane(plane.name, lines, stats(plane))
 

@@ -131,24 +131,22 @@ def _asked(file: Path, tools: Sequence[str], seconds: float, run: Callable[..., 
         copy, answer = Path(folder, "run", file.name), Path(folder, "answer.json")
         copy.parent.mkdir()
         shutil.copyfile(file, copy)
-        return _answered({"file": str(copy), "tools": tools, "answer": str(answer)}, folder, seconds, run)
-
-
-def _answered(order: Mapping[str, Any], folder: str, seconds: float, run: Callable[..., Any]) -> Answers:
-    path = python_path(Path.cwd(), os.environ.get("PYTHONPATH", ""))
+        order = json.dumps({"file": str(copy), "tools": tools, "answer": str(answer)})
+        path = python_path(Path.cwd(), os.environ.get("PYTHONPATH", ""))
+        try:
+            done = run(
+                [sys.executable, "-m", "tfbench.profiles.xprof_process", order],
+                cwd=folder, env={**os.environ, "PYTHONPATH": path}, timeout=seconds, check=False,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Answers(absent=f"xprof did not read the profile within {seconds:g} s")
+        except OSError as error:
+            return Answers(absent=f"xprof could not be started: {error.strerror}")
+        text = answer.read_bytes() if answer.exists() else b""
     try:
-        done = run(
-            [sys.executable, "-m", "tfbench.profiles.xprof_process", json.dumps(order)],
-            cwd=folder, env={**os.environ, "PYTHONPATH": path}, timeout=seconds, check=False,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return Answers(absent=f"xprof did not read the profile within {seconds:g} s")
-    except OSError as error:
-        return Answers(absent=f"xprof could not be started: {error.strerror}")
-    try:
-        content = json.loads(Path(order["answer"]).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = json.loads(text)
+    except ValueError:
         return Answers(absent=f"xprof failed while it read the profile (exit code {done.returncode})")
     if "error" in content:
         return Answers(absent=f"{content['error']}; {INSTALL}")

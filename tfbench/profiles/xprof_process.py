@@ -1,7 +1,7 @@
 """Have xprof read a profile: run as ``python -m tfbench.profiles.xprof_process ORDER``, in a process of its own.
 
 ``ORDER`` is a JSON object: ``file`` to read, ``tools`` to ask, ``answer``, the file to write. xprof is native code that
-prints, writes cache files next to its input, and returns ``None`` on failure. The separate process contains all of this.
+prints, writes cache files next to its input, and returns ``None`` on failure. The separate process isolates all this.
 """
 
 from __future__ import annotations

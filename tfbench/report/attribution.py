@@ -84,7 +84,7 @@ def in_words(attribution: Attribution, raced: float | None, enough: float, most:
 
 
 def _describe(cause: Cause) -> str:
-    """Describe a cause in one line: ``MatMul +1.2 ms per step, 97% of the slowdown: 2 calls instead of 1 (MatMul_1)``."""
+    """Describe a cause: ``MatMul +1.2 ms per step, 97% of the slowdown: 2 calls instead of 1 (MatMul_1)``."""
     size = f"+{cause.grew * 1e3:.3g} ms per step, {cause.share:.0%} of the slowdown"
     if cause.category is TimeCategory.OTHER:
         return f"{TimeCategory.OTHER} (Python, dispatch) {size}"

@@ -121,7 +121,7 @@ def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
     command = f'pytest --benchmark --against "{spec}" "{next(iter(cases))}"'
     return (
         f"To reproduce it: {code(command)}. To see changes in the graph: `tfbench explain` with the same case and "
-        "`--against`. If the regression is intended, add it to the file of accepted regressions, with a reason and an end."
+        "`--against`. If it is intended, add it to the file of accepted regressions, with a reason and an end."
     )
 
 

@@ -18,7 +18,8 @@ def annotation(verdict: Verdict, line: int | None) -> str:
     if line is not None:
         fields = {"file": verdict.case.name.partition("::")[0], "line": str(line), **fields}
     level = _LEVELS.get(verdict.outcome, "warning")
-    return f"::{level} {','.join(f'{key}={_field(value)}' for key, value in fields.items())}::{_text(verdict.reason.message)}"
+    properties = ",".join(f"{key}={_field(value)}" for key, value in fields.items())
+    return f"::{level} {properties}::{_text(verdict.reason.message)}"
 
 
 def _text(value: str) -> str:

@@ -181,10 +181,6 @@ def _ratio(row: JSON | None) -> Ratio | None:
     """Read a ratio. ``null`` bounds are infinite."""
     if row is None:
         return None
-
-    def number(value: float | None, without: float) -> float:
-        return without if value is None else value
-
-    return Ratio(
-        number(row["center"], math.nan), number(row["low"], 0.0), number(row["high"], math.inf), row["confidence"]
-    )
+    unbounded = {"center": math.nan, "low": 0.0, "high": math.inf}
+    center, low, high = (default if row[key] is None else row[key] for key, default in unbounded.items())
+    return Ratio(center, low, high, row["confidence"])
