@@ -356,7 +356,7 @@ class TestGuard:
             with gpu_monitor.watching("a race") as launch_monitor:
                 pass
             causes.append(launch_monitor.cause)
-        assert "pid 101" in causes[0]  # nobody knows of it yet
+        assert "pid 101" in causes[0]  # not known as ours yet
         assert causes[1] == ""
 
     def test_clocks_of_one_race_are_no_measure_of_another(self):
@@ -447,7 +447,9 @@ class TestSession:
         there = self.made("all", (), library(Device()), tmp_path)
         assert not there.skip_reason(case)
         there.close()
-        assert not GpuSession("gpu", (), POLICY, True, driver=lambda: False).skip_reason(case)  # to be told as an error
+        assert not GpuSession("gpu", (), POLICY, True, driver=lambda: False).skip_reason(
+            case
+        )  # the workers report an error
         other = Case("f.py::test_a", "test_a", "f.py::test_a")
         assert not self.made("all", (), library(), tmp_path, driver=False).skip_reason(other)
 

@@ -79,7 +79,7 @@ def test_a_parallel_map_is_to_blame_while_its_functions_run():
     data, (pipeline,) = threads.found()
     assert critical(pipeline) == {"ParallelMapV2": 950, "ParallelMapV2::TFRecord": 50}
     assert pipeline.bottleneck.ops == {"PyFunc": pytest.approx(730e-6)}
-    assert data.tells_of(next(event for event in nested([Event("x", "", 0, 1, {"id": 7})])))
+    assert data.covers(next(event for event in nested([Event("x", "", 0, 1, {"id": 7})])))
 
 
 def test_a_parallel_map_is_not_to_blame_for_its_input():
@@ -155,7 +155,7 @@ def test_the_body_of_a_loop_over_a_dataset_is_not_input():
     assert critical(pipeline) == {"Map": 300}
     assert pipeline.waited == pytest.approx(300e-6)
     body = next(event for events in threads.lines.values() for event in events if event.stats.get("id") == 9)
-    assert not data.tells_of(body)
+    assert not data.covers(body)
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,10 @@ class Nvml:
             driver=_text(self._try(nvml.nvmlSystemGetDriverVersion) or "unknown"),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
             vbios=_text(found) if (found := self._try(nvml.nvmlDeviceGetVbiosVersion, handle)) else None,
-            mig=_first(self._try(nvml.nvmlDeviceGetMigMode, handle)),
+            mig=_flag(self._try(nvml.nvmlDeviceGetMigMode, handle)),
             compute_mode=_MODES.get(mode, str(mode)) if mode is not None else None,
-            persistence=_switch(self._try(nvml.nvmlDeviceGetPersistenceMode, handle)),
-            ecc=_first(self._try(nvml.nvmlDeviceGetEccMode, handle)),
+            persistence=_flag(self._try(nvml.nvmlDeviceGetPersistenceMode, handle)),
+            ecc=_flag(self._try(nvml.nvmlDeviceGetEccMode, handle)),
             pcie=f"gen {generation} x{width}" if generation and width else None,
             power_limit=limit / 1000 if limit is not None else None,
             clock_limit=self._try(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
@@ -210,10 +210,6 @@ def _text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _switch(value: Any) -> bool | None:
-    return None if value is None else bool(value)
-
-
-def _first(value: Any) -> bool | None:
-    """Return the current setting of a pair: now, and after the next start."""
-    return None if value is None else bool(value[0])
+def _flag(value: Any) -> bool | None:
+    """Convert a setting. Of a pair, the first is current, and the second applies after the next start."""
+    return None if value is None else bool(value[0] if isinstance(value, list | tuple) else value)

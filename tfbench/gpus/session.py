@@ -1,4 +1,4 @@
-"""The GPUs of a run: selected, locked and monitored. Without a GPU, it does nothing."""
+"""The GPUs of a run: selected, locked and monitored."""
 
 from __future__ import annotations
 

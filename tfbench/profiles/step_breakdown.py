@@ -165,7 +165,7 @@ def _inputs(data: Input) -> Iterator[tuple[Key, str, Span, float]]:
 
 def _is_of_input(event: Event, data: Input) -> bool:
     """Whether an event is work of a stage of the input, which the stage's own events account for."""
-    return any(data.tells_of(above) for above in (event, *event.above))
+    return any(data.covers(above) for above in (event, *event.above))
 
 
 def _ops(space: Space, inside: set[int]) -> Iterator[tuple[Event, Key, str]]:

@@ -1,4 +1,4 @@
-"""Tables of numbers with units: what the sections of a profile hold, independent of the output format."""
+"""Tables of numbers with units, independent of the output format, for the sections of a profile."""
 
 from __future__ import annotations
 

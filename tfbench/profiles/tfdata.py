@@ -128,7 +128,7 @@ class Input:
         self.blames = {root: _joined(self._blamed(root)) for root in self.roots}
         """Call from the program -> the stages to blame for its time."""
 
-    def tells_of(self, event: Event) -> bool:
+    def covers(self, event: Event) -> bool:
         """Whether an event is a call of a stage, or the execution of a function for one."""
         return (is_call(event) and event.name not in (LOOP, REDUCE)) or event.stats.get("id") in self._functions.numbers
 

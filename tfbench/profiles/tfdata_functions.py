@@ -42,25 +42,18 @@ class Functions:
             for event in events:
                 if (number := event.stats.get("id")) is None:
                     continue
-                if _RUN.match(event.name) and (owner := _owner(event, taken)) is not None:
-                    asked[number] = (*owner, event.span)
+                if _RUN.match(event.name) and (stage_of := _owner(event, taken)) is not None:
+                    asked[number] = (*stage_of, event.span)
                 elif event.name.startswith(_EXECUTED):
                     executed[number].append(event)
         self.numbers = frozenset(asked)
         """Ids of the executions. Other events carry them as well."""
-        self.runs = sorted(
-            (
-                Run(
-                    owner,
-                    stage,
-                    start,
-                    min((event.start for event in executed[number]), default=start),
-                    max((event.end for event in executed[number]), default=end),
-                )
-                for number, (owner, stage, (start, end)) in asked.items()
-            ),
-            key=lambda run: run.asked,
-        )
+        self.runs: list[Run] = []
+        for number, (owner, stage, span) in asked.items():
+            spans = [event.span for event in executed[number]] or [span]
+            began, ended = min(start for start, _ in spans), max(end for _, end in spans)
+            self.runs.append(Run(owner, stage, span[0], began, ended))
+        self.runs.sort(key=lambda run: run.asked)
         self.ops: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         """Long name of a stage -> type of op -> seconds."""
         for events in lines:
