@@ -32,6 +32,6 @@ def render(title: str, changes: Rows, metrics: Rows, notes: Sequence[str]) -> Re
                 add_row(made, *row)
             parts.append(made)
     if not changes and not metrics:
-        parts.append(Text("no change: the graphs, XLA's modules and every exact metric are the same"))
+        parts.append(Text("nothing changed: the graphs, XLA's modules and every exact metric are the same"))
     parts += [Text(note) for note in notes]
     return Group(*parts)
