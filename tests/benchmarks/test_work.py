@@ -7,7 +7,8 @@ import pytest
 
 from tfbench.errors import BenchmarkSkipped
 from tfbench.metrics import hlo
-from tfbench.metrics.extract import ProbeOutput, read
+from tfbench.metrics.extract import read
+from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.plugin.collect import collect
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset

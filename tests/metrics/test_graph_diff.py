@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tfbench.metrics.extract import ProbeOutput
 from tfbench.metrics.graph_diff import Change, explain, graph_changes, metric_changes, xla_changes
+from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import MetricValues
 
 TEXT = (Path(__file__).parents[1] / "data" / "softmax_hlo.txt").read_text()

@@ -1,14 +1,20 @@
-"""What is counted in XLA's modules, on a text of its own making."""
+"""Counts of XLA's modules, extracted from a text that XLA wrote."""
 
 from pathlib import Path
 
 from tfbench.metrics import hlo
+from tfbench.metrics.extract import read
+from tfbench.metrics.probe_output import ProbeOutput
 
 TEXT = (Path(__file__).parents[1] / "data" / "softmax_hlo.txt").read_text()
 
 
-def test_what_runs_is_counted_and_what_is_inside_of_it_is_not():
-    assert hlo.counts([TEXT]) == {
+def counts(*modules):
+    return read(ProbeOutput({"xla": {}}, {}, modules={str(index): text for index, text in enumerate(modules)})).counts
+
+
+def test_kernels_are_counted_and_the_instructions_inside_them_are_not():
+    assert counts(TEXT) == {
         "xla_kernels": {"copy": 1, "custom-call __onednn$matmul": 1, "fusion Loop": 2, "reduce": 1},
         "xla_fusions": {"Loop": 2},
         "xla_custom_calls": {"__onednn$matmul": 1},
@@ -18,8 +24,8 @@ def test_what_runs_is_counted_and_what_is_inside_of_it_is_not():
 
 
 def test_several_modules_are_counted_together():
-    assert hlo.counts([TEXT, TEXT])["xla_fusions"] == {"Loop": 4}
-    assert hlo.counts([])["xla_kernels"] == {}
+    assert counts(TEXT, TEXT)["xla_fusions"] == {"Loop": 4}
+    assert counts()["xla_kernels"] == {}
 
 
 def test_a_fusion_names_its_computation():
@@ -35,5 +41,7 @@ allocation 16: size 4, thread-local:
 allocation 17: size 525328, preallocated-temp:
  value: <36 broadcast_multiply_fusion @0> (size=262144,offset=262144): f32[256,256]{1,0}
 """
-    assert hlo.temporary_bytes(text) == 525328
-    assert hlo.temporary_bytes("") == 0
+    assert hlo.temporary_bytes([text]) == 525328
+    assert hlo.temporary_bytes([text, text]) == 2 * 525328
+    assert hlo.temporary_bytes([""]) == 0
+    assert hlo.temporary_bytes([]) is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfbench.errors import BenchmarkError
-from tfbench.metrics.extract import ProbeOutput
+from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import Case, MetricValues, Outcome, Reason, Run, Sample, Verdict
 from tfbench.policy import preset
 from tfbench.session.metric_checks import PROBES, MetricChecker, ReferenceSide

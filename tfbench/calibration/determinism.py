@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.errors import BenchmarkSkipped
-from tfbench.metrics.catalog import READ
+from tfbench.metrics.catalog import PROBED
 from tfbench.metrics.exact import differing
-from tfbench.metrics.extract import ProbeOutput, read
+from tfbench.metrics.extract import read
+from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import Case, MetricValues
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
@@ -75,5 +76,5 @@ def examine(
 def _of(case: Case, metric_values: Sequence[MetricValues], policy: Policy, skipped: str) -> Exactness:
     if not metric_values:
         return Exactness(case, 0, 0, {}, skipped)
-    known = sum(metric_values[0].value(metric.name) is not None for metric in READ)
+    known = sum(metric_values[0].value(metric.name) is not None for metric in PROBED)
     return Exactness(case, len(metric_values), known, differing(metric_values, policy))

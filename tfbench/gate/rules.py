@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfbench.gate.accepted import Accepted
-from tfbench.metrics.catalog import CONTRACT, SETTLED
+from tfbench.metrics.catalog import CONTRACT, DECISIVE
 from tfbench.model import Outcome, Report, Verdict
 
 
@@ -65,7 +65,7 @@ def _decided(report: Report, agreed: Collection[int]) -> GateDecision:
         if verdict.outcome is outcome and id(verdict) not in agreed
     ]
     # What is open about a metric that need not be decided is told in the report and stops nobody.
-    bad = [verdict for verdict in bad if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.metric in SETTLED]
+    bad = [verdict for verdict in bad if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.metric in DECISIVE]
     if bad and bad[0].outcome is Outcome.REGRESSED:
         return GateDecision(Gate.REGRESSED, _counts(bad), tuple(bad))
     if report.interrupted:
@@ -81,7 +81,7 @@ def _decided(report: Report, agreed: Collection[int]) -> GateDecision:
         measured = len({verdict.case.name for verdict in report.verdicts})
         there = f"{measured} measured, none compared" if measured else "nothing was measured"
         return GateDecision(Gate.INCOMPARABLE, f"{there}: run it with --baseline NAME or --against SPEC")
-    return GateDecision(Gate.PASS, _counts([verdict for verdict in report.verdicts if verdict.metric in SETTLED]))
+    return GateDecision(Gate.PASS, _counts([verdict for verdict in report.verdicts if verdict.metric in DECISIVE]))
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:

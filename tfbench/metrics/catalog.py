@@ -1,95 +1,112 @@
-"""The metrics other than time: what each counts, and which way is worse."""
+"""The registry of metrics other than time: what each counts, which direction is worse, and how to extract it.
+
+To add a metric, add a `Metric` to `PROBED`. `tfbench.metrics.extract` then extracts it, `tfbench.metrics.exact`
+compares it, and the report has a row for it.
+"""
 
 from __future__ import annotations
 
+import enum
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tfbench.model import TIME
+from tfbench.metrics import graphs, hlo, parity
+from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.model import QUALITIES, TIME
 
-MORE, FEWER, EITHER = "more", "fewer", "either"
 BYTES = "B"
+
+
+class Worse(enum.Enum):
+    """The direction of change that is a regression."""
+
+    MORE = "more"
+    FEWER = "fewer"
+    NEITHER = "neither"
+    """A change alone is neither better nor worse."""
+
+
+Extract = Callable[[ProbeOutput], Mapping[str, int] | float | None]
+"""Returns what is counted with its frequency, or a number, or ``None`` if the launch does not have it."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One row of a report. ``worse`` says which change is a regression; with ``EITHER`` none is by itself."""
+    """One row of a report, read in a probing launch."""
 
     name: str
-    worse: str
+    worse: Worse
     probe: str
-    """What reads it, so that its absence can be explained."""
+    """The probe that must have succeeded; its error explains an absent metric. Empty: `bench` receives the value."""
+    extract: Extract
     unit: str = ""
+    exact: bool = True
+    """Whether any difference is a change; otherwise ``policy.memory_tolerance`` applies."""
     compiled: bool = False
-    """Whether XLA decides it, which compiles for the processor at hand."""
+    """Whether XLA decides the value: it compiles for the processor of the machine."""
 
 
-EXACT = (
-    Metric("graph_ops", MORE, "graph"),
-    Metric("fused_ops", FEWER, "graph"),
-    Metric("casts", MORE, "graph"),
-    Metric("float64_ops", MORE, "graph"),
-    Metric("transposes", MORE, "graph"),
-    Metric("copies", MORE, "graph"),
-    Metric("variables_read", MORE, "graph"),
-    Metric("xla_kernels", MORE, "xla", compiled=True),
-    Metric("xla_fusions", EITHER, "xla", compiled=True),
-    Metric("xla_custom_calls", EITHER, "xla", compiled=True),
-    Metric("xla_casts", MORE, "xla", compiled=True),
-    Metric("xla_float64", MORE, "xla", compiled=True),
-    Metric("traces", MORE, "traces"),
-    Metric("retraces", MORE, "traces"),
-    Metric("live_tensors", MORE, "live"),
-    Metric("flops", MORE, "flops"),
-    Metric("nonfinite", MORE, "outputs"),
+def _size(name: str, probe: str, extract: Extract, *, compiled: bool = False) -> Metric:
+    return Metric(name, Worse.MORE, probe, extract, BYTES, exact=False, compiled=compiled)
+
+
+def _quality(name: str, worse: Worse) -> Metric:
+    """A value of a model that the benchmark reports. Training on another machine changes it slightly."""
+    return Metric(name, worse, "", lambda launch: launch.facts.get(QUALITIES, {}).get(name), exact=False)
+
+
+def _xla(name: str, worse: Worse, extract: Extract) -> Metric:
+    return Metric(name, worse, "xla", extract, compiled=True)
+
+
+PROBED: tuple[Metric, ...] = (
+    Metric("graph_ops", Worse.MORE, "graph", lambda launch: graphs.ops(launch.executed)),
+    Metric("fused_ops", Worse.FEWER, "graph", lambda launch: graphs.fused_ops(launch.optimized)),
+    Metric("casts", Worse.MORE, "graph", lambda launch: graphs.casts(launch.executed)),
+    Metric("float64_ops", Worse.MORE, "graph", lambda launch: graphs.float64_ops(launch.executed)),
+    Metric("transposes", Worse.MORE, "graph", lambda launch: graphs.transposes(launch.executed)),
+    Metric("copies", Worse.MORE, "graph", lambda launch: graphs.copies(launch.executed)),
+    Metric("variables_read", Worse.MORE, "graph", lambda launch: graphs.variables_read(launch.executed)),
+    _xla("xla_kernels", Worse.MORE, lambda launch: Counter(kernel.description for kernel in launch.xla_kernels)),
+    _xla("xla_fusions", Worse.NEITHER, lambda launch: hlo.kinds(launch.xla_kernels, "fusion")),
+    _xla("xla_custom_calls", Worse.NEITHER, lambda launch: hlo.kinds(launch.xla_kernels, "custom-call")),
+    _xla("xla_casts", Worse.MORE, lambda launch: hlo.casts(launch.xla_instructions)),
+    _xla("xla_float64", Worse.MORE, lambda launch: hlo.float64(launch.xla_instructions)),
+    Metric("traces", Worse.MORE, "traces", lambda launch: Counter(launch.found["traces"]["first"])),
+    Metric("retraces", Worse.MORE, "traces", lambda launch: Counter(launch.found["traces"]["later"])),
+    Metric("live_tensors", Worse.MORE, "live", lambda launch: launch.found["live"]["tensors"]),
+    Metric("flops", Worse.MORE, "flops", lambda launch: launch.found["flops"]["flops"]),
+    Metric("nonfinite", Worse.MORE, "outputs", lambda launch: parity.nonfinite(launch.outputs)),
+    _size("xla_temporary_bytes", "xla", lambda launch: hlo.temporary_bytes(launch.assignments), compiled=True),
+    _size("live_bytes", "live", lambda launch: launch.found["live"]["bytes"]),
+    _size("peak_device_memory", "device_memory", lambda launch: max(launch.found["device_memory"]["peak"].values())),
+    _size("artifact_bytes", "artifact", lambda launch: launch.found["artifact"]["bytes"]),
+    _size("artifact_gzipped_bytes", "artifact", lambda launch: launch.found["artifact"]["gzipped"]),
+    _quality("accuracy", Worse.FEWER),
+    _quality("sparsity", Worse.FEWER),
+    _quality("unique_weights", Worse.MORE),
 )
-"""The same in every launch of the same program: any difference is a change."""
+"""Metrics of a probing launch, in the order of the report's rows."""
 
-ARTIFACT = (
-    Metric("artifact_bytes", MORE, "artifact", BYTES),
-    Metric("artifact_gzipped_bytes", MORE, "artifact", BYTES),
-)
-"""Of what a benchmark makes for deployment."""
+MODEL_METRICS = tuple(metric.name for metric in PROBED if metric.probe in ("", "artifact"))
+"""Names of the metrics that judge a model besides its time."""
 
-SIZES = (
-    Metric("xla_temporary_bytes", MORE, "xla", BYTES, compiled=True),
-    Metric("live_bytes", MORE, "live", BYTES),
-    Metric("peak_device_memory", MORE, "device_memory", BYTES),
-    *ARTIFACT,
-)
-"""Sizes, of which a little more is no change."""
-
-TOLD = (
-    Metric("accuracy", FEWER, "told"),
-    Metric("sparsity", FEWER, "told"),
-    Metric("unique_weights", MORE, "told"),
-)
-"""What the benchmark itself says of its model; another machine trains it a little differently."""
-
-OF_MODELS = (*TOLD, *ARTIFACT)
-"""What a model is judged by beside its time."""
-
-ROUGH = (*SIZES, *TOLD)
-"""These have a tolerance."""
-
-READ = (*EXACT, *ROUGH)
-"""What a probing launch gives."""
-
-PARITY = "parity"
-"""Largest error of the result against the reference variant's, relative to the largest of its numbers."""
+PARITY = parity.PARITY
 PEAK_HOST_MEMORY = "peak_host_memory"
 FIRST_CALL = "first_call"
-"""These three are judged by rules of their own."""
+"""These three metrics have decision rules of their own."""
 
 DISPATCH_TIME = "dispatch_time"
-"""Seconds until a step has handed its work to an accelerator, where that is before the work is done."""
+"""Seconds until a step has handed its work to an accelerator, if that is before the work is done."""
 GPU_CLOCK = "gpu_clock"
-"""MHz at which a GPU ran while a launch was timed."""
+"""Clock of a GPU during a timed launch, MHz."""
 ENERGY = "energy"
-"""Joules of a step that its GPUs took, idling included."""
+"""Energy per step that its GPUs took, idling included, joules."""
 DEVICE_TIME, COPY_TIME, DEVICE_SHARE = "device_time", "copy_time", "device_share"
 """Seconds of a profiled step in which kernels, and copies, ran on an accelerator; share of a step in which either did."""
 
-SETTLED = frozenset({TIME})
-"""Metrics that a run has to decide: what is open about another one is told and stops nobody."""
+DECISIVE = frozenset({TIME})
+"""Metrics that a run has to decide: an inconclusive verdict on another metric does not fail the gate."""
 CONTRACT = "contract:"
-"""Before the name of a contract, in the rows that say whether it holds."""
+"""Prefix of the metric name in a contract's row."""

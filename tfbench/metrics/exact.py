@@ -1,4 +1,4 @@
-"""Metrics without noise: from two readings to verdicts, and to words for what lies between them."""
+"""Compare metrics without noise: from two sets of values to verdicts, and to a description of the difference."""
 
 from __future__ import annotations
 
@@ -6,48 +6,49 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from tfbench.metrics.catalog import BYTES, EITHER, MORE, PARITY, READ, ROUGH, Metric
+from tfbench.metrics import catalog
+from tfbench.metrics.catalog import BYTES, PARITY, Metric, Worse
 from tfbench.model import Case, MetricValues, Outcome, Reason, Verdict
 from tfbench.policy import Policy
 
 _NAMED = 4
-"""So many of the things that were gained or lost are named."""
+"""A description names at most this many ops or kernels."""
 
 
 @dataclass(frozen=True)
 class ComparisonContext:
-    """On what terms two readings are compared."""
+    """What two sets of metrics are compared under: known differences between the sides, and unstable metrics."""
 
     differences: Collection[str] = ()
-    """How the environments differ, one phrase each: then a change is an explanation, unless the policy says more."""
+    """How the environments differ, one phrase each. Any difference turns a change into an explanation, unless
+    ``policy.exact_across_versions``."""
     machines: Collection[str] = ()
-    """How the machines differ: XLA compiles for the processor at hand."""
+    """How the machines differ, which matters for XLA: it compiles for the processor of the machine."""
     unstable: Mapping[str, str] = field(default_factory=dict)
-    """Metric -> how it differed between launches of one side: demoted, as it is not exact."""
+    """Metric -> how launches of one side differ. A change of such a metric is inconclusive."""
 
 
 def compare(
     case: Case, before: MetricValues, now: MetricValues, context: ComparisonContext, policy: Policy
 ) -> tuple[list[Verdict], list[str]]:
-    """The verdicts on all metrics that a probing launch reads, and in words what changed for a reason that was asked for.
+    """Compare all metrics of two probing launches.
 
-    Within one environment any difference counts. Across environments (another TensorFlow, other settings) what
-    changed explains a verdict on time, and is one of its own if ``policy.exact_across_versions``.
+    Within one environment any difference counts. Across environments (another TensorFlow, other settings) a change
+    explains the verdict on time. It has a verdict of its own only if ``policy.exact_across_versions``.
+
+    Returns:
+        The verdicts, and a phrase for each change that is an explanation only.
     """
     verdicts, explained = [], []
-    setting = [
-        f"{key} {before.setting[key]} there, {now.setting[key]} here"
-        for key in sorted({*before.setting} & {*now.setting})
-        if before.setting[key] != now.setting[key]
-    ]
-    for metric in READ:
+    other_setting = any(before.setting[key] != now.setting[key] for key in {*before.setting} & {*now.setting})
+    for metric in catalog.PROBED:
         old, new = before.value(metric.name), now.value(metric.name)
         if old is None and new is None:
             continue
         outcome, reason = _evaluate(metric, before, now, context, policy)
-        elsewhere = [*context.differences, *setting, *(context.machines if metric.compiled else ())]
+        other_environment = context.differences or other_setting or (metric.compiled and context.machines)
         changed = outcome not in (Outcome.UNCHANGED, Outcome.NEW)
-        if changed and elsewhere and not policy.exact_across_versions and reason.code != "not-exact":
+        if changed and other_environment and not policy.exact_across_versions and reason.code != "not-exact":
             explained.append(f"{metric.name} {reason.message}")
             continue
         verdicts.append(Verdict(case, outcome, reason, metric.name, launches=1, values=(old, new), unit=metric.unit))
@@ -59,43 +60,45 @@ def _evaluate(
 ) -> tuple[Outcome, Reason]:
     old, new = before.value(metric.name), now.value(metric.name)
     if old is None:
-        why = before.absent.get(metric.name, "the baseline was saved without it")
-        return Outcome.NEW, Reason("not-in-baseline", f"{amount(new, metric.unit)}; the baseline has none: {why}")
+        why = before.absent.get(metric.name, "it was saved without this metric")
+        return Outcome.NEW, Reason("not-in-baseline", f"{amount(new, metric.unit)}; no value in the baseline: {why}")
     if new is None:
-        why = now.absent.get(metric.name, "it was not told")
-        return Outcome.MISSING, Reason("not-read", f"{amount(old, metric.unit)} in the baseline, and here: {why}")
+        why = now.absent.get(metric.name, "the probing launch did not report it")
+        return Outcome.MISSING, Reason(
+            "not-read", f"{amount(old, metric.unit)} in the baseline, unavailable now: {why}"
+        )
     if same(metric, before, now, policy):
         return Outcome.UNCHANGED, Reason("same", f"{amount(new, metric.unit)}, as before")
     if how := context.unstable.get(metric.name):
         text = f"{_from_to(metric, old, new)}, but it is not exact here: {how}"
         return Outcome.INCONCLUSIVE, Reason("not-exact", text)
     text = _from_to(metric, old, new) + details(metric.name, before, now)
-    if new == old or metric.worse == EITHER:
+    if new == old or metric.worse is Worse.NEITHER:
         return Outcome.INCONCLUSIVE, Reason("other", f"{text}: neither better nor worse by itself")
-    if (new > old) == (metric.worse == MORE):
-        return Outcome.REGRESSED, Reason("more" if new > old else "fewer", text)
-    return Outcome.IMPROVED, Reason("more" if new > old else "fewer", text)
+    more = new > old
+    outcome = Outcome.REGRESSED if more == (metric.worse is Worse.MORE) else Outcome.IMPROVED
+    return outcome, Reason("more" if more else "fewer", text)
 
 
 def same(metric: Metric, before: MetricValues, now: MetricValues, policy: Policy) -> bool:
-    """Whether two readings agree: exactly, or for sizes within the policy's tolerance."""
+    """Return whether two launches agree: exactly, or within the policy's tolerance if the metric is not exact."""
     if metric.name in before.counts and metric.name in now.counts:
         return dict(before.counts[metric.name]) == dict(now.counts[metric.name])
     old, new = before.value(metric.name), now.value(metric.name)
-    if metric in ROUGH and old is not None and new is not None:
+    if not metric.exact and old is not None and new is not None:
         return abs(new - old) <= policy.memory_tolerance * old
     return old == new
 
 
 def differing(launches: Collection[MetricValues], policy: Policy) -> dict[str, str]:
-    """Metric -> how launches of one side disagree about it; empty if all are as exact as they should be."""
+    """Map each metric that launches of one side disagree about to a description of the difference."""
     first, *others = launches
     found = {}
-    for metric in READ:
-        strange = next((other for other in others if not same(metric, first, other, policy)), None)
-        if strange is not None:
+    for metric in catalog.PROBED:
+        unlike = next((other for other in others if not same(metric, first, other, policy)), None)
+        if unlike is not None:
             values = sorted({amount(metric_values.value(metric.name), metric.unit) for metric_values in launches})
-            what = details(metric.name, first, strange) or f", read as {' and '.join(values)}"
+            what = details(metric.name, first, unlike) or f", with the values {' and '.join(values)}"
             found[metric.name] = f"launches of the same side differ{what}"
     if any(other.sketch != first.sketch for other in others):
         found[PARITY] = "launches of the same side return other numbers"
@@ -107,19 +110,19 @@ def _from_to(metric: Metric, old: float, new: float) -> str:
 
 
 def details(metric: str, before: MetricValues, now: MetricValues) -> str:
-    """What was gained and lost between two counts: ``: lost _FusedConv2D(BiasAdd, Relu); gained 2 Cast``."""
+    """Describe the change of a count: ``: lost _FusedConv2D(BiasAdd, Relu); gained 2 Cast``; ``""`` without one."""
     changed = lost_and_gained(before.counts.get(metric, {}), now.counts.get(metric, {}))
     return f": {changed}" if changed else ""
 
 
 def lost_and_gained(before: Mapping[str, int], now: Mapping[str, int]) -> str:
-    """The difference of two counts in words, ``""`` if there is none."""
+    """Describe the difference of two counts; ``""`` if there is none."""
     old, new = Counter(before), Counter(now)
     return "; ".join(f"{word} {named(some)}" for word, some in (("lost", old - new), ("gained", new - old)) if some)
 
 
 def named(counts: Mapping[str, int]) -> str:
-    """The most frequent in words: ``2 Cast, Relu and 3 more``."""
+    """Describe a count by its most frequent entries: ``2 Cast, Relu and 3 more``."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     words = [what if count == 1 else f"{count} {what}" for what, count in ordered[:_NAMED]]
     rest = sum(count for _, count in ordered[_NAMED:])
@@ -127,7 +130,7 @@ def named(counts: Mapping[str, int]) -> str:
 
 
 def amount(value: float | None, unit: str) -> str:
-    """A value in words, of bytes in the unit that suits it."""
+    """Format a value; bytes get a binary prefix."""
     if value is None:
         return "none"
     if unit == BYTES:

@@ -1,23 +1,22 @@
-"""What changed between the graphs of two sides, as a person would say it."""
+"""Describe the changes between the graphs of two sides."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfbench.metrics import hlo
-from tfbench.metrics.catalog import READ
+from tfbench.metrics import catalog, hlo
 from tfbench.metrics.exact import amount, details, lost_and_gained, named
-from tfbench.metrics.extract import ProbeOutput
-from tfbench.metrics.graphs import Node, fusion, working
+from tfbench.metrics.graphs import Node, Nodes, fusion, working
+from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import MetricValues
 
 _SOURCES = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
-"""What values come from: no part of a fusion."""
+"""Ops that only provide values, and so are no part of a fusion."""
 GRAPH, XLA = "graph", "XLA"
 _PARTS = frozenset({"parameter", "constant", "broadcast", "bitcast", "tuple", "get-tuple-element", "iota"})
-"""Instructions of a fusion that do not name it."""
+"""Instructions that do not appear in the description of a fusion."""
 
 
 @dataclass(frozen=True)
@@ -31,29 +30,23 @@ class Change:
 
 
 def explain(before: ProbeOutput, now: ProbeOutput) -> list[Change]:
-    """Every change of the executed graphs and of XLA's modules."""
+    """List every change of the executed graphs and of XLA's modules."""
     found = []
     if "graph" in before.found or "graph" in now.found:
-        found += graph_changes(_nodes(before), _nodes(now))
+        found += graph_changes(before.executed, now.executed)
     if before.modules or now.modules:
         found += xla_changes(before.modules, now.modules)
     return found
 
 
-def _nodes(probe_output: ProbeOutput) -> list[Node]:
-    return [node for graph in probe_output.found.get("graph", {}).get("executed", []) for node in graph]
-
-
 # Graphs
 
 
-def graph_changes(before: Iterable[Node], now: Iterable[Node]) -> list[Change]:
-    """Nodes are the same where their names are: grappler gives a fused op the name of the last one in it."""
+def graph_changes(before: Nodes, now: Nodes) -> list[Change]:
+    """Match nodes by name and list the changes: grappler gives a fused op the name of the last op merged into it."""
     old, new = _by_name(before), _by_name(now)
     gone, came = set(old) - set(new), set(new) - set(old)
-    kernels: Counter[str] = Counter()
-    apart: Counter[str] = Counter()
-    together: Counter[str] = Counter()
+    rewritten: dict[str, Counter[str]] = {what: Counter() for what in ("other kernel", "fused apart", "fused together")}
     folded: Counter[str] = Counter()
     for key in sorted(set(old) & set(new)):
         was, became = old[key], new[key]
@@ -62,34 +55,33 @@ def graph_changes(before: Iterable[Node], now: Iterable[Node]) -> list[Change]:
         if became["op"] == "Const":
             folded[fusion(was)] += 1
             continue
-        # What the wider of the two stands for is what leads up to its namesake and has no namesake of its own.
+        # The side without the fusion has more nodes: those that lead to the namesake and have no namesake themselves.
         lost, gained = _leading(key, old, gone), _leading(key, new, came)
         gone -= set(lost)
         came -= set(gained)
         parts = ", ".join(fusion(new[one]) for one in (*gained, key))
         whole = ", ".join(fusion(old[one]) for one in (*lost, key))
         if len(gained) > len(lost):
-            apart[f"{whole} is now {parts}"] += 1
+            rewritten["fused apart"][f"{whole} is now {parts}"] += 1
         elif len(lost) > len(gained):
-            together[f"{whole} are now {parts}"] += 1
+            rewritten["fused together"][f"{whole} are now {parts}"] += 1
         else:
-            kernels[f"{whole} is now {parts}{_by_whom(was, became)}"] += 1
+            rewritten["other kernel"][f"{whole} is now {parts}{_library(was, became)}"] += 1
     changes = [
-        Change(GRAPH, what, _times(text, count))
-        for what, texts in (("other kernel", kernels), ("fused apart", apart), ("fused together", together))
+        Change(GRAPH, what, text if count == 1 else f"{text} ({count} times)")
+        for what, texts in rewritten.items()
         for text, count in sorted(texts.items())
     ]
     changes += [Change(GRAPH, "folded", f"{named(folded)} into constants")] if folded else []
-    removed, added = (Counter(_said(side[one]) for one in keys) for side, keys in ((old, gone), (new, came)))
-    changes += [Change(GRAPH, "removed", named(removed))] if removed else []
-    changes += [Change(GRAPH, "added", named(added))] if added else []
+    for what, side, keys in (("removed", old, gone), ("added", new, came)):
+        changes += [Change(GRAPH, what, named(Counter(_label(side[one]) for one in keys)))] if keys else []
     return changes
 
 
 Key = tuple[str, int]
 
 
-def _by_name(nodes: Iterable[Node]) -> dict[Key, Node]:
+def _by_name(nodes: Nodes) -> dict[Key, Node]:
     seen: Counter[str] = Counter()
     found = {}
     for node in working(nodes):
@@ -99,7 +91,7 @@ def _by_name(nodes: Iterable[Node]) -> dict[Key, Node]:
 
 
 def _leading(key: Key, side: Mapping[Key, Node], free: set[Key]) -> list[Key]:
-    """Nodes of ``free`` from which only such nodes lead to this one, in the order they run."""
+    """List the nodes of ``free`` that lead to this node through such nodes only, in execution order."""
     found: list[Key] = []
     waiting = [key]
     while waiting:
@@ -111,29 +103,25 @@ def _leading(key: Key, side: Mapping[Key, Node], free: set[Key]) -> list[Key]:
     return found
 
 
-def _by_whom(was: Node, became: Node) -> str:
+def _library(was: Node, became: Node) -> str:
     dnn = ["Mkl" in node["op"] for node in (was, became)]
     if dnn == [False, True]:
         return ", a kernel of oneDNN's"
     return ", a kernel of TensorFlow's own" if dnn == [True, False] else ""
 
 
-def _said(node: Node) -> str:
+def _label(node: Node) -> str:
     types = node.get("types", {})
     if "SrcT" in types and "DstT" in types:
         return f"{node['op']} {types['SrcT']} to {types['DstT']}"
     return fusion(node)
 
 
-def _times(text: str, count: int) -> str:
-    return text if count == 1 else f"{text} ({count} times)"
-
-
 # XLA
 
 
 def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Change]:
-    """By what is run: kernels, with what their fusions are made of."""
+    """List the changes of each module's kernels; a fusion is described by its instructions."""
     changes = []
     for name in sorted({*before} | {*now}):
         old, new = _kernels(before.get(name, "")), _kernels(now.get(name, ""))
@@ -153,14 +141,14 @@ def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Chang
 
 
 def _kernels(text: str) -> Counter[str]:
-    """Kernel in words -> how often it stands in a module; a fusion with the instructions in it."""
+    """Count the kernels of a module by description; a fusion is described by its instructions."""
     inside: dict[str, Counter[str]] = {}
-    every = hlo.instructions(text)
-    for one in every:
+    module = hlo.instructions(text)
+    for one in module:
         if one.op not in _PARTS:
             inside.setdefault(one.computation, Counter())[one.op] += 1
     found: Counter[str] = Counter()
-    for kernel in hlo.kernels(every):
+    for kernel in hlo.kernels(module):
         parts = inside.get(hlo.called(kernel), Counter()) if kernel.op == "fusion" else Counter()
         found[f"{kernel.description} of {', '.join(sorted(parts))}" if parts else kernel.description] += 1
     return found
@@ -170,11 +158,11 @@ def _kernels(text: str) -> Counter[str]:
 
 
 def metric_changes(before: MetricValues, now: MetricValues) -> list[tuple[str, str, str, str]]:
-    """Metric, its values on both sides and what was gained and lost, of each metric that differs."""
+    """List each metric that differs: its name, its values on both sides, and the entries gained and lost."""
     rows = []
-    for metric in READ:
+    for metric in catalog.PROBED:
         old, new = before.value(metric.name), now.value(metric.name)
         more = details(metric.name, before, now).removeprefix(": ")
-        if (old or 0) != (new or 0) or more:  # none read and none there is the same, where the graph itself is gone
+        if (old or 0) != (new or 0) or more:  # an absent metric equals 0: a side without a graph has no casts
             rows.append((metric.name, amount(old, metric.unit), amount(new, metric.unit), more))
     return rows

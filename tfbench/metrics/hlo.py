@@ -1,6 +1,6 @@
-"""What XLA made of a function: from the text of an optimized module to counts.
+"""Parse the text of XLA's optimized modules, and count their instructions.
 
-The text is that of ``HloModule::ToString``: computations in braces, an instruction a line,
+The text comes from ``HloModule::ToString``: computations in braces, one instruction per line,
 ``%name = type opcode(operands), attributes``.
 """
 
@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 _INSTRUCTION = re.compile(
     r"^\s*(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<type>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$"
@@ -20,10 +19,10 @@ _CALLED = re.compile(r"(?:calls|to_apply)=\{?%?(?P<name>[\w.\-]+)")
 _KIND = re.compile(r"kind=k(\w+)")
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _TEMPORARY = re.compile(r"^allocation \d+: size (\d+), .*preallocated-temp", re.MULTILINE)
-_FREE = frozenset(
+_NO_KERNEL = frozenset(
     {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "while", "conditional", "call"}
 )
-"""Instructions that no kernel is run for; the bodies of loops and branches count their own."""
+"""Opcodes that run no kernel. Loops and branches are among them, because their bodies have kernels of their own."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,14 @@ class Instruction:
             return f"custom-call {target[1]}"
         return self.op
 
+    @property
+    def element_type(self) -> str:
+        """The type of one element of the result, such as ``f64``."""
+        return self.type.partition("[")[0]
+
 
 def instructions(text: str) -> list[Instruction]:
-    """Every instruction of a module, in order."""
+    """Parse every instruction of a module, in order."""
     computation = ""
     read = []
     for line in text.splitlines():
@@ -59,43 +63,38 @@ def instructions(text: str) -> list[Instruction]:
     return read
 
 
-def kernels(every: Sequence[Instruction]) -> list[Instruction]:
-    """The instructions of a module that are run one by one, those inside of fusions and reductions left out."""
-    # A parallel call on a CPU has a computation that is run; those of fusions, reductions and sorts are parts of one.
+def kernels(module: Sequence[Instruction]) -> list[Instruction]:
+    """Select the instructions of a module that run individually, without those inside fusions and reductions."""
+    # The computation of a parallel call on a CPU runs by itself; those of fusions, reductions and sorts are inlined.
     inner = {
-        called["name"]
-        for one in every
-        if one.op not in ("call", "async-start")
-        for called in _CALLED.finditer(one.rest)
+        found["name"] for one in module if one.op not in ("call", "async-start") for found in _CALLED.finditer(one.rest)
     }
-    return [one for one in every if one.computation not in inner and one.op not in _FREE]
+    return [one for one in module if one.computation not in inner and one.op not in _NO_KERNEL]
 
 
 def called(kernel: Instruction) -> str:
-    """The computation that a fusion is made of, ``""`` if it names none."""
+    """Name the computation inside a fusion; ``""`` if it names none."""
     found = _CALLED.search(kernel.rest)
     return found["name"] if found else ""
 
 
-def counts(modules: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Every count of a step's modules."""
-    read = [instructions(text) for text in modules]
-    run = [kernel for module in read for kernel in kernels(module)]
-    every = list(chain.from_iterable(read))
-    found = {
-        "xla_kernels": Counter(kernel.description for kernel in run),
-        "xla_fusions": Counter(kernel.description.removeprefix("fusion ") for kernel in run if kernel.op == "fusion"),
-        "xla_custom_calls": Counter(kernel.description.removeprefix("custom-call ") for kernel in run if kernel.op == "custom-call"),
-        "xla_casts": Counter(f"to {_element(one.type)}" for one in every if one.op == "convert"),
-        "xla_float64": Counter(one.op for one in every if _element(one.type) == "f64" and one.op not in _FREE),
-    }  # fmt: skip
-    return {metric: dict(sorted(count.items())) for metric, count in found.items()}
+def kinds(kernels: Iterable[Instruction], op: str) -> Counter[str]:
+    """Count the kernels with this opcode by their kind or target."""
+    return Counter(kernel.description.removeprefix(f"{op} ") for kernel in kernels if kernel.op == op)
 
 
-def _element(type_: str) -> str:
-    return type_.partition("[")[0]
+def casts(instructions: Iterable[Instruction]) -> Counter[str]:
+    """Count conversions by their result type, such as ``to f64``."""
+    return Counter(f"to {one.element_type}" for one in instructions if one.op == "convert")
 
 
-def temporary_bytes(assignment: str) -> int:
-    """What a module allocates for its own use, from the text of its buffer assignment."""
-    return sum(map(int, _TEMPORARY.findall(assignment)))
+def float64(instructions: Iterable[Instruction]) -> Counter[str]:
+    """Count the instructions with a float64 result by opcode."""
+    return Counter(one.op for one in instructions if one.element_type == "f64" and one.op not in _NO_KERNEL)
+
+
+def temporary_bytes(assignments: Sequence[str]) -> int | None:
+    """Sum the temporary memory of all modules, from their buffer assignments; ``None`` if XLA wrote none."""
+    if not assignments:
+        return None
+    return sum(int(size) for text in assignments for size in _TEMPORARY.findall(text))

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfbench.metrics.catalog import PARITY
 from tfbench.model import Case, Outcome, Reason, Verdict
 from tfbench.policy import Policy
 
+PARITY = "parity"
+"""The metric: largest error of the result against the reference variant's, relative to the largest number in that."""
 Arrays = Sequence[NDArray[Any]]
 
 

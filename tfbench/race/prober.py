@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
-from tfbench.metrics.extract import ProbeOutput
+from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import JSON
 from tfbench.policy import Policy
 from tfbench.race.child import Process

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tfbench.metrics import contracts, exact, parity, sampled
-from tfbench.metrics.catalog import PARITY, PEAK_HOST_MEMORY, READ
+from tfbench.metrics.catalog import PARITY, PEAK_HOST_MEMORY, PROBED
 from tfbench.metrics.extract import read
 from tfbench.model import JSON, Case, Claim, EnvironmentInfo, MetricValues, Outcome, Reason, Verdict
 from tfbench.policy import Policy
@@ -193,7 +193,7 @@ class MetricChecker:
 
     @staticmethod
     def _readable(case: Case) -> list[Claim]:
-        return case.claims_on(*(metric.name for metric in READ))
+        return case.claims_on(*(metric.name for metric in PROBED))
 
     def _claimed(self, case: Case, side: Side, claim: Claim, mine: MetricValues) -> Verdict:
         other = self._others.get((case.group, claim.levels))

@@ -8,7 +8,7 @@ from statistics import median, quantiles
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
 from tfbench.metrics import contracts
-from tfbench.metrics.catalog import DISPATCH_TIME, FIRST_CALL, GPU_CLOCK, OF_MODELS, PEAK_HOST_MEMORY
+from tfbench.metrics.catalog import DISPATCH_TIME, FIRST_CALL, GPU_CLOCK, MODEL_METRICS, PEAK_HOST_MEMORY
 from tfbench.model import JSON, TIME, Case, Claim, Comparison, Outcome, Reason, Run, Sample, VariantResult, Verdict
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race
@@ -49,7 +49,7 @@ def with_model(result: CaseResult) -> CaseResult:
     if result.variant_result is None or result.metric_values is None:
         return result
     numbers = result.metric_values.numbers
-    reported = {metric.name: numbers[metric.name] for metric in OF_MODELS if metric.name in numbers}
+    reported = {name: numbers[name] for name in MODEL_METRICS if name in numbers}
     return replace(
         result, variant_result=replace(result.variant_result, facts={**result.variant_result.facts, **reported})
     )

@@ -1,0 +1,66 @@
+"""The registry of metrics: one object is enough to extract, compare and report a metric."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tfbench.metrics import catalog
+from tfbench.metrics.catalog import PROBED, Metric, Worse
+from tfbench.metrics.extract import read
+from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.model import Case, Outcome, Reason, Report, Run, Sample, Verdict
+from tfbench.policy import preset
+from tfbench.report import json_reader, json_writer
+from tfbench.session.metric_checks import MetricChecker, ReferenceSide
+from tfbench.session.request import CaseResult
+from tfbench.sides.side import Side
+
+CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
+SOFTMAXES = Metric(
+    "softmaxes", Worse.MORE, "graph", lambda launch: [node["op"] for node in launch.executed].count("Softmax")
+)
+
+
+def launch(*ops):
+    nodes = [{"name": f"n{index}", "op": op} for index, op in enumerate(ops)]
+    return ProbeOutput({"graph": {"optimized": [nodes], "executed": [nodes], "onednn": False}}, {})
+
+
+class Prober:
+    def probe(self, entrants):
+        ops = {"baseline": ["Softmax"], "contender": ["Softmax", "Softmax"]}
+        return [launch(*ops[entrant.side.name]) for entrant in entrants]
+
+
+def test_a_metric_defined_by_one_object_is_extracted_compared_and_reported(monkeypatch):
+    monkeypatch.setattr(catalog, "PROBED", (*PROBED, SOFTMAXES))
+    assert read(launch("MatMul", "Softmax")).value("softmaxes") == 1
+    assert read(ProbeOutput({}, {"graph": "an eager op"})).absent["softmaxes"] == "an eager op"
+
+    here, there = Side("contender", "python", Path("/")), Side("baseline", "python", Path("/"))
+    timed = CaseResult(CASE, Verdict(CASE, Outcome.UNCHANGED, Reason("x", "x")), sample=Sample(CASE, (Run((1.0,), 1),)))
+    checker = MetricChecker(Prober(), preset("standard"), [CASE])
+    rows = checker.checked(timed, here, ReferenceSide(side=there)).metrics
+    report = json_writer.render(Report(preset("standard").as_json(), {}, (timed.verdict, *rows)))
+    (row,) = (row for row in json.loads(report)["verdicts"] if row["metric"] == "softmaxes")
+    assert row["outcome"] == "regressed"
+    assert row["reason"]["message"] == "1 before, 2 now"
+    assert next(v for v in json_reader.read(report, "r.json").verdicts if v.metric == "softmaxes").values == (1, 2)
+
+
+def test_names_are_unique():
+    assert len({metric.name for metric in PROBED}) == len(PROBED)
+
+
+@pytest.mark.parametrize("metric", PROBED, ids=lambda metric: metric.name)
+def test_every_metric_is_in_the_documentation(metric):
+    table = Path(__file__).parents[2].joinpath("docs", "metrics.md").read_text()
+    assert f"`{metric.name}`" in table
+
+
+def test_a_launch_without_evidence_says_why_for_every_metric():
+    values = read(ProbeOutput({}, {"graph": "an eager op"}))
+    assert set(values.absent) == {metric.name for metric in PROBED}
+    assert values.absent["casts"] == "an eager op"
+    assert values.absent["accuracy"] == "the benchmark does not report it"
