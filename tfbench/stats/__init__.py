@@ -1,1 +1,1 @@
-"""The statistics of a race: from effects of launches to an interval and a verdict. Pure functions."""
+"""Statistics of a race: from effects of launches to an interval and a verdict. Pure functions."""

@@ -1,4 +1,4 @@
-"""How a run's chance of a false alarm is shared over its cases, its stages and its looks."""
+"""Divide the alpha of a run over its cases, stages and looks."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from tfbench.policy import Policy
 from tfbench.stats.interval import Array
 
 _REACH = 8.0
-"""The score process is followed this many deviations from zero: what lies beyond weighs 1e-15."""
+"""The grid of the score process ends this many deviations from zero; the probability beyond is 1e-15."""
 _POINTS = 801
 
 
 def case_alpha(policy: Policy, cases: int) -> float:
-    """What one stage of one case may spend, both ends of its interval together.
+    """Compute the alpha of one stage of one case, for both ends of its interval together.
 
-    A run of ``cases`` cases shares ``policy.alpha`` equally (Bonferroni), which holds whatever the
-    cases have in common. An alarm is an interval that lies wholly above, so a stage raises it with
-    half of what it spends. With confirmation it takes two stages, which share neither launches nor
-    zygotes: given how noisy the case is, both are independent and their chances multiply,
-    (a / 2)^2 = share. Were the second stage raced from the zygotes of the first, only the launches'
-    part of the error would be new, and its zygotes' bias, the larger part, would be found again.
-    ``policy.alpha_case`` is the most that a stage may spend in any case, since `unchanged` and
-    `improved` are confirmed by nobody.
+    A run of ``cases`` cases shares ``policy.alpha`` equally (Bonferroni), which holds however the cases
+    depend on each other. A false positive is an interval wholly above, so a stage spends half of its
+    alpha on it. With confirmation, a false positive needs two stages, which share neither launches nor
+    zygotes. Given the noise of the case, both are independent and their probabilities multiply:
+    (a / 2)^2 = share. If the second stage raced from the zygotes of the first, only the launches' part
+    of the error would be new. The bias of the zygotes, the larger part, would be found again.
+    ``policy.alpha_case`` limits the alpha of a stage, because `unchanged` and `improved` have no
+    confirmation.
     """
     share = policy.alpha / max(1, cases)
     return min(policy.alpha_case, 2 * math.sqrt(share) if policy.confirm else share)
 
 
 def alpha_per_look(alpha: float, looks: Sequence[int], spent: Sequence[float] = ()) -> tuple[float, ...]:
-    """The nominal two-sided level of every look, so that all looks together err with ``alpha``.
+    """Compute the nominal two-sided level of every look, so that all looks together err with ``alpha``.
 
-    Spending in the sense of Lan & DeMets (1983, Biometrika 70), a share of ``alpha`` fixed in
-    advance for each look; the boundary of a look follows from its share and from what was not
-    decided before, by the recursion of Armitage, McPherson & Rowe (1969, J. R. Stat. Soc. A 132).
-    The even shares give the first look more than the functions by Pocock or O'Brien and Fleming,
-    so that a large change, which is what an early look is for, can be reported then. Boundaries
-    are handed on as levels, to be used with whatever distribution the evidence has, and
-    information is taken to grow with launches: what the zygotes contribute grows slower, which
-    makes looks more alike than assumed and errs on the safe side.
+    This is alpha spending by Lan & DeMets (1983, Biometrika 70): each look has a share of ``alpha`` that
+    is fixed in advance. The boundary of a look follows from its share and from the races still open, by
+    the recursion of Armitage, McPherson & Rowe (1969, J. R. Stat. Soc. A 132).
+    Even shares give the first look more than the functions by Pocock or O'Brien and Fleming. An early
+    look is there to report a large change, and this lets it.
+
+    Boundaries are returned as levels, which apply to any distribution of the evidence. Information is
+    assumed to grow with launches. That of the zygotes grows more slowly, which makes looks more alike
+    than assumed and errs on the safe side.
 
     Args:
         alpha: Both sides together, over all looks.
@@ -53,7 +54,7 @@ def alpha_per_look(alpha: float, looks: Sequence[int], spent: Sequence[float] = 
             even steps by default.
 
     Raises:
-        ValueError: The looks do not increase, or the shares do not or are not as many.
+        ValueError: The looks or the shares do not increase, or their numbers differ.
     """
     shares = tuple(spent) or tuple((index + 1) / len(looks) for index in range(len(looks)))
     if not looks or looks[0] < 1 or any(a >= b for a, b in itertools.pairwise(looks)):
@@ -69,13 +70,13 @@ def _levels(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...]) -> t
     steps = np.diff([0.0, *spent]) * alpha / 2
     levels: list[float] = []
     scores: Array = np.zeros(1)
-    density: Array = np.ones(1)  # of the score on the grid, times the grid's step, races still open
+    density: Array = np.ones(1)  # of the score of open races on the grid, times the grid's step
     before = 0.0
     for step, now in zip(steps, information, strict=True):
         scale = math.sqrt(now - before)
 
         def excess(z: float, scale: float = scale, now: float = now, step: float = step) -> float:
-            """Chance of crossing the boundary ``z`` at this look, less this look's share."""
+            """Probability of crossing the boundary ``z`` at this look, minus this look's share."""
             return float(density @ special.ndtr((scores - z * math.sqrt(now)) / scale)) - step  # noqa: B023
 
         z = _decreasing_root(excess)
@@ -89,9 +90,9 @@ def _levels(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...]) -> t
 
 
 def _decreasing_root(function: Callable[[float], float]) -> float:
-    """Where a decreasing function crosses zero between 0 and `_REACH`, by bisection to the last bit.
+    """Find the zero of a decreasing function between 0 and `_REACH`, by bisection to the last bit.
 
-    Not scipy.optimize.brentq: importing scipy.optimize costs every start of tfbench a quarter of a second.
+    scipy.optimize.brentq is not used: importing scipy.optimize costs every start of tfbench a quarter of a second.
     """
     low, high = 0.0, _REACH
     for _ in range(60):
@@ -101,14 +102,14 @@ def _decreasing_root(function: Callable[[float], float]) -> float:
 
 
 def look_of(launches: int, looks: Sequence[int]) -> int:
-    """Index of the look that this many launches stand for.
+    """Return the index of the look for this number of launches.
 
-    Between two looks, when the budget ran out, it is the next one: the race ends there, so that
-    the share of that look, and of all later ones, is free to be spent.
+    If the budget ran out between two looks, it is the next one: the race ends there, so the shares of
+    that look and of all later ones are unspent.
     """
     return next((index for index, look in enumerate(looks) if launches <= look), len(looks) - 1)
 
 
 def look_alpha(policy: Policy, cases: int, look: int) -> float:
-    """The nominal level of one look of one stage, both sides of the interval together."""
+    """Compute the nominal level of one look of one stage, for both ends of the interval together."""
     return alpha_per_look(case_alpha(policy, cases), policy.looks)[look]

@@ -1,15 +1,16 @@
-"""From the rounds of launches to a ratio with an interval that knows both levels, launch and pair of zygotes.
+"""Compute a ratio and its interval from the rounds of launches, with noise of launches and of pairs of zygotes.
 
-The model: a launch of pair j shows the true log-ratio, plus what its two zygotes have in common over
-all their launches (deviation tau), plus what is its own (deviation sigma). A handful of launches from
-four pairs says little about either deviation, and t intervals with the three degrees of freedom that
-they leave are hopelessly wide. So what is known of noise before the race counts too: the policy names
-a typical value of each deviation and how far cases stray from it, and the interval averages over all
-deviations, each weighted by how plausible it was before and how well it explains this case's launches.
-Given the deviations everything is normal, so the answer is a mixture of normal distributions over a
-grid (the random-effects model with an informative prior of Higgins, Thompson & Spiegelhalter 2009,
-J. R. Stat. Soc. A 172, computed as in Roever 2020, J. Stat. Softw. 93(6)). The priors have the tails of
-Student's t, so that a case which contradicts them is judged by its own launches.
+The model: a launch of pair j shows the true log-ratio, plus a bias that all launches of its two zygotes
+share (deviation tau), plus noise of its own (deviation sigma). A few launches from four pairs say little
+about either deviation. They leave a t interval three degrees of freedom, which makes it far too wide.
+So the interval also uses prior knowledge of noise. The policy names a typical value of each deviation,
+and how far cases differ from it. The interval averages over all deviations, each weighted by its prior
+plausibility and by how well it explains this case's launches.
+
+Given the deviations, everything is normal, so the posterior is a mixture of normal distributions over a
+grid. This is the random-effects model with an informative prior of Higgins, Thompson & Spiegelhalter
+(2009, J. R. Stat. Soc. A 172), computed as in Roever (2020, J. Stat. Softw. 93(6)). The priors have the
+tails of Student's t, so that the launches of a case that contradicts them outweigh them.
 """
 
 from __future__ import annotations
@@ -29,28 +30,28 @@ from tfbench.policy import Policy
 
 Floats = NDArray[np.float64]
 Array = Any
-"""An array in the middle of a formula, where the stubs of numpy 2.2 to 2.5 disagree about its type."""
+"""An array inside a formula, where the stubs of numpy 2.2 to 2.5 disagree about its type."""
 
 _NORMAL_MAD = 1.482602218505602
-"""From the median absolute deviation to the deviation of a normal distribution."""
+"""Factor from the median absolute deviation to the standard deviation of a normal distribution."""
 _TAIL_DOF = 2.0
-"""Degrees of freedom of the t distribution that a deviation's logarithm has before the race: so few
-that noise a hundred times the usual is believed as soon as it is seen."""
+"""Degrees of freedom of the t prior of a deviation's logarithm: so few that launches with a hundred times
+the usual noise outweigh the prior at once."""
 _LAUNCH_STEPS: Array = np.concatenate([np.arange(-1.75, 3.0, 0.25), np.arange(3.0, 6.01, 0.5)])
 _ZYGOTE_STEPS: Array = np.arange(-2.0, 6.01, 0.5)
-"""Grids of the deviations, as the logarithm of their ratio to the policy's figure: from a seventh to 400 times.
-The finer one follows what 30 launches know of their deviation, the coarser one what a few pairs do."""
+"""Grids of the deviations, as the logarithm of their ratio to the policy's value: from a seventh to 400 times.
+The finer one resolves the likelihood of 30 launches, the coarser one that of a few pairs."""
 _UNLIKELY = 8.0
-"""Nodes whose prior is e to this power less than the best one's are left out: both figures far off."""
+"""Nodes are dropped if their prior is less than the largest one by e to this power: both deviations far off."""
 _BISECTIONS = 50
 _FEW = 5
 
 
 def median_log_ratio(baseline: Sequence[float], contender: Sequence[float]) -> float:
-    """The statistic of a launch: the median over its rounds of log(contender / baseline).
+    """Compute the statistic of a launch: the median over its rounds of log(contender / baseline).
 
     Args:
-        baseline: Seconds of an iteration, a value a round.
+        baseline: Seconds per iteration, one value per round.
         contender: The same of the other entrant, in the same rounds.
 
     Raises:
@@ -66,10 +67,10 @@ def median_log_ratio(baseline: Sequence[float], contender: Sequence[float]) -> f
 
 @dataclass(frozen=True)
 class Posterior:
-    """Where the true log-ratios of many races lie: for each race a mixture of normal distributions.
+    """The posterior of the true log-ratio of many races: for each race a mixture of normal distributions.
 
-    ``weights`` and ``centers`` have the shape (races, nodes), ``deviations`` (nodes,); a node is one
-    value of both deviations of the noise.
+    ``weights`` and ``centers`` have the shape (races, nodes), and ``deviations`` has (nodes,). A node is
+    one pair of values of both noise deviations.
     """
 
     weights: Floats
@@ -77,17 +78,17 @@ class Posterior:
     deviations: Floats
 
     def below(self, value: float | Floats) -> Floats:
-        """Probability that the true log-ratio is less than ``value`` (one for all races, or one each), shape (races,)."""
+        """Probability that the true log-ratio is less than ``value``, one for all races or one each; shape (races,)."""
         bound: Array = np.asarray(value, dtype=float).reshape(-1, 1)
         return self._sum(special.ndtr((bound - self.centers) / self.deviations))
 
     def above(self, value: float | Floats) -> Floats:
-        """Probability that the true log-ratio is more than ``value``; exact where it is tiny, as 1 - below is not."""
+        """Probability that the true log-ratio is more than ``value``. Unlike 1 - below, it is exact where it is tiny."""
         bound = np.asarray(value, dtype=float).reshape(-1, 1)
         return self._sum(special.ndtr((self.centers - bound) / self.deviations))
 
     def bounds(self, alpha: float) -> tuple[Floats, Floats]:
-        """Both ends of the interval that leaves ``alpha / 2`` on either side, by bisection, shape (races,)."""
+        """Find both ends of the interval that excludes ``alpha / 2`` on either side, by bisection; shape (races,)."""
         reach = -special.ndtri(alpha / 2) * self.deviations
         middle = self._sum(self.centers)
         low, low_in = (self.centers - reach).min(axis=1), middle.copy()
@@ -101,6 +102,10 @@ class Posterior:
             high, high_in = np.where(outside, at, high), np.where(outside, high_in, at)
         return low, high
 
+    def of(self, races: NDArray[np.intp]) -> Posterior:
+        """Select some of the races by index."""
+        return Posterior(self.weights[races], self.centers[races], self.deviations)
+
     @property
     def center(self) -> Floats:
         """The mean of the mixture, shape (races,)."""
@@ -112,13 +117,13 @@ class Posterior:
 
 
 def posterior(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_zygote: bool) -> Posterior:
-    """What races say that have the same pairs of zygotes in the same launches.
+    """Compute the posterior of races whose launches come from the same pairs of zygotes.
 
     Args:
         effects: Log-ratios, shape (races, launches).
-        pairs: Which pair each launch belongs to, shape (launches,).
-        shared_zygote: Whether the entrants of a launch come from one zygote. Its luck is then common
-            to both, so the deviation between pairs is believed to be ``shared_zygote_deviation``.
+        pairs: The pair that each launch belongs to, shape (launches,).
+        shared_zygote: Whether the entrants of a launch come from one zygote. Both then share its bias,
+            so the prior deviation between pairs is ``shared_zygote_deviation``.
     """
     between = policy.shared_zygote_deviation if shared_zygote else policy.zygote_deviation
     nodes = _grid(policy.launch_deviation, policy.launch_spread, between, policy.zygote_spread)
@@ -153,7 +158,7 @@ class _Grid:
 
 @lru_cache(maxsize=16)
 def _grid(launch: float, launch_spread: float, between: float, between_spread: float) -> _Grid:
-    """Both deviations' variances at every node, and how plausible a node is before the race."""
+    """Tabulate both variances and the logarithm of the prior at every node."""
 
     def log_prior(steps: Floats, spread: float) -> Floats:
         density = -(_TAIL_DOF + 1) / 2 * np.log1p((steps / spread) ** 2 / _TAIL_DOF)
@@ -173,19 +178,19 @@ def _grid(launch: float, launch_spread: float, between: float, between_spread: f
 
 
 def huber_pseudovalues(effects: Floats, expected: float, clip: float) -> Floats:
-    """Effects in which launches far out no longer decide alone.
+    """Limit the influence of outlying launches.
 
-    A launch further than ``clip`` deviations from the race's median is moved to that distance, and
-    all distances are then stretched by launches / launches left in place: these are the pseudo-values
-    of Huber's M-estimate of location in one step from the median (Bickel 1975, J. Am. Stat. Assoc. 70),
-    whose mean and spread are its value and error. The deviation is the larger of ``expected`` and the
-    scaled median absolute deviation. With more than a third of its launches far out, or with fewer than
-    five launches, nobody can tell which ones are the odd ones; such a race is left as it is, wide.
+    A launch further than ``clip`` deviations from the race's median is moved to that distance. All
+    distances are then stretched by launches / launches left in place. The results are the pseudo-values
+    of Huber's M-estimate of location, one step from the median (Bickel 1975, J. Am. Stat. Assoc. 70).
+    Their mean and spread are its value and error. The deviation is the larger of ``expected`` and the
+    scaled median absolute deviation. If more than a third of the launches are outliers, or the race has
+    fewer than five launches, outliers cannot be identified. Such a race is unchanged, and its interval wide.
 
     Args:
         effects: Shape (races, launches).
-        expected: Deviation of a launch before the race, a log-ratio.
-        clip: Deviations.
+        expected: Prior deviation of a launch, as a log-ratio.
+        clip: Limit of the distance, in deviations.
     """
     launches = effects.shape[1]
     if launches < _FEW:
@@ -201,7 +206,7 @@ def huber_pseudovalues(effects: Floats, expected: float, clip: float) -> Floats:
 
 
 def interval(effects: Sequence[Effect], alpha: float, policy: Policy, *, shared_zygote: bool) -> Ratio:
-    """The ratio contender / baseline with the interval that misses it with probability ``alpha``.
+    """Compute the ratio contender / baseline with the interval that misses it with probability ``alpha``.
 
     Raises:
         ValueError: There is no launch, or an effect is not a finite number.

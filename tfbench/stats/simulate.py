@@ -1,8 +1,7 @@
-"""Whole races of made-up launches, decided as real ones are: what a policy's error rates are.
+"""Simulate whole races, decided as real ones are, to measure a policy's error rates.
 
 Every look runs `tfbench.stats.interval.posterior` with the levels of `tfbench.stats.alpha_spending`
-and the bounds of `tfbench.stats.verdict`, for all races at once. An interval lies above a bound
-exactly when the probability below that bound is less than alpha / 2, which saves finding its ends.
+and the regions of `tfbench.stats.verdict`, for all races at once.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from tfbench.model import Outcome
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import look_alpha
 from tfbench.stats.interval import Array, Floats, Posterior, posterior
-from tfbench.stats.verdict import Bounds
+from tfbench.stats.verdict import regions
 
 _BATCH = 2_500
-"""Races looked at together: enough to be quick, few enough to stay in the processor's caches."""
+"""Races per batch: enough to be fast, few enough to stay in the processor's caches."""
 _HEAVY_DOF = 3
 _OTHER_MODE, _OTHER_MODE_SHARE = -math.log(0.7), 0.1
 OUTCOMES = (Outcome.INCONCLUSIVE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)
-"""What a race can end as; arrays hold the index."""
-_INCONCLUSIVE, _UNCHANGED, _IMPROVED, _REGRESSED = range(4)
+"""Possible outcomes of a race; arrays hold the index."""
+_INCONCLUSIVE, _REGRESSED = OUTCOMES.index(Outcome.INCONCLUSIVE), OUTCOMES.index(Outcome.REGRESSED)
 
 Codes = NDArray[np.int8]
 Counts = NDArray[np.int64]
 
 
 class Noise(str, enum.Enum):
-    """How launches of a pair scatter, with the same standard deviation (the bistable one: in its main mode)."""
+    """Distribution of the launches of a pair, all with the same standard deviation (bistable: that of its main mode)."""
 
     NORMAL = "normal"
     HEAVY = "heavy-tailed"
@@ -42,24 +41,24 @@ class Noise(str, enum.Enum):
     BISTABLE = "bistable"
     """Normal, and in a tenth of the launches the baseline takes 30% less time."""
     SKEWED = "skewed"
-    """Exponential, its mean at the true ratio: noise that only ever slows one side down."""
+    """Exponential with its mean at the true ratio: noise that only slows one side down."""
 
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """What the simulated launches are like; deviations are of log-ratios, as fractions."""
+    """Effect and noise of the simulated launches; deviations are of log-ratios."""
 
     effect: float = 0.0
     """True slowdown, as a fraction."""
     launch_deviation: float = 0.006
     zygote_deviation: float = 0.005
-    """Deviation between pairs of zygotes, which every launch of a pair has in common."""
+    """Deviation between pairs of zygotes; all launches of a pair share its value."""
     noise: Noise = Noise.NORMAL
 
 
 @dataclass(frozen=True)
 class Races:
-    """What became of simulated races; arrays have the shape (races,)."""
+    """Outcomes and costs of simulated races; arrays have the shape (races,)."""
 
     first: Codes
     """Outcome of the first stage, as an index into `OUTCOMES`."""
@@ -69,7 +68,7 @@ class Races:
     """Launches of both stages."""
 
     def rate(self, outcome: Outcome, *, first: bool = False) -> float:
-        """Share of races with this outcome; of the first stage alone if ``first``."""
+        """Return the share of races with this outcome; in the first stage alone if ``first``."""
         return float(np.mean((self.first if first else self.final) == OUTCOMES.index(outcome)))
 
     @property
@@ -79,24 +78,24 @@ class Races:
 
     @property
     def mean_launches(self) -> float:
-        """Launches of a race on average, confirmation included."""
+        """Mean number of launches per race, confirmation included."""
         return float(np.mean(self.launches))
 
     @property
     def median_launches(self) -> float:
-        """Launches of half of the races at most, confirmation included."""
+        """Median number of launches per race, confirmation included."""
         return float(np.median(self.launches))
 
 
 def simulate(
     policy: Policy, model: NoiseModel, races: int, seed: int, *, cases: int = 30, shared_zygote: bool = False
 ) -> Races:
-    """Race ``races`` times, with confirmation in fresh launches of fresh zygotes where the policy asks for it.
+    """Simulate races, with confirmation in fresh launches of fresh zygotes if the policy has it.
 
     Args:
         cases: Cases of a run, which share its alpha.
-        shared_zygote: Whether the entrants of a launch come from one zygote; variants of a run,
-            which do, are not confirmed.
+        shared_zygote: Whether the entrants of a launch come from one zygote. Variants of a run do,
+            and are not confirmed.
     """
     rng = np.random.default_rng(seed)
     first, launches = _stages(policy, model, races, rng, cases, shared_zygote)
@@ -128,24 +127,25 @@ def _stage(
     codes: Codes,
     launches: Counts,
 ) -> None:
-    """One stage of some races; fills ``codes`` and ``launches``."""
+    """Simulate one stage of some races; fills ``codes`` and ``launches`` in place."""
     open_races = np.arange(len(codes))
-    luck = rng.normal(0, model.zygote_deviation, (len(codes), policy.zygotes))
+    pair_bias = rng.normal(0, model.zygote_deviation, (len(codes), policy.zygotes))
     effects: Array = np.empty((len(codes), 0))
     for look, count in enumerate(policy.looks):
         pairs = np.arange(effects.shape[1], count) % policy.zygotes
-        effects = np.hstack([effects, math.log1p(model.effect) + luck[:, pairs] + scatter(rng, model, luck[:, pairs])])
+        bias = pair_bias[:, pairs]
+        effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(rng, model, bias)])
         distribution = posterior(effects, np.arange(count) % policy.zygotes, policy, shared_zygote=shared_zygote)
         found = evaluate(distribution, look_alpha(policy, cases, look), policy)
         codes[open_races], launches[open_races] = found, count
-        going_on = found == _INCONCLUSIVE
-        open_races, luck, effects = open_races[going_on], luck[going_on], effects[going_on]
+        undecided = found == _INCONCLUSIVE
+        open_races, pair_bias, effects = open_races[undecided], pair_bias[undecided], effects[undecided]
         if not len(open_races):
             return
 
 
 def scatter(rng: np.random.Generator, model: NoiseModel, like: Floats) -> Floats:
-    """What is a launch's own in its log-ratio, in the shape of ``like``."""
+    """Draw the noise of single launches in their log-ratios, in the shape of ``like``."""
     shape = like.shape
     if model.noise is Noise.HEAVY:
         unit = rng.standard_t(_HEAVY_DOF, shape) / math.sqrt(_HEAVY_DOF / (_HEAVY_DOF - 2))
@@ -160,26 +160,19 @@ def scatter(rng: np.random.Generator, model: NoiseModel, like: Floats) -> Floats
 
 
 def evaluate(distribution: Posterior, alpha: float, policy: Policy) -> Codes:
-    """What `tfbench.stats.verdict.classify` says of the intervals at level ``alpha``, shape (races,)."""
-    bounds, tail = Bounds.of(policy), alpha / 2
+    """Classify all races at level ``alpha``, as `tfbench.stats.verdict.classify` classifies one; shape (races,).
+
+    An interval lies above a ratio exactly if the probability below that ratio is less than ``alpha / 2``.
+    Asking for that probability is faster than computing both ends of the interval.
+    """
     codes = np.full(len(distribution.weights), _INCONCLUSIVE, dtype=np.int8)
-    center = distribution.center
-
-    def where(candidates: NDArray[np.bool_], ratio: float, *, wholly_above: bool) -> NDArray[np.intp]:
-        """Those candidates whose interval lies wholly on one side of a ratio."""
-        chosen = np.flatnonzero(candidates)
-        one = Posterior(distribution.weights[chosen], distribution.centers[chosen], distribution.deviations)
-        outside = one.below(math.log(ratio)) if wholly_above else one.above(math.log(ratio))
-        found: NDArray[np.intp] = chosen[outside < tail]
-        return found
-
-    # An interval on one side of a ratio has its centre there, so most races need few of the four questions.
-    codes[where(center > math.log(bounds.regressed), bounds.regressed, wholly_above=True)] = _REGRESSED
-    codes[where(center < math.log(bounds.improved), bounds.improved, wholly_above=False)] = _IMPROVED
-    within = (codes == _INCONCLUSIVE) & (np.abs(center) < math.log(bounds.unchanged_high))
-    for ratio, above in ((bounds.unchanged_high, False), (bounds.unchanged_low, True)):
-        kept = np.zeros_like(within)
-        kept[where(within, ratio, wholly_above=above)] = True
-        within = kept
-    codes[within] = _UNCHANGED
+    center = np.exp(distribution.center)
+    for region in regions(policy):
+        # An interval in the region has its centre there, so most races need no more than one probability.
+        races = np.flatnonzero((codes == _INCONCLUSIVE) & (region.low <= center) & (center <= region.high))
+        if region.low > 0:
+            races = races[distribution.of(races).below(math.log(region.low)) < alpha / 2]
+        if region.high < math.inf:
+            races = races[distribution.of(races).above(math.log(region.high)) < alpha / 2]
+        codes[races] = OUTCOMES.index(region.outcome)
     return codes
