@@ -57,7 +57,7 @@ class TestPullRequest:
         assert "### tfbench: regressed" in found.comment
         assert "`benchmarks/test_model.py::test_stack`" in found.comment
         assert "MatMul" in found.comment  # the cause
-        assert "a second job says" in found.comment
+        assert "a second job confirms it" in found.comment
         assert "::error file=benchmarks/test_model.py,line=6,title=regressed" in found.output
         assert "### tfbench: regressed" in found.summary
 

@@ -133,7 +133,7 @@ def test_shards_are_raced_merged_confirmed_and_gated(sharded):
     gated = step(sharded, "gate", "gate")
     assert gated.returncode == 1, gated.stdout + gated.stderr
     assert "2 regressed" in gated.stdout
-    assert "a second job says" in (sharded.root / "report.json").read_text()
+    assert "a second job confirms it" in (sharded.root / "report.json").read_text()
 
     (sharded.root / "reports" / "shard-2.json").unlink()
     missing = step(sharded, "settle", "settle")

@@ -1,4 +1,4 @@
-"""Regressions that were agreed to: what an entry covers, when it ends, and what fails the gate."""
+"""Accepted regressions: what an entry covers, when it expires, and which entries fail the gate."""
 
 import datetime
 
@@ -26,37 +26,37 @@ def decided(verdicts, *rows, today=TODAY):
 OTHER = row(Outcome.UNCHANGED, 1.0, "b/test_x.py::test_y")
 
 
-def test_what_was_agreed_to_stops_nobody_until_its_last_day():
+def test_an_accepted_regression_passes_until_its_last_day():
     assert decided([row(), OTHER]).gate is Gate.REGRESSED
     decision = decided([row(), OTHER], ENTRY)
     assert decision.gate is Gate.PASS
     assert [entry.reason for _, entry in decision.accepted.verdicts] == ["agreed"]
     ended = decided([row(), OTHER], ENTRY, today=TODAY + datetime.timedelta(1))
     assert ended.gate is Gate.REGRESSED
-    assert "ended on 2026-11-21" in ended.accepted.problems[0]
+    assert "expired on 2026-11-21" in ended.accepted.problems[0]
 
 
-def test_more_than_was_agreed_to_is_stopped():
+def test_a_larger_regression_than_the_accepted_one_fails():
     decision = decided([row(ratio=1.2), OTHER], ENTRY)
     assert decision.gate is Gate.REGRESSED
-    assert "worse than the 1.1 agreed to" in decision.accepted.problems[0]
+    assert "worse than the accepted 1.1" in decision.accepted.problems[0]
 
 
 @pytest.mark.parametrize(
     "verdicts", [[row(Outcome.UNCHANGED, 1.0), OTHER], [OTHER], [row(Outcome.IMPROVED, 0.9), OTHER]]
 )
-def test_an_entry_that_nothing_needs_fails(verdicts):
+def test_an_unused_entry_fails(verdicts):
     decision = decided(verdicts, ENTRY)
     assert decision.gate is Gate.ERROR
     assert "remove the entry" in decision.accepted.problems[0]
 
 
-def test_other_metrics_and_deleted_cases_are_agreed_to_by_name():
+def test_other_metrics_and_deleted_cases_are_accepted_by_name():
     exact = row(ratio=None, metric="graph_ops", values=(3, 4))
     entry = {**ENTRY, "metric": "graph_ops", "up_to": 4}
     assert decided([exact, OTHER], entry).gate is Gate.PASS
     assert decided([exact, OTHER], {**entry, "up_to": 3}).gate is Gate.REGRESSED
-    assert decided([exact, row(), OTHER], entry).gate is Gate.REGRESSED  # its time was not agreed to
+    assert decided([exact, row(), OTHER], entry).gate is Gate.REGRESSED  # its time is not accepted
     del entry["up_to"]
     assert decided([exact, OTHER], entry).gate is Gate.PASS
     gone = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"gone": True}
@@ -64,26 +64,26 @@ def test_other_metrics_and_deleted_cases_are_agreed_to_by_name():
     assert decided([row(), OTHER], gone).gate is Gate.REGRESSED
 
 
-def test_what_broke_cannot_be_accepted():
+def test_an_error_cannot_be_accepted():
     assert decided([row(Outcome.ERROR, None), OTHER], ENTRY).gate is Gate.ERROR
 
 
 @pytest.mark.parametrize(
     ("content", "reported"),
     [
-        ({"accepted": []}, r"shall hold \[\[accept\]\] tables"),
-        ({"accept": {}}, r"shall hold \[\[accept\]\] tables"),
-        ({"accept": [1]}, "entry 1 is no table"),
-        ({"accept": [{**ENTRY, "why": "x"}]}, "'why'; there are case, metric"),
-        ({"accept": [{**ENTRY, "until": "2027-01-31"}]}, "write the last day on which it counts"),
-        ({"accept": [{**ENTRY, "until": datetime.datetime(2027, 1, 1)}]}, "write the last day"),
-        ({"accept": [{**ENTRY, "reason": ""}]}, "lacks 'reason'; say why"),
-        ({"accept": [{**ENTRY, "up_to": True}]}, "up_to = True is not understood"),
+        ({"accepted": []}, r"only \[\[accept\]\] tables are allowed"),
+        ({"accept": {}}, r"only \[\[accept\]\] tables are allowed"),
+        ({"accept": [1]}, "entry 1 is not a table"),
+        ({"accept": [{**ENTRY, "why": "x"}]}, "unknown key 'why'; valid keys: case, metric"),
+        ({"accept": [{**ENTRY, "until": "2027-01-31"}]}, "write the last valid day"),
+        ({"accept": [{**ENTRY, "until": datetime.datetime(2027, 1, 1)}]}, "write the last valid day"),
+        ({"accept": [{**ENTRY, "reason": ""}]}, "lacks 'reason'; state why"),
+        ({"accept": [{**ENTRY, "up_to": True}]}, "up_to = True is invalid"),
         ({"accept": [{key: ENTRY[key] for key in ("case", "reason", "until")}]}, "lacks 'up_to'"),
-        ({"accept": [{**ENTRY, "gone": True}]}, "has neither metric nor up_to"),
+        ({"accept": [{**ENTRY, "gone": True}]}, "gone excludes metric and up_to"),
         ({"accept": [ENTRY, ENTRY]}, "has b/test_x.py::test_x twice"),
     ],
 )
-def test_a_file_that_cannot_be_meant_is_refused(content, reported):
+def test_an_invalid_file_is_refused(content, reported):
     with pytest.raises(UsageError, match=reported):
         entries(content, "a.toml")

@@ -41,14 +41,14 @@ def test_fewer_sessions_of_the_baselines_own_code_widen_it():
 
 @pytest.mark.parametrize(("own", "sessions"), [([], [0.0, 0.1]), ([0.0], [0.0])])
 def test_a_spread_needs_two_sessions(own, sessions):
-    with pytest.raises(ValueError, match="two sessions"):
+    with pytest.raises(ValueError, match="at least two sessions"):
         predict(0.0, own, sessions, 0.05)
 
 
 def test_few_sessions_decide_nothing_however_large_the_change():
     found = judged(2.0, STEADY[:4])
     assert found.outcome is Outcome.INCONCLUSIVE
-    assert "4 comparable sessions of this case, 5 are wanted" in found.reason.message
+    assert "4 comparable sessions of this case, at least 5 are needed" in found.reason.message
     assert found.comparison.ratio.as_json()["high"] is None
 
 

@@ -1,1 +1,1 @@
-"""Decide whether a report passes: acceptances, merged shards, rules."""
+"""Decide whether a report passes: rules, accepted regressions, merged shards."""

@@ -1,4 +1,4 @@
-"""Regressions that people have agreed to: entries of a file under review, each with a reason and an end."""
+"""Accepted regressions: entries of a reviewed file, each with a reason and an expiry date."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _KEYS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One agreement."""
+    """One accepted regression."""
 
     case: str
     reason: str
     until: datetime.date
-    """The last day on which it counts."""
+    """The last day on which it is valid."""
     metric: str = TIME
     up_to: float = math.inf
-    """The largest ratio of times, or the largest value of another metric, that was agreed to."""
+    """The largest accepted ratio of times, or the largest accepted value of another metric."""
     gone: bool = False
-    """Whether the case may be missing, and nothing else."""
+    """Whether the entry accepts that the case is missing, and nothing else."""
 
     def covers(self, verdict: Verdict) -> bool:
-        """Whether this is what was agreed to, whatever the day."""
+        """Return whether this entry accepts the verdict, without regard to its expiry date."""
         if verdict.case.name != self.case:
             return False
         if self.gone:
@@ -50,78 +50,77 @@ class Entry:
 
 @dataclass(frozen=True)
 class Accepted:
-    """What became of the entries of a file in one report."""
+    """The entries of a file, applied to one report."""
 
     verdicts: tuple[tuple[Verdict, Entry], ...] = ()
-    """Verdicts that need stop nobody."""
+    """Accepted verdicts, which do not fail the gate, with their entries."""
     problems: tuple[str, ...] = ()
-    """Entries that have ended or were of no use, each in a sentence: they fail the gate until somebody removes them."""
+    """Expired and unused entries, one sentence each. They fail the gate until they are removed."""
 
 
 def entries(content: Mapping[str, Any], name: str) -> list[Entry]:
-    """The entries of a file's content.
+    """Parse and check the content of a file.
 
     Raises:
-        UsageError: One is not understood.
+        UsageError: An entry is invalid; the message has its number.
     """
     rows = content.get("accept", [])
     if set(content) - {"accept"} or not isinstance(rows, list):
-        raise UsageError(f"{name} shall hold [[accept]] tables and nothing else")
+        raise UsageError(f"{name}: only [[accept]] tables are allowed")
     found = [_entry(row, f"{name}, entry {number}") for number, row in enumerate(rows, 1)]
     keys = Counter((one.case, one.metric, one.gone) for one in found)
-    for (case, _, _), times in keys.items():
-        if times > 1:
-            raise UsageError(f"{name} has {case} twice; keep one of the two")
+    if twice := next((key[0] for key, times in keys.items() if times > 1), ""):
+        raise UsageError(f"{name} has {twice} twice; keep one of the two")
     return found
 
 
 def _entry(row: Any, where: str) -> Entry:
     if not isinstance(row, dict):
-        raise UsageError(f"{where} is no table")
+        raise UsageError(f"{where} is not a table")
     for key, value in row.items():
         if key not in _KEYS:
-            raise UsageError(f"{where} has {key!r}; there are {', '.join(_KEYS)}")
+            raise UsageError(f"{where} has the unknown key {key!r}; valid keys: {', '.join(_KEYS)}")
         wrong = (isinstance(value, bool) and _KEYS[key] is not bool) or isinstance(value, datetime.datetime)
         if wrong or not isinstance(value, _KEYS[key]):
-            raise UsageError(f"{where}: {key} = {value!r} is not understood{_CURES.get(key, '')}")
+            raise UsageError(f"{where}: {key} = {value!r} is invalid{_FIXES.get(key, '')}")
     for key in ("case", "reason", "until"):
         if not row.get(key):
-            raise UsageError(f"{where} lacks {key!r}{_CURES.get(key, '')}")
+            raise UsageError(f"{where} lacks {key!r}{_FIXES.get(key, '')}")
     if row.get("gone") and {"metric", "up_to"} & set(row):
-        raise UsageError(f"{where}: what is gone has neither metric nor up_to")
+        raise UsageError(f"{where}: gone excludes metric and up_to")
     if not row.get("gone") and row.get("metric", TIME) == TIME and "up_to" not in row:
-        raise UsageError(f"{where} lacks 'up_to', the ratio that was agreed to, as up_to = 1.08")
+        raise UsageError(f"{where} lacks 'up_to', the largest accepted ratio; write for example up_to = 1.08")
     return Entry(**row)
 
 
-_CURES = {
-    "until": "; write the last day on which it counts, as until = 2027-01-31",
-    "reason": "; say why it is agreed to",
-    "case": "; write its whole name, as the report has it",
+_FIXES = {
+    "until": "; write the last valid day, for example until = 2027-01-31",
+    "reason": "; state why the regression is accepted",
+    "case": "; write the full name from the report",
 }
 
 
-def accept(report: Report, agreed: Sequence[Entry], today: datetime.date) -> Accepted:
-    """Which verdicts of a report were agreed to, and which agreements have to go."""
+def accept(report: Report, accepted: Sequence[Entry], today: datetime.date) -> Accepted:
+    """Find the verdicts of a report that are accepted, and the entries that are expired or unused."""
     taken, problems = [], []
-    for entry in agreed:
+    for entry in accepted:
         covered = [verdict for verdict in report.verdicts if entry.covers(verdict)]
-        what = f"what was accepted of {entry.case}{'' if entry.metric == TIME else f' ({entry.metric})'}"
+        what = f"{entry.case}{'' if entry.metric == TIME else f' ({entry.metric})'}: the acceptance"
         if entry.until < today:
-            problems.append(f"{what} ended on {entry.until}: {entry.reason}; mend it, or agree anew")
+            problems.append(f"{what} expired on {entry.until} ({entry.reason}); fix the regression, or renew the entry")
         elif not covered:
-            problems.append(f"{what} is not there{_now(entry, report)}; remove the entry")
+            problems.append(f"{what} is unused, {_now(entry, report)}; remove the entry")
         else:
             taken += [(verdict, entry) for verdict in covered]
     return Accepted(tuple(taken), tuple(problems))
 
 
 def _now(entry: Entry, report: Report) -> str:
-    """How the case is instead, for the sentence about an entry of no use."""
+    """Describe the present state of the case, for the message about an unused entry."""
     rows = [verdict for verdict in report.verdicts if verdict.case.name == entry.case]
     same = next((verdict for verdict in rows if verdict.metric == entry.metric), None)
     if same is None:
-        return ": no such case or metric is in the report"
+        return "because the report has no such case or metric"
     if same.outcome is Outcome.REGRESSED and not entry.gone:
-        return f": it is worse than the {entry.up_to:g} agreed to, {same.reason.message}"
-    return f": it is {same.outcome}"
+        return f"because the case is worse than the accepted {entry.up_to:g}: {same.reason.message}"
+    return f"because the case is {same.outcome}"

@@ -1,4 +1,4 @@
-"""The gate's answer to a report that lies in a file, with what people have agreed to."""
+"""Apply the gate to a report file and a file of accepted regressions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfbench.report import comment, json_reader
 
 if sys.version_info >= (3, 11):
     import tomllib
-else:  # which Python has from 3.11 on
+else:  # Python 3.10 has no tomllib
     import tomli as tomllib
 
 MEANING = {
@@ -29,18 +29,17 @@ MEANING = {
     Gate.INCOMPARABLE: ("incomparable", "bold yellow"),
     Gate.ERROR: ("error", "bold red"),
 }
-"""In a word, and how it is coloured."""
-
+"""The printed word of each answer, and its style."""
 
 ACCEPTED = "accepted.json"
-"""What the gate hands on beside a report: the agreements that it went by."""
+"""File of accepted regressions that the gate adds to an artifact."""
 
 
 def load_report(path: Path) -> Report:
-    """The report of this run: a file, or a folder or an archive with nothing else in it.
+    """Read the report of this run: a file, or a folder or an archive with only this file.
 
     Raises:
-        ReportError: There is none, there are several, or it is not what a report is.
+        ReportError: There is no report, there are several, or it is invalid.
     """
     if not path.is_dir() and path.suffix != ".zip":
         return json_reader.read(read_text(path), str(path))
@@ -48,10 +47,10 @@ def load_report(path: Path) -> Report:
 
 
 def load_artifact(path: Path) -> tuple[Report, list[Entry]]:
-    """The report of somebody else's job, and the agreements that its gate went by.
+    """Read the report of an untrusted job, and the accepted regressions that its gate applied.
 
     Raises:
-        ReportError: It is not what a gate hands on, or has names that no pytest would give.
+        ReportError: The artifact is invalid, or has names that are not pytest node ids.
     """
     found = files_of(path)
     text = found.pop(ACCEPTED, None)
@@ -62,17 +61,19 @@ def load_artifact(path: Path) -> tuple[Report, list[Entry]]:
 
 def _single(path: Path, found: dict[str, str]) -> Report:
     if len(found) != 1:
-        raise ReportError(f"{path} holds {len(found)} reports; merge those of shards first, with tfbench merge")
+        raise ReportError(
+            f"{path} has {len(found)} reports, expected one; merge the reports of shards with tfbench merge"
+        )
     ((name, text),) = found.items()
     return json_reader.read(text, name)
 
 
 def load_accepted(path: Path) -> list[Entry]:
-    """The agreements of a file of this repository.
+    """Read a file of accepted regressions from this repository.
 
     Raises:
-        UsageError: It is not understood.
-        ReportError: It cannot be read.
+        UsageError: The content is invalid.
+        ReportError: The file cannot be read.
     """
     try:
         content = tomllib.loads(read_text(path))
@@ -81,11 +82,11 @@ def load_accepted(path: Path) -> list[Entry]:
     return entries(content, str(path))
 
 
-def as_json(agreed: Sequence[Entry]) -> str:
-    """Agreements as JSON, for who has not the file."""
+def as_json(accepted: Sequence[Entry]) -> str:
+    """Format accepted regressions as JSON, for an artifact."""
     rows = [
         {key: value for key, value in vars(one).items() if value not in (math.inf, False)} | {"until": str(one.until)}
-        for one in agreed
+        for one in accepted
     ]
     return json.dumps({"accept": rows}, indent=1) + "\n"
 
@@ -96,21 +97,17 @@ def _of_json(text: str) -> list[Entry]:
         rows = [{**row, "until": datetime.date.fromisoformat(row["until"])} for row in content["accept"]]
         return entries({"accept": rows}, ACCEPTED)
     except (TypeError, KeyError, ValueError, UsageError) as error:
-        raise ReportError(f"{ACCEPTED} is not what a gate hands on: {error}") from None
+        raise ReportError(f"{ACCEPTED} is invalid: {error}") from None
 
 
-def decided(report: Report, agreed: Sequence[Entry] = (), today: datetime.date | None = None) -> GateDecision:
-    """The gate's answer.
-
-    Args:
-        agreed: Regressions that people have agreed to.
-    """
+def decided(report: Report, accepted: Sequence[Entry] = (), today: datetime.date | None = None) -> GateDecision:
+    """Decide on a report; ``today`` defaults to the date in UTC."""
     day = today or datetime.datetime.now(datetime.timezone.utc).date()
-    return rule(report, accept(report, agreed, day))
+    return rule(report, accept(report, accepted, day))
 
 
 def as_comment(report: Report, decision: GateDecision, link: str = "") -> str:
-    """A decision as Markdown."""
-    agreed = [(verdict, entry.reason, str(entry.until)) for verdict, entry in decision.accepted.verdicts]
+    """Format a decision as Markdown; ``link`` points to the run."""
+    accepted = [(verdict, entry.reason, str(entry.until)) for verdict, entry in decision.accepted.verdicts]
     word, _ = MEANING[decision.gate]
-    return comment.render(report, word, decision.because, decision.verdicts, agreed, decision.accepted.problems, link)
+    return comment.render(report, word, decision.because, decision.verdicts, accepted, decision.accepted.problems, link)

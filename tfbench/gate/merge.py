@@ -1,4 +1,4 @@
-"""Reports of several machines as one: shards of a suite put together, and a second run that confirms a first."""
+"""Combine reports: the shards of a suite, and a second run that confirms a first."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from tfbench.model import JSON, Outcome, Reason, Report, Verdict
 from tfbench.suite.shards import digest
 
 Named = tuple[str, Report]
-"""What a report is called in errors, and the report."""
+"""The name of a report in error messages, and the report."""
 KIND = ("system", "architecture", "gpus", "driver")
-"""Facts of a machine that the machines of shards have in common; each races its own two sides, so that its speed may
-be another."""
+"""Facts that must be equal on the machines of all shards. Their speeds may differ, because each races both sides."""
 
 
 def merge(reports: Sequence[Named]) -> Report:
-    """The report of the whole suite.
+    """Merge the reports of all shards into the report of the whole suite.
 
     Raises:
-        ReportError: They are not the shards of one suite, a shard or a case is missing or there twice, or they were
-            measured with different policies, sides or kinds of machines.
+        ReportError: The reports are not the shards of one suite, a shard or a case is missing or occurs twice, or the
+            policies, sides or kinds of machines differ.
     """
     if not reports:
-        raise ReportError("there is no report to merge: did no shard report?")
+        raise ReportError("no report to merge: no shard has reported")
     shards = [(name, _shard(name, report), report) for name, report in reports]
     first_name, first, report = shards[0]
     for name, shard, other in shards[1:]:
@@ -48,24 +47,18 @@ def merge(reports: Sequence[Named]) -> Report:
 
 def _shard(name: str, report: Report) -> JSON:
     if report.shard is None:
-        raise ReportError(f"{name} is no shard's report: it was measured without --shard")
+        raise ReportError(f"{name} is not a shard's report: it was measured without --shard")
     return report.shard
 
 
 def _alike(first: str, second: str, what: str, mine: object, theirs: object) -> None:
     if mine != theirs:
-        raise ReportError(
-            f"{first} and {second} are not of one run: their {what} differ, {_short(mine)} and {_short(theirs)}"
-        )
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+        values = " and ".join(text if len(text) <= 60 else f"{text[:57]}…" for text in map(str, (mine, theirs)))
+        raise ReportError(f"{first} and {second} are not of one run: their {what} differ, {values}")
 
 
 def _sides(report: Report) -> JSON:
-    """What the sides of all shards have in common."""
+    """Select the facts of the sides that must be equal in all shards."""
     kept = ("spec", "slowdown", "python", "packages", "settings")
     return {
         name: {key: side.get(key) for key in kept}
@@ -82,7 +75,7 @@ def _one_each(of: int, indices: Sequence[tuple[str, int]]) -> None:
         seen[index] = name
     if missing := [index for index in range(1, of + 1) if index not in seen]:
         which = ", ".join(f"{index}/{of}" for index in missing)
-        raise ReportError(f"shard {which} never reported: its job failed, or its report was not handed on")
+        raise ReportError(f"shard {which} never reported: its job failed, or its report was not uploaded")
 
 
 def _complete(shards: Sequence[tuple[str, JSON, Report]]) -> None:
@@ -94,45 +87,46 @@ def _complete(shards: Sequence[tuple[str, JSON, Report]]) -> None:
             owner[case] = name
         reported = {verdict.case.name for verdict in report.verdicts} | {skip.case.name for skip in report.skips}
         if silent := sorted(set(shard["cases"]) - reported):
-            raise ReportError(f"{name} says nothing of {silent[0]}{_more(silent)}, which is one of its cases")
+            raise ReportError(f"{name} has no row for its case {silent[0]}{_more(silent)}")
         measured = {verdict.case.name for verdict in report.verdicts if verdict.outcome is not Outcome.MISSING}
         if strange := sorted(measured - set(shard["cases"])):
-            raise ReportError(f"{name} has a verdict on {strange[0]}{_more(strange)}, which is none of its cases")
+            raise ReportError(f"{name} has a verdict on {strange[0]}{_more(strange)}, a case of another shard")
     suite, count = shards[0][1]["suite"], shards[0][1]["suite_cases"]
     if len(owner) != count or digest(owner) != suite:
-        raise ReportError(f"the shards have {len(owner)} cases together, and not the {count} of the suite")
+        raise ReportError(f"the shards have {len(owner)} cases together, the suite has {count}")
 
 
 def _more(names: Sequence[str]) -> str:
-    return f" and {len(names) - 1} more" * (len(names) > 1)
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""
 
 
 # Confirming
 
 
 def confirm(first: Report, second: Report) -> Report:
-    """The first report, where what regressed stays so only if a second run, of fresh processes on its own, says it too.
+    """Return the first report with its regressions confirmed by an independent second run in fresh processes.
 
-    What the second run does not tell stays regressed: nothing passes because something was missing.
+    A regression that the second run does not confirm becomes inconclusive. One that is missing from the second run
+    stays regressed, because missing data never counts as a pass.
     """
     again = {(verdict.case.name, verdict.metric): verdict for verdict in second.verdicts}
     verdicts = tuple(_confirmed(verdict, again) for verdict in first.verdicts)
     return replace(first, verdicts=verdicts, profiles=(*first.profiles, *second.profiles))
 
 
-_STILL = {Outcome.REGRESSED: "says", Outcome.ERROR: "broke"}
-"""What a second run says without clearing the first: how it is told."""
+_CONFIRMING = {Outcome.REGRESSED: "confirms it", Outcome.ERROR: "broke"}
+"""Outcomes of the second run that leave the case regressed, with their description."""
 
 
 def _confirmed(verdict: Verdict, again: Mapping[tuple[str, str], Verdict]) -> Verdict:
     if verdict.outcome is not Outcome.REGRESSED:
         return verdict
     other = again.get((verdict.case.name, verdict.metric))
-    said = verdict.reason.message
-    reported = "did not tell of it"
-    if other is not None and other.outcome in _STILL:
-        reported = f"{_STILL[other.outcome]}: {other.reason.message}"
-    if other is None or other.outcome in _STILL:
-        return replace(verdict, reason=Reason(verdict.reason.code, f"{said}; a second job {reported}"))
-    text = f"a first job said: {said}; a second one did not confirm it: {other.outcome}, {other.reason.message}"
+    first = verdict.reason.message
+    if other is None:
+        return replace(verdict, reason=Reason(verdict.reason.code, f"{first}; a second job has no row for it"))
+    if other.outcome in _CONFIRMING:
+        text = f"{first}; a second job {_CONFIRMING[other.outcome]}: {other.reason.message}"
+        return replace(verdict, reason=Reason(verdict.reason.code, text))
+    text = f"first job: {first}; a second job did not confirm it: {other.outcome}, {other.reason.message}"
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason("not-confirmed", text))

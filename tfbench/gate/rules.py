@@ -1,4 +1,4 @@
-"""From the verdicts of a run to whether a change may pass."""
+"""Decide from the verdicts of a run whether a change may pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfbench.model import Outcome, Report, Verdict
 
 
 class Gate(enum.IntEnum):
-    """What the gate says, as the exit code of ``tfbench gate``; 2 stays a wrong command line."""
+    """The answer of the gate, as the exit code of ``tfbench gate``. 2 remains the code of a wrong command line."""
 
     PASS = 0
     REGRESSED = 1
@@ -23,7 +23,7 @@ class Gate(enum.IntEnum):
 
 @dataclass(frozen=True)
 class GateDecision:
-    """The gate's answer, and the verdicts for which it is not a pass, gravest first."""
+    """The answer of the gate, and the verdicts that prevent a pass, most severe first."""
 
     gate: Gate
     because: str
@@ -31,56 +31,64 @@ class GateDecision:
     accepted: Accepted = field(default_factory=Accepted)
 
 
-_GRAVEST: Mapping[Outcome, Gate] = {
+_BY_SEVERITY: Mapping[Outcome, Gate] = {
     Outcome.REGRESSED: Gate.REGRESSED,
     Outcome.ERROR: Gate.ERROR,
     Outcome.MISSING: Gate.INCOMPARABLE,
     Outcome.INCOMPARABLE: Gate.INCOMPARABLE,
     Outcome.INCONCLUSIVE: Gate.INCONCLUSIVE,
 }
-"""In this order: a regression is known, whatever else could not be told."""
-JUDGED = (Outcome.UNCHANGED, Outcome.IMPROVED, *_GRAVEST)
+"""Outcomes that prevent a pass, most severe first. A regression is certain, whatever the other cases are."""
+COMPARED = (Outcome.UNCHANGED, Outcome.IMPROVED, *_BY_SEVERITY)
 
 
-def rule(report: Report, accepted: Accepted = Accepted()) -> GateDecision:  # noqa: B008 - it is frozen
-    """Whether the run may pass: nothing does because something was missing.
+def rule(report: Report, accepted: Accepted | None = None) -> GateDecision:
+    """Decide whether the run may pass. Missing data never counts as a pass.
 
-    A case that is new passes beside cases that were compared; a run in which none was compared does not.
+    A new case passes if other cases were compared. A run without any comparison does not pass.
 
     Args:
-        accepted: What people have agreed to; agreements that ended or are of no use fail.
+        accepted: The accepted regressions. An acceptance that has expired or is unused fails the gate.
     """
-    decision = _decided(report, {id(verdict) for verdict, _ in accepted.verdicts})
+    accepted = accepted or Accepted()
+    decision = _without(report, {_key(verdict) for verdict, _ in accepted.verdicts})
     if accepted.problems and decision.gate is not Gate.REGRESSED:
-        because = f"{decision.because}; {len(accepted.problems)} of what was accepted has to go"
+        because = f"{decision.because}; {len(accepted.problems)} expired or unused acceptances"
         decision = replace(decision, gate=Gate.ERROR, because=because)
     return replace(decision, accepted=accepted)
 
 
-def _decided(report: Report, agreed: Collection[int]) -> GateDecision:
+_Key = tuple[str, str]
+
+
+def _key(verdict: Verdict) -> _Key:
+    """Identify a verdict by case and metric, of which a report has one row."""
+    return verdict.case.name, verdict.metric
+
+
+def _without(report: Report, accepted: Collection[_Key]) -> GateDecision:
     bad = [
         verdict
-        for outcome in _GRAVEST
+        for outcome in _BY_SEVERITY
         for verdict in report.verdicts
-        if verdict.outcome is outcome and id(verdict) not in agreed
+        if verdict.outcome is outcome and _key(verdict) not in accepted
+        if outcome is not Outcome.INCONCLUSIVE or verdict.metric in DECISIVE
     ]
-    # What is open about a metric that need not be decided is told in the report and stops nobody.
-    bad = [verdict for verdict in bad if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.metric in DECISIVE]
     if bad and bad[0].outcome is Outcome.REGRESSED:
         return GateDecision(Gate.REGRESSED, _counts(bad), tuple(bad))
     if report.interrupted:
-        return GateDecision(
-            Gate.ERROR, "the run was interrupted, so it is not known what the rest would have been", tuple(bad)
-        )
+        return GateDecision(Gate.ERROR, "the run was interrupted, so its other cases are unknown", tuple(bad))
     if bad:
-        return GateDecision(_GRAVEST[bad[0].outcome], _counts(bad), tuple(bad))
+        return GateDecision(_BY_SEVERITY[bad[0].outcome], _counts(bad), tuple(bad))
     compared = [
-        verdict for verdict in report.verdicts if verdict.outcome in JUDGED and not verdict.metric.startswith(CONTRACT)
+        verdict
+        for verdict in report.verdicts
+        if verdict.outcome in COMPARED and not verdict.metric.startswith(CONTRACT)
     ]
     if not compared:
         measured = len({verdict.case.name for verdict in report.verdicts})
-        there = f"{measured} measured, none compared" if measured else "nothing was measured"
-        return GateDecision(Gate.INCOMPARABLE, f"{there}: run it with --baseline NAME or --against SPEC")
+        cases = f"{measured} cases measured, none compared" if measured else "no case was measured"
+        return GateDecision(Gate.INCOMPARABLE, f"{cases}: run with --baseline NAME or --against SPEC")
     return GateDecision(Gate.PASS, _counts([verdict for verdict in report.verdicts if verdict.metric in DECISIVE]))
 
 

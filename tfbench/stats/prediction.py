@@ -1,17 +1,17 @@
-"""Saved times against the spread between sessions: all that can be said without racing.
+"""Compare saved times with the spread between sessions, without a race.
 
-A session is one run of the suite; what stands for a case in it is its floor, the fastest block of its
-first launches. The floors of unchanged code move between sessions, by how much is a matter of the case
-and the machine, and it is learnt from the sessions that there were. The question is then whether one more
-session fits in: a prediction interval for a future observation (Hahn & Meeker 1991, Statistical
-Intervals, ch. 4). Code that changed between the earlier sessions widens their spread, which
-errs on the side of doubt.
+A session is one run of the suite. Its value for a case is the floor, the fastest block of its first
+launches. The floors of unchanged code differ between sessions. How much depends on the case and the
+machine, so the earlier sessions tell. The question is whether one more session fits into their spread,
+which a prediction interval for a future observation answers (Hahn & Meeker 1991, Statistical Intervals,
+ch. 4). Code changes between the earlier sessions widen the spread, which errs on the safe side.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import mean, stdev
 
 from scipy import special
@@ -21,23 +21,24 @@ from tfbench.policy import Policy
 from tfbench.stats.verdict import Decision, change, classify, evidence, hidden
 
 Floors = Sequence[float]
-"""The floor of each launch of one session, seconds, in time order."""
+"""The fastest block of each launch of one session, in seconds per iteration and in time order."""
+_CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
 
 
 def predict(now: float, own: Sequence[float], sessions: Sequence[float], alpha: float) -> Ratio:
-    """The ratio of a new session to the baseline's, with an interval that knows how sessions differ.
+    """Compute the ratio of a new session to the baseline's, with its prediction interval.
 
     Args:
         now: Logarithm of the new session's floor.
-        own: The same of the sessions of the baseline's own code, one at least.
-        sessions: The same of every earlier session, those of ``own`` included, two at least.
+        own: The same of the sessions of the baseline's own code, at least one.
+        sessions: The same of every earlier session, including ``own``, at least two.
         alpha: Both ends of the interval together.
 
     Raises:
-        ValueError: There are fewer.
+        ValueError: There are fewer sessions than that.
     """
     if not own or len(sessions) < 2:
-        raise ValueError("a spread needs two sessions, and the baseline's own among them")
+        raise ValueError("a spread needs at least two sessions, including one of the baseline's own code")
     effect = now - mean(own)
     reach = float(special.stdtrit(len(sessions) - 1, 1 - alpha / 2)) * stdev(sessions) * math.sqrt(1 + 1 / len(own))
     return Ratio(math.exp(effect), math.exp(effect - reach), math.exp(effect + reach), 1 - alpha)
@@ -46,17 +47,17 @@ def predict(now: float, own: Sequence[float], sessions: Sequence[float], alpha: 
 def evaluate(
     now: Floors, own: Sequence[Floors], others: Sequence[Floors], rounds: int, policy: Policy, cases: int
 ) -> Decision:
-    """What the saved times of a case say of a new session; `inconclusive` more often than not.
+    """Decide on a new session from the saved times of a case; usually `inconclusive`.
 
-    A change is called one at the whole run's alpha shared over its cases, as no second race stands
-    behind it. `unchanged` is claimed at ``policy.alpha_case``, within ``policy.screen_tolerance``, and
-    not of what looks like a change at that level.
+    A change is reported at the run's alpha divided by its cases, because no second race confirms it.
+    `unchanged` is reported at ``policy.alpha_case``, within ``policy.screen_tolerance``, unless there is
+    a change at that level.
 
     Args:
         now: The new session.
-        own: Sessions of the baseline's own code, the baseline itself among them.
+        own: Sessions of the baseline's own code, including the baseline itself.
         others: Sessions of other code of the same case, on the same machine in the same environment.
-        rounds: How many rounds stand behind the new session.
+        rounds: Number of rounds of the new session.
         cases: Cases of the whole run, which share its alpha.
     """
     launches = min(policy.floor_launches, *map(len, (now, *own, *others)))
@@ -68,7 +69,7 @@ def evaluate(
     if len(known) < policy.sessions:
         text = (
             f"saved times alone: {len(known)} comparable session{'s' * (len(known) != 1)} of this case, "
-            f"{policy.sessions} are wanted to know how much it moves by itself"
+            f"at least {policy.sessions} are needed to estimate the spread between sessions"
         )
         unknown = Ratio(math.exp(floor(now) - mean(known[: len(own)])), 0.0, math.inf, 1.0)
         return Decision(Outcome.INCONCLUSIVE, Reason("few-sessions", text), Comparison(unknown, len(now), 1, rounds))
@@ -79,14 +80,14 @@ def evaluate(
 
     spread = f"the spread of {len(known)} sessions, deviation {stdev(known):.1%}"
     strict = against(policy.alpha / max(1, cases))
-    if (changed := classify(strict.ratio.low, strict.ratio.high, policy)) in (Outcome.REGRESSED, Outcome.IMPROVED):
+    if (changed := classify(strict.ratio.low, strict.ratio.high, policy)) in _CHANGED:
         text = f"{change(strict.ratio.center)} than {spread}, allows ({evidence(strict)}); not raced"
         return Decision(changed, Reason("saved-times", text), strict)
     lax = against(policy.alpha_case)
-    low, high = 1 / (1 + policy.screen_tolerance), 1 + policy.screen_tolerance
-    moved = classify(lax.ratio.low, lax.ratio.high, policy) in (Outcome.REGRESSED, Outcome.IMPROVED)
-    if lax.ratio.low >= low and lax.ratio.high <= high and not moved:
-        text = f"within {policy.screen_tolerance:.1%} by saved times, {change(lax.ratio.center)}, against {spread} ({evidence(lax)})"
+    screen = replace(policy, tolerance=policy.screen_tolerance)
+    if classify(lax.ratio.low, lax.ratio.high, screen) is Outcome.UNCHANGED:
+        within = f"within {policy.screen_tolerance:.1%} by saved times, {change(lax.ratio.center)}"
+        text = f"{within}, against {spread} ({evidence(lax)})"
         return Decision(Outcome.UNCHANGED, Reason("saved-times", f"{text}; not raced"), lax)
-    text = f"saved times do not decide: {change(lax.ratio.center)}, and {spread}, could hide {hidden(lax.ratio):.1%}"
+    text = f"saved times do not decide: {change(lax.ratio.center)}; {spread}, could hide {hidden(lax.ratio):.1%}"
     return Decision(Outcome.INCONCLUSIVE, Reason("saved-times", text), lax)
