@@ -1,4 +1,4 @@
-"""Contracts: what a benchmark says must hold of it."""
+"""Contracts of a benchmark: held, broken, unreadable, undecided."""
 
 import pytest
 
@@ -15,7 +15,7 @@ METRIC_VALUES = MetricValues(
 )  # fmt: skip
 
 
-def ruled(contracts, metric_values=METRIC_VALUES, peaks=(1e6, 2e6, 3e6)):
+def checked(contracts, metric_values=METRIC_VALUES, peaks=(1e6, 2e6, 3e6)):
     (row,) = of_case(CASE, contracts, metric_values, peaks)
     return row
 
@@ -27,8 +27,8 @@ def ruled(contracts, metric_values=METRIC_VALUES, peaks=(1e6, 2e6, 3e6)):
         ({"expect_ops": {"_MklNativeFusedConv2D": 1}}, Outcome.UNCHANGED, "as expected"),
         ({"expect_ops": {"Cast": 0}}, Outcome.UNCHANGED, "none of Cast"),
         ({"expect_ops": {"_FusedConv2D": 2}}, Outcome.REGRESSED, "2 _FusedConv2D expected, 1 found"),
-        ({"compiled": False}, Outcome.UNCHANGED, "it was not told"),
-        ({"compiled": True}, Outcome.REGRESSED, "to be compiled by XLA"),
+        ({"compiled": False}, Outcome.UNCHANGED, "the probing launch did not report it"),
+        ({"compiled": True}, Outcome.REGRESSED, "compilation by XLA expected"),
         ({"max_traces": 3}, Outcome.UNCHANGED, "traced 3 times, 3 allowed"),
         ({"max_traces": 1}, Outcome.REGRESSED, "1 allowed: 2 f: argument 0 was 1, then 2"),
         ({"max_peak_bytes": 2e6}, Outcome.UNCHANGED, "1.91 MiB allowed"),
@@ -36,27 +36,27 @@ def ruled(contracts, metric_values=METRIC_VALUES, peaks=(1e6, 2e6, 3e6)):
     ],
 )
 def test_a_contract_holds_or_is_broken(contract, outcome, words):
-    row = ruled(contract)
+    row = checked(contract)
     assert row.outcome is outcome
     assert words in row.reason.message
     assert row.metric == f"contract:{next(iter(contract))}"
 
 
 @pytest.mark.parametrize("contract", [{"expect_ops": {"A": 0}}, {"max_traces": 1}, {"max_peak_bytes": 1}])
-def test_what_cannot_be_read_is_an_error_and_no_pass(contract):
-    assert ruled(contract, MetricValues(absent={"graph_ops": "an eager op"}), ()).outcome is Outcome.ERROR
+def test_an_unreadable_contract_is_an_error(contract):
+    assert checked(contract, MetricValues(absent={"graph_ops": "an eager op"}), ()).outcome is Outcome.ERROR
 
 
-def test_an_accelerator_counts_its_own_memory():
+def test_the_memory_of_an_accelerator_counts_instead_of_the_process():
     metric_values = MetricValues(numbers={"peak_device_memory": 5e5})
-    assert ruled({"max_peak_bytes": 1e6}, metric_values).outcome is Outcome.UNCHANGED
+    assert checked({"max_peak_bytes": 1e6}, metric_values).outcome is Outcome.UNCHANGED
 
 
-def test_parity():
+def test_parity_holds_up_to_the_allowed_error():
     assert parity(1e-3, 1e-3)[0] is Outcome.UNCHANGED
     assert parity(1e-3, 2e-3)[0] is Outcome.REGRESSED
     assert parity(1e-3, float("inf"))[0] is Outcome.REGRESSED
-    assert parity(1e-3, "its reference is no part of this run")[0] is Outcome.INCONCLUSIVE
+    assert parity(1e-3, "the reference is not in this run")[0] is Outcome.INCONCLUSIVE
 
 
 FASTER = Claim("faster_than", "pipeline=naive", (), 1.2)
@@ -75,7 +75,7 @@ AS_FAST = Claim("as_fast", "pruning=none", ())
         (AS_FAST, 0.8, 0.9, Outcome.REGRESSED),
     ],
 )
-def test_a_claim_about_times_must_be_proved(claim, low, high, outcome):
+def test_a_claim_about_times_needs_proof(claim, low, high, outcome):
     found = Comparison(Ratio((low + high) / 2, low, high, 0.95), 3, 3, 100)
     assert of_times(claim, found, preset("standard"))[0] is outcome
     assert of_times(claim, "it broke", preset("standard"))[0] is Outcome.INCONCLUSIVE
@@ -95,10 +95,10 @@ def read(**numbers):
         (("as_accurate", 0.01, "accuracy"), 0.95, 0.97, Outcome.REGRESSED),
     ],
 )
-def test_a_claim_about_a_model_is_read_from_both(claim, mine, other, outcome):
+def test_a_claim_about_a_model_needs_the_metric_of_both_variants(claim, mine, other, outcome):
     name, bound, metric = claim
     claim = Claim(name, "pruning=none", (), bound, metric)
     assert of_metric_values(claim, read(**{metric: mine}), read(**{metric: other}))[0] is outcome
-    assert of_metric_values(claim, read(**{metric: mine}), "it is no part of this run")[0] is Outcome.INCONCLUSIVE
+    assert of_metric_values(claim, read(**{metric: mine}), "the variant is not in this run")[0] is Outcome.INCONCLUSIVE
     for some in ((read(), read(**{metric: other})), (read(**{metric: mine}), read())):
         assert of_metric_values(claim, *some)[0] is Outcome.ERROR

@@ -1,4 +1,4 @@
-"""Exact metrics: from two readings to verdicts."""
+"""Comparison of metrics without noise."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_any_difference_counts_within_one_environment(metric, before, now, outco
     assert explained == []
 
 
-def test_across_environments_a_change_explains_and_what_is_the_same_is_told():
+def test_across_environments_a_change_explains_the_time_and_equal_metrics_have_rows():
     context = ComparisonContext(differences=["tensorflow 2.20.0 there, 2.21.0 here"])
     before, now = counts(fused_ops={"_F": 1}, casts={}), counts(fused_ops={}, casts={})
     rows, explained = judged(before, now, context)
@@ -63,11 +63,11 @@ def test_onednn_and_the_processor_are_environments_too():
     rows, explained = judged(
         counts(xla_kernels={"a": 1}, casts={}), counts(xla_kernels={"a": 2}, casts={"b": 1}), other
     )
-    assert set(rows) == {"casts"}  # what the processor does not decide still gates
+    assert set(rows) == {"casts"}  # a metric that the processor does not affect still gates
     assert rows["casts"].outcome is Outcome.REGRESSED
 
 
-def test_what_is_not_there_passes_nothing():
+def test_an_absent_metric_never_passes():
     before, now = counts(casts={}), MetricValues(absent={"casts": "an eager op"})
     rows, _ = judged(before, now)
     assert rows["casts"].outcome is Outcome.MISSING
@@ -90,7 +90,7 @@ def test_sizes_have_a_tolerance_and_counts_have_none():
     ].outcome is (Outcome.REGRESSED)
 
 
-def test_what_differs_between_launches_of_a_side_is_demoted_with_the_reason():
+def test_a_metric_that_differs_between_launches_of_a_side_is_inconclusive():
     launches = [counts(casts={"a": 1}), counts(casts={"a": 1}), counts(casts={"a": 2})]
     unstable = differing(launches, POLICY)
     assert set(unstable) == {"casts"}
@@ -102,7 +102,7 @@ def test_what_differs_between_launches_of_a_side_is_demoted_with_the_reason():
     assert set(differing([MetricValues(sketch=(1.0, 2.0)), MetricValues(sketch=(1.0, 3.0))], POLICY)) == {"parity"}
 
 
-def test_amounts_in_words():
+def test_amounts_have_a_unit_that_suits_them():
     assert amount(12345, "") == "12,345"
     assert amount(0.25, "") == "0.25"
     assert amount(3 << 20, "B") == "3.00 MiB"
@@ -110,6 +110,6 @@ def test_amounts_in_words():
     assert amount(None, "B") == "none"
 
 
-def test_a_reading_survives_a_file():
+def test_metric_values_survive_a_file():
     metric_values = MetricValues({"casts": {"a": 1}}, {"flops": 3.0}, {"parity": "no"}, {"onednn": "on"}, (1.0, 2.0))
     assert MetricValues.of_json(metric_values.as_json()) == metric_values

@@ -1,4 +1,4 @@
-"""What changed between two graphs, in words."""
+"""Descriptions of the changes between two graphs."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def reported(before, now):
     return [(change.what, change.text) for change in graph_changes(before, now)]
 
 
-def test_a_lost_fusion_is_told_with_what_it_stood_for():
+def test_a_lost_fusion_is_reported_with_its_ops():
     assert reported(TOGETHER, APART) == [
         ("fused apart", "_FusedConv2D(BiasAdd, Relu) is now Conv2D, BiasAdd, Relu"),
     ]
@@ -44,7 +44,7 @@ def test_another_library_is_another_kernel():
     assert "a kernel of TensorFlow's own" in reported(dnn, TOGETHER)[0][1]
 
 
-def test_what_came_and_went_is_counted():
+def test_added_and_removed_ops_are_counted():
     cast = node("Cast", "Cast", "x", SrcT="float32", DstT="float64")
     again = node("again/Cast", "Cast", "x", SrcT="float32", DstT="float64")
     assert reported(APART, [*APART, cast, again]) == [("added", "2 Cast float32 to float64")]
@@ -52,7 +52,7 @@ def test_what_came_and_went_is_counted():
     assert reported(APART, APART) == []
 
 
-def test_alike_changes_are_told_once():
+def test_equal_changes_are_reported_once():
     def layer(name, op):
         return node(f"{name}/MatMul", op, "x")
 
@@ -61,12 +61,12 @@ def test_alike_changes_are_told_once():
     assert changes == [("other kernel", "MatMul is now _MklMatMul, a kernel of oneDNN's (3 times)")]
 
 
-def test_a_folded_constant_is_no_fusion():
+def test_a_folded_constant_is_not_a_fusion():
     before = [node("Shape", "Shape", "x"), node("Mul", "Mul", "Shape")]
     assert reported(before, [node("Mul", "Const")]) == [("folded", "Mul into constants"), ("removed", "Shape")]
 
 
-def test_kernels_of_xla_are_told_with_what_is_in_them():
+def test_kernels_of_xla_are_reported_with_their_instructions():
     alone = TEXT.replace("kind=kLoop, calls=%fused_computation,", "kind=kInput, calls=%fused_computation,")
     (change,) = xla_changes({"softmax": TEXT}, {"softmax": alone})
     assert change == Change(
@@ -78,7 +78,7 @@ def test_kernels_of_xla_are_told_with_what_is_in_them():
     assert xla_changes({"softmax": TEXT}, {"softmax": TEXT}) == []
 
 
-def test_evidence_of_both_kinds():
+def test_changes_of_graphs_and_modules_are_reported_together():
     def probe_output(nodes, modules):
         return ProbeOutput({"graph": {"optimized": [nodes], "executed": [nodes], "onednn": False}}, {}, modules=modules)
 
@@ -86,7 +86,7 @@ def test_evidence_of_both_kinds():
     assert [change.where for change in changes] == ["graph", "XLA f"]
 
 
-def test_metrics_that_differ():
+def test_only_differing_metrics_are_listed():
     before = MetricValues(counts={"casts": {}, "fused_ops": {"_F": 1}}, numbers={"artifact_bytes": 2048})
     now = MetricValues(counts={"casts": {}, "fused_ops": {}}, numbers={"artifact_bytes": 1024})
     assert metric_changes(before, now) == [
@@ -94,4 +94,4 @@ def test_metrics_that_differ():
         ("artifact_bytes", "2.00 KiB", "1.00 KiB", ""),
     ]
     gone = MetricValues(counts={"fused_ops": {"_F": 1}})
-    assert [row[0] for row in metric_changes(before, gone)] == ["artifact_bytes"]  # no casts, whoever read them
+    assert [row[0] for row in metric_changes(before, gone)] == ["artifact_bytes"]  # an absent metric equals 0

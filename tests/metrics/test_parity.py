@@ -1,4 +1,4 @@
-"""Errors of results, exactly and from sketches."""
+"""Errors of results, exact and estimated from sketches."""
 
 import math
 
@@ -22,12 +22,12 @@ def test_the_error_is_relative_to_the_largest_number():
     assert error(reference, reference) == 0
 
 
-def test_the_worst_of_all_results_counts():
+def test_the_largest_error_of_all_arrays_counts():
     one, other = np.ones(3), np.full(2, 1000.0)
     assert error([one * 1.5, other], [one, other]) == pytest.approx(0.5)
 
 
-def test_nan_on_one_side_only_is_infinitely_wrong():
+def test_nan_on_one_side_only_is_an_infinite_error():
     good, bad = [np.ones(2)], [np.array([1.0, np.nan])]
     assert error(bad, good) == math.inf
     assert error(bad, bad) == 0
@@ -44,15 +44,15 @@ def test_integers_halves_and_complex_numbers():
     assert error([np.ones(2)], [np.zeros(2)]) == math.inf
 
 
-def test_other_shapes_cannot_be_compared():
-    with pytest.raises(ValueError, match="other shapes"):
+def test_results_of_other_shapes_are_refused():
+    with pytest.raises(ValueError, match="shapes of the results differ"):
         error([np.ones(2)], [np.ones(3)])
-    with pytest.raises(ValueError, match="other shapes"):
+    with pytest.raises(ValueError, match="shapes of the results differ"):
         error([np.ones(2)], [])
 
 
 @given(st.integers(0, 1000), st.integers(65, 5000), st.floats(1e-7, 1.0))
-def test_two_sketches_tell_how_far_the_results_are_apart(seed, size, scale):
+def test_two_sketches_give_the_distance_of_the_results(seed, size, scale):
     random = np.random.RandomState(seed)
     first = random.standard_normal(size)
     second = first + scale * random.standard_normal(size)
@@ -70,7 +70,7 @@ def test_the_same_result_has_the_same_sketch_and_shapes_do_not_matter():
         sketched_error((1.0,), (1.0,))
 
 
-def test_a_single_changed_number_is_seen():
+def test_a_single_changed_number_is_detected():
     array = np.ones(10_000)
     other = array.copy()
     other[1234] = 5.0
@@ -89,9 +89,9 @@ def test_a_single_changed_number_is_seen():
         (None, 1e-3, Outcome.NEW),
     ],
 )
-def test_rounding_is_no_difference_and_more_than_that_is(old, new, outcome):
+def test_only_an_error_beyond_rounding_is_a_difference(old, new, outcome):
     assert evaluate(CASE, old, new, "the reference variant", POLICY).outcome is outcome
 
 
-def test_errors_in_words():
+def test_errors_are_formatted_for_people():
     assert (describe(0), describe(1.234e-5), describe(1e300)) == ("nothing", "1.2e-05", "an infinite factor")

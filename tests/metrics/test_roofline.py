@@ -1,4 +1,4 @@
-"""Shares of the roofline."""
+"""Shares of the roofline that cases reach."""
 
 import pytest
 
@@ -27,7 +27,7 @@ CEILINGS = [
         ({"bytes": 8.0}, (("precision", "mixed_float16"),), 0.8, "bytes"),
     ],
 )
-def test_the_nearer_limit_counts(facts, variant, share, bound):
+def test_the_lower_roof_counts(facts, variant, share, bound):
     *_, found = with_shares([*CEILINGS, variant_result("mine", 1.0, variant=variant, **facts)])
     assert found.facts["share"] == pytest.approx(share)
     assert found.facts["bound"] == bound
@@ -42,7 +42,7 @@ def test_the_nearer_limit_counts(facts, variant, share, bound):
         variant_result("mine", 1.0, variant=(("device", "gpu"),), bytes=50.0),
     ],
 )
-def test_without_a_ceiling_of_its_own_kind_there_is_no_share(mine):
+def test_a_case_without_a_ceiling_of_its_kind_has_no_share(mine):
     *ceilings, found = with_shares([*CEILINGS, mine])
     assert "share" not in found.facts
     assert all("share" not in ceiling.facts for ceiling in ceilings)

@@ -1,4 +1,4 @@
-"""Metrics that each timed launch gives a sample of."""
+"""Metrics that each timed launch samples."""
 
 import random
 
@@ -22,7 +22,7 @@ def peaks(*mebibytes):
     [
         (peaks(100, 100, 101), peaks(100, 101, 100), Outcome.UNCHANGED),
         (peaks(100, 100, 100), peaks(100.9, 100.9, 100.9), Outcome.UNCHANGED),
-        (peaks(1, 1, 1), peaks(1.4, 1.4, 1.4), Outcome.UNCHANGED),  # within the slack
+        (peaks(1, 1, 1), peaks(1.4, 1.4, 1.4), Outcome.UNCHANGED),  # within the absolute tolerance
         (peaks(100, 100, 100), peaks(103, 103, 103), Outcome.REGRESSED),
         (peaks(103, 103, 103), peaks(100, 100, 100), Outcome.IMPROVED),
         (peaks(100, 100, 110), peaks(103, 103, 103), Outcome.INCONCLUSIVE),
@@ -31,11 +31,11 @@ def peaks(*mebibytes):
         (peaks(100, 100, 100), [{}], Outcome.MISSING),
     ],
 )
-def test_a_peak_has_moved_when_all_launches_say_so(before, now, outcome):
+def test_a_peak_has_changed_only_if_all_launches_agree(before, now, outcome):
     assert memory(CASE, before, now, POLICY).outcome is outcome
 
 
-def test_a_system_that_does_not_tell_has_no_row():
+def test_a_system_that_does_not_report_memory_has_no_row():
     assert memory(CASE, [{}], [{}], POLICY) is None
 
 
@@ -51,20 +51,20 @@ def decided(before, now, launches, seed=0, seconds=0.2):
     return first_call(*sides, [index % 6 for index in range(launches)], POLICY, 30)
 
 
-def test_a_first_call_that_takes_twice_as_long_is_regressed_and_says_where():
+def test_a_first_call_twice_as_long_has_regressed_and_its_parts_are_reported():
     decision = decided(1, 2, 6)
     assert decision.outcome is Outcome.REGRESSED
     assert "trace 59 ms before, 119 ms now" in decision.reason.message
     assert decided(2, 1, 6).outcome is Outcome.IMPROVED
 
 
-def test_the_same_first_call_is_no_false_positive():
+def test_the_same_first_call_is_not_a_false_positive():
     outcomes = [decided(1, 1, launches, seed).outcome for launches in (3, 6, 12) for seed in range(150)]
     assert Outcome.REGRESSED not in outcomes
     assert outcomes.count(Outcome.UNCHANGED) > 200
 
 
-def test_a_few_milliseconds_are_nobodys_concern():
+def test_a_few_milliseconds_are_within_the_absolute_tolerance():
     decision = decided(1, 3, 6, seconds=1e-3)
     assert decision.outcome is Outcome.UNCHANGED
     assert decision.reason.code == "within-slack"

@@ -130,7 +130,7 @@ def test_a_benchmark_that_was_rewritten_explains_itself():
 def test_other_shapes_are_no_parity():
     answers = {("contender", OTHER.name): probe_output(outputs=(1.0, 2.0, 3.0), contracts={"parity": 1e-3})}
     result, rows, _ = judged(answers, None, OTHER)
-    assert "other shapes" in result.metric_values.absent["parity"]
+    assert "shapes of the results differ" in result.metric_values.absent["parity"]
     assert rows["contract:parity"].outcome is Outcome.INCONCLUSIVE
 
 

@@ -1,1 +1,1 @@
-"""Metrics other than raced time: extract them from a launch, compare them, check contracts. Pure functions."""
+"""Metrics other than time: extract them from a launch, compare them, check contracts. Pure functions."""

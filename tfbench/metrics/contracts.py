@@ -1,4 +1,4 @@
-"""What a benchmark says must hold of it on any machine, and whether it does."""
+"""Check the contracts of a benchmark, which must hold on any machine without a baseline."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ HELD, BROKEN, UNREADABLE, OPEN = "contract-held", "contract-broken", "contract-u
 def of_case(
     case: Case, contracts: Mapping[str, Any], metric_values: MetricValues, peaks: Sequence[float]
 ) -> list[Verdict]:
-    """The rows of the contracts that one side's launches decide: ``expect_ops``, ``compiled``,
-    ``max_traces``, ``max_peak_bytes``.
+    """Check the contracts that need one side only: ``expect_ops``, ``compiled``, ``max_traces``, ``max_peak_bytes``.
 
     Args:
-        contracts: As ``bench`` was told them.
+        contracts: The keywords that ``bench`` received.
         peaks: Peak host memory of each timed launch, bytes.
     """
     checks: dict[str, Callable[[Any], ContractResult]] = {
-        "expect_ops": lambda wanted: _expected(wanted, metric_values),
-        "compiled": lambda wanted: _compiled(wanted, metric_values),
-        "max_traces": lambda most: _traced(most, metric_values),
-        "max_peak_bytes": lambda most: _fits(most, metric_values, peaks),
+        "expect_ops": lambda expected: _expected(expected, metric_values),
+        "compiled": lambda expected: _compiled(expected, metric_values),
+        "max_traces": lambda limit: _traced(limit, metric_values),
+        "max_peak_bytes": lambda limit: _fits(limit, metric_values, peaks),
     }
     return [row(case, name, checks[name](contracts[name])) for name in checks if name in contracts]
 
 
 def row(case: Case, contract: str, contract_result: ContractResult) -> Verdict:
-    """A contract's row of the report."""
+    """Make a contract's row of the report."""
     outcome, reason = contract_result
     return Verdict(case, outcome, reason, CONTRACT + contract, launches=1)
 
@@ -51,7 +50,7 @@ def _broken(text: str) -> ContractResult:
 
 
 def unreadable(text: str) -> ContractResult:
-    """A contract that nothing can be said about, which is an error."""
+    """Make the result of a contract that cannot be checked, which is an error."""
     return Outcome.ERROR, Reason(UNREADABLE, text)
 
 
@@ -59,8 +58,8 @@ def _open(text: str) -> ContractResult:
     return Outcome.INCONCLUSIVE, Reason(OPEN, text)
 
 
-def _expected(wanted: Mapping[str, int], metric_values: MetricValues) -> ContractResult:
-    """Names are looked up in the graph that grappler left, the one that devices run, and XLA's module."""
+def _expected(expected: Mapping[str, int], metric_values: MetricValues) -> ContractResult:
+    """Look the ops up in the graph that grappler left, then in the one that devices run, then in XLA's modules."""
     graphs = [
         metric_values.counts[key]
         for key in ("optimized_ops", "graph_ops", "xla_kernels")
@@ -68,92 +67,96 @@ def _expected(wanted: Mapping[str, int], metric_values: MetricValues) -> Contrac
     ]
     if not graphs:
         why = metric_values.absent.get("graph_ops", "no graph was read")
-        return unreadable(f"ops are expected and no graph could be read: {why}")
-    found = {op: next((graph[op] for graph in graphs if op in graph), 0) for op in wanted}
-    if wrong := {op: count for op, count in found.items() if count != wanted[op]}:
-        text = ", ".join(f"{wanted[op]} {op} expected, {count} found" for op, count in sorted(wrong.items()))
+        return unreadable(f"the ops of expect_ops could not be counted: {why}")
+    found = {op: next((graph[op] for graph in graphs if op in graph), 0) for op in expected}
+    if wrong := {op: count for op, count in found.items() if count != expected[op]}:
+        text = ", ".join(f"{expected[op]} {op} expected, {count} found" for op, count in sorted(wrong.items()))
         return _broken(f"{text}; the graph has {named(graphs[0])}")
-    return _held(
-        f"as expected: {named({op: count for op, count in found.items() if count}) or 'none of ' + ', '.join(wanted)}"
-    )
+    present = {op: count for op, count in found.items() if count}
+    return _held(f"as expected: {named(present) or 'none of ' + ', '.join(expected)}")
 
 
-def _compiled(wanted: bool, metric_values: MetricValues) -> ContractResult:
-    """Whether XLA compiled anything of the step."""
+def _compiled(expected: bool, metric_values: MetricValues) -> ContractResult:
+    """Check whether XLA compiled any part of the step."""
     kernels = metric_values.counts.get("xla_kernels")
     if kernels is None:
-        why = metric_values.absent.get("xla_kernels", "it was not told")
-        return _broken(f"to be compiled by XLA, but {why}") if wanted else _held(why)
+        why = metric_values.absent.get("xla_kernels", "the probing launch did not report it")
+        return _broken(f"compilation by XLA expected: {why}") if expected else _held(why)
     text = f"XLA compiled {sum(kernels.values())} kernels: {named(kernels)}"
-    return _held(text) if wanted else _broken(text)
+    return _held(text) if expected else _broken(text)
 
 
-def _traced(most: int, metric_values: MetricValues) -> ContractResult:
+def _traced(limit: int, metric_values: MetricValues) -> ContractResult:
     first, later = metric_values.value("traces"), metric_values.value("retraces")
     if first is None or later is None:
-        return unreadable(f"traces could not be counted: {metric_values.absent.get('traces', 'they were not told')}")
-    text = f"traced {first + later:.0f} times, {most} allowed"
-    if first + later <= most:
+        return unreadable(_unread(metric_values, "traces"))
+    text = f"traced {first + later:.0f} times, {limit} allowed"
+    if first + later <= limit:
         return _held(text)
     causes = metric_values.counts["retraces"] or metric_values.counts["traces"]
     return _broken(f"{text}: {named(causes)}")
 
 
-def _fits(most: float, metric_values: MetricValues, peaks: Sequence[float]) -> ContractResult:
-    """On an accelerator its own memory counts, elsewhere the process'."""
+def _fits(limit: float, metric_values: MetricValues, peaks: Sequence[float]) -> ContractResult:
+    """Check the memory of the accelerator if there is one, otherwise that of the process."""
     peak = metric_values.numbers.get("peak_device_memory") or (median(peaks) if peaks else None)
     if peak is None:
-        return unreadable("this system does not tell how much memory a process needs")
-    text = f"peak of {amount(peak, BYTES)}, {amount(most, BYTES)} allowed"
-    return _held(text) if peak <= most else _broken(text)
+        return unreadable("this system does not report the memory of a process")
+    text = f"peak of {amount(peak, BYTES)}, {amount(limit, BYTES)} allowed"
+    return _held(text) if peak <= limit else _broken(text)
 
 
-def parity(most: float, error: float | str) -> ContractResult:
-    """Of the error against the reference variant, or why there is none."""
+def _unread(metric_values: MetricValues, metric: str) -> str:
+    return f"{metric} could not be read: {metric_values.absent.get(metric, 'the probing launch did not report it')}"
+
+
+def parity(limit: float, error: float | str) -> ContractResult:
+    """Check the error against the reference variant; ``error`` is a text if there is no comparison."""
     if isinstance(error, str):
-        return _open(f"it cannot be compared: {error}")
-    text = f"differs from the reference variant by {error:.2g}, {most:.2g} allowed"
-    return _held(text) if error <= most else _broken(text)
+        return _open(f"the result has no comparison: {error}")
+    text = f"differs from the reference variant by {error:.2g}, {limit:.2g} allowed"
+    return _held(text) if error <= limit else _broken(text)
 
 
 def claim_row(case: Case, claim: Claim, contract_result: ContractResult) -> Verdict:
-    """A claim's row of the report, with the other variant in its name where there are several."""
+    """Make a claim's row of the report. Its name contains the other variant if the case has several such claims."""
     several = sum(one.name == claim.name for one in case.claims) > 1
     return row(case, f"{claim.name} {claim.other}" if several else claim.name, contract_result)
 
 
 def of_times(claim: Claim, found: Comparison | str, policy: Policy) -> ContractResult:
-    """So many times as fast as another variant in the same race, or neither faster nor slower.
+    """Check a claim about speed: faster than another variant in the same race, or equally fast.
 
     Args:
-        found: The times of the other / those of this case, or why there are none.
+        found: The times of the other variant / those of this case, or why there are none.
     """
-    asked = "the same time is claimed" if claim.name == "as_fast" else f"{claim.bound:g}x is claimed"
+    claimed = "the same time is claimed" if claim.name == "as_fast" else f"{claim.bound:g}x is claimed"
     if isinstance(found, str):
-        return _open(f"{claim.other}: {asked}; {found}")
-    ratio, most = found.ratio, 1 + policy.tolerance
-    text = f"{ratio.center:.2f}x as fast as {claim.other}, {asked} ({evidence(found)})"
-    least, limit = (1 / most, most) if claim.name == "as_fast" else (claim.bound, math.inf)
-    if least <= ratio.low and ratio.high <= limit:
+        return _open(f"{claim.other}: {claimed}; {found}")
+    ratio, tolerance = found.ratio, 1 + policy.tolerance
+    text = f"{ratio.center:.2f}x as fast as {claim.other}, {claimed} ({evidence(found)})"
+    low, high = (1 / tolerance, tolerance) if claim.name == "as_fast" else (claim.bound, math.inf)
+    if low <= ratio.low and ratio.high <= high:
         return _held(text)
-    return _broken(text) if ratio.high < least or ratio.low > limit else _open(f"not decided: {text}")
+    return _broken(text) if ratio.high < low or ratio.low > high else _open(f"not decided: {text}")
 
 
 def of_metric_values(claim: Claim, mine: MetricValues, other: MetricValues | str) -> ContractResult:
-    """So many times as small as another variant, or about as accurate.
+    """Check a claim about a model: smaller than another variant, or as accurate up to a bound.
 
     Args:
-        other: What was read of the other variant, or why nothing was.
+        other: The metrics of the other variant, or why there are none.
     """
     if isinstance(other, str):
         return _open(f"{claim.other}: {other}")
     theirs, ours = other.value(claim.metric), mine.value(claim.metric)
     if theirs is None or ours is None:
-        lacking = other if theirs is None else mine
-        return unreadable(f"{claim.metric} is claimed: {lacking.absent.get(claim.metric, 'it was not told')}")
+        return unreadable(_unread(other if theirs is None else mine, claim.metric))
     if claim.name == "as_accurate":
-        text = f"accuracy {ours:.2%}, {theirs:.2%} of {claim.other}, {100 * claim.bound:g} points less are allowed"
+        text = (
+            f"accuracy {ours:.2%}, {theirs:.2%} of {claim.other}, {100 * claim.bound:g} percentage points less allowed"
+        )
         return _held(text) if round(theirs - ours, 9) <= claim.bound else _broken(text)
-    text = f"{amount(ours, BYTES)}, {amount(theirs, BYTES)} of {claim.other}: {theirs / ours:.2f}x as small"
-    text = f"{text}, {claim.bound:g}x is claimed"
+    sizes = f"{amount(ours, BYTES)}, {amount(theirs, BYTES)} of {claim.other}"
+    text = f"{sizes}: {theirs / ours:.2f}x as small, {claim.bound:g}x is claimed"
     return _held(text) if theirs >= claim.bound * ours else _broken(text)

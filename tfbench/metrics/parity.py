@@ -1,8 +1,8 @@
-"""Whether two variants of a workload, or two sides of a case, compute the same: errors of results.
+"""Compare the results of two variants of a workload, or of two sides of a case.
 
-What a baseline keeps of a result is a sketch: the norm of its numbers, and their sums over 64 buckets with random
-signs. The squared distance of two sketches is on average that of the results (Charikar, Chen & Farach-Colton
-2002, Finding frequent items in data streams), so they tell how far results are apart.
+A baseline keeps a sketch of a result: the norm of its numbers, and their sums over 64 buckets with random signs. The
+squared distance of two sketches is on average that of the results (Charikar, Chen & Farach-Colton 2002, Finding
+frequent items in data streams). So two sketches give the distance of their results.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ Arrays = Sequence[NDArray[Any]]
 
 
 def nonfinite(arrays: Arrays) -> dict[str, int]:
-    """How many numbers are NaN and infinite."""
+    """Count the numbers that are NaN or infinite, by kind."""
     real = [array for array in arrays if array.dtype.kind in "fc"]
     nan, infinite = (sum(int(which(array).sum()) for array in real) for which in (np.isnan, np.isinf))
     return {name: count for name, count in (("NaN", nan), ("Inf", infinite)) if count}
 
 
 def error(result: Arrays, reference: Arrays) -> float:
-    """The largest relative error: of each array max|a - b| / max|b|, and of all arrays the largest.
+    """Compute the largest error of any array, where the error of an array is max|a - b| / max|b|.
 
-    Relative to the largest number and not to each, as numbers that cancel to nearly 0 have no digit to agree in
-    (the normwise error of Higham 2002, Accuracy and Stability of Numerical Algorithms, ch. 1). Infinite where a number is
-    NaN or infinite on one side only.
+    The error is relative to the largest number and not to each number, because numbers that cancel to nearly 0 have no
+    correct digits (normwise error, Higham 2002, Accuracy and Stability of Numerical Algorithms, ch. 1). It is infinite
+    if a number is NaN or infinite on one side only.
 
     Raises:
-        ValueError: The results do not have the same shapes.
+        ValueError: The shapes of the results differ.
     """
     shapes = [[array.shape for array in arrays] for arrays in (result, reference)]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"the results have other shapes: {shapes[0]} and {shapes[1]}")
+        raise ValueError(f"the shapes of the results differ: {shapes[0]} and {shapes[1]}")
     return max((_error(mine, theirs) for mine, theirs in zip(result, reference, strict=True)), default=0.0)
 
 
@@ -62,13 +62,13 @@ def _error(mine: NDArray[Any], theirs: NDArray[Any]) -> float:
 
 
 _BUCKETS = 64
-"""They tell the size of a difference within a tenth or two, which is more than is asked."""
+"""This many buckets give the size of a difference within 10% to 20%, which suffices."""
 
 
 def sketch(arrays: Arrays) -> tuple[float, ...]:
-    """The norm of all finite numbers, then the buckets; empty without numbers.
+    """Compute the norm of all finite numbers, then the buckets; empty without numbers.
 
-    The signs are those of numpy's legacy generator, which is frozen (NEP 19).
+    The signs come from numpy's legacy generator, whose stream never changes (NEP 19).
     """
     flat = [array.ravel() for array in arrays if array.size]
     if not flat:
@@ -82,10 +82,10 @@ def sketch(arrays: Arrays) -> tuple[float, ...]:
 
 
 def sketched_error(mine: Sequence[float], theirs: Sequence[float]) -> float:
-    """How far two results are apart, relative to the norm of the second; about, from their sketches.
+    """Estimate the distance of two results, relative to the norm of the second, from their sketches.
 
     Raises:
-        ValueError: One of them is none.
+        ValueError: A sketch has the wrong length.
     """
     if len(mine) != _BUCKETS + 1 or len(theirs) != _BUCKETS + 1:
         raise ValueError(f"a sketch has a norm and {_BUCKETS} buckets")
@@ -96,16 +96,16 @@ def sketched_error(mine: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 LARGEST = 1e300
-"""What stands for an infinite error in files, as JSON has no infinity."""
+"""Represents an infinite error in files, because JSON has no infinity."""
 
 
 def evaluate(case: Case, old: float | None, new: float, whose: str, policy: Policy) -> Verdict:
-    """The verdict on the error of a result.
+    """Make the verdict on the error of a result.
 
     Args:
-        old: In the baseline, ``None`` if it has none.
-        new: Here.
-        whose: Of what the result differs, in words.
+        old: Error in the baseline, ``None`` if it has none.
+        new: Error in this run.
+        whose: Description of the result that this one is compared with.
     """
 
     def verdict(outcome: Outcome, code: str, text: str) -> Verdict:
@@ -113,19 +113,18 @@ def evaluate(case: Case, old: float | None, new: float, whose: str, policy: Poli
 
     text = f"differs from {whose} by {describe(new)}"
     if old is None:
-        return verdict(Outcome.NEW, "not-in-baseline", f"{text}; the baseline has none")
+        return verdict(Outcome.NEW, "not-in-baseline", f"{text}; no value in the baseline")
     compared = f"{text}, by {describe(old)} before"
     if new > max(policy.parity_floor, policy.parity_growth * old):
         return verdict(Outcome.REGRESSED, "more", compared)
     if old > max(policy.parity_floor, policy.parity_growth * new):
         return verdict(Outcome.IMPROVED, "fewer", compared)
-    return verdict(
-        Outcome.UNCHANGED, "same", compared if max(old, new) > policy.parity_floor else f"{text}: rounding at most"
-    )
+    rounding = max(old, new) <= policy.parity_floor
+    return verdict(Outcome.UNCHANGED, "same", f"{text}: rounding at most" if rounding else compared)
 
 
 def describe(error: float) -> str:
-    """An error as people read it."""
+    """Format an error for people."""
     if error == 0:
         return "nothing"
     return "an infinite factor" if error >= LARGEST else f"{error:.2g}"

@@ -1,7 +1,7 @@
-"""How near a case comes to what the machine can do: its share of the roofline.
+"""Compute the share of the roofline that a case reaches.
 
-The limit of a case is the least time in which its operations can be computed and its bytes be moved, at the ceilings
-that this run measured itself (Williams, Waterman & Patterson 2009, Roofline, Commun. ACM 52).
+The limit of a case is the shortest time for computing its operations and moving its bytes, at the ceilings that the
+same run measured (Williams, Waterman & Patterson 2009, Roofline, Commun. ACM 52).
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from tfbench.model import Case, VariantResult
 
 FLOPS, BYTES = "flops", "bytes"
 CEILING = "ceiling"
-"""The fact that makes a case a ceiling: of ``flops`` or of ``bytes``."""
+"""The fact that marks a case as a ceiling, of ``flops`` or of ``bytes``."""
 _DEFAULT = {"precision": "float32", "device": "cpu"}
 
 
 def with_shares(variant_results: Sequence[VariantResult]) -> tuple[VariantResult, ...]:
-    """The standings with the facts ``share`` (of the limit, from 0 to 1) and ``bound`` where they can be told.
+    """Add the facts ``share`` (of the limit, from 0 to 1) and ``bound`` to the results that have a ceiling.
 
-    A ceiling holds for cases of its own device, processors and, of operations, precision.
+    A ceiling applies to cases of the same device and processors. A ceiling of operations also needs the same precision.
     """
     ceilings: dict[tuple[str, ...], float] = {}
-    for variant_result in variant_results:
-        kind = variant_result.facts.get(CEILING)
-        if kind in (FLOPS, BYTES) and variant_result.facts.get(kind):
-            key = _key(kind, variant_result.case)
-            ceilings[key] = max(ceilings.get(key, 0.0), variant_result.facts[kind] / variant_result.median_seconds)
-    return tuple(_with_share(variant_result, ceilings) for variant_result in variant_results)
+    for one in variant_results:
+        kind = one.facts.get(CEILING)
+        if kind in (FLOPS, BYTES) and one.facts.get(kind):
+            key = _key(kind, one.case)
+            ceilings[key] = max(ceilings.get(key, 0.0), one.facts[kind] / one.median_seconds)
+    return tuple(_with_share(one, ceilings) for one in variant_results)
 
 
 def _key(kind: str, case: Case) -> tuple[str, ...]:
@@ -36,16 +36,16 @@ def _key(kind: str, case: Case) -> tuple[str, ...]:
     return (kind, levels["device"], case.cpus, *([levels["precision"]] if kind == FLOPS else []))
 
 
-def _with_share(variant_result: VariantResult, ceilings: dict[tuple[str, ...], float]) -> VariantResult:
-    if CEILING in variant_result.facts:
-        return variant_result
-    least = {
-        kind: variant_result.facts[kind] / ceilings[key]
+def _with_share(one: VariantResult, ceilings: dict[tuple[str, ...], float]) -> VariantResult:
+    if CEILING in one.facts:
+        return one
+    seconds = {
+        kind: one.facts[kind] / ceilings[key]
         for kind in (FLOPS, BYTES)
-        if variant_result.facts.get(kind) and (key := _key(kind, variant_result.case)) in ceilings
+        if one.facts.get(kind) and (key := _key(kind, one.case)) in ceilings
     }
-    if not least:
-        return variant_result
-    bound = max(least, key=lambda kind: least[kind])
-    facts = {**variant_result.facts, "share": least[bound] / variant_result.median_seconds, "bound": bound}
-    return replace(variant_result, facts=facts)
+    if not seconds:
+        return one
+    bound = max(seconds, key=lambda kind: seconds[kind])
+    facts = {**one.facts, "share": seconds[bound] / one.median_seconds, "bound": bound}
+    return replace(one, facts=facts)

@@ -1,4 +1,4 @@
-"""Metrics other than time that every timed launch gives a sample of: the first call and the peak of memory."""
+"""Compare the metrics that every timed launch samples: the first call and the peak of host memory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tfbench.policy import Policy
 from tfbench.stats.verdict import Decision, decide
 
 Facts = Sequence[JSON]
-"""Of each launch."""
+"""The facts of each launch."""
 
 
 def peaks(facts: Facts) -> list[float]:
-    """Peak host memory of each launch that tells it, bytes."""
+    """List the peak host memory of each launch that reports it, bytes."""
     return [float(one[PEAK_HOST_MEMORY]) for one in facts if PEAK_HOST_MEMORY in one]
 
 
 def memory(case: Case, before: Facts, now: Facts, policy: Policy) -> Verdict | None:
-    """The verdict on the peak of host memory; ``None`` where neither side tells it.
+    """Make the verdict on the peak of host memory; ``None`` if neither side reports it.
 
-    A peak is a maximum that allocators reach in steps, so medians of several launches are compared, and a change
-    beyond the tolerance counts when all launches of one side lie beyond all launches of the other.
+    A peak is a maximum that allocators reach in steps, so the medians of several launches are compared. A change beyond
+    the tolerance counts only if all launches of one side lie beyond all launches of the other.
     """
     old, new = peaks(before), peaks(now)
     if not new and not old:
@@ -38,25 +38,23 @@ def memory(case: Case, before: Facts, now: Facts, policy: Policy) -> Verdict | N
         return Verdict(case, outcome, Reason(code, text), PEAK_HOST_MEMORY, None, launches, values=values, unit=BYTES)
 
     if not old:
-        return verdict(Outcome.NEW, "not-in-baseline", f"{amount(values[1], BYTES)}; the baseline has none")
+        return verdict(Outcome.NEW, "not-in-baseline", f"{amount(values[1], BYTES)}; no value in the baseline")
     if not new:
-        return verdict(
-            Outcome.MISSING, "not-read", f"{amount(values[0], BYTES)} in the baseline, and none is told here"
-        )
-    middle_old, middle_new = median(old), median(new)
-    text = f"{amount(middle_old, BYTES)} before, {amount(middle_new, BYTES)} now ({launches} launches)"
-    if abs(middle_new - middle_old) <= max(policy.memory_tolerance * middle_old, policy.memory_abs_tolerance):
+        return verdict(Outcome.MISSING, "not-read", f"{amount(values[0], BYTES)} in the baseline, unavailable now")
+    old_median, new_median = median(old), median(new)
+    text = f"{amount(old_median, BYTES)} before, {amount(new_median, BYTES)} now ({launches} launches)"
+    if abs(new_median - old_median) <= max(policy.memory_tolerance * old_median, policy.memory_abs_tolerance):
         return verdict(Outcome.UNCHANGED, "within-tolerance", text)
-    more = middle_new > middle_old
+    more = new_median > old_median
     apart = min(new) > max(old) if more else max(new) < min(old)
     if not apart or min(len(old), len(new)) < policy.memory_launches:
-        why = "their launches overlap" if not apart else f"{policy.memory_launches} launches of each side are wanted"
+        why = "the launches of both sides overlap" if not apart else f"{policy.memory_launches} launches are needed"
         return verdict(Outcome.INCONCLUSIVE, "not-decided", f"{text}, but {why}")
     return verdict(Outcome.REGRESSED if more else Outcome.IMPROVED, "more" if more else "fewer", text)
 
 
 def first_call_policy(policy: Policy) -> Policy:
-    """The policy by which first calls are judged: its own effect, tolerance and belief in their noise."""
+    """Make the policy for first calls, which has their minimum effect, tolerance and prior noise."""
     return replace(
         policy,
         minimum_effect=policy.first_call_effect,
@@ -68,13 +66,13 @@ def first_call_policy(policy: Policy) -> Policy:
 
 
 def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, cases: int) -> Decision | None:
-    """The decision on the first call of the step, its unit the launch; ``None`` where a side does not tell it.
+    """Decide on the first call of the step, one effect per launch; ``None`` if no launch reports both sides.
 
     Args:
-        before: Of the baseline, launch by launch.
-        now: Of the contender in the same launches.
+        before: Facts of the baseline, launch by launch.
+        now: Facts of the contender in the same launches.
         pairs: The pair of zygotes of each launch.
-        cases: Cases of the whole run. First calls have the run's alpha once more, for themselves.
+        cases: Cases of the whole run. First calls have an alpha of their own, equal to the run's.
     """
     both = [
         (float(old[FIRST_CALL]), float(new[FIRST_CALL]), pair)
@@ -85,20 +83,20 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     if not effects:
         return None
     decision = decide(effects, len(effects), first_call_policy(policy), cases=cases, shared_zygote=False, final=True)
-    moved = median(new for _, new, _ in both) - median(old for old, _, _ in both)
-    if decision.outcome is not Outcome.UNCHANGED and abs(moved) < policy.first_call_abs_tolerance:
-        text = f"within {policy.first_call_abs_tolerance * 1e3:.0f} ms either way: {moved * 1e3:+.1f} ms"
+    difference = median(new for _, new, _ in both) - median(old for old, _, _ in both)
+    if decision.outcome is not Outcome.UNCHANGED and abs(difference) < policy.first_call_abs_tolerance:
+        text = f"within {policy.first_call_abs_tolerance * 1e3:.0f} ms either way: {difference * 1e3:+.1f} ms"
         return replace(decision, outcome=Outcome.UNCHANGED, reason=Reason("within-slack", text))
     return replace(decision, reason=Reason(decision.reason.code, decision.reason.message + _parts(before, now)))
 
 
 def _parts(before: Facts, now: Facts) -> str:
-    """What the first call went into: ``; trace 20 ms before, 45 ms now, …``."""
-    words = []
+    """Describe the parts of the first call: ``; trace 20 ms before, 45 ms now, …``."""
+    phrases = []
     for part in ("trace", "compile", "execute"):
         old, new = (
             median([float(one.get("first_call_parts", {}).get(part, 0)) for one in facts] or [0.0])
             for facts in (before, now)
         )
-        words.append(f"{part} {old * 1e3:.0f} ms before, {new * 1e3:.0f} ms now")
-    return f"; {', '.join(words)}"
+        phrases.append(f"{part} {old * 1e3:.0f} ms before, {new * 1e3:.0f} ms now")
+    return f"; {', '.join(phrases)}"
