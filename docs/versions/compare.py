@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tfbench.calibration.pytest_benchmark import FENCE
+from tfbench.calibration.pytest_benchmark import LIMIT
 from tfbench.fs import write_whole
 from tfbench.sides.environments import Environments, kept
 
@@ -56,7 +56,7 @@ def measure_sequentially(versions: list[str], selection: str) -> None:
         for label, environment in zip([*versions, AGAIN], [*made, made[0]], strict=True):
             print(f"sequential: {label}", flush=True)
             found[label] = run_pytest_benchmark(environment.executable, selection)
-    content = {"fence": FENCE, "seconds": round(time.monotonic() - began, 1), "medians": found}
+    content = {"fence": LIMIT, "seconds": round(time.monotonic() - began, 1), "medians": found}
     write_whole(SEQUENTIAL, json.dumps(content, indent=1) + "\n")
 
 
@@ -90,7 +90,7 @@ def show() -> None:
         outcomes = [claim[label]["outcome"] for claim in claims.values()]
         ratios = [claim[label]["sequential"] for claim in claims.values()]
         counts = [outcomes.count(word) for word in ("regressed", "improved", "unchanged", "inconclusive")]
-        slower, faster = sum(r > FENCE for r in ratios), sum(r < 1 / FENCE for r in ratios)
+        slower, faster = sum(r > LIMIT for r in ratios), sum(r < 1 / LIMIT for r in ratios)
         print(row(label if label != AGAIN else f"{labels[0]} again", *counts, slower, faster))
     print("\n" + row("case", *(label if label != AGAIN else f"{labels[0]} again" for label in labels[1:])))
     print(row("---", *["---:"] * (len(labels) - 1)))
@@ -138,7 +138,7 @@ def draw(claims: dict, labels: list[str]) -> None:
             )  # fmt: skip
         ends = (0.5, 2.0)
         panel.plot(ends, ends, color="#d1d5db", lw=1, zorder=0)
-        panel.axhspan(1 / FENCE, FENCE, color="#f3f4f6", zorder=-1)
+        panel.axhspan(1 / LIMIT, LIMIT, color="#f3f4f6", zorder=-1)
         panel.set(title=title, xlabel="ratio, interleaved (interval)", xscale="log", yscale="log", xlim=ends, ylim=ends)
         ticks = [0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2]
         for axis in (panel.xaxis, panel.yaxis):

@@ -1,4 +1,4 @@
-"""A calibration from start to end, on a step that needs no TensorFlow: real processes, kept, resumed, told."""
+"""A calibration from start to end with real processes, on a step without TensorFlow."""
 
 import json
 from dataclasses import replace
@@ -28,11 +28,11 @@ def calibrate(tmp_path, monkeypatch):
     return run
 
 
-def test_trials_are_kept_resumed_and_told(calibrate, tmp_path, capsys):
+def test_trials_are_saved_resumed_and_reported(calibrate, tmp_path, capsys):
     code, first = calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "0")
     assert code == 0
     assert {(trial.slowdown, trial.outcome) for trial in first} == {(0.5, "regressed")}
-    assert first[0].launches == 6  # three, and three that confirm
+    assert first[0].launches == 6  # three, and three of the confirmation
     assert len(first[0].effects) == len(first[0].pairs) == 6
 
     code, both = calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "1", "--report-json", "c.json")
@@ -46,18 +46,18 @@ def test_trials_are_kept_resumed_and_told(calibrate, tmp_path, capsys):
     assert "+50%" in shown
 
 
-def test_variants_share_zygotes_and_confirm_nothing(calibrate):
+def test_variants_share_zygotes_without_confirmation(calibrate):
     _, trials = calibrate("--journal", "j.jsonl", "--variants", "--slowdowns", "0.5", "--repeats", "0")
     assert {(trial.outcome, trial.launches) for trial in trials} == {("regressed", 3)}
 
 
-def test_the_background_load_is_gone_afterwards(calibrate):
+def test_a_calibration_with_background_load_ends(calibrate):
     code, trials = calibrate("--journal", "j.jsonl", "--with-load", "--slowdowns", "0.5", "--repeats", "0")
     assert code == 0
     assert trials
 
 
-def test_a_journal_that_is_none_is_left_alone(tmp_path):
+def test_a_file_that_is_not_a_journal_is_refused_and_unchanged(tmp_path):
     path = tmp_path / "j.jsonl"
     path.write_text("{}\n")
     with pytest.raises(ReportError, match=r"line 1: not a trial"):
@@ -65,16 +65,16 @@ def test_a_journal_that_is_none_is_left_alone(tmp_path):
     assert path.read_text() == "{}\n"
 
 
-def test_a_line_that_was_cut_off_is_left_out(tmp_path):
+def test_an_incomplete_line_is_ignored(tmp_path):
     path = tmp_path / "j.jsonl"
     path.write_text('{"method": "race", "pol')
     assert Journal(path).read() == []
 
 
-def test_a_name_that_no_case_has(calibrate, capsys):
+def test_a_selection_without_a_case_is_an_error(calibrate, capsys):
     assert calibrate("--journal", "j.jsonl", "-k", "nothing")[0] == 5
     assert "no case of bench_mine.py" in capsys.readouterr().err
 
 
-def test_impossible_numbers(calibrate):
+def test_a_negative_number_is_a_usage_error(calibrate):
     assert calibrate("--repeats", "-1")[0] == 2

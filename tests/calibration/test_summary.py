@@ -1,4 +1,4 @@
-"""From trials to rates, and the journal that keeps them."""
+"""Rates of trials, and the journal that stores trials."""
 
 import pytest
 from scipy.stats import binomtest
@@ -19,12 +19,12 @@ def test_the_interval_is_scipys_exact_one(hits, trials):
     assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
 
 
-def test_nothing_tried_is_nothing_known():
+def test_no_trials_give_the_widest_interval():
     assert (rate(0, 0).low, rate(0, 0).high) == (0.0, 1.0)
     assert tally("w", "race", []).seconds is None
 
 
-def test_a_row_counts_what_was_said_of_what_is_known():
+def test_a_row_counts_outcomes_by_slowdown():
     trials = [trial(), trial("inconclusive"), trial("regressed", seconds=4.0)]
     trials += [trial("regressed", 0.05)] * 19 + [trial("inconclusive", 0.05)] + [trial("unchanged", 0.02)]
     row = tally("w", "race", trials)
@@ -35,23 +35,23 @@ def test_a_row_counts_what_was_said_of_what_is_known():
     assert row.seconds == 2.0
 
 
-def test_a_larger_slowdown_that_is_missed_spoils_the_smaller_ones():
+def test_a_missed_larger_slowdown_makes_the_smaller_ones_undetectable():
     row = tally("w", "race", [trial("regressed", 0.02), trial("unchanged", 0.10)])
     assert row.smallest_found is None
 
 
-def test_workloads_have_rows_of_their_own():
+def test_each_workload_has_a_row():
     assert [
         row.name for row in by_workload("race", [trial(workload="b"), trial(workload="a"), trial(workload="b")])
     ] == ["b", "a"]
 
 
-def test_whole_runs_are_made_of_verdicts_in_the_order_they_came():
+def test_whole_runs_consist_of_successive_verdicts():
     trials = [trial()] * 29 + [trial("regressed")] + [trial()] * 40 + [trial("regressed", 0.05)]
     assert (whole_runs(trials, 30).hits, whole_runs(trials, 30).trials) == (1, 2)
 
 
-def test_a_journal_grows_and_survives_a_line_cut_off(tmp_path):
+def test_a_journal_grows_and_survives_an_incomplete_line(tmp_path):
     journal = Journal(tmp_path / "deep" / "trials.jsonl")
     assert journal.read() == []
     journal.append([trial()])
@@ -61,14 +61,14 @@ def test_a_journal_grows_and_survives_a_line_cut_off(tmp_path):
     assert journal.read() == [trial(), trial("regressed", 0.1)]
 
 
-def test_a_journal_that_is_none_is_named(tmp_path):
+def test_an_invalid_journal_is_named(tmp_path):
     path = tmp_path / "trials.jsonl"
     path.write_text("{}\n")
     with pytest.raises(ReportError, match=r"trials\.jsonl, line 1: not a trial"):
         Journal(path).read()
 
 
-def test_saved_runs_are_compared_by_their_fence():
+def test_saved_runs_are_compared_by_a_limit_of_five_percent():
     def run(median, mean, slowdown=0.0):
         return SavedRun(slowdown, {"w": {"median": median, "mean": mean}}, 1.0)
 

@@ -15,7 +15,7 @@ def row(name, trials=500):
     return RateRow(name, "race", Rate(0, trials, 0, 0.0074), Rate(11, trials, 0, 1), found, 0.03, 12.3, {}, 4)
 
 
-def test_it_fits():
+def test_the_table_fits_80_columns():
     console = Console(file=io.StringIO(), width=80)
     console.print(table("all", [row("elementwise (bound by memory)"), row("pytest-benchmark, median +5%")], 80))
     lines = console.file.getvalue().splitlines()
@@ -26,11 +26,11 @@ def test_it_fits():
     assert first.rstrip().endswith("12.3")
 
 
-def test_a_wide_one_has_whole_headings():
+def test_a_wide_table_has_unbroken_headings():
     console = Console(file=io.StringIO(), width=120)
     console.print(table("all", [row("matmul")], 120))
     assert all(word in console.file.getvalue() for word in ("false positives", "inconclusive", "min. detectable"))
 
 
-def test_what_was_not_tried_has_a_dash():
+def test_a_rate_without_trials_is_a_dash():
     assert of(Rate(0, 0, 0, 1)) == "-"

@@ -64,7 +64,7 @@ def test_two_baselines(tmp_path, capsys):
     assert cli.main(["compare", *paths, "--report-json", str(target)]) == 0
     shown = capsys.readouterr().out
     assert "beyond" in shown
-    assert "suggest, they do not decide" in " ".join(shown.split())
+    assert "this comparison is no verdict" in " ".join(shown.split())
     (row,) = json.loads(target.read_text())["cases"]
     assert row["ratio"] == pytest.approx(1.5, abs=0.01)
     assert row["interval"]["low"] > 1.2

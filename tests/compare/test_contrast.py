@@ -1,4 +1,4 @@
-"""Two files: an interval where there is ground for one, and a plain word where there is none."""
+"""Comparison of two files: an interval if the files allow one, otherwise the reason."""
 
 import math
 import random
@@ -25,7 +25,7 @@ def timing(center, **kw):
     return Timing("x", float(np.median([s for launch in times for s in launch])), sum(map(len, times)), times)
 
 
-def test_launches_are_the_units_where_there_are_several():
+def test_several_launches_are_the_units():
     first, second = timing(1.0), timing(1.1)
     found = contrast("x", first, second)
     logs = [[math.log(float(np.median(launch))) for launch in one.launches] for one in (second, first)]
@@ -36,7 +36,7 @@ def test_launches_are_the_units_where_there_are_several():
     assert "slower, beyond the scatter of launches" in found.reason.message
 
 
-def test_one_process_has_batches():
+def test_the_rounds_of_one_process_are_batched():
     found = contrast("x", timing(1.0, number=1, rounds=200), timing(1.0, number=1, rounds=200, seed=1))
     assert found.interval is not None
     assert "rounds of one process" in found.reason.message
@@ -56,16 +56,16 @@ def test_without_raw_times_there_is_no_interval():
     assert "no raw times in the file" in found.reason.message
 
 
-def test_too_few_rounds():
+def test_too_few_rounds_have_no_interval():
     assert "7 rounds are too few" in contrast("x", timing(1.0, number=1, rounds=7), timing(1.0)).reason.message
 
 
 @pytest.mark.parametrize(("first", "second", "where"), [(None, timing(1.0), "second"), (timing(1.0), None, "first")])
-def test_a_case_of_one_file(first, second, where):
+def test_a_case_of_one_file_only_says_so(first, second, where):
     assert contrast("x", first, second).reason.message == f"in the {where} file only"
 
 
-def test_times_that_never_vary():
+def test_constant_times_have_an_interval_without_width():
     same = Timing("x", 1.0, 60, ((1.0,) * 20,) * 3)
     found = contrast("x", same, same)
     assert (found.interval.low, found.interval.high) == (1.0, 1.0)

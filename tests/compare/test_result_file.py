@@ -1,4 +1,4 @@
-"""Result files of every kind, real ones of pytest-benchmark among them."""
+"""Result files of every kind, including real ones of pytest-benchmark."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tfbench.storage.baselines import Baselines
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """What pytest-benchmark itself writes: with raw times and without."""
+    """Files of pytest-benchmark, with raw times and without."""
     folder = tmp_path_factory.mktemp("plain")
     (folder / "test_plain.py").write_text("def test_sum(benchmark):\n    benchmark(sum, [1, 2])\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}"]
@@ -28,7 +28,7 @@ def plain(tmp_path_factory):
     return json.loads((folder / "raw.json").read_text()), json.loads(bare.read_text())
 
 
-def test_plain_files_with_raw_times(plain):
+def test_a_plain_file_can_have_raw_times(plain):
     found = of_content("raw.json", plain[0])
     assert found.kind == "pytest-benchmark, with raw times"
     (times,) = found.times.values()
@@ -37,13 +37,13 @@ def test_plain_files_with_raw_times(plain):
     assert found.machine["system"]
 
 
-def test_plain_files_without(plain):
+def test_a_plain_file_can_lack_raw_times(plain):
     found = of_content("bare.json", plain[1])
     assert found.kind == "pytest-benchmark, statistics only"
     assert next(iter(found.times.values())).launches == ()
 
 
-def test_the_same_machine_differs_in_nothing(plain):
+def test_files_of_the_same_machine_have_no_differences(plain):
     assert differences(of_content("a", plain[0]), of_content("b", plain[1])) == []
 
 
@@ -55,7 +55,7 @@ def test_other_machines_are_named(plain):
     assert found.endswith("3.9.0 in the second")
 
 
-def test_baselines(tmp_path):
+def test_a_baseline_has_raw_times_and_packages(tmp_path):
     path = Baselines(tmp_path).save("first", BASELINE)
     found = of_content(str(path), json.loads(path.read_text()))
     assert [len(launch) for launch in found.times[CASE.name].launches] == [2, 1]
@@ -74,7 +74,7 @@ def test_a_package_that_one_side_lacks_is_a_difference(tmp_path):
     ]
 
 
-def test_reports():
+def test_a_report_has_medians():
     found = of_report("r.json", REPORT)
     assert found.times[CASE.name].median == 1e-5
     assert found.report is REPORT
@@ -84,13 +84,13 @@ def test_reports():
     "content",
     [{}, {"benchmarks": []}, {"benchmarks": [], "machine_info": {}}, {"tfbench": {}}, {"benchmarks": [{"stats": {}}]}],
 )
-def test_what_is_neither_is_said_to_be(content):
+def test_other_content_is_refused(content):
     with pytest.raises(ReportError, match=r"x\.json is neither a report nor a baseline"):
         of_content("x.json", content)
 
 
-def test_times_that_are_none(plain):
+def test_an_impossible_time_is_refused(plain):
     broken = json.loads(json.dumps(plain[0]))
     broken["benchmarks"][0]["stats"]["data"][0] = -1
-    with pytest.raises(ReportError, match="times that are none"):
+    with pytest.raises(ReportError, match="a time that is not a positive number"):
         of_content("x.json", broken)

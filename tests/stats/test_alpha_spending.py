@@ -1,4 +1,4 @@
-"""Boundaries against published ones, and that what is spent is what was budgeted."""
+"""Boundaries against published values, and spent alpha against the budget."""
 
 import math
 from dataclasses import replace
@@ -37,7 +37,7 @@ def test_one_look_spends_everything():
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_scores_with_the_planned_information_err_as_budgeted(name):
+def test_all_looks_together_err_with_the_budgeted_probability(name):
     looks = PRESETS[name].looks
     levels = alpha_per_look(0.05, looks)
     rng = np.random.default_rng(1)
@@ -50,7 +50,7 @@ def test_scores_with_the_planned_information_err_as_budgeted(name):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8, unique=True).map(sorted), st.floats(1e-4, 0.1))
-def test_no_look_spends_more_than_everything_and_none_less_than_its_share(looks, alpha):
+def test_the_level_of_a_look_lies_between_its_share_and_alpha(looks, alpha):
     levels = alpha_per_look(alpha, looks)
     assert max(levels) <= alpha * (1 + 1e-9)
     assert min(levels) >= alpha / len(looks) * (1 - 1e-3)

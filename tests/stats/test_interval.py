@@ -1,4 +1,4 @@
-"""The interval against closed forms and brute force, and the symmetries that it must have."""
+"""The interval against closed forms and brute force, and its symmetries."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tfbench.stats.interval import huber_pseudovalues, interval, median_log_rati
 
 POLICY = Policy()
 KNOWN = replace(POLICY, launch_spread=1e-4, zygote_spread=1e-4, clip=1000)
-"""A policy that knows both deviations for certain."""
+"""A policy with certain knowledge of both deviations."""
 IGNORANT = replace(POLICY, launch_spread=1e3, zygote_spread=1e3, clip=1000)
 """A policy for which every deviation is as likely as any other."""
 
@@ -44,7 +44,7 @@ def test_the_effect_of_a_launch_is_the_median_of_paired_log_ratios():
     ("baseline", "contender"),
     [([], []), ([1.0], [1.0, 1.0]), ([1.0], [0.0]), ([-1.0], [1.0]), ([math.nan], [1.0]), ([1.0], [math.inf])],
 )
-def test_times_that_are_no_times_are_refused(baseline, contender):
+def test_invalid_times_are_refused(baseline, contender):
     with pytest.raises(ValueError, match=r"rounds|positive"):
         median_log_ratio(baseline, contender)
 
@@ -60,7 +60,7 @@ def test_scaling_one_side_shifts_the_effect(baseline, factor):
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.01, 0.0003])
-def test_with_known_deviations_it_is_the_normal_interval_of_both_levels(alpha):
+def test_with_known_deviations_the_interval_is_the_normal_one_of_both_levels(alpha):
     """Pairs weigh by the inverse of their variance, as in DerSimonian & Laird (1986, Control. Clin. Trials 7)."""
     values, pairs = [0.011, 0.002, -0.004, 0.021, 0.006], [0, 1, 2, 0, 0]
     variance = np.array([0.005**2 + 0.006**2 / 3, 0.005**2 + 0.006**2, 0.005**2 + 0.006**2])
@@ -72,7 +72,7 @@ def test_with_known_deviations_it_is_the_normal_interval_of_both_levels(alpha):
     assert found.confidence == 1 - alpha
 
 
-def test_without_knowledge_and_with_one_level_it_is_students_interval():
+def test_with_flat_priors_and_one_level_the_interval_is_students():
     """A flat prior on the logarithm of a deviation gives the t interval (Jeffreys 1961)."""
     values = np.random.default_rng(3).normal(0.01, 0.02, 12)
     one_level = replace(IGNORANT, shared_zygote_deviation=1e-12)
@@ -81,7 +81,7 @@ def test_without_knowledge_and_with_one_level_it_is_students_interval():
     assert logs(found) == pytest.approx([values.mean(), low, high], abs=2e-4)
 
 
-def test_it_agrees_with_brute_force():
+def test_the_interval_agrees_with_brute_force():
     """The same posterior from the joint normal law of all launches, on a finer grid, by numpy's linear algebra."""
     values = np.array([0.012, 0.021, 0.004, 0.016, 0.019, 0.001, 0.013, 0.018])
     pairs = np.array([0, 1, 2, 3, 0, 1, 2, 3])
@@ -137,7 +137,7 @@ def test_more_confidence_needs_a_wider_interval(evidence, alpha, factor):
     assert wide.low < narrow.low < narrow.center < narrow.high < wide.high
 
 
-def test_zygotes_that_disagree_widen_the_interval_and_no_launches_help():
+def test_disagreeing_zygotes_widen_the_interval_whatever_the_number_of_launches():
     agreeing = [Effect(value, pair) for pair in range(4) for value in (0.005, -0.005)]
     biased = [Effect(value + bias, pair) for pair, bias in enumerate((0.02, -0.02, 0.02, -0.02)) for value in (0, 0)]
     width = [ratio.high - ratio.low for ratio in (
@@ -149,14 +149,14 @@ def test_zygotes_that_disagree_widen_the_interval_and_no_launches_help():
     assert width[2] > 0.6 * width[1]
 
 
-def test_one_zygote_for_both_sides_is_known_to_be_less_biased():
+def test_a_shared_zygote_narrows_the_interval():
     evidence = effects_of([0.004, -0.003, 0.001, 0.002], range(4))
     own = interval(evidence, 0.01, POLICY, shared_zygote=False)
     shared = interval(evidence, 0.01, POLICY, shared_zygote=True)
     assert shared.high - shared.low < 0.9 * (own.high - own.low)
 
 
-def test_the_data_take_over_from_a_prior_that_they_contradict():
+def test_the_data_outweigh_a_prior_that_they_contradict():
     """With noise thirty times what the policy knows, 30 launches give an interval near Student's own."""
     values = np.random.default_rng(8).normal(0, 0.18, 30)
     found = interval(effects_of(values, np.arange(30) % 6), 0.05, POLICY, shared_zygote=False)
@@ -172,17 +172,17 @@ def test_few_launches_of_one_pair_give_an_honest_wide_interval(launches, name):
 
 
 @pytest.mark.parametrize("evidence", [[], [Effect(math.nan, 0)], [Effect(math.inf, 0)]])
-def test_no_evidence_is_refused(evidence):
+def test_missing_or_infinite_evidence_is_refused(evidence):
     with pytest.raises(ValueError, match=r"launch|finite"):
         interval(evidence, 0.01, POLICY, shared_zygote=False)
 
 
-# Launches far out
+# Outliers
 
 CALM = [0.001, -0.002, 0.003, 0.0, -0.001, 0.002, -0.003, 0.004]
 
 
-def test_calm_launches_are_left_alone():
+def test_launches_without_outliers_are_unchanged():
     assert huber_pseudovalues(np.array([CALM]), 0.008, 3.0).tolist() == [CALM]
 
 
@@ -193,7 +193,7 @@ def test_a_launch_in_another_mode_moves_the_centre_little_however_far_it_is(outl
     assert mean == pytest.approx(float(huber_pseudovalues(np.array([[*CALM, outlier * 10]]), 0.008, 3.0).mean()))
 
 
-def test_what_is_moved_counts_as_hubers_one_step_estimate():
+def test_the_mean_of_pseudovalues_is_hubers_one_step_estimate():
     """Median plus the mean of psi over the mean of its derivative, by hand: limit 0.06, one launch of six moved."""
     values = np.array([[0.0, 0.01, -0.01, 0.005, -0.005, 0.5]])
     median = 0.0025
@@ -201,7 +201,7 @@ def test_what_is_moved_counts_as_hubers_one_step_estimate():
     assert huber_pseudovalues(values, 0.02, 3.0).mean() == pytest.approx(median + psi.mean() / (5 / 6))
 
 
-def test_two_modes_are_left_as_they_are_and_wide():
+def test_two_modes_are_unchanged_and_the_interval_is_wide():
     modes = np.array([[0.0, 0.001, -0.001, 0.002, -0.36, -0.361, -0.359]])
     assert huber_pseudovalues(modes, 0.008, 3.0).tolist() == modes.tolist()
     distribution = posterior(modes, np.arange(7), POLICY, shared_zygote=False)
@@ -210,6 +210,6 @@ def test_two_modes_are_left_as_they_are_and_wide():
     assert high[0] > 0
 
 
-def test_among_fewer_than_five_launches_nobody_knows_the_odd_one_out():
+def test_fewer_than_five_launches_have_no_identifiable_outliers():
     values = np.array([[0.0, 0.001, -0.36, -0.361]])
     assert huber_pseudovalues(values, 0.008, 3.0).tolist() == values.tolist()

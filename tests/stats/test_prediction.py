@@ -1,4 +1,4 @@
-"""Saved times: prediction against reference values, error rates by simulation, reasons in words."""
+"""Saved times: prediction against reference values, error rates by simulation, reasons."""
 
 import math
 from dataclasses import replace
@@ -45,53 +45,53 @@ def test_a_spread_needs_two_sessions(own, sessions):
         predict(0.0, own, sessions, 0.05)
 
 
-def test_few_sessions_decide_nothing_however_large_the_change():
+def test_too_few_sessions_are_inconclusive_however_large_the_change():
     found = judged(2.0, STEADY[:4])
     assert found.outcome is Outcome.INCONCLUSIVE
     assert "4 comparable sessions of this case, at least 5 are needed" in found.reason.message
     assert found.comparison.ratio.as_json()["high"] is None
 
 
-def test_what_fits_in_is_unchanged_within_the_tolerance_of_a_screen():
+def test_a_session_within_the_screen_tolerance_is_unchanged():
     found = judged(1.002)
     assert found.outcome is Outcome.UNCHANGED
     assert "within 5.0% by saved times" in found.reason.message
     assert "not raced" in found.reason.message
 
 
-def test_what_is_far_out_has_regressed():
+def test_a_session_far_above_the_spread_has_regressed():
     found = judged(1.2)
     assert found.outcome is Outcome.REGRESSED
     assert found.reason.message.startswith("20.0% slower than the spread of 8 sessions, deviation 0.3%, allows")
 
 
-def test_what_is_far_below_has_improved():
+def test_a_session_far_below_the_spread_has_improved():
     assert judged(0.8).outcome is Outcome.IMPROVED
 
 
-def test_in_between_says_what_could_hide():
+def test_an_undecided_session_states_the_possible_slowdown():
     found = judged(1.03, cases=300)
     assert found.outcome is Outcome.INCONCLUSIVE
     assert "could hide" in found.reason.message
 
 
-def test_a_case_that_moves_much_by_itself_is_left_open():
+def test_a_case_with_a_wide_spread_is_inconclusive():
     assert judged(1.2, [1.0, 1.1, 0.9, 1.2, 0.95, 1.05]).outcome is Outcome.INCONCLUSIVE
 
 
-def test_only_as_many_launches_as_every_session_has():
+def test_the_floor_uses_as_many_launches_as_every_session_has():
     short = [1.0, 1.0, 1.0]
     now = [1.0, 1.0, 1.0, 0.5]  # a fourth launch that the others do not have
     assert evaluate(now, [short], [short, [1.01] * 3, [0.99] * 3, short], 9, POLICY, 1).outcome is Outcome.UNCHANGED
 
 
-def test_more_cases_need_more_to_call_one_regressed():
+def test_more_cases_need_a_larger_change():
     assert judged(1.03, cases=1).outcome is Outcome.REGRESSED
     assert judged(1.03, cases=300).outcome is Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_screen_is_not_stricter_than_a_race(name):
+def test_the_screen_tolerance_is_at_least_the_tolerance(name):
     assert PRESETS[name].screen_tolerance >= PRESETS[name].tolerance
 
 

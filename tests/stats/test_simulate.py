@@ -1,4 +1,4 @@
-"""Error rates of whole races, simulated: what the presets promise."""
+"""Simulated error rates of whole races, against the targets of the presets."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ CASES = 30
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("launches", [3, 4, 9, 30])
-def test_many_races_at_once_are_judged_as_one_at_a_time(launches, shared):
+def test_many_races_at_once_are_classified_as_one_at_a_time(launches, shared):
     rng = np.random.default_rng(launches)
     pairs = np.arange(launches) % 6
     values = rng.normal(rng.uniform(-0.04, 0.04, (60, 1)), 0.008, (60, launches))
@@ -41,7 +41,7 @@ def test_many_races_at_once_are_judged_as_one_at_a_time(launches, shared):
 
 
 @pytest.mark.parametrize("noise", [Noise.NORMAL, Noise.HEAVY, Noise.BISTABLE])
-def test_the_same_code_is_no_false_positive(noise):
+def test_unchanged_code_stays_within_the_false_positive_budget(noise):
     """100,000 races: a tenth each of the deviations that were measured, quiet, typical and memory-bound ones."""
     measured = [(0.4, 0.3), (0.6, 0.5), (0.8, 0.5), (0.6, 0.7), (0.7, 0.3), (1.1, 0.3), (1.8, 1.2), (0.6, 0.0),
                 (0.4, 1.2), (1.9, 0.7)]  # fmt: skip
@@ -65,7 +65,7 @@ def test_the_run_keeps_its_budget_even_if_every_case_is_at_the_minimum_effect(fa
     assert found.rate(Outcome.REGRESSED) <= 0.01 / CASES * (1.0 if factor == 1 else 4.0)
 
 
-def test_one_stage_alone_stays_near_its_level_in_noise_beyond_all_knowledge():
+def test_one_stage_stays_near_its_level_in_noise_far_beyond_the_prior():
     found = simulate(STANDARD, NoiseModel(0.0, 0.4, 0.01), 5_000, 6, cases=CASES)
     assert found.rate(Outcome.REGRESSED, first=True) < 2 * case_alpha(STANDARD, CASES) / 2
     assert found.rate(Outcome.REGRESSED) < 0.004
@@ -83,19 +83,19 @@ def test_standard_reaches_its_targets(model):
         assert found.median_launches <= launches
 
 
-def test_strict_finds_two_percent_and_one_between_variants():
+def test_strict_detects_two_percent_and_one_between_variants():
     found = simulate(STRICT, replace(NOISY, effect=0.02), 3_000, 9, cases=CASES)
     assert found.rate(Outcome.REGRESSED) >= 0.90
     found = simulate(STRICT, replace(SHARED, effect=0.01), 3_000, 10, cases=CASES, shared_zygote=True)
     assert found.rate(Outcome.REGRESSED) >= 0.80
 
 
-def test_standard_finds_two_percent_between_variants():
+def test_standard_detects_two_percent_between_variants():
     found = simulate(STANDARD, replace(SHARED, effect=0.02), 3_000, 11, cases=CASES, shared_zygote=True)
     assert found.rate(Outcome.REGRESSED) >= 0.90
 
 
-def test_quick_is_quick():
+def test_quick_reaches_its_targets_in_three_launches():
     same = simulate(QUICK, TYPICAL, 5_000, 12, cases=CASES)
     assert same.rate(Outcome.UNCHANGED) >= 0.99
     assert same.median_launches == 3

@@ -1,4 +1,4 @@
-"""From intervals to outcomes, and what is said about them."""
+"""Outcomes of intervals, and their reasons."""
 
 from dataclasses import replace
 
@@ -34,18 +34,18 @@ def judged(center, *, policy=POLICY, final=False, spread=0.002, launches=6, case
     ("low", "high", "outcome"),
     [
         (1.011, 1.5, Outcome.REGRESSED),
-        (1.011, 1.019, Outcome.REGRESSED),  # within the tolerance, and yet slower by more than the minimum
+        (1.011, 1.019, Outcome.REGRESSED),  # within the tolerance, but slower by more than the minimum
         (1.010, 1.5, None),
         (0.5, 0.990, Outcome.IMPROVED),
         (0.5, 0.9902, None),
         (0.981, 1.02, Outcome.UNCHANGED),
-        (1.003, 1.019, Outcome.UNCHANGED),  # real, and too small to matter
-        (1.005, 1.021, None),  # real, and nobody knows whether it matters
+        (1.003, 1.019, Outcome.UNCHANGED),  # real, but too small to matter
+        (1.005, 1.021, None),  # real, but perhaps large enough to matter
         (0.97, 1.0, None),
         (0.5, 2.0, None),
     ],
 )
-def test_what_an_interval_proves(low, high, outcome):
+def test_the_outcome_that_an_interval_proves(low, high, outcome):
     assert classify(low, high, POLICY) is outcome
 
 
@@ -59,7 +59,7 @@ def test_swapping_the_sides_mirrors_the_outcome(low, width):
     assert back is MIRRORED.get(there, there)
 
 
-def test_the_three_outcomes_and_the_race_that_goes_on():
+def test_an_undecided_race_goes_on_until_the_last_look():
     assert judged(0.05).outcome is Outcome.REGRESSED
     assert judged(-0.05).outcome is Outcome.IMPROVED
     assert judged(0.0).outcome is Outcome.UNCHANGED
@@ -99,14 +99,14 @@ def test_more_cases_need_more_evidence():
         (0.015, "not-decided", "not decided: a slowdown of "),
     ],
 )
-def test_reasons_say_what_was_found_and_on_what_evidence(center, code, words):
+def test_a_reason_states_the_change_and_its_evidence(center, code, words):
     reason = judged(center, final=True).reason
     assert reason.code == code
     assert reason.message.startswith(words)
     assert "at 96.35% confidence, 6 launches" in reason.message
 
 
-def test_an_undecided_race_names_what_may_hide_and_the_fix():
+def test_an_undecided_race_states_the_possible_slowdown_and_the_fix():
     message = judged(0.015, final=True).reason.message
     assert "could still be hiding" in message
     assert "--policy strict" in message
@@ -121,20 +121,20 @@ def test_an_undecided_race_that_is_not_slower_says_so():
     assert found.reason.message.startswith("not decided, but not slower")
 
 
-def test_noise_without_end_hides_a_factor():
+def test_a_possible_slowdown_above_two_is_a_factor():
     message = decide(
         [Effect(2.0, 0), Effect(-2.0, 1), Effect(3.0, 2)], 3, POLICY, cases=1, shared_zygote=False, final=True
     ).reason.message
     assert "a slowdown of a factor of " in message
 
 
-def test_a_budget_that_runs_out_between_looks_is_judged_at_the_next_look():
+def test_a_budget_that_ends_between_looks_uses_the_next_look():
     found = judged(0.0, launches=7, final=True).comparison.ratio
     plain = interval(effects(0.0, launches=7), look_alpha(POLICY, 30, 3), POLICY, shared_zygote=False)
     assert found.low == plain.low
 
 
-def test_changes_in_words():
+def test_changes_are_formatted_for_people():
     assert change(1.052) == "5.2% slower"
     assert change(0.948) == "5.2% faster"
     assert change(3.44) == "3.4x slower"

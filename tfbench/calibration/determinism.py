@@ -1,4 +1,4 @@
-"""Whether exact metrics are exact: the same cases probed again and again."""
+"""Check that exact metrics are exact, by probing the same cases many times."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tfbench.race.zygote import Suite
 from tfbench.sides.side import Side
 
 _AT_ONCE = 10
-"""Launches between two zygotes: a metric may hang on what a zygote has been given, as its hash seed."""
+"""Launches per zygote. A metric may depend on a property of the zygote, such as its hash seed."""
 
 
 @dataclass(frozen=True)
 class Exactness:
-    """What many launches of a case agree on."""
+    """The agreement of many launches of a case."""
 
     case: Case
     launches: int
     metrics: int
-    """How many could be read."""
+    """Number of metrics that could be read."""
     demoted: dict[str, str]
-    """Metric -> how its launches differ."""
+    """Metric -> how the launches differ."""
     skipped: str = ""
 
 
@@ -44,9 +44,9 @@ def examine(
     launches: int,
     policy: Policy,
     processors: Processors,
-    tell: Callable[[Case, int], None],
+    report: Callable[[Case, int], None],
 ) -> list[Exactness]:
-    """Probe each case so many times, in processes of several zygotes.
+    """Probe each case ``launches`` times, in processes of several zygotes.
 
     Raises:
         BenchmarkError: A case breaks.
@@ -59,9 +59,9 @@ def examine(
         launcher = ProcessLauncher(suite, policy, processors)
         try:
             for case in cases:
-                tell(case, first)
-                again = min(_AT_ONCE, launches - first) * (case.name not in skipped)
-                for found in Prober(launcher, policy).probe([Entrant(case, side)] * again):
+                report(case, first)
+                repeats = 0 if case.name in skipped else min(_AT_ONCE, launches - first)
+                for found in Prober(launcher, policy).probe([Entrant(case, side)] * repeats):
                     if isinstance(found, BenchmarkSkipped):
                         skipped[case.name] = str(found)
                     elif isinstance(found, ProbeOutput):

@@ -1,4 +1,4 @@
-"""One verdict on code whose truth is known, and how it is kept: a line of JSON for each."""
+"""Store the trials of a calibration: verdicts on code with a known slowdown, one line of JSON each."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from tfbench.errors import ReportError
 
 RACED = "race"
-"""The method of a trial that tfbench decided."""
+"""The method of trials that tfbench decided by a race."""
 SAVED = ("saved median", "saved mean")
-"""pytest-benchmark's rule: a saved run against a saved run, the statistic 5% larger."""
+"""Methods of pytest-benchmark: a saved run against a saved run, with a limit of 5% on the statistic."""
 
 
 @dataclass(frozen=True)
 class CalibrationTrial:
-    """A verdict and what it cost.
+    """A verdict and its cost.
 
-    ``slowdown`` is the fraction of extra work that the contender really did, 0 for the same code.
-    ``effects`` are the launches' log-ratios and ``pairs`` the zygotes that they came from.
+    ``slowdown`` is the fraction of extra work that the contender really did, 0 for unchanged code.
+    ``effects`` are the log-ratios of the launches, and ``pairs`` their pairs of zygotes.
     """
 
     method: str
@@ -36,13 +36,13 @@ class CalibrationTrial:
 
 
 class Journal:
-    """The trials of a calibration, in a file that grows by a line a trial, so that it can be resumed."""
+    """A file of trials. It grows by one line per trial, so that a calibration can be resumed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> list[CalibrationTrial]:
-        """Every trial so far; a last line that was cut off is left out.
+        """Read every trial. An incomplete last line is ignored.
 
         Raises:
             ReportError: Another line is not a trial.
@@ -51,18 +51,17 @@ class Journal:
             return []
         lines = self.path.read_text(encoding="utf-8").split("\n")
         trials = []
-        for number, line in enumerate(lines[:-1], start=1):  # behind the last newline nothing is whole
+        for number, line in enumerate(lines[:-1], start=1):  # text after the last newline is incomplete
             try:
                 fields = json.loads(line)
-                trials.append(
-                    CalibrationTrial(**{**fields, "effects": tuple(fields["effects"]), "pairs": tuple(fields["pairs"])})
-                )
+                lists = {key: tuple(fields[key]) for key in ("effects", "pairs")}
+                trials.append(CalibrationTrial(**{**fields, **lists}))
             except (ValueError, TypeError, KeyError) as error:
                 raise ReportError(f"{self.path}, line {number}: not a trial ({error}); move the file away") from error
         return trials
 
     def append(self, trials: Iterable[CalibrationTrial]) -> None:
-        """Add trials; what is there is not written again."""
+        """Append trials to the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = "".join(json.dumps(asdict(trial), allow_nan=False, separators=(",", ":")) + "\n" for trial in trials)
         with self.path.open("a", encoding="utf-8") as file:

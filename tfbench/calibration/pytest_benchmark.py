@@ -1,4 +1,4 @@
-"""pytest-benchmark's way on the same workloads: time a run, save it, compare it with another by a 5% fence."""
+"""Apply pytest-benchmark's method to the same workloads: time a run, save it, compare saved runs with a 5% limit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tfbench.calibration.journal import SAVED, CalibrationTrial
 from tfbench.errors import SideError
 from tfbench.model import Outcome
 
-FENCE = 1.05
+LIMIT = 1.05
 """The ratio above which ``--benchmark-compare-fail=median:5%`` fails."""
-_LIMIT = 600.0
+_TIMEOUT = 600.0
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class SavedRun:
 
 
 def measure(file: Path, slowdown: float) -> SavedRun:
-    """Run pytest-benchmark on the workloads in a process of its own.
+    """Run pytest-benchmark on the workloads in a separate process.
 
     Raises:
-        SideError: It did not finish well.
+        SideError: The process failed.
     """
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "saved.json")
@@ -47,37 +47,34 @@ def measure(file: Path, slowdown: float) -> SavedRun:
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=_LIMIT,
+            timeout=_TIMEOUT,
         )
         if done.returncode:
-            raise SideError(f"pytest-benchmark's run failed:\n{done.stdout[-2000:]}")
+            raise SideError(f"pytest-benchmark failed on {file}:\n{done.stdout[-2000:]}")
         rows = json.loads(target.read_text())["benchmarks"]
     stats = {row["params"]["name"]: {key: row["stats"][key] for key in ("median", "mean")} for row in rows}
     return SavedRun(slowdown, stats, (time.perf_counter() - began) / len(stats))
 
 
-def compare(runs: list[SavedRun], first: int) -> list[CalibrationTrial]:
-    """Every comparison that the newest run allows with an earlier one: pytest-benchmark's verdicts.
-
-    A run on unchanged code is compared with the earlier ones on unchanged code, a slowed one too.
+def compare(runs: list[SavedRun], number: int) -> list[CalibrationTrial]:
+    """Compare the newest run with every earlier one on unchanged code, by pytest-benchmark's rule.
 
     Args:
-        first: Number of the newest run, as the trials keep it.
+        number: Number of the newest run in the trials.
     """
     *earlier, newest = runs
-    trials = []
-    for before in earlier:
-        if before.slowdown:
-            continue
-        for method in SAVED:
-            statistic = method.rpartition(" ")[2]
-            for name, stats in newest.stats.items():
-                if name in before.stats:
-                    ratio = stats[statistic] / before.stats[name][statistic]
-                    outcome = Outcome.REGRESSED if ratio > FENCE else Outcome.UNCHANGED
-                    trials.append(
-                        CalibrationTrial(
-                            method, "5%", name, newest.slowdown, outcome.value, 2 * newest.seconds, 1, first
-                        )
-                    )
-    return trials
+
+    def trial(method: str, name: str, before: SavedRun) -> CalibrationTrial:
+        statistic = method.rpartition(" ")[2]
+        ratio = newest.stats[name][statistic] / before.stats[name][statistic]
+        outcome = Outcome.REGRESSED if ratio > LIMIT else Outcome.UNCHANGED
+        return CalibrationTrial(method, "5%", name, newest.slowdown, outcome.value, 2 * newest.seconds, 1, number)
+
+    return [
+        trial(method, name, before)
+        for before in earlier
+        if not before.slowdown
+        for method in SAVED
+        for name in newest.stats
+        if name in before.stats
+    ]

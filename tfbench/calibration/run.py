@@ -1,4 +1,4 @@
-"""Running a calibration: fresh zygotes, a verdict on each workload as it is, and one slowed down; again and again."""
+"""Run a calibration: repeatedly start fresh zygotes and decide on each workload, unchanged and slowed down."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ from tfbench.storage.layout import FOLDER, MADE
 WORKLOADS = Path(__file__).resolve().parents[1] / "worker" / "workloads"
 SLOWDOWNS = (0.02, 0.03, 0.05, 0.10)
 SAVED_SLOWDOWNS = (0.0, 0.05, 0.0, 0.10)
-"""What pytest-benchmark's runs are slowed by, in turn."""
+"""Slowdowns of pytest-benchmark's runs, in turn."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a calibration is about."""
+    """The settings of a calibration."""
 
     policy: Policy
     cases: int
-    """Cases of the run whose alpha is shared: a verdict in a suite of thirty is stricter than one alone."""
+    """Size of the suite whose alpha is shared: a verdict in a suite of thirty is stricter than a single one."""
     processors: Processors
     cpus: tuple[int, ...]
     slowdowns: tuple[float, ...] = SLOWDOWNS
     repeats: int = 3
-    """Verdicts on unchanged code for one on slowed code, in each run."""
+    """Verdicts on unchanged code per verdict on slowed code, in each run."""
     variants: bool = False
-    """Both entrants come from one zygote and nothing is confirmed, as where variants are compared."""
+    """Whether both entrants come from one zygote without confirmation, as in a comparison of variants."""
     saved_every: int = 2
-    """A run of pytest-benchmark after so many runs of races; 0 for none."""
+    """Number of runs of races per run of pytest-benchmark; 0 for none of the latter."""
     root: Path = WORKLOADS
     files: tuple[str, ...] = ("test_raced.py",)
     chosen: str = ""
-    """Cases whose names hold this text."""
+    """Text that the names of the cases must contain."""
 
 
 Progress = Callable[[str, int], None]
-"""Called with what is being done and how many verdicts there are."""
+"""Called with the current activity and the number of verdicts."""
 
 
 def calibrate(
     plan: Plan, journal: Journal, seconds: float, progress: Progress, rng: random.Random
 ) -> list[CalibrationTrial]:
-    """Add trials to the journal until the time is spent; a run that was begun is ended.
+    """Add trials to the journal until the time is up. The trial in progress then is completed.
 
     Args:
-        seconds: Budget of this call; the trials that the journal has are kept and counted.
+        seconds: Budget of this call. Existing trials of the journal are kept and counted.
 
     Returns:
         Every trial of the journal.
@@ -92,9 +92,8 @@ def calibrate(
 
 
 def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str], None]) -> Iterator[CalibrationTrial]:
-    """The trials of one run: zygotes of its own, the workloads in random order."""
-    made = Path(FOLDER, MADE).absolute()  # beside the journal
-    suite = Suite(plan.files, "", "importlib", str(made), plan.cpus)
+    """Yield the trials of one run, which has its own zygotes and a random order of workloads."""
+    suite = Suite(plan.files, "", "importlib", str(Path(FOLDER, MADE).absolute()), plan.cpus)
     launcher = ProcessLauncher(suite, plan.policy, plan.processors)
     contender = Side("contender", sys.executable, plan.root)
     baseline = contender if plan.variants else replace(contender, name="baseline")
@@ -123,7 +122,7 @@ def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str
 
 def _trial(plan: Plan, number: int, name: str, slowdown: float, confirmed_race: ConfirmedRace) -> CalibrationTrial:
     if confirmed_race.decision is None or confirmed_race.decision.outcome is None:
-        failure = next(iter(confirmed_race.failures.values()), "it ended without a decision")
+        failure = next(iter(confirmed_race.failures.values()), "the race ended without a decision")
         raise BenchmarkError(f"{name}: {failure}")
     effects = [effect for race in confirmed_race.races for effect in race.effects(1)]
     return CalibrationTrial(
@@ -147,7 +146,7 @@ def _short(name: str) -> str:
 
 @contextmanager
 def background_load(cpus: Sequence[int], worker: Sequence[int]) -> Iterator[None]:
-    """Keep the other processors busy meanwhile, with a process that computes and moves memory."""
+    """Keep the processors other than the worker's busy, each with a process that computes and moves memory."""
     others = [cpu for cpu in cpus if cpu not in worker]
     program = (
         "import os, sys, numpy\n"

@@ -1,4 +1,4 @@
-"""Pure: from trials to rates with their intervals."""
+"""Summarize trials as rates with intervals. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tfbench.calibration.journal import CalibrationTrial
 from tfbench.model import Outcome, Rate, RateRow
 
 CONFIDENCE = 0.95
-FOUND = 0.95
-"""A slowdown counts as found when so many of its trials say regressed."""
+DETECTABLE = 0.95
+"""A slowdown counts as detectable if at least this share of its trials has regressed."""
 
 
 def rate(hits: int, trials: int) -> Rate:
-    """So many of so many, with the exact binomial interval (Clopper and Pearson 1934, Biometrika 26)."""
+    """Compute a rate with its exact binomial interval (Clopper and Pearson 1934, Biometrika 26)."""
     tail = (1 - CONFIDENCE) / 2
     low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
     high = float(betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0
@@ -24,9 +24,10 @@ def rate(hits: int, trials: int) -> Rate:
 
 
 def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow:
-    """The row of these trials, all of one method."""
+    """Summarize trials of one method in a row."""
     same = [trial for trial in trials if trial.slowdown == 0]
-    slowed = {slowdown: [t for t in trials if t.slowdown == slowdown] for slowdown in _slowdowns(trials)}
+    slowdowns = sorted({trial.slowdown for trial in trials if trial.slowdown > 0})
+    slowed = {slowdown: [t for t in trials if t.slowdown == slowdown] for slowdown in slowdowns}
     detected = {slowdown: _rate(those, Outcome.REGRESSED) for slowdown, those in slowed.items()}
     return RateRow(
         name=name,
@@ -34,7 +35,7 @@ def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow
         false_alarms=_rate(same, Outcome.REGRESSED),
         inconclusive=_rate(same, Outcome.INCONCLUSIVE),
         detected=detected,
-        smallest_found=_smallest_found(detected),
+        smallest_found=_smallest_detectable(detected),
         seconds=median(trial.seconds for trial in same) if same else None,
         seconds_detected={slowdown: median(trial.seconds for trial in those) for slowdown, those in slowed.items()},
         launches=median(trial.launches for trial in same) if same else None,
@@ -42,30 +43,26 @@ def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow
 
 
 def by_workload(method: str, trials: Sequence[CalibrationTrial]) -> list[RateRow]:
-    """A row for each workload, in the order in which they first came."""
+    """Summarize each workload in a row, in the order of their first trials."""
     names = dict.fromkeys(trial.workload for trial in trials if trial.method == method)
     return [tally(name, method, [t for t in trials if t.method == method and t.workload == name]) for name in names]
 
 
 def whole_runs(trials: Sequence[CalibrationTrial], cases: int) -> Rate:
-    """Runs of so many cases, made of verdicts on unchanged code as they came, that held a false alarm."""
+    """Compute the rate of runs with a false positive; a run is ``cases`` successive verdicts on unchanged code."""
     same = [trial for trial in trials if trial.slowdown == 0]
     runs = [same[first : first + cases] for first in range(0, len(same) - cases + 1, cases)]
     return rate(sum(any(t.outcome == Outcome.REGRESSED.value for t in run) for run in runs), len(runs))
 
 
-def _smallest_found(detected: dict[float, Rate]) -> float | None:
-    """The smallest slowdown tried that it and every larger one were found ``FOUND`` of the time."""
+def _smallest_detectable(detected: dict[float, Rate]) -> float | None:
+    """Find the smallest slowdown that, like every larger one, regressed in a share of at least `DETECTABLE`."""
     found = None
     for slowdown in sorted(detected, reverse=True):
-        if detected[slowdown].value < FOUND:
+        if detected[slowdown].value < DETECTABLE:
             break
         found = slowdown
     return found
-
-
-def _slowdowns(trials: Sequence[CalibrationTrial]) -> list[float]:
-    return sorted({trial.slowdown for trial in trials if trial.slowdown > 0})
 
 
 def _rate(trials: Sequence[CalibrationTrial], outcome: Outcome) -> Rate:

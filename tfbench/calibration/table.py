@@ -1,4 +1,4 @@
-"""A calibration as a table."""
+"""Print a calibration as a table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tfbench.model import Rate, RateRow
 from tfbench.report import style
 
 WIDE = 100
-"""Characters of a line below which headings are broken: every column must fit into 80."""
+"""On lines with fewer characters, headings are broken, so that all columns fit into 80."""
 _HEADINGS = ("false positives", "inconclusive", "min. detectable")
 _BROKEN_HEADINGS = ("false\npositives", "incon-\nclusive", "min.\ndetect-\nable")
 
 
 def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
-    """One line per row: false positives with their interval, reported slowdowns, cost.
+    """Make a table with one line per row: false positives with their upper bound, detected slowdowns, cost.
 
     Args:
         width: Characters of a line.
@@ -34,7 +34,7 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
     for row in rows:
         made.add_row(
             row.name,
-            _short(row.false_alarms),
+            of(row.false_alarms, " ≤"),
             percent(row.inconclusive),
             *(percent(row.detected[s]) if s in row.detected else "" for s in slowdowns),
             "-" if row.smallest_found is None else f"{row.smallest_found:.0%}",
@@ -43,15 +43,11 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
     return made
 
 
-def _short(rate: Rate) -> str:
-    return f"{rate.hits}/{rate.trials} ≤{rate.high:.1%}" if rate.trials else "-"
-
-
-def of(rate: Rate) -> str:
-    """``1/500, at most 1.1%``: the upper end at 95% confidence."""
-    return f"{rate.hits}/{rate.trials}, at most {rate.high:.1%}" if rate.trials else "-"
+def of(rate: Rate, bound: str = ", at most ") -> str:
+    """Format a rate with its upper bound at 95% confidence: ``1/500, at most 1.1%``."""
+    return f"{rate.hits}/{rate.trials}{bound}{rate.high:.1%}" if rate.trials else "-"
 
 
 def percent(rate: Rate) -> str:
-    """``97%``, or a dash where nothing was tried."""
+    """Format a rate as ``97%``, or as a dash without trials."""
     return f"{rate.value:.1%}".replace(".0%", "%") if rate.trials else "-"

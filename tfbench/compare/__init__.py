@@ -1,1 +1,1 @@
-"""Compare two finished result files."""
+"""Compare two result files of finished runs."""

@@ -1,8 +1,8 @@
-"""Two runs that are over: what their times allow to be said, and what they do not.
+"""Compare the times of a case in two finished runs.
 
-Both were taken at different times, maybe in different states of the machine, and nothing can be raced
-any more. An interval from the times themselves knows how they scattered within the two runs; how
-far a run lies from the next one of the same code it cannot know.
+The runs took place at different times, perhaps in different states of the machine, and cannot be raced.
+An interval from their times covers the scatter within the two runs. It does not cover the difference
+between two runs of the same code.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from tfbench.stats.verdict import change
 
 CONFIDENCE = 0.95
 BATCHES = 20
-"""Parts of equal length that the times of one process are cut into, in time order."""
-LEAST_BATCHES = 5
-LEAST_LAUNCHES = 3
+"""Number of equally long parts into which the times of one process are divided, in time order."""
+MIN_BATCHES = 5
+MIN_LAUNCHES = 3
 STANDS_OUT = "stands-out"
-"""Code of what differs by more than it scattered."""
+"""Reason code of a difference beyond the scatter."""
 
 
 def contrast(case: str, first: Timing | None, second: Timing | None) -> FileComparison:
-    """The second file's time of a case against the first's."""
+    """Compare the second file's time of a case with the first file's."""
     if first is None or second is None:
         text = f"in the {'first' if second is None else 'second'} file only"
         return FileComparison(case, first, second, Reason("one-file", text))
-    before, whence = _units(first)
-    after, thence = _units(second)
+    before, first_units = _units(first)
+    after, second_units = _units(second)
     if not before or not after:
-        text = f"nothing can be said: {whence if not before else thence}"
+        text = first_units if not before else second_units
         return FileComparison(case, first, second, Reason("no-interval", text), second.median / first.median)
     effect, reach = _welch(np.log(before), np.log(after))
     interval = Ratio(math.exp(effect), math.exp(effect - reach), math.exp(effect + reach), CONFIDENCE)
-    scatter = f"the scatter of {' and '.join(dict.fromkeys((whence, thence)))}"
+    scatter = f"the scatter of {' and '.join(dict.fromkeys((first_units, second_units)))}"
     reason = Reason("within-scatter", f"within {scatter}")
     if not interval.low <= 1 <= interval.high:
         reason = Reason(STANDS_OUT, f"{change(interval.center)}, beyond {scatter}")
@@ -47,24 +47,25 @@ def contrast(case: str, first: Timing | None, second: Timing | None) -> FileComp
 
 
 def _units(timing: Timing) -> tuple[Sequence[float], str]:
-    """Values that may be taken for independent, and what they are: launches, or batches of one process.
+    """Return values that are nearly independent, and their description: launches, or batches of one process.
 
-    Successive rounds resemble each other, so those of one process are cut into batches whose medians
-    nearly do not (batch means, Alexopoulos & Seila 1998, Handbook of Simulation, ch. 7).
+    Successive rounds are correlated. So the rounds of one process are divided into batches whose medians
+    nearly are not (batch means, Alexopoulos & Seila 1998, Handbook of Simulation, ch. 7).
+    If there are no values, the second item is the reason.
     """
     if not timing.launches:
-        return (), "no raw times in the file: the scatter of rounds says nothing of how far off their median is"
-    if len(timing.launches) >= LEAST_LAUNCHES:
+        return (), "no raw times in the file, so there is no interval"
+    if len(timing.launches) >= MIN_LAUNCHES:
         return [float(np.median(launch)) for launch in timing.launches], "launches"
     rounds = [second for launch in timing.launches for second in launch]
     batches = min(BATCHES, len(rounds) // 2)
-    if batches < LEAST_BATCHES:
+    if batches < MIN_BATCHES:
         return (), f"{len(rounds)} rounds are too few for an interval"
     return [float(np.median(part)) for part in np.array_split(rounds, batches)], "rounds of one process"
 
 
 def _welch(before: Floats, after: Floats) -> tuple[float, float]:
-    """Difference of two means and how far its interval reaches (Welch 1947, Biometrika 34)."""
+    """Compute the difference of two means and the half-width of its interval (Welch 1947, Biometrika 34)."""
     own = [float(values.var(ddof=1)) / values.size for values in (before, after)]
     effect = float(after.mean() - before.mean())
     if sum(own) == 0:

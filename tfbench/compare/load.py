@@ -1,4 +1,4 @@
-"""Result files that somebody names, of whatever kind."""
+"""Load result files of any kind."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tfbench.versions.matrix_report import SCHEMA as VERSIONS
 
 
 def read(path: Path) -> ResultFile:
-    """A report, a baseline, or what plain pytest-benchmark saved.
+    """Read a report, a baseline, or a file of plain pytest-benchmark.
 
     Raises:
-        ReportError: It cannot be read, or is none.
+        ReportError: The file cannot be read, or is not a result file.
     """
     content = _content(path)
     if "schema" in content:
@@ -27,10 +27,10 @@ def read(path: Path) -> ResultFile:
 
 
 def medians(path: Path) -> dict[str, Mapping[str, float]]:
-    """From what the file calls a side to seconds by case: one side, or those of a comparison of versions.
+    """Map the label of each side to its median seconds by case; a comparison of versions has several sides.
 
     Raises:
-        ReportError: It cannot be read, or is none.
+        ReportError: The file cannot be read, or is not a result file.
     """
     content = _content(path)
     if content.get("schema") != VERSIONS:
@@ -51,5 +51,5 @@ def medians(path: Path) -> dict[str, Mapping[str, float]]:
 def _content(path: Path) -> dict[str, Any]:
     content = json_reader.load(read_text(path), str(path))
     if not isinstance(content, dict):
-        raise ReportError(f"{path} holds a {type(content).__name__} where a result file has an object")
+        raise ReportError(f"{path} is not a result file: expected a JSON object, found {type(content).__name__}")
     return content

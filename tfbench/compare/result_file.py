@@ -1,4 +1,4 @@
-"""Any result file: a report, a baseline, or what plain pytest-benchmark saved."""
+"""Represent any result file alike: a report, a baseline, or a file of plain pytest-benchmark."""
 
 from __future__ import annotations
 
@@ -19,27 +19,24 @@ RAW, STATISTICS = "with raw times", "statistics only"
 
 @dataclass(frozen=True)
 class ResultFile:
-    """What was measured, and where."""
+    """The times of a file, and the machine and environment they were measured in."""
 
     path: str
     kind: str
     saved: str
     times: Mapping[str, Timing]
     machine: Mapping[str, str]
-    """Facts of the machine, under names that every kind of file has."""
+    """Facts of the machine, under names that all kinds of files share."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Packages and settings, where the file knows them."""
+    """Packages and settings, if the file has them."""
     report: Report | None = None
-    """The verdicts, if it is a report."""
+    """The report itself, if the file is one."""
 
 
 def of_report(path: str, report: Report) -> ResultFile:
-    """A report as a result file: its medians, which come without raw times."""
+    """Convert a report, which has medians and no raw times."""
     side = report.sides.get("contender", {})
-    times = {
-        variant_result.case.name: Timing(variant_result.case.name, variant_result.median_seconds, variant_result.rounds)
-        for variant_result in report.variant_results
-    }
+    times = {one.case.name: Timing(one.case.name, one.median_seconds, one.rounds) for one in report.variant_results}
     return ResultFile(
         path, f"tfbench report, {STATISTICS}", "", times, _machine(side.get("machine", {}), side.get("python", "")),
         {**side.get("packages", {}), **side.get("settings", {})}, report,
@@ -47,15 +44,14 @@ def of_report(path: str, report: Report) -> ResultFile:
 
 
 def of_content(path: str, content: Any) -> ResultFile:
-    """A baseline, or a file of pytest-benchmark.
+    """Convert a baseline, or a file of pytest-benchmark.
 
     Raises:
-        ReportError: It is neither.
+        ReportError: The content is neither.
     """
     try:
         if isinstance(content.get("tfbench"), dict):
-            saved = baselines.parse(Path(path).stem, content)
-            return _of_baseline(path, saved)
+            return _of_baseline(path, baselines.parse(Path(path).stem, content))
         return _of_plain(path, content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReportError(
@@ -71,9 +67,8 @@ def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
         for name, sample in saved.samples.items()
     }
     machine = _machine(environment.machine, environment.python) | {"threads": str(environment.threads)}
-    return ResultFile(
-        path, f"tfbench baseline, {RAW}", saved.saved, times, machine, {**environment.packages, **environment.settings}
-    )
+    packages_and_settings = {**environment.packages, **environment.settings}
+    return ResultFile(path, f"tfbench baseline, {RAW}", saved.saved, times, machine, packages_and_settings)
 
 
 def _of_plain(path: str, content: JSON) -> ResultFile:
@@ -83,10 +78,10 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
         raw = tuple(float(second) for second in stats.get("data") or ())
         middle = float(stats["median"])
         if not all(math.isfinite(second) and second > 0 for second in (middle, *raw)):
-            raise ValueError(f"{name} has times that are none")
+            raise ValueError(f"{name} has a time that is not a positive number")
         times[name] = Timing(name, middle, int(stats["rounds"]), (raw,) if raw else ())
     if not times:
-        raise ValueError("it has no benchmark")
+        raise ValueError("it has no benchmarks")
     info = content["machine_info"]
     cpu = info.get("cpu") or {}
     machine = {
@@ -95,14 +90,9 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
         "processor": cpu.get("brand_raw") or cpu.get("brand") or info.get("processor", ""),
         "processors": cpu.get("count", ""),
     }
-    kind = RAW if any(one.launches for one in times.values()) else STATISTICS
-    return ResultFile(
-        path,
-        f"pytest-benchmark, {kind}",
-        str(content.get("datetime", "")),
-        times,
-        _machine(machine, info.get("python_version", "")),
-    )
+    kind = f"pytest-benchmark, {RAW if any(one.launches for one in times.values()) else STATISTICS}"
+    saved = str(content.get("datetime", ""))
+    return ResultFile(path, kind, saved, times, _machine(machine, info.get("python_version", "")))
 
 
 def _machine(found: Mapping[str, Any], python: str) -> dict[str, str]:
@@ -111,10 +101,10 @@ def _machine(found: Mapping[str, Any], python: str) -> dict[str, str]:
 
 
 def differences(first: ResultFile, second: ResultFile) -> list[str]:
-    """What both files know and know differently, one phrase each."""
+    """List the differences of machine and environment between two files, one phrase each."""
     found = _unlike(first.machine, second.machine, {*first.machine} & {*second.machine})
     if first.environment and second.environment:
-        # A package or setting that one side lacks is a difference; a fact that a file does not tell is none.
+        # A package or setting that one side lacks is a difference. A fact of the machine that one file lacks is not.
         found += _unlike(first.environment, second.environment, {*first.environment, *second.environment})
     return found
 

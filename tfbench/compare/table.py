@@ -1,4 +1,4 @@
-"""Two result files side by side."""
+"""Print two result files side by side."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tfbench.report.style import COLOURS, table
 from tfbench.report.units import duration, times
 
 LIMITS = (
-    "Intervals (95%) hold what scattered within the two runs. Runs of the same code lie further apart than "
-    "that: a third of unchanged cases moves by more than 5% from one session to the next. These files "
-    "suggest, they do not decide; a race does: pytest --benchmark --against SPEC, or --baseline NAME."
+    "Intervals (95%) cover the scatter within the two runs only. Runs of the same code differ more than that: "
+    "a third of unchanged cases moves by more than 5% between sessions. So this comparison is no verdict. "
+    "For a verdict, run pytest --benchmark with --against SPEC or --baseline NAME."
 )
 
 
 def contrasts(rows: Sequence[FileComparison], comparable: bool) -> RenderableType:
-    """A line a case, what differs most first.
+    """Make a table with one line per case, largest slowdown first.
 
     Args:
-        comparable: Whether the files are of one machine and environment.
+        comparable: Whether both files come from one machine and environment.
     """
     made = table("times")
     made.add_column("case", overflow="fold")
@@ -33,8 +33,8 @@ def contrasts(rows: Sequence[FileComparison], comparable: bool) -> RenderableTyp
     made.add_column("", overflow="fold")
     for row in sorted(rows, key=lambda row: (row.interval is None, -(row.ratio or 0))):
         ratio = times(row.interval) if row.interval else f"{row.ratio:.3f}" if row.ratio else "-"
-        said = row.reason.message if comparable or row.ratio is None else "incomparable"
-        made.add_row(Text(row.case), _median(row.first), _median(row.second), Text(ratio), Text(said))
+        reason = row.reason.message if comparable or row.ratio is None else "incomparable"
+        made.add_row(Text(row.case), _median(row.first), _median(row.second), Text(ratio), Text(reason))
     return Group(made, Text(LIMITS, "dim"))
 
 
@@ -43,7 +43,7 @@ def _median(timing: Timing | None) -> Text:
 
 
 def verdicts(first: Report | None, second: Report | None) -> Table:
-    """What two reports say of each case, each against its own baseline."""
+    """Make a table of the verdicts of two reports, each against its own baseline."""
     made = table("verdicts, each against its own baseline")
     made.add_column("case", overflow="fold")
     for name in ("first", "second"):

@@ -1,4 +1,4 @@
-"""What finished result files know of times, and of a case in two of them; frozen like the types of `model`."""
+"""Immutable types: the times of a case in a result file, and their comparison between two files."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tfbench.model import JSON, Ratio, Reason
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a result file knows of how long a case takes; seconds of one iteration."""
+    """The times of a case in a result file, in seconds per iteration."""
 
     case: str
     median: float
     rounds: int
     launches: tuple[tuple[float, ...], ...] = ()
-    """Round by round, for each process; empty where the file has no raw times."""
+    """The rounds of each process; empty if the file has no raw times."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileComparison:
-    """One case in two result files; ``interval`` is ``None`` where there can be none, and the reason says why."""
+    """One case in two result files; if there is no ``interval``, the reason says why."""
 
     case: str
     first: Timing | None
