@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -27,10 +28,15 @@ def merge(reports: Sequence[Named]) -> Report:
     shards = [(name, _shard(name, report), report) for name, report in reports]
     first_name, first, report = shards[0]
     for name, shard, other in shards[1:]:
-        _alike(first_name, name, "number of shards", first["of"], shard["of"])
-        _alike(first_name, name, "suite of cases", first["suite"], shard["suite"])
-        _alike(first_name, name, "policy", report.policy, other.policy)
-        _alike(first_name, name, "sides", _sides(report), _sides(other))
+        for what, mine, theirs in (
+            ("number of shards", first["of"], shard["of"]),
+            ("suite of cases", first["suite"], shard["suite"]),
+            ("policy", report.policy, other.policy),
+            ("sides", _sides(report), _sides(other)),
+        ):
+            if mine != theirs:
+                values = " and ".join(textwrap.shorten(str(one), 60, placeholder="…") for one in (mine, theirs))
+                raise ReportError(f"{first_name} and {name} are not of one run: their {what} differ, {values}")
     _one_each(first["of"], [(name, shard["index"]) for name, shard, _ in shards])
     _complete(shards)
     return replace(
@@ -49,12 +55,6 @@ def _shard(name: str, report: Report) -> JSON:
     if report.shard is None:
         raise ReportError(f"{name} is not a shard's report: it was measured without --shard")
     return report.shard
-
-
-def _alike(first: str, second: str, what: str, mine: object, theirs: object) -> None:
-    if mine != theirs:
-        values = " and ".join(text if len(text) <= 60 else f"{text[:57]}…" for text in map(str, (mine, theirs)))
-        raise ReportError(f"{first} and {second} are not of one run: their {what} differ, {values}")
 
 
 def _sides(report: Report) -> JSON:

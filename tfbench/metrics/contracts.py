@@ -14,7 +14,6 @@ from tfbench.policy import Policy
 from tfbench.stats.verdict import evidence
 
 ContractResult = tuple[Outcome, Reason]
-HELD, BROKEN, UNREADABLE, OPEN = "contract-held", "contract-broken", "contract-unreadable", "contract-open"
 
 
 def of_case(
@@ -42,20 +41,20 @@ def row(case: Case, contract: str, contract_result: ContractResult) -> Verdict:
 
 
 def _held(text: str) -> ContractResult:
-    return Outcome.UNCHANGED, Reason(HELD, text)
+    return Outcome.UNCHANGED, Reason("contract-held", text)
 
 
 def _broken(text: str) -> ContractResult:
-    return Outcome.REGRESSED, Reason(BROKEN, text)
+    return Outcome.REGRESSED, Reason("contract-broken", text)
 
 
 def unreadable(text: str) -> ContractResult:
     """Make the result of a contract that cannot be checked, which is an error."""
-    return Outcome.ERROR, Reason(UNREADABLE, text)
+    return Outcome.ERROR, Reason("contract-unreadable", text)
 
 
 def _open(text: str) -> ContractResult:
-    return Outcome.INCONCLUSIVE, Reason(OPEN, text)
+    return Outcome.INCONCLUSIVE, Reason("contract-open", text)
 
 
 def _expected(expected: Mapping[str, int], metric_values: MetricValues) -> ContractResult:

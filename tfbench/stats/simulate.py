@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,16 +71,6 @@ class Races:
         return float(np.mean((self.first if first else self.final) == OUTCOMES.index(outcome)))
 
     @property
-    def rates(self) -> Mapping[Outcome, float]:
-        """Share of races with each outcome."""
-        return {outcome: self.rate(outcome) for outcome in OUTCOMES}
-
-    @property
-    def mean_launches(self) -> float:
-        """Mean number of launches per race, confirmation included."""
-        return float(np.mean(self.launches))
-
-    @property
     def median_launches(self) -> float:
         """Median number of launches per race, confirmation included."""
         return float(np.median(self.launches))
@@ -97,51 +86,51 @@ def simulate(
         shared_zygote: Whether the entrants of a launch come from one zygote. Variants of a run do,
             and are not confirmed.
     """
-    rng = np.random.default_rng(seed)
-    first, launches = _stages(policy, model, races, rng, cases, shared_zygote)
+    simulation = _Simulation(policy, model, np.random.default_rng(seed), cases, shared_zygote)
+    first, launches = simulation.stages(races)
     final = first.copy()
     if policy.confirm and not shared_zygote:
         alarms = np.flatnonzero(first == _REGRESSED)
-        again, more = _stages(policy, model, len(alarms), rng, cases, shared_zygote)
+        again, more = simulation.stages(len(alarms))
         final[alarms] = np.where(again == _REGRESSED, _REGRESSED, _INCONCLUSIVE)
         launches[alarms] += more
     return Races(first, final, launches)
 
 
-def _stages(
-    policy: Policy, model: NoiseModel, races: int, rng: np.random.Generator, cases: int, shared_zygote: bool
-) -> tuple[Codes, Counts]:
-    codes, launches = np.full(races, _INCONCLUSIVE, dtype=np.int8), np.zeros(races, dtype=np.int64)
-    for start in range(0, races, _BATCH):
-        batch = slice(start, min(races, start + _BATCH))
-        _stage(policy, model, rng, cases, shared_zygote, codes[batch], launches[batch])
-    return codes, launches
+@dataclass(frozen=True)
+class _Simulation:
+    """The arguments of `simulate` that every stage shares."""
 
+    policy: Policy
+    model: NoiseModel
+    rng: np.random.Generator
+    cases: int
+    shared_zygote: bool
 
-def _stage(
-    policy: Policy,
-    model: NoiseModel,
-    rng: np.random.Generator,
-    cases: int,
-    shared_zygote: bool,
-    codes: Codes,
-    launches: Counts,
-) -> None:
-    """Simulate one stage of some races; fills ``codes`` and ``launches`` in place."""
-    open_races = np.arange(len(codes))
-    pair_bias = rng.normal(0, model.zygote_deviation, (len(codes), policy.zygotes))
-    effects: Array = np.empty((len(codes), 0))
-    for look, count in enumerate(policy.looks):
-        pairs = np.arange(effects.shape[1], count) % policy.zygotes
-        bias = pair_bias[:, pairs]
-        effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(rng, model, bias)])
-        distribution = posterior(effects, np.arange(count) % policy.zygotes, policy, shared_zygote=shared_zygote)
-        found = evaluate(distribution, look_alpha(policy, cases, look), policy)
-        codes[open_races], launches[open_races] = found, count
-        undecided = found == _INCONCLUSIVE
-        open_races, pair_bias, effects = open_races[undecided], pair_bias[undecided], effects[undecided]
-        if not len(open_races):
-            return
+    def stages(self, races: int) -> tuple[Codes, Counts]:
+        """Simulate one stage of each race, in batches."""
+        codes, launches = np.full(races, _INCONCLUSIVE, dtype=np.int8), np.zeros(races, dtype=np.int64)
+        for start in range(0, races, _BATCH):
+            self._fill(codes[start : start + _BATCH], launches[start : start + _BATCH])
+        return codes, launches
+
+    def _fill(self, codes: Codes, launches: Counts) -> None:
+        """Simulate one stage of a batch; fills both arrays in place."""
+        policy, model = self.policy, self.model
+        open_races = np.arange(len(codes))
+        pair_bias = self.rng.normal(0, model.zygote_deviation, (len(codes), policy.zygotes))
+        effects: Array = np.empty((len(codes), 0))
+        for look, count in enumerate(policy.looks):
+            pairs = np.arange(count) % policy.zygotes
+            bias = pair_bias[:, pairs[effects.shape[1] :]]
+            effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(self.rng, model, bias)])
+            distribution = posterior(effects, pairs, policy, shared_zygote=self.shared_zygote)
+            found = evaluate(distribution, look_alpha(policy, self.cases, look), policy)
+            codes[open_races], launches[open_races] = found, count
+            undecided = found == _INCONCLUSIVE
+            open_races, pair_bias, effects = open_races[undecided], pair_bias[undecided], effects[undecided]
+            if not len(open_races):
+                return
 
 
 def scatter(rng: np.random.Generator, model: NoiseModel, like: Floats) -> Floats:
