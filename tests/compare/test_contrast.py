@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tfbench.compare.contrast import STANDS_OUT, contrast
+from tfbench.compare.contrast import contrast
 from tfbench.compare.timing import Timing
+from tfbench.model import ReasonCode
 
 
 def launches(center, number=6, rounds=50, deviation=0.01, seed=0):
@@ -32,7 +33,7 @@ def test_several_launches_are_the_units():
     reference = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
     assert math.log(found.interval.low) == pytest.approx(reference.low)
     assert math.log(found.interval.high) == pytest.approx(reference.high)
-    assert found.reason.code == STANDS_OUT
+    assert found.reason.code == ReasonCode.STANDS_OUT
     assert "slower, beyond the scatter of launches" in found.reason.message
 
 

@@ -6,8 +6,9 @@ Times are seconds, ratios are contender / baseline, effects are natural logarith
 from tfbench.model.case import JSON, QUALITIES, TIME, Case, Claim
 from tfbench.model.measurement import Effect, Launch, MetricValues, Plan, Run, Sample
 from tfbench.model.provenance import EnvironmentInfo, MeasurementContext
+from tfbench.model.reason import Reason, ReasonCode
 from tfbench.model.report import Rate, RateRow, Report
-from tfbench.model.verdict import Comparison, Outcome, Ratio, Reason, Skip, VariantResult, Verdict
+from tfbench.model.verdict import Comparison, Outcome, Ratio, Skip, VariantResult, Verdict
 
 __all__ = [
     "JSON",
@@ -27,6 +28,7 @@ __all__ = [
     "RateRow",
     "Ratio",
     "Reason",
+    "ReasonCode",
     "Report",
     "Run",
     "Sample",

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 
 from tfbench.model.case import JSON, TIME, Case
+from tfbench.model.reason import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +57,6 @@ class Outcome(str, enum.Enum):
 
     def __str__(self) -> str:
         return self.value
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why: a code for programs and a sentence for people."""
-
-    code: str
-    message: str
-
-    def as_json(self) -> JSON:
-        return {"code": self.code, "message": self.message}
 
 
 @dataclass(frozen=True, slots=True)

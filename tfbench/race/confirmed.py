@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tfbench.metrics.sampled import first_call, memory
-from tfbench.model import Outcome, Reason, Run, Verdict
+from tfbench.model import Outcome, Reason, ReasonCode, Run, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Clock, Entrant, Launcher
 from tfbench.race.launch import Failure
@@ -96,13 +96,13 @@ class ConfirmedRace:
             text = f"{second.reason.message}; found twice, the first time as {first.reason.message}"
             return replace(second, reason=Reason(second.reason.code, text))
         text = f"a first race said: {first.reason.message}; fresh launches did not confirm it: {second.reason.message}"
-        return replace(second, outcome=Outcome.INCONCLUSIVE, reason=Reason("not-confirmed", text))
+        return replace(second, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.NOT_CONFIRMED, text))
 
     def _unconfirmed(self, decision: Judged | None) -> Judged | None:
         if decision is None or decision.outcome is not Outcome.REGRESSED or not self._confirm:
             return decision
         text = f"the run was interrupted before this was confirmed: {decision.reason.message}"
-        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=Reason("interrupted", text))
+        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.INTERRUPTED, text))
 
     # What it took
 

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.model import TIME, Case, Outcome, Report, VariantResult, Verdict
+from tfbench.model import TIME, Case, Outcome, ReasonCode, Report, VariantResult, Verdict
 from tfbench.report.differences import differences
 from tfbench.report.style import COLOURS, add_columns, add_row, table
 from tfbench.report.units import duration, joules, percent, rate, size, times
@@ -32,7 +32,7 @@ _EXTRA: tuple[tuple[Column, int], ...] = (
 """Optional columns of the table of variants: fact, heading and format, and the minimum width of the terminal."""
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.MISSING, Outcome.ERROR)
 """Outcomes that are worth a line each; of the others there are many."""
-_MEASURED = {"no-baseline": "measured", "contract-held": "contracts held"}
+_MEASURED: dict[str, str] = {ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held"}
 """Reasons that say more than their outcomes."""
 _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 
@@ -46,7 +46,7 @@ def render(report: Report, *, width: int, colour: bool) -> str:
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
     extra = [column for column, least in _EXTRA if width >= least]
     parts += [_variant_results(group, rows, extra) for group, rows in _grouped(report.variant_results, str).items()]
-    judged = [verdict for verdict in report.verdicts if verdict.reason.code != "no-baseline"]
+    judged = [verdict for verdict in report.verdicts if verdict.reason.code != ReasonCode.NO_BASELINE]
     timed = [verdict for verdict in judged if verdict.metric == TIME]
     by_function = _grouped(timed, lambda group: group.partition("[")[0])
     parts += [_verdicts(group, rows) for group, rows in by_function.items()]

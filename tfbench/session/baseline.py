@@ -10,7 +10,7 @@ from statistics import median
 
 from tfbench.errors import SideError
 from tfbench.metrics.catalog import GPU_CLOCK
-from tfbench.model import Case, EnvironmentInfo, Outcome, Reason, Sample, Verdict
+from tfbench.model import Case, EnvironmentInfo, Outcome, Reason, ReasonCode, Sample, Verdict
 from tfbench.policy import Policy
 from tfbench.session.request import CaseResult
 from tfbench.sides.environments import Environments
@@ -31,7 +31,7 @@ VARIANTS, SIDES = "variants", "sides"
 def not_saved(saved: Baseline) -> Reason:
     """Why a case has no comparison."""
     text = f"it is not in the baseline {saved.name!r}, so there is nothing to compare it with"
-    return Reason("not-in-baseline", text)
+    return Reason(ReasonCode.NOT_IN_BASELINE, text)
 
 
 def describe(saved: Baseline) -> str:
@@ -56,17 +56,17 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
         pass
     elif not saved.tree:
         text = f"{spec} was saved outside version control, so its code cannot be made again; save it in a git checkout"
-        return Reason("no-source", text)
+        return Reason(ReasonCode.NO_SOURCE, text)
     else:
         try:
             made = materialise(contender.root, saved.tree, cache)
             root, tree_redirect = made.root, (made.top, made.instead)
         except SideError as error:
-            return Reason("no-source", f"{spec}: {error}")
+            return Reason(ReasonCode.NO_SOURCE, f"{spec}: {error}")
     try:
         executable = _executable(saved.environment, contender, environments)
     except SideError as error:
-        return Reason("no-environment", f"{spec}: its environment cannot be made again: {error}")
+        return Reason(ReasonCode.NO_ENVIRONMENT, f"{spec}: its environment cannot be made again: {error}")
     there, now = dict(saved.environment.settings), {**settings(), **contender.env}
     there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
     unset = tuple(name for name in now if name not in there)
@@ -224,15 +224,19 @@ class SavedTimeFilter:
         spec, context = describe(self.saved), self.saved.context
         if self.differences:
             text = f"{spec} is of another machine or environment: {'; '.join(self.differences)}"
-            return Outcome.INCOMPARABLE, Reason("other-machine", text)
+            return Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_MACHINE, text)
         if changed_since(self.saved, case):
-            return Outcome.INCOMPARABLE, Reason("benchmark-changed", f"{CHANGED}, so its saved times say nothing")
+            return Outcome.INCOMPARABLE, Reason(
+                ReasonCode.BENCHMARK_CHANGED, f"{CHANGED}, so its saved times say nothing"
+            )
         before, now = clock(self.saved.samples[case.name]), clock(sample)
         if before and now and abs(now / before - 1) > self._policy.gpu_clock_drift:
             text = f"{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz"
-            return Outcome.INCOMPARABLE, Reason("other-clock", f"{text}: lock its clock with sudo nvidia-smi -lgc RATE")
+            return Outcome.INCOMPARABLE, Reason(
+                ReasonCode.OTHER_CLOCK, f"{text}: lock its clock with sudo nvidia-smi -lgc RATE"
+            )
         if (context.policy, context.way) != (self._policy.name, VARIANTS):
             how = f"policy {context.policy or 'unknown'}{' and against another side' * (context.way == SIDES)}"
             text = f"{spec} was measured with {how}, so its times are not like these"
-            return Outcome.INCONCLUSIVE, Reason("other-way", text)
+            return Outcome.INCONCLUSIVE, Reason(ReasonCode.OTHER_METHOD, text)
         return None

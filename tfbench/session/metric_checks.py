@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tfbench.metrics import contracts, exact, parity, sampled
 from tfbench.metrics.catalog import PARITY, PEAK_HOST_MEMORY, PROBED
 from tfbench.metrics.extract import read
-from tfbench.model import JSON, Case, Claim, EnvironmentInfo, MetricValues, Outcome, Reason, Verdict
+from tfbench.model import JSON, Case, Claim, EnvironmentInfo, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.race.launch import Failure
@@ -171,7 +171,7 @@ class MetricChecker:
         self.look([case], side, *others)
         mine = self._seen[side.name, case.name]
         if isinstance(mine, Exception):
-            reason = Reason("not-probed", f"timed, but not probed: {mine}")
+            reason = Reason(ReasonCode.NOT_PROBED, f"timed, but not probed: {mine}")
             return replace(result, metrics=(*result.metrics, Verdict(case, Outcome.ERROR, reason, PROBES)))
         facts = [run.facts for run in result.sample.runs] if result.sample else []
         explained: list[str] = []
@@ -228,7 +228,7 @@ class MetricChecker:
         if theirs is None and reference_side.side is not None:
             seen = self._seen[reference_side.side.name, (reference_side.case or case).name]
             if isinstance(seen, Exception):
-                reason = Reason("not-probed", f"the baseline's side was timed, but not probed: {seen}")
+                reason = Reason(ReasonCode.NOT_PROBED, f"the baseline's side was timed, but not probed: {seen}")
                 return [Verdict(case, Outcome.ERROR, reason, PROBES)], []
             theirs = seen.metric_values
             if seen.source and seen.source != mine.source:
@@ -255,7 +255,7 @@ class MetricChecker:
         if row is not None and row.outcome is Outcome.REGRESSED:
             if how := context.unstable.get(PARITY):
                 text = f"{row.reason.message}, but it is not exact here: {how}"
-                row = replace(row, outcome=Outcome.INCONCLUSIVE, reason=Reason("not-exact", text))
+                row = replace(row, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.NOT_EXACT, text))
             elif context.differences and not self._policy.exact_across_versions:
                 explained.append(f"the result {row.reason.message}")
                 row = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfbench.model import Outcome, Reason, Verdict
+from tfbench.model import Outcome, Reason, ReasonCode, Verdict
 from tfbench.session.request import RunRequest
 from tfbench.sides.counterparts import Counterparts
 from tfbench.storage.baselines import Baseline
@@ -26,7 +26,7 @@ def missing(request: RunRequest, saved: Baseline | None, there: Counterparts | N
     shard = request.shard
     ours = [case for case in gone if _below(case.name.partition("::")[0], request.expected)]
     ours = [case for case in ours if shard is None or shard.has(case)]
-    reason = Reason("not-collected", text)
+    reason = Reason(ReasonCode.NOT_COLLECTED, text)
     return [Verdict(case, Outcome.MISSING, reason) for case in sorted(ours, key=lambda one: one.name)]
 
 

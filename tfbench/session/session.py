@@ -12,7 +12,7 @@ from pathlib import Path
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.gpus.session import GpuSession
 from tfbench.metrics.roofline import with_shares
-from tfbench.model import JSON, TIME, Case, EnvironmentInfo, Outcome, Reason, Report, Skip, Verdict
+from tfbench.model import JSON, TIME, Case, EnvironmentInfo, Outcome, Reason, ReasonCode, Report, Skip, Verdict
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
@@ -244,7 +244,7 @@ class Session:
         self._start([case], self._rival)
         if differences := environment_differences(self._saved.environment, self._environment_info(self._rival.name)):
             text = f"{describe(self._saved)} could not be made again as it was: {'; '.join(differences)}"
-            return CaseResult(case, Verdict(case, Outcome.INCOMPARABLE, Reason(OTHER_ENVIRONMENT, text)))
+            return CaseResult(case, Verdict(case, Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_ENVIRONMENT, text)))
         return self._races.sides(case, self._rival, CHANGED if changed_since(self._saved, case) else "")
 
     def _acquainted(self, rival: Side) -> Side:
@@ -264,7 +264,7 @@ class Session:
             renamed = there.name != case.name
             return self._races.sides(case, rival, f"it is called {there.name} there" if renamed else "", there)
         text = f"{rival.spec} does not have it, so there is nothing to compare it with"
-        return self._races.alone(case, Reason("not-in-baseline", text))
+        return self._races.alone(case, Reason(ReasonCode.NOT_IN_BASELINE, text))
 
     # Other metrics
 
@@ -286,7 +286,7 @@ class Session:
     def _with_other_metrics(self, result: CaseResult, group: Sequence[Case]) -> CaseResult:
         """The result with the other metrics of the case; the cases of a group are probed together."""
         verdict = result.verdict
-        if verdict is None or (result.sample is None and verdict.reason.code != OTHER_ENVIRONMENT):
+        if verdict is None or (result.sample is None and verdict.reason.code != ReasonCode.OTHER_ENVIRONMENT):
             return result
         measured = [case for case in group if (one := self._results.get(case.name)) and one.sample is not None]
         self._look(f"{result.case.workload}: other metrics", measured, self._contender)
@@ -385,6 +385,3 @@ class Session:
             yield
         finally:
             os.sched_setaffinity(0, before)
-
-
-OTHER_ENVIRONMENT = "other-environment"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason
+from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason, ReasonCode
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, look_of
 from tfbench.stats.interval import interval
@@ -116,11 +116,11 @@ def decide(
 
 
 _CODES = {
-    Outcome.REGRESSED: "slower",
-    Outcome.IMPROVED: "faster",
-    Outcome.UNCHANGED: "within-tolerance",
-    Outcome.INCONCLUSIVE: "not-decided",
-    None: "racing",
+    Outcome.REGRESSED: ReasonCode.SLOWER,
+    Outcome.IMPROVED: ReasonCode.FASTER,
+    Outcome.UNCHANGED: ReasonCode.WITHIN_TOLERANCE,
+    Outcome.INCONCLUSIVE: ReasonCode.NOT_DECIDED,
+    None: ReasonCode.RACING,
 }
 
 
