@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tfbench.doctor.checks import CHECKS, Limits, examine, is_fit, worst_first
+from tfbench.doctor.checks import CHECKS, examine, is_fit, worst_first
+from tfbench.doctor.checks.grading import Limits
 from tfbench.doctor.model import (
     Bytecode,
     Cgroup,
@@ -71,13 +72,13 @@ def observation(**changes):
 BAD, WARN, UNKNOWN = State.BAD, State.WARN, State.UNKNOWN
 SPOILERS = [
     ("processors", BAD, {"cpus": (0,)}, "at least two processors"),
-    ("load", WARN, observation(others=1.0), "end what else runs"),
-    ("load", BAD, observation(others=2.5), "end what else runs"),
+    ("load", WARN, observation(others=1.0), "end other programs"),
+    ("load", BAD, observation(others=2.5), "end other programs"),
     ("worker's processor", WARN, observation(share=0.9), "--cpus"),
     ("worker's processor", BAD, observation(share=0.5), "isolcpus"),
     ("steal", WARN, observation(spin=ObservationWindow(0.5, 1.0, 0.05)), "burstable"),
     ("steal", BAD, observation(spin=ObservationWindow(0.5, 1.0, 0.2)), "burstable"),
-    ("virtualisation", WARN, {"hypervisor": "KVM"}, "let races decide"),
+    ("virtualisation", WARN, {"hypervisor": "KVM"}, "gate by live races"),
     ("governor", WARN, {"governor": "powersave"}, "cpupower frequency-set -g performance"),
     ("turbo", WARN, {"turbo": True, "turbo_switch": "echo 1 | sudo tee /x"}, "echo 1"),
     ("SMT siblings", WARN, {"siblings": (0, 1)}, "smt/control"),
@@ -89,7 +90,7 @@ SPOILERS = [
     ("memory", WARN, {"memory": Memory(3 * GIB, 0, 0.0)}, "--policy quick"),
     ("memory", BAD, {"cgroup": Cgroup(memory_left=GIB // 2)}, "raise the container's limit"),
     ("swap", WARN, {"memory": Memory(20 * GIB, GIB, 0.0)}, "swapoff"),
-    ("swap", BAD, {"memory": Memory(20 * GIB, 0, 30.0)}, "end what fills the memory"),
+    ("swap", BAD, {"memory": Memory(20 * GIB, 0, 30.0)}, "end the programs that fill memory"),
     ("transparent huge pages", WARN, {"hugepages": "always"}, "madvise"),
     ("address layout", WARN, {"aslr": 0}, "randomize_va_space=2"),
     ("clock", WARN, {"clock": Clock("hpet", 1e-7)}, "clocksource=tsc"),
@@ -101,7 +102,7 @@ SPOILERS = [
     ("GPU", WARN, {"gpus": Gpus((replace(GPU, persistence=False),), ())}, "nvidia-smi -pm 1"),
     ("GPU", UNKNOWN, {"gpus": None}, "NVIDIA_DRIVER_CAPABILITIES"),
     ("GPU processes", WARN, {"gpus": Gpus((GPU,), ("python (pid 7, 400 MiB)",))}, "CUDA_VISIBLE_DEVICES"),
-    ("GPU processes", BAD, {"gpus": Gpus((replace(GPU, utilization=90.0),), ())}, "one job a runner"),
+    ("GPU processes", BAD, {"gpus": Gpus((replace(GPU, utilization=90.0),), ())}, "one job per runner"),
 ]
 
 
@@ -125,7 +126,7 @@ def test_no_gpu_at_all_is_fine():
 
 
 def test_what_a_virtual_machine_hides_is_said_to_be_hidden():
-    assert "only its host knows" in found("governor", governor=None, hypervisor="KVM").what
+    assert "the hypervisor hides it" in found("governor", governor=None, hypervisor="KVM").what
 
 
 def test_the_race_replaces_the_second_of_watching():

@@ -2,15 +2,16 @@
 
 import json
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench import cli
-from tfbench.doctor import noise as noise_test
-from tfbench.doctor.checks import Limits, is_fit
+from tfbench.doctor import noise, noise_findings
+from tfbench.doctor.checks import is_fit
+from tfbench.doctor.checks.grading import Limits
+from tfbench.doctor.detection import noise_of
 from tfbench.doctor.model import State
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import Case, Effect
@@ -18,6 +19,7 @@ from tfbench.policy import Policy
 from tfbench.race.process_launcher import Processors
 
 POLICY, LIMITS = Policy(), Limits()
+SIDES = [entrant.side for entrant in sides_of(Case("", "", ""))]
 
 
 def lapped(deviation=0.004, seconds=30.0, broken=None):
@@ -25,17 +27,15 @@ def lapped(deviation=0.004, seconds=30.0, broken=None):
     launcher = ScriptedLauncher(clock, [steady(1e-4, deviation), steady(1e-4, deviation)])
     if broken:
         launcher.broken[1] = broken
-    matches = {f"t.py::test_step[{name}]": sides_of(Case(name, name, name)) for name in ("a", "b", "c")}
-    raced = noise_test.round_robin(
-        matches, launcher, range(6), seconds, POLICY, lambda *_: None, clock, random.Random(1)
-    )
-    return raced, clock.now
+    names = [f"t.py::test_step[{name}]" for name in ("a", "b", "c")]
+    races = tuple(noise.SelfRace(Case(name, name, name), SIDES) for name in names)
+    noise.round_robin(races, launcher, range(6), seconds, POLICY, lambda *_: None, clock, random.Random(1))
+    return races, clock.now
 
 
 def judged(raced):
-    made = noise_test.NoiseTest(POLICY, raced, 30.0, 12, 8.0)
-    made = replace(made, detection_limits=noise_test.assess(raced, POLICY, LIMITS))
-    return made, noise_test.findings(made, LIMITS)
+    made = noise.with_detection_limits(noise.NoiseTest(POLICY, raced, 30.0, 12, 8.0), LIMITS)
+    return made, noise_findings.of_test(made, LIMITS)
 
 
 def test_the_time_is_kept_and_shared():
@@ -51,14 +51,14 @@ def test_a_quiet_machine_finds_small_slowdowns_and_says_the_cost():
     assert is_fit(findings)
     assert made.middle is not None
     assert made.detection_limits["a"].smallest <= 0.03
-    assert "is found in about" in findings[0].what
+    assert "is detectable here in about" in findings[0].what
     assert json.loads(json.dumps(made.as_json()))["workloads"][0]["smallest_found"] <= 0.03
 
 
 def test_a_machine_that_is_blind_is_not_fit():
     _, findings = judged(lapped(0.2)[0])
     assert not is_fit(findings)
-    assert "cannot be relied on to show" in findings[0].what
+    assert "would often miss a slowdown of 5%" in findings[0].what
 
 
 def test_too_few_launches_say_nothing():
@@ -79,28 +79,28 @@ def test_both_deviations_are_found_again():
     for _ in range(60):
         pairs = rng.normal(0, 0.01, 6)
         effects = [Effect(pairs[n % 6] + rng.normal(0, 0.006), n % 6) for n in range(18)]
-        found.append(noise_test.noise_of(effects, POLICY))
-    assert np.median([noise.launch for noise in found]) == pytest.approx(0.006, rel=0.15)
-    assert np.median([noise.zygote for noise in found]) == pytest.approx(0.01, rel=0.25)
+        found.append(noise_of(effects, POLICY))
+    assert np.median([one.launch for one in found]) == pytest.approx(0.006, rel=0.15)
+    assert np.median([one.zygote for one in found]) == pytest.approx(0.01, rel=0.25)
 
 
 def test_one_launch_in_another_mode_does_not_decide():
     effects = [Effect(0.001 * (n % 3), n % 6) for n in range(18)]
     effects[4] = Effect(0.3, 4)
-    assert noise_test.noise_of(effects, POLICY).launch < 0.02
+    assert noise_of(effects, POLICY).launch < 0.02
 
 
 @pytest.mark.tensorflow
 def test_a_real_race(tmp_path, capsys, monkeypatch):
     """Real processes, too short to judge by: it runs, it says so, and the file can be read."""
-    monkeypatch.setattr(noise_test, "PAIRS", 1)  # each pair takes four seconds to start
+    monkeypatch.setattr(noise, "PAIRS", 1)  # each pair takes four seconds to start
     target = tmp_path / "d.json"
     assert cli.main(["doctor", "--seconds", "1", "--report-json", str(target)]) in (0, 1)
     content = json.loads(target.read_text())
     assert content["schema"] == "tfbench-doctor/1"
     assert {row["name"] for row in content["race"]["workloads"]} == {"eager_add", "matmul", "elementwise"}
     assert "race" in {row["name"] for row in content["findings"]}
-    assert "to time on" in capsys.readouterr().out
+    assert "for timing: " in capsys.readouterr().out
 
 
 def test_no_race_is_quick(capsys):
@@ -112,10 +112,10 @@ def test_a_side_that_does_not_start_is_a_finding(monkeypatch):
     def refuse(self, wanted, pairs):
         raise SideError("it does not start\nImportError: numpy")
 
-    monkeypatch.setattr(noise_test.ProcessLauncher, "ready", refuse)
+    monkeypatch.setattr(noise.ProcessLauncher, "ready", refuse)
     with pytest.raises(SideError) as caught:
-        noise_test.race(1.0, POLICY, Processors((0,), (0,)), lambda *_: None, Clock(), random.Random())
-    assert "ImportError: numpy" in noise_test.broken(caught.value).what
+        noise.race(1.0, POLICY, Processors((0,), (0,)), lambda *_: None, Clock(), random.Random())
+    assert "ImportError: numpy" in noise_findings.of_error(caught.value).what
 
 
 @pytest.mark.parametrize("seconds", ["0", "4000", "nan"])

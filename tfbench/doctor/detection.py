@@ -1,0 +1,118 @@
+"""Estimate the noise of launches, and the smallest slowdown that a policy detects in it. Pure."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from tfbench.model import JSON, Effect, Outcome, Ratio
+from tfbench.policy import Policy
+from tfbench.stats.alpha_spending import case_alpha
+from tfbench.stats.interval import interval
+from tfbench.stats.simulate import NoiseModel, simulate
+
+CASES = 30
+"""Size of the suite whose alpha is shared, the same as in `tfbench calibrate`."""
+LEAST = 6
+"""Launches that a workload needs. The deviation between fewer pairs of zygotes is a guess."""
+SLOWDOWNS = (0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10, 0.15, 0.20, 0.30, 0.50, 1.00)
+"""Candidates for the smallest detectable slowdown."""
+SIMULATED = 400
+"""Simulated races per slowdown: the standard error of a rate near 95% is then 1%."""
+_FAR = 3.0
+_NORMAL_MAD = 1.4826
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviations of log-ratios: between launches of one pair of zygotes, and between pairs."""
+
+    launch: float
+    zygote: float
+
+
+@dataclass(frozen=True)
+class DetectionLimit:
+    """What a policy can detect in this noise."""
+
+    noise: Noise
+    itself: Ratio
+    """The code against itself. The interval usually contains 1."""
+    smallest: float | None
+    """The smallest detectable slowdown, or ``None`` if even the largest candidate is not detectable."""
+    launches: float
+    """Median number of launches until the smallest slowdown is detected."""
+    unchanged_launches: float
+    """Median number of launches until a verdict on unchanged code."""
+
+    def as_json(self) -> JSON:
+        return {
+            "launch_deviation": self.noise.launch,
+            "zygote_deviation": self.noise.zygote,
+            "itself": self.itself.as_json(),
+            "smallest_found": self.smallest,
+            "launches": self.launches,
+            "unchanged_launches": self.unchanged_launches,
+        }
+
+
+def detection_limit(effects: Sequence[Effect], policy: Policy, rate: float) -> DetectionLimit:
+    """Compute the smallest slowdown that the policy detects, from launches of the same code.
+
+    The effects give the noise. Simulated races with this noise, decided like real ones, give the detection
+    rates and the launches that they take.
+
+    Args:
+        rate: Share of races that must detect a slowdown.
+    """
+    noise = noise_of(effects, policy)
+    itself = interval(effects, case_alpha(policy, CASES), policy, shared_zygote=False)
+
+    def races(slowdown: float) -> tuple[float, float]:
+        model = NoiseModel(slowdown, noise.launch, noise.zygote)
+        found = simulate(policy, model, SIMULATED, seed=1, cases=CASES)
+        return found.rate(Outcome.REGRESSED), found.median_launches
+
+    # The rate grows with the slowdown. A search by halving therefore needs 4 simulations and not 14.
+    first = bisect_left(SLOWDOWNS, True, key=lambda slowdown: races(slowdown)[0] >= rate)
+    smallest = SLOWDOWNS[first] if first < len(SLOWDOWNS) else None
+    launches = math.nan if smallest is None else races(smallest)[1]
+    return DetectionLimit(noise, itself, smallest, launches, races(0.0)[1])
+
+
+def noise_of(effects: Sequence[Effect], policy: Policy) -> Noise:
+    """Estimate both deviations by an analysis of variance, shrunk slightly towards the policy's usual values.
+
+    An outlying launch first moves to three deviations from the median, as in the policy's own interval.
+    The usual values count as 1 / (2 spread^2) degrees of freedom: the logarithm of a deviation that was
+    estimated from so many has this spread. This is 2 for launches and 0.8 for pairs.
+    """
+    values = [effect.value for effect in effects]
+    middle = median(values)
+    usual = max(
+        math.hypot(policy.launch_deviation, policy.zygote_deviation),
+        _NORMAL_MAD * median(abs(value - middle) for value in values),
+    )
+    pairs: dict[int, list[float]] = {}
+    for effect in effects:
+        away = max(-_FAR * usual, min(_FAR * usual, effect.value - middle))
+        pairs.setdefault(effect.pair, []).append(away)
+    means = {pair: fmean(members) for pair, members in pairs.items()}
+    within = sum((value - means[pair]) ** 2 for pair, members in pairs.items() for value in members)
+    launch = _shrunk(within, len(values) - len(pairs), policy.launch_deviation, policy.launch_spread)
+    # The variance of a pair's mean includes a share of the launches' own variance, which is subtracted.
+    own = fmean(1 / len(members) for members in pairs.values()) * launch
+    freedom = len(pairs) - 1
+    origin = fmean(means.values())
+    between = sum((mean - origin) ** 2 for mean in means.values()) - freedom * own
+    zygote = _shrunk(max(0.0, between), freedom, policy.zygote_deviation, policy.zygote_spread)
+    return Noise(math.sqrt(launch), math.sqrt(zygote))
+
+
+def _shrunk(squares: float, freedom: int, usual: float, spread: float) -> float:
+    """Return a variance from its sum of squares and the usual deviation."""
+    weight = 1 / (2 * spread**2)
+    return (squares + weight * usual**2) / (freedom + weight)
