@@ -86,11 +86,11 @@ def test_what_is_not_slower_is_answered_by_one_race(factor, outcome):
     scripted = Scripted(since("2.21", factor))
     (result,) = scripted.run(CASE)
     assert len(scripted.raced) == 1
-    assert result.last.outcome is outcome
+    assert result.bad_end.outcome is outcome
     assert result.is_answered
     reported = bisect_report.answer(result, SEVEN)
     assert reported.startswith("2.21 is not slower than 2.15: ")
-    assert ("other way round" in reported) == (outcome is Outcome.IMPROVED)
+    assert ("swap --good and --bad" in reported) == (outcome is Outcome.IMPROVED)
 
 
 def test_an_open_step_is_raced_again_with_more_launches_and_is_then_told_as_open():
@@ -98,7 +98,7 @@ def test_an_open_step_is_raced_again_with_more_launches_and_is_then_told_as_open
     (result,) = scripted.run(CASE)
     assert scripted.raced == [(CASE.name, "2.21")] * 2
     assert scripted.looks == [30, 90]
-    assert result.last.again
+    assert result.bad_end.again
     assert not result.is_answered
     assert bisect_report.answer(result, SEVEN).startswith("inconclusive whether 2.21 is slower than 2.15")
 

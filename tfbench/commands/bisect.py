@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         asked = {"policy": policy.as_json(), "metric": arguments.metric, "wall_seconds": round(seconds, 3)}
         write_whole(arguments.report_json, bisect_report.as_json(results, points, changes, asked))
         console.print(f"written: {arguments.report_json}")
-    if any(result.failure or (result.last and result.last.outcome is None) for result in results):
+    if any(result.failure or (result.bad_end and result.bad_end.outcome is None) for result in results):
         return BROKEN
     return ANSWERED if all(result.is_answered for result in results) else INCONCLUSIVE
 

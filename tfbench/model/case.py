@@ -63,6 +63,11 @@ class Case:
         return [claim for claim in self.claims if claim.metric in metrics]
 
     @property
+    def short_name(self) -> str:
+        """The name without its file: ``test_matmul[compiler=xla]``."""
+        return self.name.rpartition("::")[2]
+
+    @property
     def label(self) -> str:
         """The variant as one short text; the empty variant is ``-``."""
         return ",".join(f"{axis}={level}" for axis, level in self.variant) or "-"

@@ -1,4 +1,4 @@
-"""Since when a case is slower: as text for the terminal, as JSON."""
+"""Report where cases became slower: text for the terminal, JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,54 +17,50 @@ SCHEMA = "tfbench-bisect/1"
 
 
 def answer(result: BisectResult, points: Sequence[Point]) -> str:
-    """What was found, in a sentence."""
+    """Return the result as one sentence."""
     good, bad = points[0].label, points[-1].label
     if result.failure:
         return result.failure
-    last = result.last
-    assert last is not None
-    if last.bad is None:
-        return f"inconclusive whether {bad} is slower than {good}: {last.reason}"
-    if last.bad is False:
-        faster = "; give them the other way round to find since when" if last.ratio and last.ratio.high < 1 else ""
-        return f"{bad} is not slower than {good}: {last.reason}{faster}"
-    suspects = result.search.suspects
+    end = result.bad_end
+    assert end is not None
+    if end.bad is None:
+        return f"inconclusive whether {bad} is slower than {good}: {end.reason}"
+    if end.bad is False:
+        faster = "; swap --good and --bad to find where it became faster" if end.ratio and end.ratio.high < 1 else ""
+        return f"{bad} is not slower than {good}: {end.reason}{faster}"
     before = points[result.search.good].label
-    if result.first_bad is None:
-        named = ", ".join(points[point].label for point in suspects)
-        return f"slower since one of {named}, which could not be told apart; {before} is not slower"
-    step = result.step_of(result.first_bad)
-    assert step is not None
-    return f"slower since {points[result.first_bad].label}: {step.reason}; {before} is not slower"
+    if (found := result.found) is None:
+        named = ", ".join(points[point].label for point in result.search.suspects)
+        return f"slower since one of {named}, which the races could not tell apart; {before} is not slower"
+    return f"slower since {points[found.point].label}: {found.reason}; {before} is not slower"
 
 
 def hints(result: BisectResult, points: Sequence[Point], skipped: bool) -> list[str]:
-    """What to ask next.
+    """Return the commands that narrow or extend the result.
 
     Args:
-        skipped: Whether releases between the points were left out.
+        skipped: Whether the search left out releases between the points.
     """
-    if result.first_bad is None:
+    found, end = result.found, result.bad_end
+    if found is None or end is None:
         return []
-    found, last = result.step_of(result.first_bad), result.last
-    before, first, end = points[result.search.good], points[result.first_bad], points[-1]
+    before, first, last = points[result.search.good], points[found.point], points[-1]
     lines = []
     if skipped:
         lines.append(f"releases between the two: tfbench bisect --good {before.spec} --bad {first.spec}")
-    if found and last and found.ratio and last.ratio and found is not last and found.ratio.high < last.ratio.low:
-        lines.append(
-            f"{end.label} is slower still, {times(last.ratio)}: tfbench bisect --good {first.spec} --bad {end.spec}"
-        )
+    if found.ratio and end.ratio and found.ratio.high < end.ratio.low:
+        command = f"tfbench bisect --good {first.spec} --bad {last.spec}"
+        lines.append(f"{last.label} is slower still, {times(end.ratio)}: {command}")
     return lines
 
 
 def terminal(result: BisectResult, points: Sequence[Point], skipped: bool) -> RenderableType:
-    """The answer with its evidence.
+    """Return the answer with a table of its races.
 
     Args:
         skipped: As for `hints`.
     """
-    made = table(result.case.name.rpartition("::")[2])
+    made = table(result.case.short_name)
     made.add_column("race", justify="right")
     made.add_column("version" if not points[0].spec.startswith("git:") else "commit", no_wrap=True)
     made.add_column("verdict", no_wrap=True)
@@ -80,7 +76,7 @@ def terminal(result: BisectResult, points: Sequence[Point], skipped: bool) -> Re
 def _cells(step: BisectStep) -> tuple[Text, ...]:
     if step.outcome is None:
         return Text("cannot be run", "red"), Text(step.reason), Text(""), Text("")
-    again = " (asked twice)" if step.again else ""
+    again = " (raced twice)" if step.again else ""
     return (
         Text(f"{step.outcome}{again}", COLOURS[step.outcome]),
         Text(times(step.ratio) if step.ratio else ""),
@@ -95,11 +91,11 @@ def as_json(
     changes: Mapping[str, Sequence[Sequence[str]]],
     asked: JSON,
 ) -> str:
-    """Everything, for programs.
+    """Return the whole result as JSON.
 
     Args:
-        changes: Rows of what changed in a case's graph, by its name.
-        asked: Policy, metric and the like.
+        changes: By the case's name, rows of changes in its graph.
+        asked: Policy, metric and other settings of the search.
     """
     content = {
         "schema": SCHEMA,
@@ -112,13 +108,14 @@ def as_json(
 
 def _case(result: BisectResult, points: Sequence[Point], changes: Sequence[Sequence[str]]) -> JSON:
     slower = result.is_slower and not result.failure
+    search, found = result.search, result.found
     return {
         "case": result.case.name,
         "answered": result.is_answered,
         "answer": answer(result, points),
-        "last_good": points[result.search.good].label if slower else None,
-        "first_bad": points[result.first_bad].label if result.first_bad is not None else None,
-        "suspects": [points[point].label for point in result.search.suspects] if slower else [],
+        "last_good": points[search.good].label if slower else None,
+        "first_bad": points[found.point].label if found is not None else None,
+        "suspects": [points[point].label for point in search.suspects] if slower else [],
         "steps": [
             {
                 "point": points[step.point].label,

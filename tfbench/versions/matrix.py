@@ -1,4 +1,4 @@
-"""One question about several versions: the same cases on every side, racing in the same rounds."""
+"""Race the same cases on several versions at once, in the same rounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.errors import BenchmarkSkipped, UsageError
-from tfbench.model import JSON, Case, VariantResult
+from tfbench.model import JSON, Case, Outcome, VariantResult
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
@@ -18,42 +18,71 @@ from tfbench.session.results import of_variant
 from tfbench.sides.side import Side
 from tfbench.sides.spec import of_version
 
+Entry = VariantResult | str
+"""A case on one side: its result, or why it could not be timed."""
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What became of the question."""
+class Row:
+    """A case on all sides."""
+
+    case: Case
+    entries: tuple[Entry, ...]
+    """In the order of the sides."""
+
+    @property
+    def results(self) -> list[VariantResult]:
+        """The entries with times."""
+        return [entry for entry in self.entries if isinstance(entry, VariantResult)]
+
+    @property
+    def slowdown(self) -> float:
+        """The largest ratio on any side, 0 without one."""
+        return max((result.ratio.center for result in self.results if result.ratio), default=0.0)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The results of all cases on all sides."""
 
     sides: Mapping[str, JSON]
-    """Side, the reference first -> its Python, packages and what importing TensorFlow took it."""
-    rows: tuple[tuple[Case, tuple[VariantResult | str, ...]], ...]
-    """Each case, and in the order of the sides how it stands to the reference, or why it could not be timed."""
+    """By label, the reference first: Python, packages, settings and the import time of TensorFlow."""
+    rows: tuple[Row, ...]
     seconds: float
+
+    @property
+    def labels(self) -> list[str]:
+        return list(self.sides)
+
+    @property
+    def has_regression(self) -> bool:
+        """Whether a case is slower on any side."""
+        return any(result.outcome is Outcome.REGRESSED for row in self.rows for result in row.results)
 
 
 def ordered(labels: Sequence[str], reference: str = "") -> list[str]:
-    """The labels of the sides, the reference first.
+    """Return the labels of the sides with the reference first.
 
     Raises:
-        UsageError: Fewer than two, one twice, or a reference that is none of them.
+        UsageError: There are fewer than two labels, a duplicate, or no label for the reference.
     """
     if len(set(map(of_version, labels))) < max(2, len(labels)):
-        raise UsageError("give two or more versions, each once; for the same twice, give `self` as the second")
-    first = next((one for one in labels if of_version(one) == of_version(reference or labels[0])), None)
+        raise UsageError("give two or more different versions; to race one against itself, give `self` as the second")
+    first = next((label for label in labels if of_version(label) == of_version(reference or labels[0])), None)
     if first is None:
-        raise UsageError(f"--reference {reference}: it is none of {', '.join(labels)}")
-    return sorted(labels, key=lambda one: one != first)
+        raise UsageError(f"--reference {reference}: give one of {', '.join(labels)}")
+    return sorted(labels, key=lambda label: label != first)
 
 
 def sides_of(labels: Sequence[str], make: Callable[[str, str], Side]) -> list[Side]:
-    """A side for each label, the reference first; `self` is the reference once more, in processes of its own.
+    """Create a side for each label, the reference first. `self` is the reference again, in separate processes.
 
     Args:
-        make: From a specification and a name to a side.
+        make: Creates a side from a specification and a name.
 
     Raises:
-        SideError: One of them cannot be made.
+        SideError: A side cannot be created.
     """
     first = make(of_version(labels[0]), labels[0])
     others = [replace(first, name=one) if one == "self" else make(of_version(one), one) for one in labels[1:]]
@@ -67,8 +96,8 @@ def race(
     policy: Policy,
     rng: random.Random,
     progress: Progress,
-) -> Compared:
-    """Race every case on all sides at once; whoever is decided against the reference drops out of later launches.
+) -> Matrix:
+    """Race every case on all sides at once. A side that is decided against the reference leaves later launches.
 
     Raises:
         SideError: A side does not start.
@@ -79,43 +108,34 @@ def race(
     launcher.ready([(side, env) for side in sides for env in environments], range(policy.looks[0]))
     pairs = min(policy.zygotes, max(policy.looks[0], policy.zygotes_together // len(sides)))
     config = RaceConfig(len(cases) * (len(sides) - 1), range(pairs))
-    rows = []
-    for number, case in enumerate(cases):
+
+    def row(number: int, case: Case) -> Row:
         entrants = [Entrant(case, side) for side in sides]
-        one = Race(entrants, launcher, policy, config, time.perf_counter, rng)
-        text = f"{number}/{len(cases)} {case.name.rpartition('::')[2]}"
+        text = f"{number}/{len(cases)} {case.short_name}"
         progress(text)
         Prober(launcher, policy).share(entrants)
-        one.run(lambda race, text=text: progress(f"{text}, {len(race.launches)} launches"))  # type: ignore[misc]
-        rows.append((case, tuple(_entry(one, index) for index in range(len(sides)))))
-    return Compared(
-        sides={side.name: _describe(launcher, side) for side in sides},
-        rows=tuple(rows),
-        seconds=time.monotonic() - began,
-    )
+        made = Race(entrants, launcher, policy, config, time.perf_counter, rng)
+        made.run(lambda race: progress(f"{text}, {len(race.launches)} launches"))
+        return Row(case, tuple(_entry(made, index) for index in range(len(sides))))
+
+    rows = tuple(row(number, case) for number, case in enumerate(cases))
+    return Matrix({side.name: _describe(launcher, side) for side in sides}, rows, time.monotonic() - began)
 
 
-def _entry(race: Race, index: int) -> VariantResult | str:
+def _entry(race: Race, index: int) -> Entry:
     if (failure := race.failures.get(index)) is not None:
         if isinstance(failure, BenchmarkSkipped):
             return f"skipped: {failure}"
         printed = getattr(failure, "output", "").strip().splitlines()
-        return f"broke: {failure}{f'; its last words: {printed[-1].strip()}' if printed else ''}"
+        return f"broke: {failure}{f'; its last output: {printed[-1].strip()}' if printed else ''}"
     if race.reference != 0:
         return "the reference cannot run it"
     if race.abort_reason:
         return f"disturbed: {race.abort_reason}"
-    variant_result = of_variant(race, index).variant_result
-    return variant_result if variant_result is not None else "it was not timed"
+    return of_variant(race, index).variant_result or "it was not timed"
 
 
 def _describe(launcher: ProcessLauncher, side: Side) -> JSON:
     environment = launcher.environment(side)
-    return {
-        "spec": side.spec,
-        "python": environment["python"],
-        "packages": environment["packages"],
-        "settings": environment["settings"],
-        "defaults": environment["defaults"],
-        "import_seconds": launcher.import_seconds(side),
-    }
+    shown = {key: environment[key] for key in ("python", "packages", "settings", "defaults")}
+    return {"spec": side.spec, **shown, "import_seconds": launcher.import_seconds(side)}

@@ -1,4 +1,4 @@
-"""A case's way to the first bad one of a row of versions or commits: halving what lies between good and bad."""
+"""Bisect a row of versions or commits for one case: its points, its races and its result."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ class Point:
     label: str
     spec: str
     about: str = ""
-    """What else is to be told of it: the subject of a commit."""
+    """The subject of a commit."""
 
 
 class Search:
-    """Points 0 to ``count`` - 1, the first good and the last bad; every other one is asked about at most once.
+    """A binary search in points 0 to ``count`` - 1, where the first is good and the last is bad.
 
-    Of n points, at most ceil(log2(n - 1)) are asked about, if each can be judged.
+    It asks for each point at most once, and for at most ceil(log2(n - 1)) of n points if all can be judged.
     """
 
     def __init__(self, count: int) -> None:
         self.good = 0
-        """The last that is known to be good."""
+        """The last point known to be good."""
         self.bad = count - 1
-        """The first that is known to be bad."""
+        """The first point known to be bad."""
         self._unknown: set[int] = set()
 
     @property
     def next(self) -> int | None:
-        """The point to ask about, ``None`` if there is none left."""
+        """The point to race next, or ``None`` at the end of the search."""
         left = [point for point in range(self.good + 1, self.bad) if point not in self._unknown]
         return left[len(left) // 2] if left else None
 
     def tell(self, point: int, bad: bool | None) -> None:
-        """What a point turned out to be; ``None`` if it could not be judged."""
+        """Narrow the search by the result of a point, ``None`` if it could not be judged."""
         if bad is None:
             self._unknown.add(point)
         elif bad:
@@ -47,32 +47,32 @@ class Search:
 
     @property
     def suspects(self) -> range:
-        """The points of which one is the first bad one: a single one, if those before it could be judged."""
+        """The points that can be the first bad one: exactly one if the point before it could be judged."""
         return range(self.good + 1, self.bad + 1)
 
 
 def max_steps(count: int) -> int:
-    """How many points are asked about at most, if each can be judged."""
+    """Return the most points that a search of ``count`` points asks for, if all can be judged."""
     return max(0, count - 2).bit_length()
 
 
 @dataclass(frozen=True)
 class BisectStep:
-    """What one race of a case said of one point."""
+    """The result of racing a case at one point against the good end."""
 
     point: int
     outcome: Outcome | None
-    """``None`` where the case cannot be run."""
+    """``None`` if the case cannot run there."""
     reason: str
     ratio: Ratio | None = None
     launches: int = 0
     seconds: float = 0.0
     again: bool = False
-    """Whether it was raced once more, with more launches, as it was inconclusive."""
+    """Whether this is the second race, with more launches, after an inconclusive first one."""
 
     @property
     def bad(self) -> bool | None:
-        """Whether the point is slower; ``None`` if that is open."""
+        """Whether the point is slower than the good end; ``None`` if the race does not show it."""
         if self.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
             return False
         return True if self.outcome is Outcome.REGRESSED else None
@@ -80,35 +80,48 @@ class BisectStep:
 
 @dataclass
 class BisectResult:
-    """A case's way to its answer."""
+    """The races of a case in time order, and the state of its search."""
 
     case: Case
     search: Search
     steps: list[BisectStep] = field(default_factory=list)
+    """The first step races the bad end."""
     failure: str = ""
-    """Why there is no answer, where the good end cannot run the case."""
+    """Why the good end cannot run the case, which ends the search."""
+
+    def add(self, step: BisectStep) -> None:
+        """Record a race and narrow the search by it."""
+        if self.steps:
+            self.search.tell(step.point, step.bad)
+        self.steps.append(step)
 
     @property
-    def last(self) -> BisectStep | None:
+    def bad_end(self) -> BisectStep | None:
         """The race of the bad end."""
         return self.steps[0] if self.steps else None
 
     @property
     def is_slower(self) -> bool | None:
-        """Whether the bad end is slower at all; ``None`` if that is open."""
-        return self.last.bad if self.last else None
+        """Whether the bad end is slower; ``None`` if its race does not show it."""
+        return self.bad_end.bad if self.bad_end else None
+
+    @property
+    def next(self) -> int | None:
+        """The point to race next, or ``None`` if the search is over or pointless."""
+        return self.search.next if self.is_slower and not self.failure else None
 
     @property
     def first_bad(self) -> int | None:
-        """The first bad point, if it is known which it is."""
+        """The first bad point, ``None`` unless exactly one suspect is left."""
         suspects = self.search.suspects
         return suspects[0] if self.is_slower and self.search.next is None and len(suspects) == 1 else None
 
     @property
-    def is_answered(self) -> bool:
-        """Whether nothing is left open."""
-        return self.is_slower is False or self.first_bad is not None
+    def found(self) -> BisectStep | None:
+        """The race of the first bad point."""
+        return next((step for step in self.steps if step.point == self.first_bad), None)
 
-    def step_of(self, point: int) -> BisectStep | None:
-        """What was said of a point."""
-        return next((step for step in self.steps if step.point == point), None)
+    @property
+    def is_answered(self) -> bool:
+        """Whether the case is not slower, or its first bad point is known."""
+        return self.is_slower is False or self.first_bad is not None
