@@ -1,1 +1,1 @@
-"""The doctor: what on this machine spoils timing, with its fix, and what a race of the same code can see here."""
+"""Check the machine for sources of timing noise, and measure the slowdown that is detectable here."""

@@ -1,4 +1,4 @@
-"""How much of a package is compiled, seen without importing it."""
+"""Count the compiled modules of a package without importing it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from tfbench.doctor.model import Bytecode
 
 _FOLDERS = (".", "python", "python/eager", "python/framework", "python/ops")
-"""Of TensorFlow: some 300 of the 2,000 modules that an import loads. Another package has its own folder alone."""
+"""A sample of TensorFlow: about 300 of the 2,000 modules that an import loads."""
 _HEADER = 16
 _HASHED = 1
 
 
 def look_at(package: str) -> Bytecode | None:
-    """A top-level package of this interpreter, or ``None`` if it has none of this name."""
+    """Inspect a top-level package; ``None`` if this interpreter does not have it."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -25,13 +25,13 @@ def look_at(package: str) -> Bytecode | None:
 
 
 def count(package: str, folder: Path) -> Bytecode:
-    """Modules of a package's folder, and those whose compiled form this interpreter would use."""
+    """Count the sampled modules in a package's folder, and those whose bytecode this interpreter would use."""
     sources = [source for part in _FOLDERS for source in sorted((folder / part).glob("*.py"))]
     return Bytecode(package, str(folder), len(sources), sum(map(is_compiled, sources)))
 
 
 def is_compiled(source: Path) -> bool:
-    """Whether there is bytecode of this interpreter's version, made from the source as it stands (PEP 552)."""
+    """Return whether bytecode exists for this interpreter's version and the current source (PEP 552)."""
     try:
         with open(importlib.util.cache_from_source(str(source)), "rb") as file:
             header = file.read(_HEADER)

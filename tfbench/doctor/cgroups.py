@@ -1,4 +1,4 @@
-"""The control groups that this process is in, of version 1 and 2: every level counts, and the tightest limit holds."""
+"""Read the limits of this process' control groups, version 1 and 2. The tightest limit of all levels holds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tfbench.doctor.model import Cgroup
 from tfbench.doctor.procfs import number, text
 
 _NO_LIMIT = 1 << 60
-"""Version 1 writes "no limit" as the largest number of whole pages."""
+"""Version 1 encodes "no limit" as the largest number of whole pages."""
 
 
 def read_limits(root: Path) -> Cgroup | None:
-    """The limits, or ``None`` where there are no control groups."""
+    """Return the tightest limits; ``None`` without control groups."""
     processor, memory = list(_levels(root, "cpu")), list(_levels(root, "memory"))
     if not processor and not memory:
         return None
@@ -27,7 +27,7 @@ def read_limits(root: Path) -> Cgroup | None:
 
 
 def throttled_seconds(root: Path) -> float | None:
-    """How long the processes of the most throttled level were kept from running."""
+    """Return how long the kernel stopped the most throttled level; ``None`` if it does not say."""
     found = []
     for level in _levels(root, "cpu"):
         counts = _fields(level / "cpu.stat")
@@ -39,10 +39,10 @@ def throttled_seconds(root: Path) -> float | None:
 
 
 def _levels(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of this process' group and of those above it, as far as they can be seen from here.
+    """Yield the folders of this process' group and of its parents, as far as they are visible.
 
-    Inside a container the group's path is often that of the host, which is not mounted: then only
-    what is there counts, and the mount's own folder is the container's group.
+    Inside a container, the group's path is often that of the host, which is not mounted. Then only existing
+    folders count, and the folder of the mount is the container's group.
     """
     for line in (text(root / "proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
@@ -74,7 +74,7 @@ def _memory_limit(level: Path) -> int | None:
 
 
 def _used(level: Path) -> int:
-    """Bytes that cannot be had back by dropping cached files."""
+    """Return the bytes in use, without cached files that the kernel can drop."""
     used = number(level / "memory.current")
     if used is None:
         used = number(level / "memory.usage_in_bytes") or 0

@@ -1,4 +1,4 @@
-"""Reading a machine: /proc, /sys, its control groups and its GPUs. Nothing here judges, and nothing missing is an error."""
+"""Read a machine: /proc, /sys, control groups and GPUs. A missing file is no error, and nothing is graded here."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tfbench.doctor.procfs import number, processors, text
 from tfbench.gpus.selection import has_driver
 
 _TICKS = 8
-"""Columns of a processor in /proc/stat up to steal; what follows is counted in them already."""
+"""Columns of a processor in /proc/stat up to steal. The later columns are already counted in them."""
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 _GLANCE = 0.02
-"""Seconds between two looks at who could run."""
+"""Seconds between two readings of the number of runnable processes."""
 _HYPERVISOR_FILES = ("sys/hypervisor/type", "proc/device-tree/hypervisor/compatible")
 
 
@@ -34,13 +34,13 @@ def read(
     seconds: float = 1.0,
     run: Run = run,
 ) -> Machine:
-    """Everything; takes as long as is watched, and up to some seconds where a GPU's driver sleeps.
+    """Read all properties. Takes ``seconds``, and several more where a GPU's driver is not loaded.
 
     Args:
         cpus: Processors that this process may use.
-        worker: The one that measuring processes are pinned to.
-        root: Where /proc and /sys are.
-        seconds: How long the machine is watched; 0 for not at all.
+        worker: The processor that workers are pinned to.
+        root: The folder of /proc and /sys.
+        seconds: Duration of the observation, 0 for none.
     """
     turbo, switch = _turbo(root)
     return Machine(
@@ -48,7 +48,7 @@ def read(
         cpus=tuple(cpus),
         worker=worker,
         online=len(processors(text(root / "sys/devices/system/cpu/online") or "")) or None,
-        observation=observe(root, worker, seconds) if seconds else None,  # first, before we are a load ourselves
+        observation=observe(root, worker, seconds) if seconds else None,  # first, before this process is a load itself
         load_average=_load_average(root),
         governor=text(_cpu(root, worker) / "cpufreq/scaling_governor"),
         turbo=turbo,
@@ -68,11 +68,11 @@ def read(
     )
 
 
-# What changes while one looks
+# Readings over time
 
 
 def counters(root: Path, worker: int) -> Counters:
-    """The counters of the worker's processor, of the control group and of the heat, now."""
+    """Read the counters of the worker's processor, of the control group and of thermal events."""
     ticks = None
     for line in (text(root / "proc/stat") or "").splitlines():
         name, *values = line.split()
@@ -85,7 +85,7 @@ def counters(root: Path, worker: int) -> Counters:
 
 
 def observation_window(before: Counters, after: Counters, seconds: float) -> ObservationWindow:
-    """What happened between two readings of the counters."""
+    """Return the change between two readings of the counters."""
     busy = steal = None
     if before.ticks is not None and after.ticks is not None:
         passed = [max(0, b - a) for a, b in zip(before.ticks, after.ticks, strict=True)]
@@ -106,7 +106,10 @@ def _grown(before: float | None, after: float | None) -> float | None:
 
 
 def observe(root: Path, worker: int, seconds: float) -> MachineObservation:
-    """Half of the time look on, half of it keep the worker's processor busy: steal shows only where work is wanted."""
+    """Observe the idle machine for half of the time, then with the worker's processor busy.
+
+    Steal is visible only on a busy processor.
+    """
     began, start = time.perf_counter(), counters(root, worker)
     others = []
     while time.perf_counter() - began < seconds / 2:
@@ -139,12 +142,12 @@ def _running(root: Path) -> int | None:
 
 
 def clock_step(readings: int = 2000) -> float:
-    """Seconds: the smallest difference that the timer shows, its own cost included."""
+    """Return the smallest difference of two timer readings in seconds, including the cost of a reading."""
     times = [time.perf_counter_ns() for _ in range(readings)]
     return min((b - a for a, b in itertools.pairwise(times) if b > a), default=10**9) * 1e-9
 
 
-# What stands still
+# Constant properties
 
 
 def _cpu(root: Path, number: int) -> Path:
@@ -157,7 +160,7 @@ def _load_average(root: Path) -> float | None:
 
 
 def _turbo(root: Path) -> tuple[bool | None, str]:
-    """Whether the clock may rise above its nominal rate, and what forbids it."""
+    """Return whether the clock may exceed its nominal rate, and the command that forbids it."""
     cpu = "sys/devices/system/cpu"
     for file, off in ((f"{cpu}/intel_pstate/no_turbo", 1), (f"{cpu}/cpufreq/boost", 0)):
         if (value := number(root / file)) is not None:
@@ -166,7 +169,7 @@ def _turbo(root: Path) -> tuple[bool | None, str]:
 
 
 def _hypervisor(root: Path) -> str | None:
-    """From the processor's own flag, which every x86 hypervisor sets; elsewhere from what the kernel was told."""
+    """Return the hypervisor's name, from kernel files or from the CPU flag that every x86 hypervisor sets."""
     named = next((words for file in _HYPERVISOR_FILES if (words := text(root / file))), None)
     if named:
         return named.strip("\0")
@@ -199,7 +202,7 @@ def _pressure(root: Path) -> float | None:
 
 
 def _chosen(words: str | None) -> str | None:
-    """The word in brackets."""
+    """Return the word in brackets, which is the current choice."""
     if not words or "[" not in words:
         return None
     return words.partition("[")[2].partition("]")[0]

@@ -1,4 +1,4 @@
-"""What the doctor reads of a machine, and what it finds. ``None`` is what could not be read."""
+"""Readings of a machine, and findings. ``None`` means that a property could not be read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tfbench.model import JSON
 
 
 class State(str, enum.Enum):
-    """How a finding is; in the order in which they are shown."""
+    """The state of a finding, in display order."""
 
     BAD = "bad"
-    """Times taken here mislead, or the race itself cannot be trusted."""
+    """Times measured here mislead, or races become unreliable."""
     WARN = "warn"
-    """It costs launches, or spoils times that are saved and compared later; the race copes."""
+    """Costs launches, or makes saved times incomparable. Races compensate for it."""
     UNKNOWN = "unknown"
     OK = "ok"
 
@@ -24,7 +24,7 @@ class State(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; ``fix`` is empty where nothing needs one."""
+    """The result of one check. ``fix`` is empty if there is none to make."""
 
     name: str
     state: State
@@ -37,53 +37,53 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What only grows; two of these make an `ObservationWindow`."""
+    """Counters of the kernel that only grow. The difference of two readings is an `ObservationWindow`."""
 
     ticks: tuple[int, ...] | None
-    """The worker's line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal."""
+    """Line of the worker's processor in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal."""
     throttled_seconds: float | None
-    """Time that the control group was kept from running."""
+    """Time for which the kernel stopped the control group."""
     thermal_events: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class ObservationWindow:
-    """A time during which the worker's processor was watched."""
+    """The change of the counters over some seconds."""
 
     seconds: float
     busy: float | None = None
-    """Share of the time in which the processor ran anything at all."""
+    """Share of the time in which the processor was not idle."""
     steal: float | None = None
-    """Share of the time that the hypervisor gave to others."""
+    """Share of the time that the hypervisor gave to other machines."""
     throttled_seconds: float | None = None
     thermal_events: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MachineObservation:
-    """About a second of this machine, at first idle, then with a busy loop on the worker's processor."""
+    """About a second of this machine, first idle, then with a busy loop on the worker's processor."""
 
     others: float | None
-    """Processes that could run at a time, on average, this one left out."""
+    """Mean number of runnable processes, without this one."""
     idle: ObservationWindow
     spin: ObservationWindow
     share: float
-    """What the busy loop got of its processor."""
+    """Share of its processor that the busy loop got."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """The tightest limits of the control groups that this process is in."""
+    """The tightest limits of this process' control groups."""
 
     quota: float | None = None
-    """Processors; ``None`` without a limit."""
+    """In processors, ``None`` without a limit."""
     memory_limit: int | None = None
     memory_left: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes."""
+    """Memory and swap of the machine, in bytes."""
 
     available: int
     swap_used: int
@@ -93,44 +93,44 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What the timer is, as far as it can be seen."""
+    """The timer of the system."""
 
     source: str | None
     step: float
-    """Seconds: the smallest difference of two readings that is not zero."""
+    """Smallest nonzero difference of two readings, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bytecode:
-    """A package found without importing it, and how much of it is compiled."""
+    """How much of a package is compiled."""
 
     package: str
     path: str
     seen: int
-    """Modules that were looked at."""
+    """Number of sampled modules."""
     compiled: int
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One NVIDIA device, as ``nvidia-smi`` tells it."""
+    """One NVIDIA device, as ``nvidia-smi`` reports it."""
 
     index: int
     name: str
     persistence: bool | None
     utilization: float | None
-    """Percent, while nothing of ours runs."""
+    """Percent, while no worker runs."""
     clock: float | None
-    """MHz of the multiprocessors, now."""
+    """Current clock of the multiprocessors, MHz."""
     clock_limit: float | None
     throttled: int | None
-    """Bits of the reasons for which the clock is held down."""
+    """Bit mask of the reasons that hold the clock down."""
     mig: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """The NVIDIA devices and who computes on them."""
+    """The NVIDIA devices and the processes that use them."""
 
     devices: tuple[Gpu, ...]
     processes: tuple[str, ...]
@@ -138,25 +138,25 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """All that was read."""
+    """All readings of a machine."""
 
     system: str
     cpus: tuple[int, ...]
     """Processors that this process may use."""
     worker: int
-    """The one that the measuring processes are pinned to."""
+    """The processor that workers are pinned to."""
     online: int | None = None
     observation: MachineObservation | None = None
     load_average: float | None = None
     governor: str | None = None
     turbo: bool | None = None
     turbo_switch: str = ""
-    """The command that switches it off."""
+    """The command that switches turbo off."""
     siblings: tuple[int, ...] | None = None
-    """Processors that share the worker's core, itself included."""
+    """Processors on the worker's core, including its own."""
     cgroup: Cgroup | None = None
     counters: Counters | None = None
-    """As the system stood at the end of reading, counted since it was started."""
+    """Totals since boot, read last."""
     hypervisor: str | None = None
     """Name of the hypervisor, ``""`` on bare metal."""
     memory: Memory | None = None
@@ -167,4 +167,4 @@ class Machine:
     writes_bytecode: bool = True
     gpus: Gpus | None = None
     gpu_driver: bool = False
-    """Whether a device or driver of NVIDIA is there, readable or not."""
+    """Whether an NVIDIA device or driver is present, readable or not."""

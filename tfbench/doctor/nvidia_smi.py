@@ -1,4 +1,4 @@
-"""The NVIDIA devices of a machine, through ``nvidia-smi``, which comes with every driver."""
+"""Read NVIDIA devices through ``nvidia-smi``, which comes with every driver."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable, Sequence
 from tfbench.doctor.model import Gpu, Gpus
 
 Run = Callable[[Sequence[str]], "str | None"]
-"""Runs a command; what it printed, or ``None`` if it is missing, fails or does not end."""
+"""Runs a command and returns its output; ``None`` if it is missing, fails or does not end."""
 
 _SECONDS = 20.0
-"""Without persistence the driver is loaded for every call, which takes several seconds."""
+"""Without persistence mode, every call loads the driver, which takes several seconds."""
 _FIELDS = "index,name,persistence_mode,utilization.gpu,clocks.sm,clocks.max.sm,mig.mode.current"
 _REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
-"""The name since driver 535, and the one before."""
+"""The name since driver 535, and the older name."""
 _PROCESSES = "pid,process_name,used_memory"
 
 
 def run(command: Sequence[str]) -> str | None:
-    """Run a command of the system's."""
+    """Run a system command; see `Run`."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError):
@@ -29,7 +29,7 @@ def run(command: Sequence[str]) -> str | None:
 
 
 def read_gpus(run: Run = run) -> Gpus | None:
-    """The devices and the processes that compute on them; ``None`` if there is no one to ask."""
+    """Return the devices and the processes that compute on them; ``None`` without an answer of nvidia-smi."""
     for reasons in _REASONS:
         answer = run(["nvidia-smi", f"--query-gpu={_FIELDS},{reasons}", "--format=csv,noheader,nounits"])
         if answer is not None:
@@ -64,7 +64,7 @@ def _number(cell: str) -> float | None:
     try:
         return float(cell)
     except ValueError:
-        return None  # "[N/A]" and its relatives
+        return None  # such as "[N/A]"
 
 
 def _switch(cell: str) -> bool | None:

@@ -1,4 +1,4 @@
-"""Small files of /proc and /sys, which may be missing, forbidden or odd."""
+"""Read small files of /proc and /sys, which may be missing, forbidden or malformed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def text(file: Path) -> str | None:
-    """What the file says, stripped, or ``None`` if it cannot be read."""
+    """Return the stripped content of a file; ``None`` if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -14,7 +14,7 @@ def text(file: Path) -> str | None:
 
 
 def number(file: Path) -> int | None:
-    """The whole number that the file holds, or ``None``."""
+    """Return the integer in a file; ``None`` if there is none."""
     try:
         return int(text(file) or "")
     except ValueError:
@@ -22,7 +22,7 @@ def number(file: Path) -> int | None:
 
 
 def processors(words: str) -> tuple[int, ...]:
-    """Processors from a list of the kernel's, as ``0,2-3``; empty if it is no such list."""
+    """Parse the kernel's lists of processors, such as ``0,2-3``; empty if malformed."""
     found: list[int] = []
     for part in words.split(","):
         first, _, last = part.strip().partition("-")

@@ -1,6 +1,6 @@
-"""What the doctor races: three fixed steps that need nothing of the user's, or three of NumPy without TensorFlow.
+"""The doctor's workloads: three fixed steps of TensorFlow, or three of NumPy where TensorFlow is missing.
 
-Runs in the measuring processes. The names of the cases tell the controller which ones they are.
+Only workers import this file. The controller recognizes NumPy steps by the names of their cases.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 NUMPY = "numpy_"
-"""Begins the names of the steps that do without TensorFlow."""
+"""Prefix of the steps without TensorFlow."""
 CHOSEN = ("eager_add", "matmul", "elementwise")
-"""Bound by the host's overhead, by arithmetic, by memory: between them they show most kinds of noise."""
+"""Bound by host overhead, by arithmetic and by memory. Together they show most kinds of noise."""
 
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -46,6 +46,6 @@ STEPS = _steps()
 
 @pytest.mark.parametrize("name", STEPS)
 def test_step(bench: Any, name: str) -> None:
-    """One of the steps."""
+    """Run one step."""
     step, arguments = STEPS[name]()
     bench(step, *arguments)

@@ -1,4 +1,4 @@
-"""What is measured: a case, which is a workload in one variant, and the contracts between cases."""
+"""A case, which is a workload in one variant, and the contracts between cases."""
 
 from __future__ import annotations
 
@@ -9,32 +9,31 @@ JSON = dict[str, Any]
 
 
 TIME = "time"
-"""The metric that is raced."""
+"""The metric that races compare."""
 QUALITIES = "qualities"
-"""The fact that holds what a benchmark tells of its model."""
+"""The fact with the qualities that a benchmark reports of its model, such as its accuracy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A contract between two variants: this case and the one with these ``levels``."""
+    """A contract between this case and the variant with these ``levels``."""
 
     name: str
     """``faster_than``, ``as_fast``, ``smaller_than`` or ``as_accurate``."""
     other: str
-    """As the benchmark names it: what of its levels is not this case's."""
+    """The other variant as the benchmark names it: the levels in which it differs from this case."""
     levels: tuple[tuple[str, str], ...]
     bound: float = 0.0
-    """So many times as fast or as small at least; so much less accurate at most."""
+    """The least factor by which this case is faster or smaller, or the largest loss of accuracy."""
     metric: str = TIME
-    """What is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workload in one variant; one pytest item. ``name`` is its node id.
+    """A workload in one variant, which is one pytest item. ``name`` is its node id.
 
     ``group`` names the cases that race each other: the same function with the same
-    parameters other than the variant. ``variant`` is sorted by axis.
+    parameters, apart from the variant. ``variant`` is sorted by axis.
     """
 
     name: str
@@ -44,22 +43,22 @@ class Case:
     reference: bool = True
     """Whether every axis is at its first level."""
     env: tuple[tuple[str, str], ...] = ()
-    """Environment variables that the variant needs from the start of its process."""
+    """Environment variables that the variant needs when its process starts."""
     cpus: str = ""
-    """``""`` for one pinned core, ``"all"`` for every processor the run may use."""
+    """``""`` for one pinned core, ``"all"`` for every processor that the run may use."""
     source: str = ""
-    """Digest of the benchmark's own code, ``""`` where it is not known."""
+    """Digest of the benchmark's own code, ``""`` if unknown."""
     claims: tuple[Claim, ...] = ()
     shared: bool = False
-    """Whether it asks for what is made once for all launches."""
+    """Whether the benchmark uses a shared set-up, built once for all launches."""
 
     @property
     def levels(self) -> dict[str, str]:
-        """Axis -> level, as written in reports."""
+        """Axis -> level, as in reports."""
         return dict(self.variant)
 
     def claims_on(self, *metrics: str) -> list[Claim]:
-        """What is claimed of one of these metrics."""
+        """Return the contracts on one of these metrics."""
         return [claim for claim in self.claims if claim.metric in metrics]
 
     @property
@@ -69,5 +68,5 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The variant as one short text; the empty variant is ``-``."""
+        """The variant as ``axis=level,…``, or ``-`` for the empty variant."""
         return ",".join(f"{axis}={level}" for axis, level in self.variant) or "-"

@@ -1,4 +1,4 @@
-"""What launches record: times in seconds, effects in natural logarithms of ratios, other metrics."""
+"""Records of launches: times in seconds, effects as natural logarithms of ratios, other metrics."""
 
 from __future__ import annotations
 
@@ -10,43 +10,44 @@ from tfbench.model.case import JSON, Case
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the rounds of a launch are run, chosen by the pilot and kept for the whole race."""
+    """The size of a launch, chosen from its first warm-up and kept for the whole race."""
 
     rounds: int
     iterations: tuple[int, ...]
-    """Timed iterations of a block, for each entrant."""
+    """Timed iterations per block, for each entrant."""
     primes: tuple[int, ...]
-    """Untimed iterations before each block, for each entrant; at least one."""
+    """Untimed iterations before each block, for each entrant. At least one."""
     extra: tuple[float, ...]
-    """Injected extra work for each entrant, as a fraction of the block."""
+    """Injected extra work, as a fraction of the block, for each entrant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one entrant gave in one launch."""
+    """The measurements of one entrant in one launch."""
 
     seconds: tuple[float, ...]
-    """Time of one iteration for each round, in time order, primed and uncounted work left out."""
+    """Time of one iteration in each round, in time order, without priming and injected work."""
     iterations: int
     facts: JSON = field(default_factory=dict)
-    """What came free: ``first_call`` in seconds, ``peak_host_memory`` in bytes, on a GPU ``dispatch_time`` in seconds and
-    ``gpu_clock`` in MHz; what ``bench`` was told: ``flops``, ``bytes``, ``items`` of one step, ``contracts``."""
+    """Measured beside the times: ``first_call`` in seconds, ``peak_host_memory`` in bytes, on a GPU
+    ``dispatch_time`` in seconds and ``gpu_clock`` in MHz. Arguments of ``bench``: ``flops``, ``bytes`` and
+    ``items`` of one step, ``contracts``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One fresh process for each entrant, racing: the unit of replication."""
+    """One fresh process per entrant, racing each other. The launch is the unit of replication."""
 
     pair: int
-    """Which pair of zygotes the processes were forked from; launches of a pair share its bias."""
+    """The pair of zygotes that forked the processes. Launches of a pair share its bias."""
     runs: tuple[Run | None, ...]
-    """In the order of the race's entrants; ``None`` for one that took no part."""
+    """In the order of the race's entrants, ``None`` for an entrant that took no part."""
     wall_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One launch's evidence about a pair of entrants: the median log-ratio of its rounds."""
+    """The evidence of one launch about two entrants: the median log-ratio of its rounds."""
 
     value: float
     pair: int
@@ -54,20 +55,20 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class MetricValues:
-    """What a launch showed beside its time; a metric stands in one of the first three."""
+    """Metrics other than time of one launch. Each metric is in ``counts``, ``numbers`` or ``absent``."""
 
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Metric -> what is counted -> how often; its value is the sum."""
+    """Metric -> counted thing, such as an op -> count. The metric's value is the sum."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
     """Metric -> why it could not be read."""
     setting: Mapping[str, str] = field(default_factory=dict)
-    """What decides over the metrics and stands in no recipe, as whether oneDNN rewrites graphs."""
+    """Settings that change metrics and are not in the environment info, such as oneDNN's graph rewrites."""
     sketch: tuple[float, ...] = ()
-    """Of the result, see `tfbench.metrics.parity`; empty if there is none."""
+    """Sketch of the benchmark's result, see `tfbench.metrics.parity`. Empty without a result."""
 
     def value(self, metric: str) -> float | None:
-        """Of a metric, ``None`` if it could not be read."""
+        """Return the value of a metric, ``None`` if it could not be read."""
         if metric in self.counts:
             return sum(self.counts[metric].values())
         return self.numbers.get(metric)
@@ -83,10 +84,10 @@ class MetricValues:
 
     @staticmethod
     def of_json(content: JSON) -> MetricValues:
-        """From `as_json`.
+        """Parse the result of `as_json`.
 
         Raises:
-            TypeError, ValueError, AttributeError: It is none.
+            TypeError, ValueError, AttributeError: The content has another form.
         """
         counts = {
             str(metric): {str(what): int(count) for what, count in counts.items()}
@@ -111,5 +112,5 @@ class Sample:
 
     @property
     def floors(self) -> tuple[float, ...]:
-        """Seconds of an iteration in the fastest block of each launch, in time order."""
+        """Seconds per iteration in the fastest block of each launch, in time order."""
         return tuple(min(run.seconds) for run in self.runs)

@@ -1,4 +1,4 @@
-"""What a side consists of and under which conditions a run measured it."""
+"""The environment of a side, and the conditions under which a run measured it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from tfbench.model.case import JSON
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentInfo:
-    """What a side was made of, so that it can be made again."""
+    """The environment of a side, complete enough to recreate it."""
 
     python: str
-    """Version of the interpreter, as ``3.11.7``."""
+    """Version of the interpreter, such as ``3.11.7``."""
     executable: str
     packages: Mapping[str, str]
-    """Distribution -> version, of those that can change a time."""
+    """Distribution -> version, of the packages that can change a time."""
     commit: str
-    """Commit of the tree that holds the benchmarks, ``""`` outside version control."""
+    """Commit of the benchmarks' checkout, ``""`` outside version control."""
     dirty: bool
-    """Whether that tree had changes that the commit does not hold."""
+    """Whether the checkout had uncommitted changes."""
     settings: Mapping[str, str]
-    """Environment variables that change what TensorFlow does, as they were set."""
+    """Environment variables that change TensorFlow's behaviour."""
     cpus: tuple[int, ...]
     threads: int
     machine: Mapping[str, str]
-    """What the machine is: processor, its flags' digest, cores, devices."""
+    """Processor, digest of its flags, cores, devices."""
 
     def as_json(self) -> JSON:
         return {
@@ -43,23 +43,23 @@ class EnvironmentInfo:
 
     @staticmethod
     def of_json(content: JSON) -> EnvironmentInfo:
-        """From `as_json`.
+        """Parse the result of `as_json`.
 
         Raises:
-            TypeError, KeyError: It is none.
+            TypeError, KeyError: The content has another form.
         """
         return EnvironmentInfo(**{**content, "cpus": tuple(content["cpus"])})
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurementContext:
-    """How and from what a run measured: what two sessions must have in common for their times to be comparable."""
+    """The conditions of a run. Times of two sessions are comparable only under the same conditions."""
 
     session: str
-    """Names the run: the time of its start, and letters that no other run has."""
+    """Unique name of the run: its start time and random letters."""
     environment: EnvironmentInfo
     tree: str
     """git's hash of the source tree, ``""`` outside version control."""
     policy: str
     way: str
-    """``variants`` or ``sides``: what raced each other, since blocks follow on the blocks of others."""
+    """``variants`` or ``sides``: the entrants of the races. A block's time depends on the blocks before it."""

@@ -11,7 +11,7 @@ from tfbench.model.verdict import Skip, VariantResult, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a run found out."""
+    """The complete results of a run."""
 
     policy: JSON
     sides: Mapping[str, JSON]
@@ -22,18 +22,18 @@ class Report:
     seed: int = 0
     interrupted: bool = False
     shard: JSON | None = None
-    """Which part of the suite it is, see `tfbench.suite.shards`; ``None`` if it is the whole."""
+    """The part of the suite, see `tfbench.suite.shards`. ``None`` for the whole suite."""
     profiles: tuple[JSON, ...] = ()
-    """What was read of the profiles of its cases, an entry for each side of each, see `tfbench.report.profile`."""
+    """Contents of the profiles, one entry per case and side, see `tfbench.report.profile`."""
 
     def why(self, case: str) -> list[str]:
-        """What the profiles of a case that regressed say of it, the last that were taken."""
+        """Return the explanation of a regressed case by its latest profiles, as lines."""
         return next((profile["why"] for profile in reversed(self.profiles) if profile["case"] == case), [])
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How many of how many, with a 95% interval of the rate behind it."""
+    """A number of hits among trials, with a 95% interval of the rate."""
 
     hits: int
     trials: int
@@ -42,7 +42,7 @@ class Rate:
 
     @property
     def value(self) -> float:
-        """The rate observed; 0 without a trial."""
+        """The observed rate, 0 without trials."""
         return self.hits / self.trials if self.trials else 0.0
 
     def as_json(self) -> JSON:
@@ -51,20 +51,20 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """What a calibration knows of one workload, or of all of them, by one method of deciding."""
+    """The error rates of one workload, or of all workloads, under one method of deciding."""
 
     name: str
     method: str
     false_alarms: Rate
     inconclusive: Rate
     detected: Mapping[float, Rate]
-    """Slowdown -> how many of its trials were called regressed."""
+    """Slowdown -> share of its trials with the verdict regressed."""
     smallest_found: float | None
-    """The smallest slowdown that it and every larger one were nearly always found."""
+    """The smallest slowdown from which on nearly all trials are detected."""
     seconds: float | None
-    """Median cost of a verdict on unchanged code, zygotes apart."""
+    """Median cost of a verdict on unchanged code, without the start of zygotes."""
     seconds_detected: Mapping[float, float]
-    """Slowdown -> the same of its trials."""
+    """Slowdown -> median cost of its verdicts."""
     launches: float | None
 
     def as_json(self) -> JSON:

@@ -20,7 +20,7 @@ class Ratio:
     confidence: float
 
     def as_json(self) -> JSON:
-        """The ``ratio`` object of the report; an unbounded end is ``null``, as JSON has no infinity."""
+        """Return the ``ratio`` object of the report. An unbounded end is ``null``, as JSON has no infinity."""
 
         def finite(value: float) -> float | None:
             return value if math.isfinite(value) else None
@@ -35,7 +35,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What the launches so far say about contender / baseline."""
+    """The ratio of contender to baseline after the launches so far."""
 
     ratio: Ratio
     launches: int
@@ -72,11 +72,11 @@ class Verdict:
     rounds: int = 0
     wall_seconds: float = 0.0
     values: tuple[float | None, float | None] | None = None
-    """Of the metric, for baseline and contender, ``None`` where there is none; not of times, which are ratios."""
+    """The metric's values of baseline and contender. Times have none, because they are ratios."""
     unit: str = ""
 
     def as_json(self) -> JSON:
-        """The row as ``tfbench-report/1`` has it."""
+        """Return the row of ``tfbench-report/1``."""
         before, now = self.values or (None, None)
         values = {"values": {"baseline": before, "contender": now, "unit": self.unit}} if self.values else {}
         return {
@@ -96,11 +96,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class VariantResult:
-    """How a variant did against the reference variant of its workload, in one run."""
+    """The time of a variant compared with the reference variant of its workload, in one run."""
 
     case: Case
     reference: str
-    """Name of the reference case; the case's own name if it is the reference."""
+    """Name of the reference case, which can be this case."""
     median_seconds: float
     ratio: Ratio | None
     """Variant / reference; ``None`` for the reference itself."""
@@ -124,7 +124,7 @@ class VariantResult:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A case that cannot run here, and why."""
+    """A case that cannot run on this machine or side, with the reason."""
 
     case: Case
     reason: str
