@@ -1,4 +1,4 @@
-"""tfbench: a performance regression suite for TensorFlow that races instead of remembering."""
+"""tfbench: a performance regression suite for TensorFlow that races two versions instead of comparing saved times."""
 
 from tfbench.suite.axes import Axis, Level, Variant, across
 from tfbench.suite.claims import as_accurate, as_fast, faster, smaller

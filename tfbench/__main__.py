@@ -1,4 +1,4 @@
-"""``python -m tfbench`` is ``tfbench``."""
+"""Run the command line as ``python -m tfbench``."""
 
 import sys
 

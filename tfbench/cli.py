@@ -1,4 +1,4 @@
-"""``tfbench``: the command line. Wiring only."""
+"""The command line ``tfbench``. It finds the commands and maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -12,31 +12,35 @@ from tfbench import __version__, commands
 from tfbench.errors import TfbenchError, UsageError
 
 USAGE, ERROR = 2, 5
-"""Exit codes of a wrong command line and of a failure; the others are in `commands.gate`."""
+"""Exit codes of a wrong command line and of a failure. `tfbench.commands.gate` has the others."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns its exit code."""
+    """Run a command and return its exit code."""
     parser = argparse.ArgumentParser(prog="tfbench", description="Performance regression suite for TensorFlow.")
     parser.add_argument("--version", action="version", version=f"tfbench {__version__}")
-    words = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     modules = {}
     for found in pkgutil.iter_modules(commands.__path__):
         if found.name.startswith("_"):
-            continue  # what commands share
+            continue  # shared code of the commands
         command = found.name.replace("_", "-")
         module = modules[command] = importlib.import_module(f"{commands.__name__}.{found.name}")
         summary, _, details = (module.__doc__ or "").partition("\n")
-        module.add(words.add_parser(command, help=summary.rstrip("."), description=f"{summary}\n{details}"))
+        module.add(
+            subparsers.add_parser(
+                command,
+                help=summary.rstrip("."),
+                description=f"{summary}\n{details}",
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+        )
     arguments = parser.parse_args(argv)
     try:
         return int(modules[arguments.command].run(arguments))
-    except UsageError as error:
-        print(f"tfbench {arguments.command}: {error}", file=sys.stderr)
-        return USAGE
     except TfbenchError as error:
         print(f"tfbench {arguments.command}: {error}", file=sys.stderr)
-        return ERROR
+        return USAGE if isinstance(error, UsageError) else ERROR
     except KeyboardInterrupt:
         print(f"tfbench {arguments.command}: interrupted", file=sys.stderr)
         return 130

@@ -75,7 +75,7 @@ REFUSED = [
     (2, ("--good", "2.20.0", "--bad", "2.20.0"), "are the same; give two"),
     (2, ("--good", "HEAD~1", "--bad", "HEAD", "--metric", "colour"), "there are time and first_call"),
     (2, ("--good", "HEAD~1", "--bad", "HEAD", "--min-slowdown", "0.7"), "must hold"),
-    (2, ("--good", "HEAD~1", "--bad", "HEAD", "-k", "nothing"), "no benchmark is chosen"),
+    (2, ("--good", "HEAD~1", "--bad", "HEAD", "-k", "nothing"), "no benchmark is selected"),
     (5, ("--good", "nowhere", "--bad", "HEAD"), "git:nowhere: no such revision"),
 ]
 

@@ -38,7 +38,7 @@ def test_a_lost_fusion_is_explained(project):
 REFUSED = [
     (
         ["test_dense[fusion=fused]"],
-        "give something to compare with, --against SPEC or a second case, or --profile DIR to read",
+        "give --against SPEC or a second case to compare with, or --profile DIR to read",
     ),
     (["test_other", "--against", "self"], "no benchmark is called 'test_other'"),
     (["test_dense", "--against", "self"], "'test_dense' is part of 2 names"),

@@ -125,7 +125,7 @@ REFUSED = [
     (["self", "self"], "give two or more versions"),
     (["self", "env:A=1", "--reference", "2.20.0"], "give one of self, env:A=1"),
     (["self", "nonsense"], "is not understood"),
-    (["self", "env:A=1", "-k", "nothing"], "no benchmark is chosen"),
+    (["self", "env:A=1", "-k", "nothing"], "no benchmark is selected"),
 ]
 
 

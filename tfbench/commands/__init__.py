@@ -1,1 +1,1 @@
-"""One file for each word behind ``tfbench``: its docstring is its help, ``add`` its options, ``run`` its exit code."""
+"""One file per command: its docstring is the help, ``add`` adds the options, ``run`` returns the exit code."""

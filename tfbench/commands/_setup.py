@@ -1,4 +1,4 @@
-"""Where a command measures: the cases that were chosen, sides to be made, the processes that run them."""
+"""Shared parts of the commands that measure: selected cases, sides, workers, and a progress bar."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tfbench.errors import UsageError
 from tfbench.gpus.selection import parse_device
@@ -22,20 +25,20 @@ from tfbench.sides.spec import packages_of, parse
 from tfbench.storage.layout import FOLDER
 
 _SELECTIONS = {
-    "-k": ("EXPRESSION", "choose cases by their names, as pytest does"),
-    "-m": ("EXPRESSION", "choose cases by their marks, as pytest does"),
-    "--deselect": ("CASE", "leave out a case; can be repeated"),
-    "--ignore": ("PATH", "leave out a file or a folder; can be repeated"),
-    "--device": ("cpu|gpu|all|gpu:0,1", "cases of which devices; GPUs by index or UUID"),
+    "-k": ("EXPRESSION", "select cases by name, as in pytest"),
+    "-m": ("EXPRESSION", "select cases by mark, as in pytest"),
+    "--deselect": ("CASE", "leave out a case; repeatable"),
+    "--ignore": ("PATH", "leave out a file or folder; repeatable"),
+    "--device": ("cpu|gpu|all|gpu:0,1", "select cases by device; GPUs by index or UUID"),
 }
-"""Options that pytest is handed as they are."""
+"""Options that pytest gets unchanged."""
 
 
 def add_selections(parser: argparse.ArgumentParser) -> None:
-    """The options that choose cases, and where they run."""
-    for option, (metavar, words) in _SELECTIONS.items():
-        parser.add_argument(option, action="append", default=[], metavar=metavar, dest=_dest(option), help=words)
-    parser.add_argument("--cpus", metavar="LIST", help="processors for the measuring processes, as 0,2-3")
+    """Add the options that select cases and processors."""
+    for option, (metavar, text) in _SELECTIONS.items():
+        parser.add_argument(option, action="append", default=[], metavar=metavar, dest=_dest(option), help=text)
+    parser.add_argument("--cpus", metavar="LIST", help="processors for the workers, such as 0,2-3")
 
 
 def _dest(option: str) -> str:
@@ -43,20 +46,26 @@ def _dest(option: str) -> str:
 
 
 def paths_among(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Files, folders and cases among the words of a command line, and the others."""
+    """Split arguments into existing files, folders and cases, and the rest."""
     paths = [word for word in words if Path(word.partition("::")[0]).exists()]
     return paths, [word for word in words if word not in paths]
 
 
+def progress_bar(console: Console) -> Progress:
+    """Create a progress bar that is shown on terminals only."""
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not sys.stdout.isatty())
+
+
 class CommandSetup:
-    """The cases of a command line, and what sides are made with; to be closed.
+    """The selected cases of a command line, and the means to create and run sides. A context manager.
 
     Args:
-        arguments: Parsed by a parser that `add_selections` was asked for.
-        paths: Files, folders and cases to collect; pytest's own choice without any.
+        arguments: From a parser with the options of `add_selections`.
+        paths: Files, folders and cases to collect. If empty, pytest decides.
 
     Raises:
-        UsageError: Nothing is chosen, or pytest cannot collect it.
+        UsageError: No case is selected, or pytest cannot collect one.
     """
 
     def __init__(self, arguments: argparse.Namespace, paths: Sequence[str], policy: Policy) -> None:
@@ -67,10 +76,10 @@ class CommandSetup:
         cpus = parse_cpus(arguments.cpus) if arguments.cpus else None
         self.collected: Collected = collect([*selections, *paths])
         if not self.collected.cases:
-            raise UsageError("no benchmark is chosen; `pytest --benchmark --collect-only -q` lists them")
+            raise UsageError("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
         self.policy = policy
         self.tell: Callable[[str], None] = lambda text: None
-        """Called with what is being done."""
+        """Called with the current activity."""
         self.environments = Environments(kept(), lambda text: self.tell(text))
         self.contender = Side("contender", sys.executable, self.collected.root)
         self.gpu_session = GpuSession(kind, gpus, policy)
@@ -80,30 +89,30 @@ class CommandSetup:
 
     @property
     def cases(self) -> list[Case]:
-        """Those that were chosen."""
+        """The selected cases."""
         return list(self.collected.cases.values())
 
     @property
     def notes(self) -> list[str]:
-        """What the user ought to know beside the answer, by now."""
+        """Remarks for the user so far, beside the result."""
         return self.gpu_session.notes + self.launcher.notes
 
     @property
     def trees(self) -> Path:
-        """Where source trees are made."""
+        """The folder of source trees."""
         return Path(self.collected.root, FOLDER, "trees")
 
     def prefer_one_python(self, specs: Sequence[str]) -> None:
-        """Have sides of these specifications run on the same Python, if there is one for all of them."""
+        """Run the sides of these specifications on the same Python, if one exists for all of them."""
         if requests := [packages for spec in specs if (packages := packages_of(spec))]:
             self.environments.prefer(requests)
 
     def side(self, spec: str, name: str) -> Side:
-        """A side of this specification.
+        """Create the side of a specification.
 
         Raises:
-            UsageError: It is none.
-            SideError: It cannot be made.
+            UsageError: The specification is malformed.
+            SideError: The side cannot be created.
         """
         return replace(parse(spec, self.contender, self.trees, self.environments), name=name, spec=spec)
 

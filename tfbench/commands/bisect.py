@@ -1,9 +1,9 @@
-"""Find since which released version, or since which commit, a case is slower.
+"""Find the released version, or the commit, in which a case became slower.
 
-Each step is a race against the good end, confirmed like any other; an inconclusive one is raced again with more
-launches, and is then reported as inconclusive. What changed in the graph between the last good and the first bad end is
-printed with it. Ends are versions of TensorFlow (2.15.1), specifications with a version (keras==3.5.0), or revisions
-of the checkout that holds the benchmarks. Exit code: 0 answered, 3 something stays inconclusive, 5 an end cannot be run.
+Each step is a race against the good end, with confirmation. An inconclusive step is raced again with more launches,
+and may stay inconclusive. The command also prints what changed in the graph between the last good and the first bad
+point. Ends are versions of TensorFlow (2.15.1), specifications with a version (keras==3.5.0), or revisions of the
+benchmarks' checkout. Exit code 0: all cases are answered. 3: a case stays inconclusive. 5: an end cannot run.
 """
 
 from __future__ import annotations
@@ -36,28 +36,29 @@ from tfbench.versions.search import BisectResult, Point, max_steps
 
 ANSWERED, INCONCLUSIVE, BROKEN = 0, 3, 5
 _SHOWN = 12
-"""Points that are named in a line."""
+"""Largest number of points that are listed in full."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("paths", metavar="PATH", nargs="*", help="files, folders and cases of benchmarks")
-    parser.add_argument("--good", required=True, metavar="END", help="a version or a revision that was fast")
-    parser.add_argument("--bad", required=True, metavar="END", help="one that is slower")
+    parser.add_argument("--good", required=True, metavar="END", help="a version or revision that was fast")
+    parser.add_argument("--bad", required=True, metavar="END", help="a version or revision that is slower")
     parser.add_argument(
-        "--all-releases", action="store_true", help="every release, not the last of each minor version alone"
+        "--all-releases", action="store_true", help="try every release, not only the last of each minor version"
     )
-    parser.add_argument("--metric", default=TIME, metavar=f"{TIME}|{FIRST_CALL}", help="what became slower")
+    parser.add_argument("--metric", default=TIME, metavar=f"{TIME}|{FIRST_CALL}", help="the metric that became slower")
     parser.add_argument(
-        "--min-slowdown", type=float, metavar="FRACTION", help="slower means by so much, as 0.1 for a tenth"
+        "--min-slowdown", type=float, metavar="FRACTION", help="smallest slowdown that counts, such as 0.1"
     )
-    parser.add_argument("--policy", default="standard", metavar="|".join(PRESETS), help="how sure, at what cost")
-    parser.add_argument("--report-json", type=Path, metavar="PATH", help="write everything as JSON")
+    parser.add_argument(
+        "--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts"
+    )
+    parser.add_argument("--report-json", type=Path, metavar="PATH", help="write the full result as JSON")
     add_selections(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Search, print the answer to each case, and return the exit code."""
+    """Bisect, print the result of each case, and return the exit code."""
     policy = _policy(arguments)
     if arguments.metric not in (TIME, FIRST_CALL):
         raise UsageError(f"--metric {arguments.metric!r}: there are {TIME} and {FIRST_CALL}")
@@ -66,13 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
     changes = {}
     with (
         CommandSetup(arguments, arguments.paths, policy) as setup,
-        console.status("looking what lies between") as status,
+        console.status("looking for points in between") as status,
     ):
         setup.tell = status.update
         points = points_between(arguments.good, arguments.bad, setup.collected.root, arguments.all_releases)
         setup.prefer_one_python([point.spec for point in points])
         races = 1 + max_steps(len(points))
-        console.print(f"{_row(points)}: {races} race{'s' * (races > 1)} a case at most")
+        console.print(f"{_row(points)}: at most {races} race{'s' * (races > 1)} per case")
         search = Bisection(
             points, lambda point: setup.side(point.spec, point.label), _side_racer(setup, len(points)),
             setup.launcher.release, policy, arguments.metric, status.update,
@@ -82,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         for result in results:
             console.print(bisect_report.terminal(result, points, skipped))
             if result.first_bad is not None:
-                status.update("looking what changed")
+                status.update("reading what changed")
                 changes[result.case.name] = _changed(setup, result, points, console)
         for note in setup.notes:
             console.print(note)
@@ -112,14 +113,14 @@ def _row(points: Sequence[Point]) -> str:
 def _changed(
     setup: CommandSetup, result: BisectResult, points: Sequence[Point], console: Console
 ) -> list[tuple[str, ...]]:
-    """Print what changed in the case's graph where it became slower; its rows."""
+    """Print and return the changes in the case's graph from the last good to the first bad point."""
     assert result.first_bad is not None
     ends = [points[result.search.good], points[result.first_bad]]
     try:
         before, now = (Entrant(result.case, setup.side(point.spec, point.label)) for point in ends)
         found = explained(Prober(setup.launcher, setup.policy), before, now)
     except TfbenchError as error:
-        console.print(f"what changed could not be read: {error}")
+        console.print(f"{result.case.short_name}: the changes could not be read: {error}")
         return []
     title = f"what changed from {ends[0].label} to {ends[1].label}"
     console.print(render(title, found.changes, found.metrics, found.notes))
@@ -130,7 +131,7 @@ def _changed(
 
 def _side_racer(setup: CommandSetup, points: int) -> SideRacer:
     rng = random.Random()
-    cases = len(setup.cases) * (1 + max_steps(points))  # every race may cry wolf
+    cases = len(setup.cases) * (1 + max_steps(points))  # every race can produce a false positive
 
     def race_sides(case: Case, good: Side, side: Side, policy: Policy) -> ConfirmedRace:
         entrants = [Entrant(case, good), Entrant(case, side)]

@@ -1,12 +1,11 @@
-"""Measure the gate on this machine: many races of unchanged code, and races with a slowdown put in on purpose.
+"""Measure the gate's error rates on this machine, in races of unchanged code and races with an injected slowdown.
 
-Prints and saves, for each workload and in total, the false positives on unchanged code (with the
-binomial interval), how many of the slowdowns were found, and what a verdict costs; and beside it
-what pytest-benchmark's rule (a saved run against a saved run, 5%) says of the same workloads in the
-same session. Every trial is kept in a journal, so that a calibration goes on where it was left.
+Prints for each workload and in total: the false positives on unchanged code with their binomial interval, the share
+of detected slowdowns, and the cost of a verdict. It also applies pytest-benchmark's rule (5% between two saved runs)
+to the same workloads in the same session. A journal keeps every trial, so a later call adds to it.
 
-With --determinism N it times nothing: it probes each of your benchmarks N times and tells which of the metrics that
-should be the same in every launch are not.
+With --determinism N, it measures no times. It probes each of your benchmarks N times, and reports the exact metrics
+that differ between launches.
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tfbench.calibration.determinism import examine
 from tfbench.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
 from tfbench.calibration.run import SLOWDOWNS, WORKLOADS, Plan, background_load, calibrate
 from tfbench.calibration.summary import by_workload, tally, whole_runs
 from tfbench.calibration.table import of, table
+from tfbench.commands._setup import progress_bar
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import JSON
@@ -38,36 +36,48 @@ from tfbench.worker.environment import machine
 
 SCHEMA = "tfbench-calibration/1"
 MEMORY_BOUND = frozenset({"elementwise"})
-"""Of the fixed workloads: listed apart, since their noise is the memory's and not the processor's."""
+"""Fixed workloads that totals leave out, because their noise comes from the memory and not the processor."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "paths", nargs="*", help="benchmark files of your own (default: twelve fixed workloads and one bound by memory)"
+        "paths", nargs="*", help="your benchmark files (default: twelve fixed workloads and a memory-bound one)"
     )
-    parser.add_argument("-k", dest="chosen", default="", metavar="TEXT", help="only cases whose names hold this text")
+    parser.add_argument("-k", dest="chosen", default="", metavar="TEXT", help="only cases whose names contain the text")
     parser.add_argument("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default 600)")
-    parser.add_argument("--policy", default="standard", help="the policy that is measured")
-    parser.add_argument("--cases", type=int, default=30, help="size of the suite whose alpha is shared (default 30)")
+    parser.add_argument("--policy", default="standard", help="the measured policy (default standard)")
+    parser.add_argument("--cases", type=int, default=30, help="size of the suite that shares alpha (default 30)")
     parser.add_argument("--cpus", default="", metavar="LIST", help="processors for the workers")
-    parser.add_argument("--slowdowns", default=",".join(map(str, SLOWDOWNS)), help="fractions of extra work, in turn")
-    parser.add_argument("--with-load", action="store_true", help="keep the other processors busy meanwhile")
     parser.add_argument(
-        "--variants", action="store_true", help="as variants of one run: zygotes in common, no confirmation"
+        "--slowdowns", default=",".join(map(str, SLOWDOWNS)), help="injected fractions of extra work, in turn"
+    )
+    parser.add_argument("--with-load", action="store_true", help="keep the other processors busy")
+    parser.add_argument(
+        "--variants", action="store_true", help="race variants of one run: common zygotes, no confirmation"
     )
     parser.add_argument(
-        "--repeats", type=int, default=3, metavar="N", help="verdicts on unchanged code for one on slowed (default 3)"
+        "--repeats",
+        type=int,
+        default=3,
+        metavar="N",
+        help="verdicts on unchanged code per verdict on slowed code (default 3)",
     )
-    parser.add_argument("--determinism", type=int, default=0, metavar="N", help="probe each benchmark N times instead")
-    parser.add_argument("--no-saved", action="store_true", help="leave pytest-benchmark's runs out")
     parser.add_argument(
-        "--journal", type=Path, default=None, help="where trials are kept (default: .tfbench/calibration/…)"
+        "--determinism",
+        type=int,
+        default=0,
+        metavar="N",
+        help="probe each benchmark N times instead, and report metrics that differ",
+    )
+    parser.add_argument("--no-saved", action="store_true", help="leave out pytest-benchmark's runs")
+    parser.add_argument(
+        "--journal", type=Path, default=None, help="file of the trials (default: in .tfbench/calibration/)"
     )
     parser.add_argument("--report-json", type=Path, default=None, metavar="PATH", help="write the rates as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Calibrate; 0 when there is something to tell."""
+    """Calibrate and print the rates; 130 after an interruption, otherwise 0."""
     policy = preset(arguments.policy)
     if arguments.determinism:
         return _determinism(arguments, policy)
@@ -93,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(highlight=False)
     load = background_load(available_cpus(), plan.processors.one) if arguments.with_load else nullcontext()
     interrupted = False
-    with _progress(console) as bar, load:
+    with progress_bar(console) as bar, load:
         task = bar.add_task("", total=None)
 
         def tell(text: str, verdicts: int) -> None:
@@ -113,22 +123,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _determinism(arguments: argparse.Namespace, policy: Policy) -> int:
-    """Tell which metrics are not exact; 0 if all are, 1 otherwise."""
+    """Print the metrics that are not exact; 1 if there are any, otherwise 0."""
     if arguments.determinism < 2:
-        raise UsageError(f"--determinism {arguments.determinism}: two launches at least can differ")
+        raise UsageError(
+            f"--determinism {arguments.determinism}: give at least 2, as one launch has no other to differ from"
+        )
     collected = collect(arguments.paths)
     cases = [case for case in collected.cases.values() if arguments.chosen in case.name]
     if not cases:
         raise UsageError(f"no benchmark has {arguments.chosen!r} in its name")
     console = Console(highlight=False, markup=False)
-    with _progress(console) as bar:
+    with progress_bar(console) as bar:
         task = bar.add_task("", total=None)
         found = examine(
             collected.root, collected.suite, cases, arguments.determinism, policy, processors(None, available_cpus()),
-            lambda case, done: bar.update(task, description=f"launch {done}, {case.name.rpartition('::')[2]}"),
+            lambda case, done: bar.update(task, description=f"launch {done}, {case.short_name}"),
         )  # fmt: skip
     for one in found:
-        name = one.case.name.rpartition("::")[2]
+        name = one.case.short_name
         if one.skipped:
             console.print(f"{name}: skipped, {one.skipped}")
         for metric, how in one.demoted.items():
@@ -146,7 +158,7 @@ def _files(paths: list[str]) -> tuple[Path, tuple[str, ...]]:
     root = Path.cwd()
     for path in paths:
         if not Path(path).exists():
-            raise UsageError(f"{path}: there is no such file or folder")
+            raise UsageError(f"{path}: no such file or folder")
     return root, tuple(Path(path).as_posix() for path in paths)
 
 
@@ -160,15 +172,10 @@ def _fractions(text: str) -> tuple[float, ...]:
     return found
 
 
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=not sys.stdout.isatty())
-
-
 def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
     raced = [trial for trial in trials if trial.method == RACED]
     if not raced:
-        console.print("no verdict yet: give it more --budget")
+        console.print("no verdict yet; give the calibration more time with --budget")
         return
     rows = by_workload(RACED, trials)
     console.print(table(f"tfbench, {_what(plan)}", rows, console.width))

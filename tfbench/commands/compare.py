@@ -1,8 +1,8 @@
-"""Put two result files side by side: reports, baselines, and what plain pytest-benchmark saved.
+"""Compare two result files: reports, baselines and files of plain pytest-benchmark.
 
-With raw times (a baseline, or pytest-benchmark's --benchmark-json or --benchmark-save-data) each ratio has an
-interval; without them it has none, and that is said. Neither can know how far two runs of the same code lie
-apart, so this suggests and does not decide: the exit code is 0 whatever it shows.
+With raw times (a baseline, or pytest-benchmark's --benchmark-json or --benchmark-save-data), each ratio has an
+interval. Two files cannot show how much two runs of the same code differ. The comparison therefore suggests and does
+not decide: the exit code is 0 even if a case is slower.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ SCHEMA = "tfbench-comparison/1"
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("first", metavar="A", type=Path, help="a result file")
-    parser.add_argument("second", metavar="B", type=Path, help="the file that is compared with it")
+    parser.add_argument("second", metavar="B", type=Path, help="the file to compare with it")
     parser.add_argument("--report-json", type=Path, default=None, metavar="PATH", help="write the comparison as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare; 0 when both files could be read."""
+    """Compare and print; 0 if both files can be read."""
     first, second = (read(path) for path in (arguments.first, arguments.second))
     console = Console(highlight=False)
     for name, file in (("first", first), ("second", second)):
         console.print(Text(f"{name}: {file.path} ({file.kind}{', of ' + file.saved if file.saved else ''})"))
     differences = result_file.differences(first, second)
     if differences:
-        console.print(Text(f"incomparable, since they are of different machines: {'; '.join(differences)}", "yellow"))
+        console.print(
+            Text(f"incomparable, because the files are from different machines: {'; '.join(differences)}", "yellow")
+        )
     rows = [contrast(case, first.times.get(case), second.times.get(case)) for case in {**first.times, **second.times}]
     if first.report or second.report:
         console.print(table.verdicts(first.report, second.report))
     if rows:
         console.print(table.contrasts(rows, not differences))
     if not any(row.ratio for row in rows) and not (first.report and second.report):
-        console.print(Text("no case is in both files", "yellow"))
+        console.print(Text("the files have no case in common", "yellow"))
     if arguments.report_json:
         content = {"schema": SCHEMA, "differences": differences, "cases": [row.as_json() for row in rows]}
         write_whole(arguments.report_json, json.dumps(content, indent=1, allow_nan=False) + "\n")

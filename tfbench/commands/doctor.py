@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from tfbench.commands._setup import progress_bar
 from tfbench.doctor import checks, inspect, noise, noise_findings
 from tfbench.doctor.checks.grading import Limits
 from tfbench.doctor.checks.memory import available
@@ -49,7 +49,6 @@ _HEADINGS = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seconds", type=float, default=30, metavar="N", help="time for the races (default 30)")
     parser.add_argument("--no-race", action="store_true", help="only read the system, which takes about two seconds")
     parser.add_argument("--cpus", default="", metavar="LIST", help="processors for the workers (default: the last one)")
@@ -82,10 +81,9 @@ def _race(
     if memory.state is State.BAD:
         text = f"not run, because the kernel could kill other processes: {memory.what}"
         return None, None, [Finding(noise_findings.NAME, State.UNKNOWN, text)]
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress_bar(console) as bar:
         task = bar.add_task("", total=seconds)
-        if not console.is_terminal:
+        if bar.disable:
             console.print(f"starting {2 * noise.PAIRS} zygotes, then racing for {seconds:g} s …")
 
         def tell(text: str, done: float) -> None:

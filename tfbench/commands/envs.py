@@ -1,6 +1,6 @@
-"""List the environments that uv built for other versions, and remove those that nobody uses.
+"""List the environments that uv built for other versions, and remove unused ones.
 
-They are kept for all projects of a user, in the folder that is printed, until they are pruned.
+All projects of a user share the environments, which stay in the printed folder until they are pruned.
 """
 
 from __future__ import annotations
@@ -19,18 +19,23 @@ _DAY = 86400
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    words = parser.add_subparsers(dest="what", metavar="list|prune", required=True)
-    words.add_parser("list", help="what there is, how large it is, and when it was last used")
-    prune = words.add_parser("prune", help="remove what has not been used for a while; what is in use stays")
-    prune.add_argument("--days", type=float, default=30.0, help="unused for so many days (default: 30; 0 for all)")
+    actions = parser.add_subparsers(dest="action", metavar="list|prune", required=True)
+    actions.add_parser("list", help="list the environments with size and last use")
+    prune = actions.add_parser("prune", help="remove unused environments; environments in use stay")
+    prune.add_argument(
+        "--days",
+        type=float,
+        default=30.0,
+        help="remove environments unused for N days (default: 30; 0 for all)",
+        metavar="N",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List or prune; returns the exit code."""
+    """List or prune; always 0."""
     environments = Environments(kept())
     console = Console(highlight=False, soft_wrap=True)
-    if arguments.what == "prune":
+    if arguments.action == "prune":
         sizes = {one.folder: one.bytes for one in environments.every()}
         removed = environments.prune(arguments.days)
         freed = size(sum(sizes[one.folder] for one in removed))

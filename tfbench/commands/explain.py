@@ -1,9 +1,9 @@
-"""Print what changed in a case's graphs, in what XLA made of it and in its exact metrics, between two sides.
+"""Print the differences of a case between two sides: in its graphs, in XLA's modules and in its exact metrics.
 
-Nothing is timed. The sides are those of `pytest --benchmark --against`; a second case, such as another variant of
-the same workload, can be given instead. With `--profile DIR` both are profiled into DIR as well, and what the
-profiles say of the difference is printed in full. With `--profile DIR` alone, the profiles of the case that lie in DIR
-are read, as `pytest --benchmark --profile DIR` has left them; a part of a name means all that have it.
+This takes no times. The sides are those of `pytest --benchmark --against`, or give a second case instead, such as
+another variant of the same workload. With `--profile DIR`, both are also profiled into DIR, and tfbench explains the
+difference of the profiles. `--profile DIR` alone reads the profiles that `pytest --benchmark --profile DIR` wrote for
+the case. A part of a name selects all cases that contain it.
 """
 
 from __future__ import annotations
@@ -31,36 +31,33 @@ from tfbench.storage.layout import PROFILES
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("case", metavar="CASE", help="name of a case, as test_mine[axis=level]")
-    parser.add_argument("other", metavar="OTHER", nargs="?", default="", help="a case to compare it with")
+    parser.add_argument("case", metavar="CASE", help="name of a case, such as test_mine[axis=level]")
+    parser.add_argument("other", metavar="OTHER", nargs="?", default="", help="a second case to compare with")
     parser.add_argument("--against", default="", metavar="SPEC", help=f"the other side: {KINDS}")
-    parser.add_argument("--paths", nargs="+", default=[], metavar="PATH", help="where the benchmarks are")
-    words = f"read the profiles there; with something to compare with, take them first (default: {PROFILES})"
-    parser.add_argument("--profile", nargs="?", const=PROFILES, default="", metavar="DIR", help=words)
+    parser.add_argument("--paths", nargs="+", default=[], metavar="PATH", help="files and folders of the benchmarks")
+    text = f"read the profiles there; with --against or OTHER, write them first (default: {PROFILES})"
+    parser.add_argument("--profile", nargs="?", const=PROFILES, default="", metavar="DIR", help=text)
     add_selections(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Explain; 0 whatever changed."""
+    """Explain; 0 whatever differs."""
     if arguments.against and arguments.other:
-        raise UsageError("give one thing to compare with: --against SPEC, or a second case")
+        raise UsageError("give either --against SPEC or a second case, not both")
     console = Console(highlight=False)
     if not arguments.against and not arguments.other:
         if not arguments.profile:
-            raise UsageError(
-                "give something to compare with, --against SPEC or a second case, or --profile DIR to read"
-            )
+            raise UsageError("give --against SPEC or a second case to compare with, or --profile DIR to read")
         return _read(console, arguments)
     with CommandSetup(arguments, arguments.paths, preset("standard")) as setup, console.status("looking") as status:
         setup.tell = status.update
         case = setup.collected.named(arguments.case)
         if arguments.against:
             first = Entrant(case, setup.side(arguments.against, "baseline"))
-            title = f"{case.name.rpartition('::')[2]}: from {arguments.against} to the working tree"
+            title = f"{case.short_name}: from {arguments.against} to the working tree"
         else:
             first = Entrant(setup.collected.named(arguments.other), setup.contender)
-            title = f"from {first.case.name.rpartition('::')[2]} to {case.name.rpartition('::')[2]}"
+            title = f"from {first.case.short_name} to {case.short_name}"
         second = Entrant(case, setup.contender)
         status.update("starting a process for each side")
         setup.launcher.ready([(entrant.side, entrant.case.env) for entrant in (first, second)], [0])
@@ -79,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(console: Console, arguments: argparse.Namespace) -> int:
-    """Print what the profiles of a case say, or of several whose names are meant."""
+    """Print the saved profiles of all cases that the name selects."""
     for kept in named(Path(arguments.profile), arguments.case):
         _print(console, kept)
     console.print(f"tensorboard --logdir {arguments.profile}", markup=False)
@@ -95,4 +92,4 @@ def _print(console: Console, kept: Kept) -> None:
     for side, profile in found.profiles.items():
         title = f"{name}, {side}: {kept.environment(side)}"
         console.print(sections(title, profile.sections))
-    console.print(Text(f"\nwhole tables, trace and Markdown: {kept.folder}\n"))
+    console.print(Text(f"\ncomplete tables, trace and Markdown: {kept.folder}\n"))

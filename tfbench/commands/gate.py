@@ -1,11 +1,11 @@
-"""Say by the exit code whether the run of a report may pass, and why not.
+"""Decide by the exit code whether a run passes, and print why not.
 
-0: every case was compared and none is slower. 1: a case regressed. 3: a case is inconclusive. 4: a case is
-incomparable or missing, or nothing was compared with a baseline. 5: a case broke, the run was interrupted, the
-report cannot be read, or what was accepted has ended or is not needed any more. 2 is a wrong command line. A
-regression is told whatever else is open; of the others the gravest counts.
+0: every case was compared and none is slower. 1: a case regressed. 2: the command line is wrong. 3: a case is
+inconclusive. 4: a case is incomparable or missing, or no case was compared with a baseline. 5: a case broke, the run
+was interrupted, the report cannot be read, or an accepted regression has expired or is no longer needed. A regression
+takes precedence over all other codes, and then the largest code counts.
 
-On GitHub's runners it annotates the benchmarks' lines and writes the step summary.
+On GitHub's runners, it also annotates the lines of the benchmarks and writes the step summary.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ from tfbench.suite.fingerprint import line_of
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("report", metavar="REPORT", type=Path, help="what --report-json or tfbench merge wrote")
-    parser.add_argument("--accepted", type=Path, metavar="FILE", help="regressions that were agreed to, see docs/ci.md")
-    parser.add_argument("--root", type=Path, default=Path(), metavar="PATH", help="where the benchmarks are")
-    parser.add_argument("--write-accepted", type=Path, metavar="PATH", help="write what was agreed to, for the comment")
-    parser.add_argument("--write-regressed", type=Path, metavar="PATH", help="write what regressed, a case a line")
+    parser.add_argument("report", metavar="REPORT", type=Path, help="a report of --report-json or tfbench merge")
+    parser.add_argument("--accepted", type=Path, metavar="FILE", help="accepted regressions, see docs/ci.md")
+    parser.add_argument(
+        "--root", type=Path, default=Path(), metavar="PATH", help="root of the benchmarks, for annotations"
+    )
+    parser.add_argument(
+        "--write-accepted", type=Path, metavar="PATH", help="write the accepted regressions, for the comment"
+    )
+    parser.add_argument("--write-regressed", type=Path, metavar="PATH", help="write the regressed cases, one per line")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Rule on a report; returns the exit code."""
+    """Decide, print, and return the exit code."""
     report = load_report(arguments.report)
     agreed = load_accepted(arguments.accepted) if arguments.accepted else []
     decision = decided(report, agreed)

@@ -1,8 +1,8 @@
-"""Find out on a machine with a GPU whether tfbench works there, and print what to report.
+"""Check on a machine with a GPU whether tfbench works there, and print lines to report.
 
-Checks the driver and its library, what TensorFlow sees, whether the profiler may look (CUPTI), a race of a product
-against itself, and one with 10% more work in one side. Exit code 0: all of it works. 1: something does not. 3: there is
-no GPU here, so nothing was checked.
+Checks the driver and its library, the devices that TensorFlow sees, the profiler's access (CUPTI), a race of a matrix
+product against itself, and a race with 10% extra work on one side. Exit code 0: all checks pass. 1: a check failed.
+3: the machine has no GPU, and no check ran.
 """
 
 from __future__ import annotations
@@ -28,27 +28,26 @@ from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
 from tfbench.race.process_launcher import processors
 
-WORKS, BROKEN, NOTHING = 0, 1, 3
+WORKS, BROKEN, NO_GPU = 0, 1, 3
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--device", default="gpu", metavar="gpu|gpu:0,1", help="which GPUs, by index or UUID")
+    parser.add_argument("--device", default="gpu", metavar="gpu|gpu:0,1", help="the GPUs, by index or UUID")
     parser.add_argument(
-        "--record", type=Path, metavar="FILE", help="keep what the driver told meanwhile, as JSON, for a report"
+        "--record", type=Path, metavar="FILE", help="save every reading of the driver as JSON, for a report"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check; see above for the exit code."""
+    """Run the checks and print each finding; returns the exit code."""
     console = Console(highlight=False, soft_wrap=True)
     kind, names = parse_device(arguments.device)
     if not has_driver():
         console.print(
-            "no GPU here: there is no driver of NVIDIA (no /proc/driver/nvidia, no /dev/nvidiactl), so nothing was checked.\n"
-            "Run it on a machine with a GPU, or start the container with --gpus all."
+            "no GPU here: no NVIDIA driver was found (no /proc/driver/nvidia, no /dev/nvidiactl), so no check ran.\n"
+            "Run the command on a machine with a GPU, or start the container with --gpus all."
         )
-        return NOTHING
+        return NO_GPU
     policy = preset("standard")
     console.print(f"tfbench {__version__}: checking {arguments.device}")
     recordings: list[Recording] = []
@@ -69,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         check.close()
         if arguments.record:
-            _keep(console, arguments.record, recordings)
+            _save(console, arguments.record, recordings)
     bad = [finding for finding in found if finding.state is State.BAD]
-    console.print("\nPlease report these lines, whatever they say: the GPU path has been run on few machines.")
+    console.print("\nPlease report these lines, also if all checks pass: the GPU path has run on few machines.")
     return BROKEN if bad else WORKS
 
 
@@ -80,12 +79,12 @@ def _recorded(recordings: list[Recording]) -> Recording:
     return recordings[-1]
 
 
-def _keep(console: Console, path: Path, recordings: list[Recording]) -> None:
+def _save(console: Console, path: Path, recordings: list[Recording]) -> None:
     if not recordings:
-        console.print(f"nothing was recorded, so {path} was not written")
+        console.print(f"{path}: not written, as there was no reading to record")
         return
     write_whole(path, json.dumps(recordings[0].as_json(), indent=1) + "\n")
-    console.print(f"what the driver told is in {path}")
+    console.print(f"readings of the driver written: {path}")
 
 
 def _print(console: Console, finding: Finding) -> None:

@@ -1,7 +1,7 @@
-"""Put the reports of shards together, and confirm what regressed by a second run's report.
+"""Merge the reports of shards, and confirm regressions by the report of a second run.
 
-Every shard of the suite has to be there once, with every one of its cases, measured alike; otherwise it is an error
-(exit code 5) that names what is missing.
+Each shard of the suite must be present once, with all of its cases, and with the same policy, sides and kind of
+machine. Otherwise the command fails with exit code 5 and names the fault.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from tfbench.report import json_reader, json_writer
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("reports", metavar="REPORT", type=Path, nargs="+", help="reports of shards, or folders of them")
-    parser.add_argument("--confirmed-by", type=Path, metavar="REPORT", help="a second run of what regressed")
-    parser.add_argument("--report-json", type=Path, required=True, metavar="PATH", help="where to write the whole")
+    parser.add_argument(
+        "--confirmed-by", type=Path, metavar="REPORT", help="report of a second run of the regressed cases"
+    )
+    parser.add_argument("--report-json", type=Path, required=True, metavar="PATH", help="write the merged report")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Merge and write; 0 if it is whole."""
+    """Merge and write; 0 if the reports are complete."""
     found = [
         (name, json_reader.read(text, name)) for path in arguments.reports for name, text in files_of(path).items()
     ]

@@ -23,7 +23,6 @@ from tfbench.versions.matrix import ordered, race, sides_of
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("words", metavar="VERSION|PATH", nargs="+", help="versions or specifications; files, cases")
     parser.add_argument("--reference", default="", metavar="VERSION", help="compare with this version, not the first")
     parser.add_argument(

@@ -1,6 +1,6 @@
-"""What can be found out about GPUs on one machine by trying: driver, libraries, visibility, CUPTI, and races.
+"""Try the GPUs of a machine: driver, libraries, visibility, CUPTI and races.
 
-Each step needs those before it; the first that fails ends the check, as the others would fail for its reason.
+Each step needs the steps before it, so the first failure ends the check.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tfbench.sides.side import Side
 FILE = Path(__file__).resolve().parents[1] / "worker" / "workloads" / "test_product.py"
 CASE = Case(f"{FILE.name}::test_product", "test_product", f"{FILE.name}::test_product")
 SLOWDOWN = 0.1
-"""What the check puts into one side on purpose."""
+"""The injected slowdown of the last step."""
 Tell = Callable[[str], None]
 
 
 class GpuCheck:
-    """Tries the GPUs of this machine, or with other pieces what else computes; to be closed.
+    """Try the GPUs of this machine step by step. The caller must `close` it.
 
     Args:
-        kind: What TensorFlow has to see: ``GPU``, or ``CPU`` to try the same code without one.
-        gpu_session: The GPUs, locked and watched.
+        gpu_session: The GPUs, locked and monitored.
+        kind: The device that TensorFlow must see: ``GPU``, or ``CPU`` to test the check without a GPU.
     """
 
     def __init__(self, gpu_session: GpuSession, where: Processors, policy: Policy, kind: str = "GPU") -> None:
@@ -50,12 +50,12 @@ class GpuCheck:
         self._launcher = ProcessLauncher(suite, policy, where, gpu_session.gpu_monitor)
 
     def close(self) -> None:
-        """End every process, and let others have the GPUs."""
+        """End every process and unlock the GPUs."""
         self._launcher.close()
         self._gpu_session.close()
 
     def findings(self, tell: Tell) -> Iterator[Finding]:
-        """What was found, step by step, until one is bad."""
+        """Yield the finding of each step, up to the first that is bad."""
         steps = (self._devices, self._seen, self._profiled, self._same, self._slower)
         for step in steps:
             try:
@@ -74,11 +74,11 @@ class GpuCheck:
     def _devices(self, tell: Tell) -> Finding:
         tell("reading the devices")
         if not self._gpu_session.gpus:
-            return Finding("devices", State.UNKNOWN, "no GPU is watched here")
+            return Finding("devices", State.UNKNOWN, "no GPU is monitored here")
         described = "; ".join(map(_describe, self._gpu_session.gpus))
         if sleepy := [gpu.place for gpu in self._gpu_session.gpus if gpu.persistence is False]:
-            fix = "sudo nvidia-smi -pm 1; without it the driver is loaded anew, and clocks are reset"
-            return Finding("devices", State.WARN, f"{described}; no persistence on {', '.join(sleepy)}", fix)
+            fix = "sudo nvidia-smi -pm 1; without it, every start reloads the driver and resets the clocks"
+            return Finding("devices", State.WARN, f"{described}; no persistence mode on {', '.join(sleepy)}", fix)
         return Finding("devices", State.OK, described)
 
     def _seen(self, tell: Tell) -> Finding:
@@ -89,12 +89,12 @@ class GpuCheck:
         packages = self._launcher.environment(side).get("packages", {})
         version = next((f"{name} {packages[name]}" for name in packages if name.startswith("tensorflow")), "TensorFlow")
         if not devices:
-            fix = "pip install 'tensorflow[and-cuda]'; check that its CUDA is not newer than the driver's"
+            fix = "pip install 'tensorflow[and-cuda]'; its CUDA must not be newer than the driver's"
             return Finding("TensorFlow", State.BAD, f"{version} sees no {self._kind}", fix)
         return Finding("TensorFlow", State.OK, f"{version} sees {', '.join(devices)}")
 
     def _profiled(self, tell: Tell) -> Finding:
-        tell("profiling a product")
+        tell("profiling a matrix product")
         profiler = Profiler(self._launcher, self._policy, USUAL)
         with tempfile.TemporaryDirectory(prefix="tfbench-check-") as folder:
             place = profiler.profile(Entrant(CASE, self._side("contender")), Path(folder), 0)
@@ -104,9 +104,9 @@ class GpuCheck:
         errors = "; ".join(error for space in spaces for error in space.errors)
         if not events:
             return Finding(
-                "CUPTI", State.BAD, f"the profile has no kernel of a GPU{f' ({errors})' if errors else ''}", NO_KERNELS
+                "CUPTI", State.BAD, f"the profile has no GPU kernel{f' ({errors})' if errors else ''}", NO_KERNELS
             )
-        return Finding("CUPTI", State.OK, f"{events} events of the device in a profile")
+        return Finding("CUPTI", State.OK, f"the profile has {events} device events")
 
     def _raced(self, tell: Tell, slowdown: float) -> ConfirmedRace:
         sides = [self._side("baseline"), self._side("contender", slowdown)]
@@ -114,7 +114,7 @@ class GpuCheck:
             [Entrant(CASE, side) for side in sides], self._launcher, self._policy, 1, time.perf_counter, random.Random()
         )
         confirmed_race.run(
-            lambda race: tell(f"racing a product against itself{f' and {slowdown:.0%}' if slowdown else ''}")
+            lambda race: tell(f"racing a matrix product against itself{f' plus {slowdown:.0%}' if slowdown else ''}")
         )
         if confirmed_race.failures:
             raise BenchmarkError(str(next(iter(confirmed_race.failures.values()))))
@@ -132,7 +132,8 @@ class GpuCheck:
         decision = confirmed_race.decision
         if decision is None or decision.outcome is None:
             return Finding(name, State.BAD, "the race ended without a decision")
-        what = f"{decision.outcome}: {decision.reason.message}, in {confirmed_race.launches} launches, {confirmed_race.wall_seconds:.1f} s"
+        cost = f"{confirmed_race.launches} launches, {confirmed_race.wall_seconds:.1f} s"
+        what = f"{decision.outcome}: {decision.reason.message}, in {cost}"
         if decision.outcome in wanted:
             return Finding(name, State.OK, what)
         state = State.WARN if decision.outcome is Outcome.INCONCLUSIVE else State.BAD

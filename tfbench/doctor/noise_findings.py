@@ -35,8 +35,8 @@ def of_test(test: NoiseTest, limits: Limits) -> list[Finding]:
             text = f"{race.name}: {_detectable(race, limit, test.policy)}"
             found.append(Finding(NAME, State.WARN, text, "give such cases --policy strict, or more time"))
         if classify(limit.itself.low, limit.itself.high, test.policy) in (Outcome.REGRESSED, Outcome.IMPROVED):
-            text = f"{race.name} against itself, which can be chance once: {change(limit.itself.center)}, ratio {times(limit.itself)}"
-            fix = "run it again; if it stays, fix the findings above and run `tfbench calibrate`"
+            text = f"{race.name} against itself was {change(limit.itself.center)}, ratio {times(limit.itself)}"
+            fix = "one such result can be chance, so run the doctor again; if it stays, fix the findings above and run `tfbench calibrate`"
             found.append(Finding(NAME, State.WARN, text, fix))
     return found
 

@@ -1,1 +1,1 @@
-"""Race several versions of TensorFlow or of the tree, and bisect between two of them."""
+"""Race several versions of TensorFlow or of the source tree, and bisect between two of them."""

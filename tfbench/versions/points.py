@@ -1,4 +1,4 @@
-"""What lies between two sides that the user names: released versions, or commits."""
+"""List the released versions, or the commits, between two ends."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tfbench.versions.search import Point
 
 
 def points_between(good: str, bad: str, root: Path, all_releases: bool = False) -> list[Point]:
-    """From one to the other, both included, in that order.
+    """Return the points from the good to the bad end, both included.
 
-    Versions are those of TensorFlow, or of the one package that the specifications differ in. Of more than two
-    minor versions only the last release of each is taken.
+    Versions are those of the package in which the specifications differ, TensorFlow by default. If they span more
+    than two minor versions, only the last release of each counts.
 
     Args:
-        good: A version, a specification with one, or a revision of the checkout that holds ``root``.
-        bad: Of the same kind.
-        all_releases: Take every release of them.
+        good: A version, a specification with one, or a revision of the checkout that contains ``root``.
+        bad: The other end, of the same kind.
+        all_releases: Use every release.
 
     Raises:
-        UsageError: They are not of one kind, differ in more than a version, or nothing leads from one to the other.
-        SideError: There is no such revision, or no network to ask for versions.
+        UsageError: The ends are of two kinds, are equal, differ in more than a version, or no path connects them.
+        SideError: A revision does not exist, or the versions cannot be read from the network.
     """
     specs = [of_version(one) for one in (good, bad)]
     if specs[0] == specs[1]:
@@ -50,9 +50,7 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     package, _, first = mine.partition("==")
     same, _, last = other.partition("==")
     if more or others or package != same:
-        raise UsageError(
-            f"--good {good} and --bad {bad} shall differ in the version of one package and in nothing else"
-        )
+        raise UsageError(f"--good {good} and --bad {bad} must differ in the version of one package and in nothing else")
     try:
         versions = between(package, first, last)
     except InvalidVersion as wrong:
