@@ -1,4 +1,4 @@
-"""compare, gate and baseline at the command line, on files."""
+"""The commands compare, gate and baseline, on files."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ def one(outcome):
     [("unchanged", 0), ("improved", 0), ("regressed", 1), ("inconclusive", 3), ("incomparable", 4), ("missing", 4),
      ("new", 4), ("error", 5)],
 )  # fmt: skip
-def test_the_gates_exit_codes(tmp_path, capsys, outcome, code):
+def test_each_outcome_has_its_exit_code_of_the_gate(tmp_path, capsys, outcome, code):
     assert cli.main(["gate", written(tmp_path / "r.json", one(Outcome(outcome)))]) == code
     shown = capsys.readouterr().out
     if code and outcome != "new":
@@ -57,7 +57,7 @@ def slower(by):
     return Baseline(CONTEXT, {CASE.name: Sample(CASE, runs * 2)})
 
 
-def test_two_baselines(tmp_path, capsys):
+def test_two_baselines_are_compared_with_intervals(tmp_path, capsys):
     store = Baselines(tmp_path)
     paths = [str(store.save(name, slower(by))) for name, by in (("a", 1), ("b", 1.5))]
     target = tmp_path / "c.json"
@@ -70,7 +70,7 @@ def test_two_baselines(tmp_path, capsys):
     assert row["interval"]["low"] > 1.2
 
 
-def test_another_machine_is_incomparable(tmp_path, capsys):
+def test_files_of_different_machines_are_incomparable(tmp_path, capsys):
     store = Baselines(tmp_path)
     other = replace(CONTEXT, environment=replace(CONTEXT.environment, machine={"processor": "y"}, threads=2))
     paths = [str(store.save("a", BASELINE)), str(store.save("b", Baseline(other, BASELINE.samples)))]
@@ -93,7 +93,7 @@ def test_two_reports_show_their_verdicts(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "nonsense"])
-def test_what_cannot_be_compared(tmp_path, capsys, text):
+def test_a_file_without_results_is_an_error(tmp_path, capsys, text):
     (tmp_path / "x.json").write_text(text)
     assert cli.main(["compare", str(tmp_path / "x.json"), str(tmp_path / "x.json")]) == 5
     assert "x.json" in capsys.readouterr().err
@@ -157,12 +157,12 @@ def test_accepting_keeps_the_reason_and_the_tree(project, capsys):
     assert "better" in capsys.readouterr().out
 
 
-def test_accepting_wants_a_reason(project, capsys):
+def test_accepting_without_a_reason_is_refused(project, capsys):
     assert baseline(project, "accept", "main", "--reason", "  ") == 2
     assert "without a reason" in capsys.readouterr().err
 
 
-def test_accepting_loses_no_case_unless_told_to(project, capsys):
+def test_accepting_drops_cases_only_on_request(project, capsys):
     candidates = Baselines(project / ".tfbench/candidates")
     kept = candidates.fetch("main")
     rest = {name: sample for name, sample in kept.samples.items() if name != CASE.name}
@@ -172,7 +172,7 @@ def test_accepting_loses_no_case_unless_told_to(project, capsys):
     assert baseline(project, "accept", "main", "--reason", "x", "--drop-missing") == 0
 
 
-def test_removing_lets_git_forget(project, capsys):
+def test_removing_a_baseline_removes_its_refs(project, capsys):
     assert baseline(project, "remove", "main") == 0
     assert refs(project) == []
     assert baseline(project, "remove", "main") == 5

@@ -1,4 +1,4 @@
-"""Findings from what was read: each spoiler is seen, graded and has its fix; the unreadable is unknown."""
+"""Each fault of a machine is graded and has a fix, and a missing reading is unknown."""
 
 from dataclasses import replace
 
@@ -52,14 +52,14 @@ def found(name, **changes):
     return findings[name]
 
 
-def test_a_fine_machine_is_fine():
+def test_a_quiet_machine_has_no_findings_but_ok():
     findings = examine(FINE, Limits())
     assert [finding for finding in findings if finding.state is not State.OK] == []
     assert is_fit(findings)
     assert len({finding.name for finding in findings}) == len(CHECKS)
 
 
-def test_what_cannot_be_read_is_unknown_and_never_bad():
+def test_a_missing_reading_is_unknown_and_never_bad():
     bare = examine(Machine("Darwin", (0, 1), 1), Limits())
     assert is_fit(bare)
     assert sum(finding.state is State.UNKNOWN for finding in bare) > 8
@@ -70,7 +70,7 @@ def observation(**changes):
 
 
 BAD, WARN, UNKNOWN = State.BAD, State.WARN, State.UNKNOWN
-SPOILERS = [
+FAULTS = [
     ("processors", BAD, {"cpus": (0,)}, "at least two processors"),
     ("load", WARN, observation(others=1.0), "end other programs"),
     ("load", BAD, observation(others=2.5), "end other programs"),
@@ -106,34 +106,34 @@ SPOILERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "state", "changes", "fix"), SPOILERS)
-def test_every_spoiler_is_graded_and_has_its_fix(name, state, changes, fix):
+@pytest.mark.parametrize(("name", "state", "changes", "fix"), FAULTS)
+def test_every_fault_is_graded_and_has_a_fix(name, state, changes, fix):
     finding = found(name, **changes)
     assert finding.state is state
     assert fix in finding.fix
 
 
-def test_every_check_has_a_spoiler_here():
-    assert {finding.name for finding in examine(FINE, Limits())} == {name for name, *_ in SPOILERS}
+def test_every_check_has_a_fault_in_this_file():
+    assert {finding.name for finding in examine(FINE, Limits())} == {name for name, *_ in FAULTS}
 
 
-def test_a_software_power_cap_is_normal():
+def test_a_software_power_cap_is_ok():
     assert found("GPU", gpus=Gpus((replace(GPU, throttled=0x04),), ())).state is State.OK
 
 
-def test_no_gpu_at_all_is_fine():
+def test_a_machine_without_a_gpu_is_ok():
     assert found("GPU", gpus=None, gpu_driver=False).state is State.OK
 
 
-def test_what_a_virtual_machine_hides_is_said_to_be_hidden():
+def test_the_reason_names_the_hypervisor_that_hides_a_reading():
     assert "the hypervisor hides it" in found("governor", governor=None, hypervisor="KVM").what
 
 
-def test_the_race_replaces_the_second_of_watching():
+def test_the_window_of_the_race_replaces_the_spin_window():
     findings = examine(FINE, Limits(), ObservationWindow(30.0, 1.0, 0.3))
     assert next(one for one in findings if one.name == "steal").state is State.BAD
 
 
-def test_the_worst_comes_first():
+def test_findings_are_sorted_worst_first():
     made = [Finding(str(state), state, "") for state in (State.OK, State.WARN, State.BAD, State.UNKNOWN)]
     assert [one.state for one in worst_first(made)] == [State.BAD, State.WARN, State.UNKNOWN, State.OK]

@@ -1,4 +1,4 @@
-"""Reading a machine from files as kernels write them, and this one as it is."""
+"""Read machines from files in the formats of kernels, and this machine as it is."""
 
 import importlib.util
 import os
@@ -35,13 +35,13 @@ def test_this_machine_is_read():
     assert 0 < machine.observation.share <= 1
 
 
-def test_nothing_there_is_nothing_known(root):
+def test_missing_files_give_none(root):
     machine = inspect.read((0,), 0, root=root({}), system="Linux", seconds=0, run=lambda command: None)
     assert (machine.governor, machine.turbo, machine.cgroup, machine.memory, machine.gpus) == (None,) * 5
     assert machine.hypervisor is None
 
 
-def test_what_stands_still(root):
+def test_constant_properties_are_read_from_their_files(root):
     files = {
         "sys/devices/system/cpu/online": "0-3\n",
         "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave\n",
@@ -67,7 +67,7 @@ def test_what_stands_still(root):
     assert machine.load_average == 1.5
 
 
-def test_steal_is_a_share_of_what_passed(root):
+def test_steal_is_a_share_of_the_passed_time(root):
     before = inspect.counters(root({"proc/stat": STAT.format(steal=0, running=3)}), 1)
     root({"proc/stat": STAT.format(steal=25, running=3).replace("800", "875")})
     after = inspect.counters(root({}), 1)
@@ -77,11 +77,11 @@ def test_steal_is_a_share_of_what_passed(root):
 
 
 @pytest.mark.parametrize(("text", "found"), [("0,2-3", (0, 2, 3)), ("", ()), ("x", ()), ("1-x", ())])
-def test_lists_of_processors(text, found):
+def test_lists_of_processors_are_parsed(text, found):
     assert processors(text) == found
 
 
-def test_limits_of_both_versions_the_tightest_holding(root):
+def test_the_tightest_limit_of_cgroups_version_two_holds(root):
     two = root(
         {
             "proc/self/cgroup": "0::/a/b\n",
@@ -98,7 +98,7 @@ def test_limits_of_both_versions_the_tightest_holding(root):
     assert cgroups.throttled_seconds(two) == 0.5
 
 
-def test_limits_of_version_one(root):
+def test_limits_of_cgroups_version_one_are_read(root):
     one = root(
         {
             "proc/self/cgroup": "3:cpu,cpuacct:/docker/x\n2:memory:/docker/x\n",
@@ -130,7 +130,7 @@ def test_bytecode_counts_only_if_python_would_use_it(tmp_path, monkeypatch):
 ROW = "0, NVIDIA H200, Enabled, 3, 345, 1980, Disabled, 0x0000000000000004\n"
 
 
-def test_devices_are_read_by_either_name_of_the_reasons():
+def test_old_drivers_are_asked_by_the_old_name_of_the_reasons():
     def old_driver(command):
         if "clocks_event_reasons" in command[1]:
             return None
@@ -142,12 +142,12 @@ def test_devices_are_read_by_either_name_of_the_reasons():
     assert found.processes == ("python (pid 77, 512 MiB)",)
 
 
-def test_what_a_device_does_not_tell_is_none():
+def test_a_reading_that_a_device_does_not_report_is_none():
     found = nvidia_smi.read_gpus(lambda command: ROW.replace("345", "[N/A]").replace("0x0000000000000004", "[N/A]"))
     assert (found.devices[0].clock, found.devices[0].throttled) == (None, None)
 
 
-def test_no_nvidia_smi_is_none():
+def test_a_machine_without_nvidia_smi_gives_none():
     assert nvidia_smi.read_gpus(lambda command: None) is None
     assert nvidia_smi.run(["/nonexistent/nvidia-smi"]) is None
     assert nvidia_smi.run([sys.executable, "-c", "print(7)"]) == "7\n"

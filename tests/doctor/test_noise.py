@@ -1,4 +1,4 @@
-"""The doctor's race, on a fake clock with scripted entrants, and what is made of it."""
+"""The doctor's race on a fake clock with scripted entrants, and its findings."""
 
 import json
 import random
@@ -38,7 +38,7 @@ def judged(raced):
     return made, noise_findings.of_test(made, LIMITS)
 
 
-def test_the_time_is_kept_and_shared():
+def test_the_races_end_in_time_and_share_it_equally():
     raced, now = lapped()
     assert 30 <= now < 31
     assert {one.name for one in raced} == {"a", "b", "c"}
@@ -46,7 +46,7 @@ def test_the_time_is_kept_and_shared():
     assert {effect.pair for effect in raced[0].effects} == set(range(6))
 
 
-def test_a_quiet_machine_finds_small_slowdowns_and_says_the_cost():
+def test_a_quiet_machine_detects_small_slowdowns_at_a_stated_cost():
     made, findings = judged(lapped(0.003)[0])
     assert is_fit(findings)
     assert made.middle is not None
@@ -55,26 +55,26 @@ def test_a_quiet_machine_finds_small_slowdowns_and_says_the_cost():
     assert json.loads(json.dumps(made.as_json()))["workloads"][0]["smallest_found"] <= 0.03
 
 
-def test_a_machine_that_is_blind_is_not_fit():
+def test_a_machine_that_hides_slowdowns_is_not_fit():
     _, findings = judged(lapped(0.2)[0])
     assert not is_fit(findings)
     assert "would often miss a slowdown of 5%" in findings[0].what
 
 
-def test_too_few_launches_say_nothing():
+def test_too_few_launches_give_an_unknown_finding():
     _, findings = judged(lapped(seconds=5.0)[0])
     assert [finding.state for finding in findings] == [State.UNKNOWN]
     assert "--seconds" in findings[0].fix
 
 
-def test_what_breaks_is_bad():
+def test_a_workload_that_breaks_is_a_bad_finding():
     raced, _ = lapped(broken=BenchmarkError("ImportError: libcudart"))
     _, findings = judged(raced)
     assert findings[0].state is State.BAD
     assert "libcudart" in findings[0].what
 
 
-def test_both_deviations_are_found_again():
+def test_simulated_deviations_are_estimated_correctly():
     rng, found = np.random.default_rng(1), []
     for _ in range(60):
         pairs = rng.normal(0, 0.01, 6)
@@ -84,15 +84,15 @@ def test_both_deviations_are_found_again():
     assert np.median([one.zygote for one in found]) == pytest.approx(0.01, rel=0.25)
 
 
-def test_one_launch_in_another_mode_does_not_decide():
+def test_one_outlying_launch_does_not_dominate_the_estimate():
     effects = [Effect(0.001 * (n % 3), n % 6) for n in range(18)]
     effects[4] = Effect(0.3, 4)
     assert noise_of(effects, POLICY).launch < 0.02
 
 
 @pytest.mark.tensorflow
-def test_a_real_race(tmp_path, capsys, monkeypatch):
-    """Real processes, too short to judge by: it runs, it says so, and the file can be read."""
+def test_a_race_of_real_processes_writes_its_report(tmp_path, capsys, monkeypatch):
+    """The race is too short for a result, so only its output and its file are checked."""
     monkeypatch.setattr(noise, "PAIRS", 1)  # each pair takes four seconds to start
     target = tmp_path / "d.json"
     assert cli.main(["doctor", "--seconds", "1", "--report-json", str(target)]) in (0, 1)
@@ -103,7 +103,7 @@ def test_a_real_race(tmp_path, capsys, monkeypatch):
     assert "for timing: " in capsys.readouterr().out
 
 
-def test_no_race_is_quick(capsys):
+def test_no_race_prints_the_findings_of_the_system(capsys):
     assert cli.main(["doctor", "--no-race"]) in (0, 1)
     assert "processors" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Bisections of scripted sides, with a clock that nobody waits for."""
+"""Bisections of scripted sides on a fake clock."""
 
 import random
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_seven_versions_take_three_races_after_the_first(first_bad):
     assert reported.startswith(f"slower since {first_bad}: ")
 
 
-def test_cases_that_want_the_same_version_race_while_it_is_there():
+def test_cases_with_the_same_next_version_share_its_side():
     scripted = Scripted(lambda case, label: 1e-4 * (1.2 if label >= ("2.17" if case is CASE else "2.20") else 1))
     results = scripted.run(CASE, OTHER)
     assert [SEVEN[result.first_bad].label for result in results] == ["2.17", "2.20"]
@@ -82,7 +82,7 @@ def test_cases_that_want_the_same_version_race_while_it_is_there():
 
 
 @pytest.mark.parametrize(("factor", "outcome"), [(1.0, Outcome.UNCHANGED), (0.8, Outcome.IMPROVED)])
-def test_what_is_not_slower_is_answered_by_one_race(factor, outcome):
+def test_a_case_that_is_not_slower_takes_one_race(factor, outcome):
     scripted = Scripted(since("2.21", factor))
     (result,) = scripted.run(CASE)
     assert len(scripted.raced) == 1
@@ -93,7 +93,7 @@ def test_what_is_not_slower_is_answered_by_one_race(factor, outcome):
     assert ("swap --good and --bad" in reported) == (outcome is Outcome.IMPROVED)
 
 
-def test_an_open_step_is_raced_again_with_more_launches_and_is_then_told_as_open():
+def test_an_inconclusive_step_is_raced_again_and_may_stay_inconclusive():
     scripted = Scripted(since("2.18", 1.0), deviation=0.1)
     (result,) = scripted.run(CASE)
     assert scripted.raced == [(CASE.name, "2.21")] * 2
@@ -103,7 +103,7 @@ def test_an_open_step_is_raced_again_with_more_launches_and_is_then_told_as_open
     assert bisect_report.answer(result, SEVEN).startswith("inconclusive whether 2.21 is slower than 2.15")
 
 
-def test_versions_that_cannot_be_made_or_run_are_gone_around():
+def test_the_search_skips_versions_that_cannot_be_created_or_run():
     scripted = Scripted(since("2.19"), broken=["2.18"], unmade=["2.17"])
     (result,) = scripted.run(CASE)
     assert SEVEN[result.first_bad].label == "2.19" if result.first_bad else True
@@ -121,12 +121,12 @@ def test_a_good_end_that_cannot_run_the_case_ends_its_search():
     assert bisect_report.answer(result, SEVEN) == "the good end cannot run it: it raised"
 
 
-def test_an_end_that_cannot_be_made_is_an_error():
+def test_an_end_that_cannot_be_created_is_an_error():
     with pytest.raises(SideError, match=r"no wheel of 2\.21"):
         Scripted(since("2.19"), unmade=["2.21"]).run(CASE)
 
 
-def test_what_came_later_is_hinted_at():
+def test_hints_name_the_commands_for_later_slowdowns():
     seconds = {"2.18": 1.1, "2.19": 1.1, "2.20": 1.1, "2.21": 1.5}
     scripted = Scripted(lambda case, label: 1e-4 * seconds.get(label, 1))
     (result,) = scripted.run(CASE)

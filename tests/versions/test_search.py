@@ -1,4 +1,4 @@
-"""Halving: what is asked about, and how often."""
+"""The binary search: which points it asks for, and how many."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ def searched(count, is_bad):
 
 
 @given(st.integers(2, 300).flatmap(lambda count: st.tuples(st.just(count), st.integers(1, count - 1))))
-def test_the_first_bad_one_is_found_in_as_many_questions_as_it_takes(given_):
+def test_the_search_finds_the_first_bad_point_within_its_bound(given_):
     count, first_bad = given_
     search, asked = searched(count, lambda point: point >= first_bad)
     assert list(search.suspects) == [first_bad]
@@ -29,7 +29,7 @@ def test_the_first_bad_one_is_found_in_as_many_questions_as_it_takes(given_):
 
 
 @pytest.mark.parametrize(("count", "races"), [(2, 0), (3, 1), (4, 2), (5, 2), (7, 3), (9, 3), (10, 4), (1025, 10)])
-def test_how_many_questions_it_takes(count, races):
+def test_the_bound_is_reached_and_never_exceeded(count, races):
     assert max_steps(count) == races
     assert max(len(searched(count, lambda p, k=k: p >= k)[1]) for k in range(1, count)) == races
 
@@ -39,7 +39,7 @@ def test_how_many_questions_it_takes(count, races):
         lambda count: st.tuples(st.just(count), st.integers(1, count - 1), st.sets(st.integers(1, count - 2)))
     )
 )
-def test_what_cannot_be_judged_stays_a_suspect_and_nothing_else_does(given_):
+def test_only_points_that_cannot_be_judged_stay_suspects(given_):
     count, first_bad, unknown = given_
     search, asked = searched(count, lambda point: None if point in unknown else point >= first_bad)
     assert first_bad in search.suspects
@@ -47,7 +47,7 @@ def test_what_cannot_be_judged_stays_a_suspect_and_nothing_else_does(given_):
     assert len(set(asked)) == len(asked)
 
 
-def test_an_answer_needs_a_race_of_the_bad_end():
+def test_a_result_needs_a_race_of_the_bad_end():
     result = BisectResult(CASE, Search(2))
     assert (result.is_slower, result.first_bad, result.is_answered) == (None, None, False)
     result.steps.append(BisectStep(1, Outcome.REGRESSED, "slower"))

@@ -36,7 +36,7 @@ def of_test(test: NoiseTest, limits: Limits) -> list[Finding]:
             found.append(Finding(NAME, State.WARN, text, "give such cases --policy strict, or more time"))
         if classify(limit.itself.low, limit.itself.high, test.policy) in (Outcome.REGRESSED, Outcome.IMPROVED):
             text = f"{race.name} against itself was {change(limit.itself.center)}, ratio {times(limit.itself)}"
-            fix = "one such result can be chance, so run the doctor again; if it stays, fix the findings above and run `tfbench calibrate`"
+            fix = "run again, as this can be chance; if it stays, fix the findings above and run `tfbench calibrate`"
             found.append(Finding(NAME, State.WARN, text, fix))
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tfbench.model.case import JSON
 
@@ -29,17 +29,7 @@ class EnvironmentInfo:
     """Processor, digest of its flags, cores, devices."""
 
     def as_json(self) -> JSON:
-        return {
-            "python": self.python,
-            "executable": self.executable,
-            "packages": dict(self.packages),
-            "commit": self.commit,
-            "dirty": self.dirty,
-            "settings": dict(self.settings),
-            "cpus": list(self.cpus),
-            "threads": self.threads,
-            "machine": dict(self.machine),
-        }
+        return asdict(self) | {"cpus": list(self.cpus)}
 
     @staticmethod
     def of_json(content: JSON) -> EnvironmentInfo:
