@@ -18,7 +18,7 @@ from tfbench.model import Case
 from tfbench.plugin.collect import Collected, collect
 from tfbench.plugin.options import available_cpus, parse_cpus
 from tfbench.policy import Policy
-from tfbench.race.process_launcher import ProcessLauncher, processors
+from tfbench.race.process_launcher import ProcessLauncher, Processors, processors
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import packages_of, parse
@@ -51,6 +51,11 @@ def paths_among(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return paths, [word for word in words if word not in paths]
 
 
+def worker_processors(cpus: str | None) -> Processors:
+    """Return the processors of the option --cpus, or the default ones without it."""
+    return processors(parse_cpus(cpus) if cpus else None, available_cpus())
+
+
 def progress_bar(console: Console) -> Progress:
     """Create a progress bar that is shown on terminals only."""
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
@@ -73,7 +78,7 @@ class CommandSetup:
             word for option in _SELECTIONS for value in getattr(arguments, _dest(option)) for word in (option, value)
         ]
         kind, gpus = parse_device((getattr(arguments, _dest("--device")) or ["all"])[-1])
-        cpus = parse_cpus(arguments.cpus) if arguments.cpus else None
+        where = worker_processors(arguments.cpus)
         self.collected: Collected = collect([*selections, *paths])
         if not self.collected.cases:
             raise UsageError("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
@@ -84,8 +89,7 @@ class CommandSetup:
         self.contender = Side("contender", sys.executable, self.collected.root)
         self.gpu_session = GpuSession(kind, gpus, policy)
         self.contender = replace(self.contender, env=self.gpu_session.environment)
-        where, gpu_monitor = processors(cpus, available_cpus()), self.gpu_session.gpu_monitor
-        self.launcher = ProcessLauncher(self.collected.suite, policy, where, gpu_monitor)
+        self.launcher = ProcessLauncher(self.collected.suite, policy, where, self.gpu_session.gpu_monitor)
 
     @property
     def cases(self) -> list[Case]:

@@ -23,14 +23,13 @@ from tfbench.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
 from tfbench.calibration.run import SLOWDOWNS, WORKLOADS, Plan, background_load, calibrate
 from tfbench.calibration.summary import by_workload, tally, whole_runs
 from tfbench.calibration.table import of, table
-from tfbench.commands._setup import progress_bar
+from tfbench.commands._setup import progress_bar, worker_processors
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import JSON
 from tfbench.plugin.collect import collect
-from tfbench.plugin.options import available_cpus, parse_cpus
+from tfbench.plugin.options import available_cpus
 from tfbench.policy import Policy, preset
-from tfbench.race.process_launcher import processors
 from tfbench.storage.layout import FOLDER
 from tfbench.worker.environment import machine
 
@@ -81,14 +80,13 @@ def run(arguments: argparse.Namespace) -> int:
     policy = preset(arguments.policy)
     if arguments.determinism:
         return _determinism(arguments, policy)
-    chosen = parse_cpus(arguments.cpus) if arguments.cpus else None
     root, files = _files(arguments.paths)
     if arguments.repeats < 0:
         raise UsageError(f"--repeats {arguments.repeats} must not be negative")
     plan = Plan(
         policy=policy,
         cases=arguments.cases,
-        processors=processors(chosen, available_cpus()),
+        processors=worker_processors(arguments.cpus),
         cpus=available_cpus(),
         slowdowns=_fractions(arguments.slowdowns),
         saved_every=0 if arguments.no_saved else 2,
@@ -136,7 +134,7 @@ def _determinism(arguments: argparse.Namespace, policy: Policy) -> int:
     with progress_bar(console) as bar:
         task = bar.add_task("", total=None)
         found = examine(
-            collected.root, collected.suite, cases, arguments.determinism, policy, processors(None, available_cpus()),
+            collected.root, collected.suite, cases, arguments.determinism, policy, worker_processors(None),
             lambda case, done: bar.update(task, description=f"launch {done}, {case.short_name}"),
         )  # fmt: skip
     for one in found:
@@ -212,8 +210,7 @@ def _what(plan: Plan) -> str:
 def _as_json(plan: Plan, trials: list[CalibrationTrial]) -> JSON:
     content: JSON = {"schema": SCHEMA, "policy": plan.policy.as_json(), "cases": plan.cases, "machine": machine()}
     for method in (RACED, *SAVED):
-        those = [trial for trial in trials if trial.method == method]
-        if those:
+        if those := [trial for trial in trials if trial.method == method]:
             content[method] = {
                 "workloads": [row.as_json() for row in by_workload(method, trials)],
                 "total": tally("in total", method, [t for t in those if t.workload not in MEMORY_BOUND]).as_json(),

@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tfbench.commands._setup import progress_bar
+from tfbench.commands._setup import progress_bar, worker_processors
 from tfbench.doctor import checks, inspect, noise, noise_findings
 from tfbench.doctor.checks.grading import Limits
 from tfbench.doctor.checks.memory import available
@@ -31,9 +31,9 @@ from tfbench.doctor.model import Finding, Machine, ObservationWindow, State
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.fs import write_whole
 from tfbench.model import JSON
-from tfbench.plugin.options import available_cpus, parse_cpus
+from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
-from tfbench.race.process_launcher import Processors, processors
+from tfbench.race.process_launcher import Processors
 from tfbench.report.style import table
 from tfbench.report.units import duration, times
 from tfbench.worker.environment import machine as machine_words
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not _SECONDS[0] <= arguments.seconds <= _SECONDS[1]:
         raise UsageError(f"--seconds {arguments.seconds:g} must lie from {_SECONDS[0]:g} to {_SECONDS[1]:g}")
     limits, console = Limits(), Console(highlight=False)
-    where = processors(parse_cpus(arguments.cpus) if arguments.cpus else None, available_cpus())
+    where = worker_processors(arguments.cpus)
     machine = inspect.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
     test, window, raced = (
         (None, None, []) if arguments.no_race else _race(arguments.seconds, machine, where, limits, console)

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench import __version__
+from tfbench.commands._setup import worker_processors
 from tfbench.commands.doctor import COLOURS
 from tfbench.doctor.gpu_check import GpuCheck
 from tfbench.doctor.model import Finding, State
@@ -24,9 +25,7 @@ from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.recording import Recording
 from tfbench.gpus.selection import has_driver, parse_device
 from tfbench.gpus.session import GpuSession
-from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
-from tfbench.race.process_launcher import processors
 
 WORKS, BROKEN, NO_GPU = 0, 1, 3
 
@@ -58,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         return BROKEN
     for note in gpu_session.notes:
         _print(console, Finding("driver", State.WARN, note))
-    check = GpuCheck(gpu_session, processors(None, available_cpus()), policy)
+    check = GpuCheck(gpu_session, worker_processors(None), policy)
     found: list[Finding] = []
     try:
         with console.status("") as status:

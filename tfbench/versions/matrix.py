@@ -68,7 +68,9 @@ def ordered(labels: Sequence[str], reference: str = "") -> list[str]:
         UsageError: There are fewer than two labels, a duplicate, or no label for the reference.
     """
     if len(set(map(of_version, labels))) < max(2, len(labels)):
-        raise UsageError("give two or more different versions; to race one against itself, give `self` as the second")
+        raise UsageError(
+            "give two or more versions, each only once; to race one against itself, give `self` as the second"
+        )
     first = next((label for label in labels if of_version(label) == of_version(reference or labels[0])), None)
     if first is None:
         raise UsageError(f"--reference {reference}: give one of {', '.join(labels)}")
