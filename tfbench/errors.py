@@ -1,12 +1,12 @@
-"""One class per failure. Every message is one line that says what is wrong and how to fix it."""
+"""Define one exception per failure. A message is one line that states what is wrong, where, and the fix."""
 
 
 class TfbenchError(Exception):
-    """Base of everything that tfbench raises on purpose; its text is meant for the user."""
+    """Base of every exception that tfbench raises on purpose. Its text is meant for the user."""
 
 
 class UsageError(TfbenchError):
-    """An option, a specification or a policy field has a value that cannot be used."""
+    """An option, a specification or a policy field has an unusable value."""
 
 
 class DeclarationError(TfbenchError):
@@ -16,7 +16,7 @@ class DeclarationError(TfbenchError):
 class BenchmarkError(TfbenchError):
     """A benchmark broke: it raised, never called ``bench``, or gave no usable time.
 
-    ``output`` is the tail of what its process printed, ``entrant`` which one of a race it was.
+    ``output`` is the tail of the process' output, and ``entrant`` the index of the entrant in its race.
     """
 
     def __init__(self, message: str, output: str = "", entrant: int | None = None) -> None:
@@ -26,40 +26,40 @@ class BenchmarkError(TfbenchError):
 
 
 class BenchmarkSkipped(TfbenchError):
-    """A benchmark cannot run here and says why (a missing device, an unsupported layout)."""
+    """A benchmark cannot run on this machine, for the given reason (a missing device, an unsupported layout)."""
 
 
 class WorkerDied(BenchmarkError):
-    """A measuring process ended before it answered, by a signal or an exit of its own."""
+    """A worker ended before it answered, by a signal or an exit of its own."""
 
 
 class WorkerHung(BenchmarkError):
-    """A measuring process did not answer within the policy's limit and was killed."""
+    """A worker did not answer within the policy's limit and was killed."""
 
 
 class SideError(TfbenchError):
-    """A side could not be made: its interpreter, environment or source tree is not usable."""
+    """A side could not be created: its interpreter, environment or source tree is unusable."""
 
 
 class ProtocolError(TfbenchError):
-    """A message between the wings is not one that the protocol knows."""
+    """A message between controller and worker does not follow the protocol."""
 
 
 class BaselineError(TfbenchError):
-    """A saved baseline is unknown, unreadable or not ours."""
+    """A saved baseline is unknown, unreadable or not written by tfbench."""
 
 
 class ReportError(TfbenchError):
-    """A report file is unreadable or not of the schema that this version reads."""
+    """A report file is unreadable or has another schema than this version reads."""
 
 
 class ProfileError(TfbenchError):
-    """A profile is not there, was cut short, or does not hold what a tool needs."""
+    """A profile is missing, truncated, or lacks the data that a tool needs."""
 
 
 class GpuError(SideError):
-    """A GPU cannot be had or watched: no driver, no library, somebody else's lock, a device that has vanished."""
+    """A GPU cannot be used or monitored: no driver, no library, a lock of another run, a vanished device."""
 
 
 class LaunchDisturbed(TfbenchError):
-    """What was timed does not count: something from outside was at work meanwhile, and the message says what."""
+    """The times of a launch do not count, because the named process or condition disturbed it."""

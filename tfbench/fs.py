@@ -1,4 +1,4 @@
-"""Files and folders for several processes: written or filled beside their place, then renamed there; locks."""
+"""Share files and folders between processes: atomic writes, locks, and the path of this package."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from pathlib import Path
 
 from tfbench.errors import ReportError
 
+DATA_FOLDER = ".tfbench"
+"""Folder below pytest's root for everything that tfbench writes into a project, and no part of its source."""
+
 
 @contextmanager
 def atomic_dir(place: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes ``place`` if nothing fails in between, and is gone if something does.
+    """Yield a folder to fill, which becomes ``place`` on success and is removed on failure.
 
     Raises:
-        OSError: It cannot be made, or ``place`` is there by now.
+        OSError: The folder cannot be created, or ``place`` exists by the end.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     half = Path(tempfile.mkdtemp(prefix=".half-", dir=place.parent))
@@ -33,10 +36,10 @@ def atomic_dir(place: Path) -> Iterator[Path]:
 
 @contextmanager
 def replace_dir(place: Path) -> Iterator[Path]:
-    """As `whole`, but what ``place`` holds by then gives way, and stays if something fails.
+    """Yield a folder to fill, which replaces ``place`` on success. On failure ``place`` stays unchanged.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The folder cannot be created.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".renewed-", dir=place.parent) as folder:
@@ -50,7 +53,7 @@ def replace_dir(place: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One process at a time; the lock of one that has died is free."""
+    """Hold an exclusive lock on a file. The lock of a process that has died is free."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -59,7 +62,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @cache
 def isolated_package_dir() -> str:
-    """A folder with this package and nothing else: beside it there may be a TensorFlow, which is not the side's."""
+    """Return a folder with this package alone, because the package's own may hold a TensorFlow of another side."""
     folder = tempfile.mkdtemp(prefix="tfbench-package-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     package = Path(__file__).resolve().parent
@@ -68,22 +71,21 @@ def isolated_package_dir() -> str:
 
 
 def python_path(root: Path, given: str) -> str:
-    """``PYTHONPATH`` of a process that works in another tree: this package, then what the user named, as seen from there.
+    """Return ``PYTHONPATH`` for a process in another source tree: this package first, then the user's entries.
 
     Args:
-        root: What relative entries are meant from.
-        given: The user's own.
+        root: Base of the user's relative entries.
+        given: The user's own ``PYTHONPATH``.
     """
-    return os.pathsep.join(
-        [isolated_package_dir(), *(os.path.join(root, one) for one in given.split(os.pathsep) if one)]
-    )
+    entries = (os.path.join(root, entry) for entry in given.split(os.pathsep) if entry)
+    return os.pathsep.join([isolated_package_dir(), *entries])
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that somebody named.
+    """Return the text of a file that the user named.
 
     Raises:
-        ReportError: It cannot be read.
+        ReportError: The file cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -92,10 +94,10 @@ def read_text(path: Path) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` beside ``path`` and rename it there, so that no reader ever sees half of it.
+    """Write a file atomically: no reader sees a part of ``text``, and on failure ``path`` stays unchanged.
 
     Raises:
-        OSError: The folder cannot be made or written; what was there before is as it was.
+        OSError: The folder cannot be created or written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

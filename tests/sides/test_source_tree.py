@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import SideError, UsageError
+from tfbench.fs import DATA_FOLDER
 from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
-from tfbench.sides.source_tree import KEPT, OWN, drop, materialise, snapshot, tree_of
+from tfbench.sides.source_tree import KEPT, drop, materialise, snapshot, tree_of
 from tfbench.sides.spec import parse
 
 
@@ -83,8 +84,8 @@ def test_what_is_dropped_is_forgotten(checkout):
 def test_our_own_files_are_no_part_of_a_tree(checkout):
     clean = snapshot(checkout).tree
     for folder in (checkout, checkout / "sub"):
-        (folder / OWN / "history").mkdir(parents=True)
-        (folder / OWN / "history" / "x.json").write_text("{}")
+        (folder / DATA_FOLDER / "history").mkdir(parents=True)
+        (folder / DATA_FOLDER / "history" / "x.json").write_text("{}")
     assert snapshot(checkout).tree == clean
 
 

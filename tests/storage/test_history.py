@@ -7,7 +7,7 @@ import pytest
 
 from tests.storage.test_baselines import CONTEXT
 from tfbench.storage.history import History, SessionRecord
-from tfbench.storage.layout import write_gitignore
+from tfbench.storage.layout import Layout
 
 RECORD = SessionRecord(CONTEXT, {"b/x.py::x": (1e-5, 1.1e-5)}, {"b/x.py::x": "abc"})
 
@@ -48,8 +48,8 @@ def test_times_that_are_none_are_no_session(tmp_path):
 
 
 def test_git_is_told_what_nobody_commits(tmp_path):
-    write_gitignore(tmp_path / "a")
+    Layout(tmp_path / "a").write_gitignore()
     assert "history/" in (tmp_path / "a/.gitignore").read_text()
     (tmp_path / "a/.gitignore").write_text("mine\n")
-    write_gitignore(tmp_path / "a")
+    Layout(tmp_path / "a").write_gitignore()
     assert (tmp_path / "a/.gitignore").read_text() == "mine\n"

@@ -21,7 +21,7 @@ from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.zygote import Suite
 from tfbench.sides.side import Side
-from tfbench.storage.layout import FOLDER, MADE
+from tfbench.storage.layout import Layout
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "worker" / "workloads"
 SLOWDOWNS = (0.02, 0.03, 0.05, 0.10)
@@ -93,7 +93,8 @@ def calibrate(
 
 def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str], None]) -> Iterator[CalibrationTrial]:
     """Yield the trials of one run, which has its own zygotes and a random order of workloads."""
-    suite = Suite(plan.files, "", "importlib", str(Path(FOLDER, MADE).absolute()), plan.cpus)
+    made = Layout.of(Path.cwd()).shared_set_ups  # beside the journal
+    suite = Suite(plan.files, "", "importlib", str(made), plan.cpus)
     launcher = ProcessLauncher(suite, plan.policy, plan.processors)
     contender = Side("contender", sys.executable, plan.root)
     baseline = contender if plan.variants else replace(contender, name="baseline")

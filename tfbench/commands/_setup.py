@@ -22,7 +22,7 @@ from tfbench.race.process_launcher import ProcessLauncher, Processors, processor
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import packages_of, parse
-from tfbench.storage.layout import FOLDER
+from tfbench.storage.layout import Layout
 
 _SELECTIONS = {
     "-k": ("EXPRESSION", "select cases by name, as in pytest"),
@@ -104,7 +104,7 @@ class CommandSetup:
     @property
     def trees(self) -> Path:
         """The folder of source trees."""
-        return Path(self.collected.root, FOLDER, "trees")
+        return Layout.of(self.collected.root).trees
 
     def prefer_one_python(self, specs: Sequence[str]) -> None:
         """Run the sides of these specifications on the same Python, if one exists for all of them."""

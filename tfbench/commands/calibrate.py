@@ -30,7 +30,7 @@ from tfbench.model import JSON
 from tfbench.plugin.collect import collect
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import Policy, preset
-from tfbench.storage.layout import FOLDER
+from tfbench.storage.layout import Layout
 from tfbench.worker.environment import machine
 
 SCHEMA = "tfbench-calibration/1"
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         variants=arguments.variants,
     )
     name = f"{policy.name}{'-variants' * arguments.variants}{'-busy' * arguments.with_load}.jsonl"
-    journal = Journal(arguments.journal or Path(FOLDER, "calibration", name))
+    journal = Journal(arguments.journal or Layout.of(Path()).calibration / name)
     console = Console(highlight=False)
     load = background_load(available_cpus(), plan.processors.one) if arguments.with_load else nullcontext()
     interrupted = False

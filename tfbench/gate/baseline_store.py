@@ -10,7 +10,7 @@ from tfbench.errors import BaselineError
 from tfbench.sides.source_tree import CANDIDATES, KEPT, drop, keep
 from tfbench.storage.baselines import Acceptance, Baseline, Baselines, now
 from tfbench.storage.history import History
-from tfbench.storage.layout import FOLDER
+from tfbench.storage.layout import Layout
 
 
 class BaselineStore:
@@ -22,9 +22,10 @@ class BaselineStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.saved = Baselines(root / FOLDER / "baselines")
-        self.candidates = Baselines(root / FOLDER / "candidates")
-        self.history = History(root / FOLDER / "history")
+        layout = Layout.of(root)
+        self.saved = Baselines(layout.baselines)
+        self.candidates = Baselines(layout.candidates)
+        self.history = History(layout.history)
 
     def accept(self, name: str, reason: str, drop_missing: bool = False) -> Baseline:
         """Replace a baseline by the last run against it.

@@ -33,7 +33,7 @@ from tfbench.report import json_writer, terminal
 from tfbench.session.baseline import CHOICES
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.session import Session
-from tfbench.storage.layout import FOLDER, MADE, PROFILES, write_gitignore
+from tfbench.storage.layout import PROFILES, Layout
 from tfbench.suite.shards import parse_shard
 
 
@@ -124,7 +124,7 @@ class Runner:
             files=tuple(dict.fromkeys(name.partition("::")[0] for name in self.cases)),
             inifile=inifile.relative_to(root).as_posix() if inifile and inifile.is_relative_to(root) else "",
             import_mode=self._config.getoption("importmode"),
-            made=str(root / FOLDER / MADE),
+            made=str(Layout.of(root).shared_set_ups),
             cpus=available_cpus(),
         )
 
@@ -138,7 +138,7 @@ class Runner:
             policy=self._policy,
             processors=self._processors,
             executable=sys.executable,
-            folder=Path(root, FOLDER),
+            folder=Layout.of(root).folder,
             collect_command=(sys.executable, "-m", "tfbench.plugin.collect"),
             against=option("against"),
             baseline=option("baseline"),
@@ -230,7 +230,7 @@ class Runner:
     def _remember(self) -> None:
         assert self._session is not None
         try:
-            write_gitignore(self._session.request.folder)
+            Layout(self._session.request.folder).write_gitignore()
             candidate = self._session.remember()
         except (TfbenchError, OSError) as error:
             self._notes.append(f"what this run measured could not be kept: {error}")

@@ -13,6 +13,7 @@ from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.source_tree import CANDIDATES, KEPT, Snapshot, snapshot
 from tfbench.storage.baselines import Baseline, Baselines, now
 from tfbench.storage.history import History, SessionRecord
+from tfbench.storage.layout import Layout
 
 _CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
 
@@ -40,8 +41,8 @@ class RunRecorder:
     def __init__(self, request: RunRequest) -> None:
         self._request = request
         self._session = f"{now()}-{secrets.token_hex(4)}"
-        self.baselines = Baselines(request.folder / "baselines")
-        self.history = History(request.folder / "history")
+        self.baselines = Baselines(Layout(request.folder).baselines)
+        self.history = History(Layout(request.folder).history)
 
     def save(self, measurements: RunMeasurements) -> Path:
         """Save the contender's samples as the baseline that was asked for.
@@ -78,7 +79,7 @@ class RunRecorder:
         floors = {name: sample.floors for name, sample in measurements.samples.items() if name not in changed}
         sources = {name: sample.case.source for name, sample in measurements.samples.items()}
         self.history.record(SessionRecord(measured.context, floors, sources))
-        return Baselines(self._request.folder / "candidates").save(saved.name, measured) if saved else None
+        return Baselines(Layout(self._request.folder).candidates).save(saved.name, measured) if saved else None
 
     def _measured(self, measurements: RunMeasurements, keep_as: str) -> Baseline:
         tree = snapshot(self._request.root, keep_as)

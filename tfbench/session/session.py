@@ -42,6 +42,7 @@ from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.source_tree import Snapshot
 from tfbench.sides.spec import parse
+from tfbench.storage.layout import Layout
 from tfbench.suite.shards import part
 
 
@@ -81,7 +82,7 @@ class Session:
         self._interrupted = False
         self._notes: list[str] = []
         # What can be refused is refused before anything is started.
-        trees = request.folder / "trees"
+        trees = Layout(request.folder).trees
         self._environments = Environments(kept(), lambda text: progress(RunProgress(text)))
         self._rival = None
         if request.against:

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
-from tfbench.fs import atomic_dir
+from tfbench.fs import DATA_FOLDER, atomic_dir
 
 KEPT, CANDIDATES = "refs/tfbench/", "refs/tfbench-candidates/"
 """Where git is told to keep the trees of saved baselines, and of runs that may become one."""
-OWN = ".tfbench"
-"""What tfbench writes into a project is no part of its source."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
             _git(top, "read-tree", "HEAD", env=env)
         except SideError:
             commit = head = ""  # a repository without a commit
-        _git(top, "add", "--all", "--", ".", f":(exclude,glob)**/{OWN}/**", env=env)
+        _git(top, "add", "--all", "--", ".", f":(exclude,glob)**/{DATA_FOLDER}/**", env=env)
         tree = _git(top, "write-tree", env=env)
         if keep_as:
             keep(top, tree, keep_as)

@@ -1,25 +1,65 @@
-"""Where tfbench keeps its files, below pytest's root."""
+"""Name every file and folder that tfbench keeps below a project's root."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from tfbench.fs import write_whole
+from tfbench.fs import DATA_FOLDER, write_whole
 
-FOLDER = ".tfbench"
-"""Where all that follows is kept, below pytest's root."""
-MADE = "made"
-PROFILES = f"{FOLDER}/profiles"
-"""Where profiles are kept unless another folder is named, below pytest's root as well."""
-UNSHARED = ("candidates", "calibration", "history", MADE, "profiles", "trees")
-"""What tfbench keeps for itself; baselines may be shared."""
+PROFILES = f"{DATA_FOLDER}/profiles"
+"""Default folder of profiles, relative to pytest's root."""
+_UNSHARED = ("candidates", "calibration", "history", "made", "profiles", "trees")
+"""Folders that git ignores. Baselines may be shared."""
 
 
-def write_gitignore(folder: Path) -> None:
-    """Have git leave out what nobody commits; what is there already stays as it is.
+@dataclass(frozen=True)
+class Layout:
+    """Paths below the data folder of one project."""
 
-    Raises:
-        OSError: The folder cannot be made or written.
-    """
-    if not (folder / ".gitignore").exists():
-        write_whole(folder / ".gitignore", "".join(f"{name}/\n" for name in UNSHARED))
+    folder: Path
+
+    @staticmethod
+    def of(root: Path) -> Layout:
+        """Return the layout below pytest's root."""
+        return Layout(root / DATA_FOLDER)
+
+    @property
+    def baselines(self) -> Path:
+        """Saved baselines, one file each."""
+        return self.folder / "baselines"
+
+    @property
+    def candidates(self) -> Path:
+        """The last run against each baseline, which `tfbench baseline accept` makes the new one."""
+        return self.folder / "candidates"
+
+    @property
+    def history(self) -> Path:
+        """One file per session."""
+        return self.folder / "history"
+
+    @property
+    def trees(self) -> Path:
+        """Source trees of other revisions."""
+        return self.folder / "trees"
+
+    @property
+    def shared_set_ups(self) -> Path:
+        """Folders that one launch builds for all, such as trained models."""
+        return self.folder / "made"
+
+    @property
+    def calibration(self) -> Path:
+        """Journals of `tfbench calibrate`."""
+        return self.folder / "calibration"
+
+    def write_gitignore(self) -> None:
+        """Make git ignore the folders that nobody commits. An existing file stays unchanged.
+
+        Raises:
+            OSError: The folder cannot be created or written.
+        """
+        file = self.folder / ".gitignore"
+        if not file.exists():
+            write_whole(file, "".join(f"{name}/\n" for name in _UNSHARED))
