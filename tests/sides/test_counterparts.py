@@ -1,4 +1,4 @@
-"""Which case of another source tree is which one here."""
+"""Match the cases of another source tree with those of this run."""
 
 from tfbench.model import Case
 from tfbench.sides.counterparts import Counterparts
@@ -24,13 +24,13 @@ def test_the_same_code_in_the_same_variant_is_renamed():
     assert found.gone({"a.py::y[p=1]", "a.py::y[p=2]"}) == []
 
 
-def test_what_is_only_moved_is_meant_before_what_looks_alike():
+def test_a_benchmark_that_only_moved_is_preferred_to_one_with_the_same_code():
     found = counterparts({"a.py::x": "1", "a.py::z": "1"}, ("b.py::x", "1"))
     assert found.of(case("b.py::x", "1")).name == "a.py::x"
     assert [one.name for one in found.gone({"b.py::x"})] == ["a.py::z"]
 
 
-def test_where_several_could_be_meant_none_is():
+def test_ambiguous_matches_are_left_out():
     one_of_two = counterparts({"a.py::x": "1", "a.py::z": "1"}, ("a.py::y", "1"))
     assert one_of_two.of(case("a.py::y", "1")) is None
     two_of_one = counterparts({"a.py::x": "1"}, ("a.py::y", "1"), ("a.py::z", "1"))

@@ -1,4 +1,4 @@
-"""Environments by real uv from the real index, of packages so small that each takes seconds."""
+"""Build environments with real uv from the real index, of packages so small that each takes seconds."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def built(tmp_path_factory):
     return root
 
 
-def test_it_has_what_was_asked_for_and_what_the_worker_needs(built):
+def test_an_environment_has_the_request_and_the_needs_of_workers(built):
     (found,) = Environments(built).every()
     program = "import iniconfig, numpy, pytest, importlib.metadata as m; print(m.version('iniconfig'))"
     printed = subprocess.run([found.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -40,7 +40,7 @@ def test_it_has_what_was_asked_for_and_what_the_worker_needs(built):
     assert found.folder in built.iterdir()
 
 
-def test_it_is_built_once_and_used_again(built):
+def test_an_environment_is_built_once_and_used_again(built):
     said = []
     before = Environments(built).every()[0]
     time.sleep(0.01)
@@ -51,18 +51,18 @@ def test_it_is_built_once_and_used_again(built):
     assert not [text for text in said if "building" in text]
 
 
-def test_what_is_in_use_is_had_once_more_by_this_run_and_by_others(built):
+def test_an_environment_in_use_is_available_to_this_run_and_to_others(built):
     with Environments(built) as ours, Environments(built) as others:
         assert ours.get(SMALL).folder == ours.get(SMALL).folder == others.get(SMALL).folder
 
 
-def test_environments_to_be_compared_get_the_same_python(tmp_path):
+def test_compared_environments_get_the_same_python(tmp_path):
     """typed-ast has wheels up to Python 3.11."""
     found = interpreters()
     if not any("3.13" in one or "3.12" in one for one in found) or not any(
         "3.10" in one or "3.11" in one for one in found
     ):
-        pytest.skip("takes a Python that typed-ast has wheels for, and one that it has none for")
+        pytest.skip("needs a Python with wheels of typed-ast, and one without")
     newest_first = sorted(found, key=lambda one: one.rpartition("python")[2], reverse=True)
     with Environments(tmp_path, interpreters=newest_first) as ours:
         assert ours.get(SMALL).python.startswith(("3.12", "3.13"))
@@ -72,7 +72,7 @@ def test_environments_to_be_compared_get_the_same_python(tmp_path):
             ours.prefer([SMALL], "3.7")
 
 
-def test_two_runs_that_want_the_same_build_it_once(tmp_path):
+def test_two_runs_with_the_same_request_build_one_environment(tmp_path):
     program = (
         "import sys; from pathlib import Path; from tfbench.sides.environments import *;"
         "print(Environments(Path(sys.argv[1]), lambda t: print(t)).get(['iniconfig==2.0.0']).folder)"
@@ -91,33 +91,31 @@ def test_two_runs_that_want_the_same_build_it_once(tmp_path):
     ("request_", "reported"),
     [
         (["iniconfig==2.0.9"], "iniconfig has no version 2.0.9; the nearest are 2.0.0 and 2.1.0"),
-        (["no-such-package-at-all==1.0"], "there is no package no-such-package-at-all"),
+        (["no-such-package-at-all==1.0"], "no-such-package-at-all: no such package in the index"),
     ],
 )
-def test_what_there_is_not_is_said_with_the_nearest(tmp_path, request_, reported):
+def test_a_missing_version_is_reported_with_the_nearest_releases(tmp_path, request_, reported):
     with pytest.raises(SideError, match=reported):
         Environments(tmp_path).get(request_)
     assert not list(tmp_path.glob("[0-9a-f]*"))
 
 
-def test_a_python_that_there_is_no_wheel_for_names_those_that_would_do(tmp_path):
+def test_a_request_without_wheels_names_the_pythons_that_have_them(tmp_path):
     newest = [one for one in interpreters() if one.endswith("3.13")]
     if not newest:
         pytest.skip("no Python 3.13 here, which old wheels do not fit")
-    with pytest.raises(
-        SideError, match=r"not to be had for the Pythons of this machine; Python 3\.10 or 3\.11 would do"
-    ):
+    with pytest.raises(SideError, match=r"no wheels for the Pythons of this machine; install Python 3\.10 or 3\.11"):
         Environments(tmp_path, interpreters=newest).get(["typed-ast==1.5.5"])
 
 
-def test_without_a_network_what_is_kept_is_used_or_that_is_said(built, tmp_path, monkeypatch):
+def test_without_a_network_a_kept_environment_is_used_or_its_absence_reported(built, tmp_path, monkeypatch):
     def offline(*arguments, given=""):
         raise ResolveError("error: Failed to fetch: https://index.invalid/ dns error")
 
     monkeypatch.setattr(uv, "run", offline)
     with Environments(built) as ours:
         assert ours.get(SMALL).request == tuple(SMALL)
-    with pytest.raises(SideError, match="there is no network, and no environment with it was kept"):
+    with pytest.raises(SideError, match="no network, and no kept environment has these requirements"):
         Environments(tmp_path).get(SMALL)
 
 
@@ -130,12 +128,12 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
         return real(*arguments, given=given)
 
     monkeypatch.setattr(uv, "run", full)
-    with pytest.raises(SideError, match=r"no room left in .*; tfbench envs prune"):
+    with pytest.raises(SideError, match=r"no space left in .*; run tfbench envs prune"):
         Environments(tmp_path).get(SMALL)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
-def test_what_nobody_uses_is_pruned(tmp_path, built, monkeypatch):
+def test_unused_environments_are_pruned(tmp_path, built, monkeypatch):
     ours = Environments(tmp_path)
     folder = ours.get(SMALL).folder
     assert Environments(tmp_path).prune(days=1) == []
@@ -145,7 +143,7 @@ def test_what_nobody_uses_is_pruned(tmp_path, built, monkeypatch):
     assert not folder.exists()
 
 
-def test_uv_that_is_missing_is_named_with_the_fix(monkeypatch):
+def test_a_missing_uv_is_reported_with_the_fix(monkeypatch):
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(SideError, match=r"pip install 'tfbench\[versions\]'"):
@@ -173,11 +171,11 @@ def test_a_specification_names_packages(tmp_path):
     ("spec", "reported"),
     [
         ("tensorflow==2.11.0", "TensorFlow 2.12 is the oldest"),
-        ("tensorflow==2.20.0+python:sh", "give one of the two"),
+        ("tensorflow==2.20.0+python:sh", "name either python: or packages"),
         ("tensorflow>=2.20", "is not understood"),
         ("tensorflow==", "is not understood"),
     ],
 )
-def test_a_specification_that_cannot_be_meant_is_refused(tmp_path, spec, reported):
+def test_an_impossible_specification_is_refused(tmp_path, spec, reported):
     with pytest.raises(UsageError, match=reported):
         parse(spec, Side("contender", sys.executable, tmp_path), tmp_path, Recorded(tmp_path))

@@ -1,4 +1,4 @@
-"""Source trees by content, in real git repositories."""
+"""Identify and extract source trees in real git repositories."""
 
 import subprocess
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_a_clean_tree_is_its_commit(checkout):
     assert not found.dirty
 
 
-def test_changed_and_new_files_count_and_ignored_ones_do_not(checkout):
+def test_changed_and_new_files_count_and_ignored_files_do_not(checkout):
     clean = snapshot(checkout)
     (checkout / "ignored").write_text("x")
     assert snapshot(checkout) == clean
@@ -48,14 +48,14 @@ def test_changed_and_new_files_count_and_ignored_ones_do_not(checkout):
     assert snapshot(checkout).tree != clean.tree
 
 
-def test_looking_leaves_the_repository_alone(checkout):
+def test_a_snapshot_leaves_the_repository_unchanged(checkout):
     (checkout / "new.py").write_text("x")
     before = git(checkout, "status", "--short"), git(checkout, "count-objects", "-v")
     snapshot(checkout)
     assert (git(checkout, "status", "--short"), git(checkout, "count-objects", "-v")) == before
 
 
-def test_a_kept_tree_can_be_made_again(checkout, tmp_path):
+def test_a_kept_tree_can_be_extracted_again(checkout, tmp_path):
     (checkout / "sub" / "a.py").write_text("two")
     kept = snapshot(checkout, f"{KEPT}first")
     (checkout / "sub" / "a.py").write_text("three")
@@ -69,19 +69,19 @@ def test_a_kept_tree_can_be_made_again(checkout, tmp_path):
     assert not list((tmp_path / "cache").glob(".half-*"))
 
 
-def test_a_tree_that_is_gone_is_said(checkout, tmp_path):
-    with pytest.raises(SideError, match="does not hold the tree"):
+def test_a_lost_tree_is_reported(checkout, tmp_path):
+    with pytest.raises(SideError, match="does not have the tree"):
         materialise(checkout, "0" * 40, tmp_path / "cache")
 
 
-def test_what_is_dropped_is_forgotten(checkout):
+def test_a_dropped_tree_has_no_ref(checkout):
     snapshot(checkout, f"{KEPT}first")
     drop(checkout, f"{KEPT}first")
     drop(checkout, f"{KEPT}first")
     assert git(checkout, "for-each-ref", KEPT) == ""
 
 
-def test_our_own_files_are_no_part_of_a_tree(checkout):
+def test_the_data_folder_is_no_part_of_a_tree(checkout):
     clean = snapshot(checkout).tree
     for folder in (checkout, checkout / "sub"):
         (folder / DATA_FOLDER / "history").mkdir(parents=True)
@@ -102,10 +102,10 @@ def test_an_empty_repository_has_a_snapshot(tmp_path):
 
 
 NONE = Environments(Path("/nowhere"))
-"""These specifications need none."""
+"""The specifications here need no environment."""
 
 
-def test_specifications(checkout, tmp_path):
+def test_a_specification_changes_only_what_it_names(checkout, tmp_path):
     contender = Side("contender", "/usr/bin/python", checkout, slowdown=0.1)
     same = parse("self", contender, tmp_path, NONE)
     assert (same.name, same.slowdown, same.root) == ("baseline", 0.0, checkout)
@@ -120,7 +120,7 @@ def test_other_specifications_are_refused(checkout, tmp_path, spec):
         parse(spec, Side("contender", "python", checkout), tmp_path, NONE)
 
 
-def test_what_is_not_there_is_named(checkout, tmp_path):
+def test_missing_interpreters_and_revisions_are_reported(checkout, tmp_path):
     contender = Side("contender", "python", checkout)
     with pytest.raises(UsageError, match="no interpreter /nowhere"):
         parse("python:/nowhere", contender, tmp_path, NONE)

@@ -1,1 +1,1 @@
-"""From what the user names to what can be run: an interpreter, a source tree, settings."""
+"""Resolve the sides that the user names: interpreter, environment, source tree and settings."""

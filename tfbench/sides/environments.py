@@ -1,8 +1,7 @@
-"""Interpreters with other packages: resolved and installed by uv, kept by what is in them.
+"""Build and keep environments with other packages, which uv resolves and installs.
 
-An environment is a folder, named by a digest of its list (every requirement with its version), its interpreter and the
-machine. It is built beside its place and renamed into it, so no run ever sees half of one; whoever uses one holds
-a lock on it.
+An environment is a folder, named by a digest of its requirements with their versions, its interpreter and the machine.
+It is created atomically, so no run sees a part of one. A run that uses an environment holds a lock on it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tfbench.sides import interpreters, releases, uv
 from tfbench.sides.uv import ResolveError
 
 NEEDED = ("numpy", "pytest>=8.2,<10")
-"""What the measuring processes need beside TensorFlow."""
+"""Requirements of workers, besides TensorFlow."""
 _MADE, _LOCK = "tfbench.json", ".lock"
 _UNFIT = re.compile(
     r"no (?:usable )?wheels?|Python requirement|Python version|requires Python|python ABI", re.IGNORECASE
@@ -40,14 +39,14 @@ _ABSENT = re.compile(r"there is no version of ([\w.\-\[\]]+)==(\S+?)[ ,]")
 
 @dataclass(frozen=True)
 class Environment:
-    """One that is there."""
+    """A complete environment."""
 
     folder: Path
     request: tuple[str, ...]
-    """What was asked for."""
+    """Requirements that it was built for."""
     python: str
     packages: tuple[str, ...]
-    """Every requirement with its version."""
+    """Every installed package with its version."""
 
     @property
     def executable(self) -> str:
@@ -55,27 +54,27 @@ class Environment:
 
     @property
     def used(self) -> float:
-        """When it was last asked for, seconds since 1970."""
+        """Time of the last use, in seconds since 1970."""
         return (self.folder / _MADE).stat().st_mtime
 
     @property
     def bytes(self) -> int:
-        """What it takes on disk."""
+        """Size on disk."""
         return sum(file.lstat().st_size for file in self.folder.rglob("*") if not file.is_dir())
 
 
 def kept() -> Path:
-    """Where this user's environments are, for all projects."""
+    """Return the folder of this user's environments, which all projects share."""
     return user_cache_path("tfbench", appauthor=False) / "environments"
 
 
 class Environments:
-    """Those of one folder.
+    """The environments of one folder.
 
     Args:
-        root: Where they are.
-        tell: Called with what is being done.
-        interpreters: The Pythons to build with, the one to be preferred first; those of this machine, if not given.
+        root: The folder.
+        tell: Called with a line of progress.
+        interpreters: Pythons to build with, the preferred one first. By default those of this machine.
     """
 
     def __init__(
@@ -97,34 +96,38 @@ class Environments:
         self.close()
 
     def close(self) -> None:
-        """Let others remove what was asked for."""
+        """Release the locks, so that other runs may remove the environments."""
         for lock in self._held:
             lock.close()
         self._held.clear()
 
     def prefer(self, requests: Sequence[Sequence[str]], version: str = "") -> None:
-        """From now on take a Python that all of these can be had for, if there is one: what differs between
-        environments shall be what was asked for.
+        """Prefer a Python that has wheels for all requests, so that environments differ only in what was requested.
 
         Args:
-            version: As ``3.11``, if no other one will do.
-        """
-        found = [one for one in self._interpreters if version in ("", interpreters.minor(interpreters.version_of(one)))]
-        if not found:
-            raise SideError(f"there is no Python {version} on this machine")
-        self._tell("looking for a Python that all of them run on")
-        fitting = (one for one in found if all(_fits(request, one) for request in requests))
-        first = next(fitting, found[0])
-        self._interpreters = [first, *(one for one in found if one != first)]
-
-    def get(self, request: Sequence[str]) -> Environment:
-        """An environment with these requirements, built if it is not there.
-
-        Args:
-            request: ``tensorflow==2.20.0`` and the like.
+            version: Minor version to use exclusively, such as ``3.11``.
 
         Raises:
-            SideError: No such version, none for these Pythons, no network and nothing kept, or no room.
+            SideError: This machine has no Python of this version.
+        """
+        found = [
+            path for path in self._interpreters if version in ("", interpreters.minor(interpreters.version_of(path)))
+        ]
+        if not found:
+            raise SideError(f"no Python {version} on this machine; install it, for example with uv python install")
+        self._tell("looking for a Python that has wheels for all of them")
+        first = next((path for path in found if all(_fits(request, path) for request in requests)), found[0])
+        self._interpreters = [first, *(path for path in found if path != first)]
+
+    def get(self, request: Sequence[str]) -> Environment:
+        """Return an environment with these requirements, and build it if needed.
+
+        Args:
+            request: Requirements such as ``tensorflow==2.20.0``.
+
+        Raises:
+            SideError: The version does not exist or has no wheel for these Pythons, the disk is full, or the network
+                is missing and no kept environment fits.
         """
         request = tuple(sorted(request))
         self._tell(f"resolving {', '.join(request)}")
@@ -133,17 +136,14 @@ class Environments:
         except ResolveError as refused:
             if not refused.offline:
                 raise
-            same = [one for one in self.every() if one.request == request]
-            if not same:
-                text = f"{', '.join(request)}: there is no network, and no environment with it was kept"
-                raise SideError(f"{text} ({refused})") from None
-            for one in same:  # the one that was used last first
-                if (held := self._hold(one.folder)) is not None:
+            for kept_one in self.every():
+                if kept_one.request == request and (held := self._hold(kept_one.folder)) is not None:
                     return held
-            raise
+            text = f"{', '.join(request)}: no network, and no kept environment has these requirements"
+            raise SideError(f"{text} ({refused})") from None
         key = hashlib.sha256("\n".join([*packages, interpreter, platform.platform()]).encode()).hexdigest()[:16]
         folder = self._root / key
-        # Looked for before it is locked to be built: whoever uses it, this run included, keeps that lock away.
+        # Look before locking to build: any user of the environment, this run included, blocks that lock.
         while (found := self._hold(folder)) is None:
             with locked(self._root / f"{key}{_LOCK}"):
                 if not (folder / _MADE).exists():
@@ -151,7 +151,7 @@ class Environments:
         return found
 
     def _resolve(self, request: tuple[str, ...]) -> tuple[str, list[str]]:
-        """The first interpreter that all of it can be had for, and every package with its version."""
+        """Return the first interpreter that has wheels for everything, and every package with its version."""
         refusals = []
         for interpreter in self._interpreters:
             try:
@@ -162,34 +162,35 @@ class Environments:
                 refusals.append(refused)
         first = refusals[0]
         if (unknown := _UNKNOWN.search(str(first))) is not None:
-            raise SideError(f"there is no package {unknown[1]}")
+            raise SideError(f"{unknown[1]}: no such package in the index")
         if (absent := _ABSENT.search(str(first))) is not None:
             found = releases.nearest(absent[1], absent[2])
             fix = f"; the nearest are {' and '.join(found)}" if found else ""
             raise SideError(f"{absent[1]} has no version {absent[2]}{fix}")
         if _UNFIT.search(str(first)):
             fitting = [python for python in interpreters.VERSIONS if _fits(request, self._interpreters[0], python)]
-            fix = f"Python {' or '.join(fitting)} would do" if fitting else "no Python that tfbench runs on would do"
-            raise SideError(f"{', '.join(request)}: not to be had for the Pythons of this machine; {fix}")
+            fix = f"install Python {' or '.join(fitting)}" if fitting else "no Python that tfbench supports has them"
+            raise SideError(f"{', '.join(request)}: no wheels for the Pythons of this machine; {fix}")
         raise SideError(f"{', '.join(request)}: {first}")
 
     def _build(self, folder: Path, request: tuple[str, ...], interpreter: str, packages: list[str]) -> None:
-        self._tell(f"building an environment with {', '.join(request)}, {len(packages)} packages")
+        self._tell(f"building an environment with {', '.join(request)} ({len(packages)} packages)")
         try:
             with atomic_dir(folder) as half:
                 _install(half, request, interpreter, packages)
         except ResolveError as refused:
             if refused.full:
-                raise SideError(f"no room left in {self._root} for {', '.join(request)}; tfbench envs prune") from None
+                text = f"no space left in {self._root} for {', '.join(request)}; run tfbench envs prune"
+                raise SideError(text) from None
             raise
         except OSError as error:
             raise SideError(f"cannot build an environment in {self._root}: {error.strerror or error}") from error
 
     def _hold(self, folder: Path) -> Environment | None:
-        """Keep others from removing it until `close`, and note that it is used; ``None`` if it is not there.
+        """Lock an environment against removal until `close`, and record its use. ``None`` if it does not exist.
 
         Raises:
-            SideError: What is there was not built by this class.
+            SideError: The folder exists, and this class did not build it.
         """
         lock = self._opened(folder.name)
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -197,21 +198,19 @@ class Environments:
         if found is None:
             lock.close()
             if folder.exists():
-                raise SideError(f"{folder}: not an environment that tfbench built; delete the folder")
+                raise SideError(f"{folder}: tfbench did not build this environment; delete the folder")
             return None
         self._held.append(lock)
         os.utime(folder / _MADE)
         return found
 
-    # What is there
-
     def every(self) -> list[Environment]:
-        """All that are whole, the one that was used last first."""
-        found = [self._read(folder) for folder in self._root.glob("[0-9a-f]*")] if self._root.is_dir() else []
+        """Return all complete environments, the last used first."""
+        found = [self._read(folder) for folder in self._root.glob("[0-9a-f]*")]
         return sorted((one for one in found if one is not None), key=lambda one: -one.used)
 
     def prune(self, days: float) -> list[Environment]:
-        """Remove those that nobody has used for so many days; returns them. What is in use stays."""
+        """Remove and return the environments unused for this many days. Those in use stay."""
         removed = []
         for one in self.every():
             if time.time() - one.used < days * 86400:
@@ -240,23 +239,20 @@ class Environments:
 
 def _install(half: Path, request: tuple[str, ...], interpreter: str, packages: list[str]) -> None:
     uv.run("venv", "--quiet", "--relocatable", "--allow-existing", "--python", interpreter, str(half))
-    wanted = half / "requirements.txt"
-    wanted.write_text("".join(f"{one}\n" for one in packages), encoding="utf-8")
+    requirements = half / "requirements.txt"
+    requirements.write_text("".join(f"{package}\n" for package in packages), encoding="utf-8")
     uv.run(
         "pip", "install", "--quiet", "--no-deps", "--compile-bytecode",
-        "--python", str(half / "bin" / "python"), "--requirement", str(wanted),
+        "--python", str(half / "bin" / "python"), "--requirement", str(requirements),
     )  # fmt: skip
     made = {"request": request, "python": interpreters.version_of(interpreter), "packages": packages}
     (half / _MADE).write_text(json.dumps(made, indent=1), encoding="utf-8")
 
 
 def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
-    """Whether this Python would do, or one of this version; without an interpreter by name, uv looks for one."""
+    """Whether the requirements have wheels for this Python, or for another version that it resolves for."""
+    options = ["--python", interpreter, *(["--python-version", version] if version else [])]
     try:
-        return bool(
-            uv.resolved(
-                (*request, *NEEDED), "--python", interpreter, *(["--python-version", version] if version else [])
-            )
-        )
+        return bool(uv.resolved((*request, *NEEDED), *options))
     except ResolveError:
         return False

@@ -1,4 +1,4 @@
-"""The Pythons of this machine."""
+"""Find the Python interpreters of this machine."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ import sys
 from pathlib import Path
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
-"""Versions that the measuring processes run on."""
+"""Python versions that workers run on."""
 
 
 def interpreters() -> list[str]:
-    """Those that the measuring processes run on: this one first, then the newest first."""
-    found = [os.path.realpath(getattr(sys, "_base_executable", sys.executable))]
+    """Return the interpreters that workers run on: the current one first, then the newest first."""
+    found = [getattr(sys, "_base_executable", sys.executable)]
     folders = [Path.home() / ".pyenv" / "versions", Path.home() / ".local" / "share" / "uv" / "python"]
     for version in reversed(VERSIONS):
-        named = shutil.which(f"python{version}")
-        installed = [path for folder in folders for path in sorted(folder.glob(f"*{version}*/bin/python{version}"))]
-        found += [os.path.realpath(one) for one in ([named] if named else []) + [str(path) for path in installed]]
-    return [one for one in dict.fromkeys(found) if _runs(one)]
+        found += [path] if (path := shutil.which(f"python{version}")) else []
+        found += [str(path) for folder in folders for path in sorted(folder.glob(f"*{version}*/bin/python{version}"))]
+    return [path for path in dict.fromkeys(map(os.path.realpath, found)) if _runs(path)]
 
 
 def version_of(interpreter: str) -> str:
-    """As ``3.11.7``.
+    """Return an interpreter's version, such as ``3.11.7``.
 
     Raises:
-        OSError, subprocess.CalledProcessError: It is no interpreter.
+        OSError, subprocess.CalledProcessError: The program is no interpreter.
     """
     printed = subprocess.run(
         [interpreter, "-c", "import platform; print(platform.python_version())"],
@@ -37,12 +36,12 @@ def version_of(interpreter: str) -> str:
 
 
 def minor(version: str) -> str:
-    """``3.11`` of ``3.11.7``: what extension modules are built for."""
+    """Return ``3.11`` for ``3.11.7``: extension modules are built for a minor version."""
     return ".".join(version.split(".")[:2])
 
 
 def _runs(interpreter: str) -> bool:
-    """pyenv leaves names on the path that are no interpreters."""
+    """Whether workers run on it. pyenv puts names on the path that start no interpreter."""
     try:
         return minor(version_of(interpreter)) in VERSIONS
     except (OSError, subprocess.CalledProcessError):

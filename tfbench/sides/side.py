@@ -1,4 +1,4 @@
-"""A side: where a case runs."""
+"""Describe a side: where a case runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 class Side:
     """An interpreter, a source tree and settings.
 
-    ``name`` is ``baseline`` or ``contender``; a run that compares variants has a contender alone.
+    ``name`` is ``baseline`` or ``contender``. A comparison of variants has only a contender.
     """
 
     name: str
@@ -19,14 +19,14 @@ class Side:
     root: Path
     """pytest's root directory of the benchmarks on this side."""
     spec: str = ""
-    """What the user wrote, as ``self`` or ``env:TF_ENABLE_ONEDNN_OPTS=1``."""
+    """The user's specification, such as ``self`` or ``env:TF_ENABLE_ONEDNN_OPTS=1``."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables set on this side on top of the controller's own."""
+    """Environment variables of this side, in addition to the controller's own."""
     slowdown: float = 0.0
     """Fraction of extra iterations that this side really does, uncounted."""
     tree_redirect: tuple[str, str] | None = None
-    """The top of the working tree, and of the source tree that takes its place on this side."""
+    """Top of the working tree, and top of the source tree that replaces it on this side."""
     files: tuple[str, ...] = ()
-    """Files of benchmarks that only this side has, relative to its root: cases may have moved."""
+    """Benchmark files that only this side has, relative to its root, because cases may have moved."""
     unset: tuple[str, ...] = ()
-    """Environment variables of the controller's that this side does not have."""
+    """Environment variables of the controller that this side does not have."""

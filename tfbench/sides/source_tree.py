@@ -1,7 +1,7 @@
-"""Source trees by content: what the working tree holds now, and making an older one again.
+"""Identify the working tree by its content, and materialise older source trees.
 
-A tree is named by git's own hash of its files, changed and new ones included, ignored ones left
-out. Nothing of the user's checkout, index or branches is touched.
+A tree is named by git's own hash of its files. Changed and new files are included, ignored files are not. The user's
+checkout, index and branches stay untouched.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tfbench.errors import SideError, UsageError
 from tfbench.fs import DATA_FOLDER, atomic_dir
 
 KEPT, CANDIDATES = "refs/tfbench/", "refs/tfbench-candidates/"
-"""Where git is told to keep the trees of saved baselines, and of runs that may become one."""
+"""Git refs that keep the trees of saved baselines, and of runs that may become one."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a working tree holds: git's hash of its content and the commit that it stands on."""
+    """Content of a working tree: git's hash of its tree, and the commit that is checked out."""
 
     tree: str
     commit: str
@@ -37,14 +37,14 @@ def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> s
             capture_output=True, text=True, check=True,
         )  # fmt: skip
     except FileNotFoundError:
-        raise SideError("git is not installed, so no source tree can be compared") from None
+        raise SideError("git is not installed; comparing source trees needs it") from None
     except subprocess.CalledProcessError as error:
         raise SideError(f"git {arguments[0]}: {error.stderr.strip() or 'failed'}") from None
     return done.stdout.strip()
 
 
 def top_level(root: Path) -> Path | None:
-    """The checkout that holds this folder, or ``None`` outside of one."""
+    """Return the checkout that contains this folder, or ``None`` outside a checkout."""
     try:
         return Path(_git(root, "rev-parse", "--show-toplevel"))
     except SideError:
@@ -52,11 +52,11 @@ def top_level(root: Path) -> Path | None:
 
 
 def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
-    """The content of the checkout that holds ``root``, or ``None`` outside of one.
+    """Return the content of the checkout that contains ``root``, or ``None`` outside a checkout.
 
     Args:
-        keep_as: Store the content in the repository under this name below `KEPT` or `CANDIDATES`, so that
-            `materialise` can make it again later; without a name nothing is written there.
+        keep_as: Git ref below `KEPT` or `CANDIDATES`, under which the repository keeps the content for `materialise`.
+            Without a ref the repository stays unchanged.
     """
     top = top_level(root)
     if top is None:
@@ -82,16 +82,16 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
 
 
 def keep(root: Path, tree: str, name: str) -> None:
-    """Have git keep a tree that the repository holds, under a name below `KEPT` or `CANDIDATES`.
+    """Make git keep a tree under a ref below `KEPT` or `CANDIDATES`.
 
     Raises:
-        SideError: The repository does not hold it.
+        SideError: The repository does not have the tree.
     """
     _git(root, "update-ref", name, _git(root, "commit-tree", tree, "-m", name, env=_IDENTITY))
 
 
 def drop(root: Path, name: str) -> None:
-    """Let git forget what was kept under this name; nothing happens where nothing was."""
+    """Delete the ref of a kept tree, if it exists."""
     if top_level(root) is not None:
         _git(root, "update-ref", "-d", name)
 
@@ -103,10 +103,10 @@ _IDENTITY = {
 
 
 def tree_of(root: Path, revision: str) -> str:
-    """The tree of a commit, branch or tag.
+    """Return the tree of a commit, branch or tag.
 
     Raises:
-        SideError: There is no such revision, or no repository.
+        SideError: The revision or the repository does not exist.
     """
     if top_level(root) is None:
         raise SideError(f"git:{revision}: {root} is not in a git checkout")
@@ -115,30 +115,32 @@ def tree_of(root: Path, revision: str) -> str:
     try:
         return _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
     except SideError:
-        raise SideError(f"git:{revision}: no such revision here; `git fetch` it first if it is on a remote") from None
+        raise SideError(
+            f"git:{revision}: no such revision in this repository; run `git fetch` if a remote has it"
+        ) from None
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit and what its message begins with."""
+    """A commit and the subject of its message."""
 
     hash: str
     subject: str
 
 
 def commits(root: Path, good: str, bad: str) -> list[Commit]:
-    """The commits from one to another along first parents, both included: a merge counts as one step.
+    """List the commits from ``good`` to ``bad`` along first parents, both included. A merge counts as one step.
 
     Raises:
-        SideError: There is no such revision, or no repository.
-        UsageError: The first does not lead to the second.
+        SideError: A revision or the repository does not exist.
+        UsageError: ``good`` is no ancestor of ``bad``.
     """
     for revision in (good, bad):
         tree_of(root, revision)
     try:
         _git(root, "merge-base", "--is-ancestor", good, bad)
     except SideError:
-        raise UsageError(f"{good} is no ancestor of {bad}, so nothing lies between them") from None
+        raise UsageError(f"{good} is no ancestor of {bad}; name an older commit for --good") from None
     listed = _git(root, "log", "--first-parent", "--reverse", "--format=%H %s", f"{good}..{bad}")
     first = _git(root, "log", "-1", "--format=%H %s", good)
     return [Commit(*line.split(" ", 1)) for line in (first, *listed.splitlines())]
@@ -146,33 +148,33 @@ def commits(root: Path, good: str, bad: str) -> list[Commit]:
 
 @dataclass(frozen=True)
 class MaterializedTree:
-    """A source tree that was made."""
+    """A source tree in a folder of its own."""
 
     top: str
-    """Of the working tree."""
+    """Top folder of the working tree."""
     instead: str
-    """Of the tree that takes its place."""
+    """Top folder of the tree that replaces it."""
     root: Path
-    """In it, the counterpart of a folder of the working tree."""
+    """Counterpart of pytest's root in that tree."""
 
 
 def materialise(root: Path, tree: str, cache: Path) -> MaterializedTree:
-    """A folder that holds this tree, and in it the counterpart of ``root``.
+    """Extract a tree into a folder below ``cache``, and locate the counterpart of ``root`` in it.
 
-    The folder is made whole or not at all and used again by later runs.
+    The folder is created atomically, and later runs use it again.
 
     Raises:
-        SideError: The repository does not hold the tree.
+        SideError: The repository does not have the tree, or the folder cannot be written.
     """
     top = top_level(root)
     if top is None:
-        raise SideError(f"{root} is not in a git checkout, so an older tree cannot be made")
+        raise SideError(f"{root} is not in a git checkout, so older source trees are unavailable")
     target = cache / tree
     if not target.is_dir():
         try:
             _git(top, "cat-file", "-e", f"{tree}^{{tree}}")
         except SideError:
-            raise SideError(f"this repository does not hold the tree {tree[:12]} any more") from None
+            raise SideError(f"this repository does not have the tree {tree[:12]} any more") from None
         try:
             with atomic_dir(target) as half, tempfile.TemporaryDirectory() as scratch:
                 archive = Path(scratch, "tree.tar")
@@ -180,8 +182,8 @@ def materialise(root: Path, tree: str, cache: Path) -> MaterializedTree:
                 with tarfile.open(archive) as tar:
                     tar.extractall(half, filter="data")
         except OSError as error:
-            if not target.is_dir():  # another run made it meanwhile
-                raise SideError(f"cannot make the tree {tree[:12]} in {cache}: {error}") from error
+            if not target.is_dir():  # another run has created it by now
+                raise SideError(f"cannot extract the tree {tree[:12]} into {cache}: {error}") from error
     return MaterializedTree(
         str(top.resolve()), str(target.resolve()), target / root.resolve().relative_to(top.resolve())
     )

@@ -1,4 +1,4 @@
-"""What the user writes behind ``--against``: from text to a `Side`."""
+"""Parse the specification of a side, such as the value of ``--against``, into a `Side`."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from tfbench.sides.source_tree import materialise, tree_of
 KINDS = "self, tensorflow==VERSION, tf-nightly, env:NAME=VALUE, python:PATH, git:REV, joined by +"
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly")
 OLDEST = (2, 12)
-"""Of TensorFlow: the measuring process uses what came with it."""
+"""Oldest TensorFlow that can be measured, because workers use features that it introduced."""
 PACKAGE = re.compile(r"[A-Za-z0-9][\w.\-]*(\[[\w,\-]+\])?==[\w.!]+")
-"""A package with its version."""
+"""A package pinned to a version."""
 
 
 def parse(spec: str, contender: Side, cache: Path, environments: Environments) -> Side:
-    """The baseline side that ``spec`` describes, everything it does not name being the contender's.
+    """Return the baseline side that ``spec`` describes. The contender gives everything else.
 
     Args:
-        cache: Folder for source trees that have to be made.
-        environments: Where other packages are installed.
+        cache: Folder for source trees of other revisions.
+        environments: Builds environments with other packages.
 
     Raises:
-        UsageError: The text is no specification, or names what is not there.
-        SideError: A source tree or an environment cannot be made.
+        UsageError: The text is no specification, or names a missing interpreter.
+        SideError: A source tree or an environment cannot be created.
     """
     side = replace(contender, name="baseline", spec=spec, slowdown=0.0)
     packages = []
-    for part in (one.strip() for one in spec.split("+")):
+    for part in map(str.strip, spec.split("+")):
         kind, _, value = part.partition(":")
         if part == "self":
             continue
@@ -44,37 +44,38 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
         elif kind == "env" and (setting := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", value)):
             side = replace(side, env={**side.env, setting[1]: setting[2]})
         elif kind == "python" and value:
-            executable = shutil.which(value)
-            if executable is None:
-                raise UsageError(f"--against {part}: there is no interpreter {value}")
+            if (executable := shutil.which(value)) is None:
+                raise UsageError(f"--against {part}: no interpreter {value} on this machine")
             side = replace(side, executable=str(Path(executable).absolute()))
         elif kind == "git" and value:
             made = materialise(contender.root, tree_of(contender.root, value), cache)
             side = replace(side, root=made.root, tree_redirect=(made.top, made.instead))
         else:
-            raise UsageError(f"--against {part!r} is not understood; there are {KINDS}")
+            raise UsageError(f"--against {part!r} is not understood; write {KINDS}")
     if packages:
         if side.executable != contender.executable:
-            raise UsageError(f"--against {spec}: python: names an interpreter with its packages; give one of the two")
+            raise UsageError(
+                f"--against {spec}: an interpreter has packages of its own; name either python: or packages"
+            )
         side = replace(side, executable=environments.get(_with_tensorflow(packages)).executable)
     return side
 
 
 def of_version(text: str) -> str:
-    """The specification that the user means: a bare version is one of TensorFlow, ``latest`` its newest release."""
+    """Expand a shorthand: a bare version is one of TensorFlow, and ``latest`` its newest release."""
     if text == "latest":
         return "tensorflow"
     return f"tensorflow=={text}" if re.match(r"\d+\.\d", text) else text
 
 
 def packages_of(spec: str) -> list[str]:
-    """The packages that a specification asks for, TensorFlow with them; none if it asks for none."""
+    """Return the packages that a specification names, TensorFlow included, or no packages if it names none."""
     packages = [part for part in map(str.strip, of_version(spec).split("+")) if _is_package(part)]
     return _with_tensorflow(packages) if packages else []
 
 
 def _is_package(part: str) -> bool:
-    """A package with its version, or a TensorFlow whose newest one is meant."""
+    """Whether the part is a package pinned to a version, or a TensorFlow for its newest release."""
     return bool(PACKAGE.fullmatch(part)) or part in TENSORFLOWS
 
 
@@ -82,16 +83,18 @@ def _check_age(package: str) -> None:
     name, _, version = package.partition("==")
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if _name(name) in TENSORFLOWS and numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
-        raise UsageError(f"--against {package}: TensorFlow {OLDEST[0]}.{OLDEST[1]} is the oldest that can be measured")
+        raise UsageError(
+            f"--against {package}: TensorFlow {OLDEST[0]}.{OLDEST[1]} is the oldest version that tfbench can measure"
+        )
 
 
 def _name(package: str) -> str:
-    """Without extras and version."""
+    """Return the name without extras and version."""
     return re.split(r"[\[=]", package)[0].lower()
 
 
 def _with_tensorflow(packages: list[str]) -> list[str]:
-    """The packages, with the TensorFlow of this environment where they name none."""
+    """Add the TensorFlow of this environment if the packages name none."""
     if any(_name(package) in TENSORFLOWS for package in packages):
         return packages
     for name in TENSORFLOWS:
@@ -99,4 +102,6 @@ def _with_tensorflow(packages: list[str]) -> list[str]:
             return [*packages, f"{name}=={metadata.version(name)}"]
         except metadata.PackageNotFoundError:
             continue
-    raise UsageError(f"--against {'+'.join(packages)}: there is no TensorFlow here to go with it; name one as well")
+    raise UsageError(
+        f"--against {'+'.join(packages)}: this environment has no TensorFlow; add one, such as +tensorflow==2.20.0"
+    )

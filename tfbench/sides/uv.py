@@ -1,4 +1,4 @@
-"""uv, asked for one thing at a time: its answer, or one line that says why there is none."""
+"""Run uv, and turn its failures into one-line errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FULL = re.compile(r"no space left on device|os error 28", re.IGNORECASE)
 
 
 class ResolveError(SideError):
-    """uv did not do it; ``offline`` and ``full`` tell the two causes that are no fault of the request."""
+    """uv failed. ``offline`` and ``full`` mark the two causes that lie outside the request."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -24,37 +24,37 @@ class ResolveError(SideError):
 
 
 def run(*arguments: str, given: str = "") -> str:
-    """What uv prints.
+    """Run uv and return its output.
 
     Args:
-        given: Its standard input.
+        given: Standard input.
 
     Raises:
-        ResolveError: It fails.
-        SideError: There is no uv.
+        ResolveError: uv fails.
+        SideError: uv is not installed.
     """
-    # It must see neither the environment that it runs in nor the packages of this process.
+    # uv must see neither the environment that it runs in nor the packages of this process.
     env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")}
     command = [_program(), *arguments, "--color=never", "--no-progress"]
     done = subprocess.run(command, input=given, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ResolveError(_sentence(done.stderr))
+        raise ResolveError(_one_line(done.stderr))
     return done.stdout
 
 
 def resolved(requirements: Iterable[str], *options: str) -> list[str]:
-    """Every package that comes with these requirements, as ``name==version``; what has no wheel counts for nothing.
+    """Resolve requirements to every package they need, as ``name==version``. Only wheels count.
 
     Raises:
-        ResolveError: There is no such set.
+        ResolveError: No set of releases fits.
     """
-    given = "".join(f"{one}\n" for one in requirements)
-    fixed = ("--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")  # nothing is built from source here
+    given = "".join(f"{requirement}\n" for requirement in requirements)
+    fixed = ("--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")  # tfbench never builds from source
     return run("pip", "compile", "-", *fixed, *options, given=given).splitlines()
 
 
 def _program() -> str:
-    """The one that was installed beside tfbench, or the one on the path."""
+    """Return the path of uv: the one installed with tfbench, or the one on the path."""
     try:
         from uv import find_uv_bin
 
@@ -62,10 +62,10 @@ def _program() -> str:
     except (ImportError, FileNotFoundError):
         pass
     if (found := shutil.which("uv")) is None:
-        raise SideError("other versions are installed by uv, which is not there; pip install 'tfbench[versions]'")
+        raise SideError("uv, which installs other versions, is not installed; pip install 'tfbench[versions]'")
     return found
 
 
-def _sentence(text: str) -> str:
-    """uv draws its reasons as a tree over several lines."""
-    return " ".join(re.sub(r"[×╰─▶│├]+", " ", text).split()) or "uv failed and said nothing"
+def _one_line(text: str) -> str:
+    """Join uv's reasons, which it draws as a tree over several lines."""
+    return " ".join(re.sub(r"[×╰─▶│├]+", " ", text).split()) or "uv failed without a message"
