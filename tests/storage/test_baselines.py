@@ -1,4 +1,4 @@
-"""Saved baselines: whole or not at all, and never over something that is not ours."""
+"""Baselines are written atomically, and never over a file that tfbench did not write."""
 
 import json
 
@@ -27,7 +27,7 @@ def store(tmp_path):
     return Baselines(tmp_path / "baselines")
 
 
-def test_what_was_saved_is_fetched(store):
+def test_a_saved_baseline_is_fetched(store):
     store.save("first", BASELINE)
     found = store.fetch("first")
     assert found.context == CONTEXT
@@ -45,16 +45,16 @@ def test_pytest_benchmark_reads_it(store):
     assert {"machine_info", "commit_info", "datetime", "version"} <= set(content)
 
 
-def test_an_unknown_name_lists_those_there_are(store):
-    with pytest.raises(BaselineError, match="none yet; save one with --save-baseline"):
+def test_an_unknown_name_lists_the_known_ones(store):
+    with pytest.raises(BaselineError, match="save one with --save-baseline"):
         store.fetch("nope")
     store.save("first", BASELINE)
-    with pytest.raises(BaselineError, match="there are: first"):
+    with pytest.raises(BaselineError, match="the baselines are: first"):
         store.fetch("nope")
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "a b", "x.lock", "a..b", "-x"])
-def test_names_that_are_no_names_are_refused(store, name):
+def test_unusable_names_are_refused(store, name):
     with pytest.raises(BaselineError, match="cannot name a baseline"):
         store.fetch(name)
 
@@ -76,25 +76,25 @@ def test_a_corrupt_file_is_named_and_never_overwritten(store, text):
     path.write_text(text)
     with pytest.raises(BaselineError, match=r"first\.json is not a baseline"):
         store.fetch("first")
-    with pytest.raises(BaselineError, match="was left as it is"):
+    with pytest.raises(BaselineError, match="the file stays unchanged"):
         store.save("first", BASELINE)
     assert path.read_text() == text
 
 
-def test_times_that_are_none_are_refused(store):
+def test_unusable_times_are_refused(store):
     path = store.save("first", BASELINE)
     path.write_text(path.read_text().replace("300000", "-300000"))
     with pytest.raises(BaselineError, match="no usable times"):
         store.fetch("first")
 
 
-def test_why_it_was_accepted_is_kept(store):
+def test_the_reason_of_an_acceptance_is_kept(store):
     accepted = (Acceptance("2026-01-02", "a better model", "2026-01-01"),)
     store.save("first", Baseline(CONTEXT, BASELINE.samples, accepted=accepted))
     assert store.fetch("first").accepted == accepted
 
 
-def test_a_baseline_of_the_first_kind_is_read(store):
+def test_an_early_baseline_without_a_way_of_racing_is_read(store):
     path = store.save("first", BASELINE)
     content = json.loads(path.read_text())
     for field in ("session", "policy", "way", "accepted"):
@@ -104,7 +104,7 @@ def test_a_baseline_of_the_first_kind_is_read(store):
     assert store.fetch("first").context.way == ""
 
 
-def test_what_is_removed_is_gone(store):
+def test_a_removed_baseline_is_gone(store):
     store.save("first", BASELINE)
     store.remove("first")
     assert store.names() == []
@@ -112,13 +112,13 @@ def test_what_is_removed_is_gone(store):
         store.remove("first")
 
 
-def test_nothing_measured_is_nothing_saved(store):
-    with pytest.raises(BaselineError, match="nothing was measured"):
+def test_a_baseline_without_samples_is_not_saved(store):
+    with pytest.raises(BaselineError, match="no case was measured"):
         store.save("first", Baseline(CONTEXT, {}))
     assert store.names() == []
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path):
+def test_a_failed_write_leaves_the_file_unchanged(tmp_path):
     target = tmp_path / "file"
     write_whole(target, "old")
     with pytest.raises(UnicodeEncodeError):

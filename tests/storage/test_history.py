@@ -1,4 +1,4 @@
-"""Sessions: what was written is read, oldest first, and what is none is named and left alone."""
+"""Sessions are read oldest first, and unreadable files are named and left unchanged."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ def test_sessions_come_back_oldest_first(tmp_path):
     assert history.read() == ([RECORD, later], [])
 
 
-def test_no_folder_is_no_session(tmp_path):
+def test_a_missing_folder_has_no_sessions(tmp_path):
     assert History(tmp_path / "none").read() == ([], [])
 
 
@@ -28,17 +28,17 @@ def test_no_folder_is_no_session(tmp_path):
     "text",
     ["", "[]", '{"schema": "x"}', '{"schema": "tfbench-session/1", "cases": {"a": {"source": "", "floors": []}}}'],
 )
-def test_a_strange_file_is_named_and_left(tmp_path, text):
+def test_an_unreadable_file_is_named_and_left_unchanged(tmp_path, text):
     history = History(tmp_path)
     history.record(RECORD)
     (tmp_path / "strange.json").write_text(text)
     found, strange = history.read()
     assert found == [RECORD]
-    assert "strange.json is no session" in strange[0]
+    assert "strange.json is not a session" in strange[0]
     assert (tmp_path / "strange.json").read_text() == text
 
 
-def test_times_that_are_none_are_no_session(tmp_path):
+def test_a_session_without_usable_times_is_refused(tmp_path):
     history = History(tmp_path)
     path = history.record(RECORD)
     content = json.loads(path.read_text())
@@ -47,7 +47,7 @@ def test_times_that_are_none_are_no_session(tmp_path):
     assert "no usable times" in history.read()[1][0]
 
 
-def test_git_is_told_what_nobody_commits(tmp_path):
+def test_git_ignores_the_folders_that_nobody_commits(tmp_path):
     Layout(tmp_path / "a").write_gitignore()
     assert "history/" in (tmp_path / "a/.gitignore").read_text()
     (tmp_path / "a/.gitignore").write_text("mine\n")

@@ -1,1 +1,1 @@
-"""Baselines and history on disk: pytest-benchmark JSON files, each replaced as a whole."""
+"""Store baselines and history in JSON files, each written atomically."""

@@ -1,7 +1,7 @@
-"""Saved baselines: numbers, and the recipe of the side that gave them.
+"""Save and read baselines: times, other metrics, and the environment info of the measured side.
 
-A baseline is a pytest-benchmark JSON file, so that its tools read it; what they have no field for
-stands under ``tfbench`` at the top and in each benchmark's ``extra_info``.
+A baseline is a pytest-benchmark JSON file, so that its tools read it. Data without a field there is stored under
+``tfbench``, at the top level and in each benchmark's ``extra_info``.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True)
 class Acceptance:
-    """That somebody made a slower, or faster, run the new baseline, and why."""
+    """A replacement of a baseline by a later run, and its reason."""
 
     when: str
     reason: str
     replaced: str
-    """When the baseline that it replaced was saved."""
+    """Time at which the replaced baseline was saved."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a file holds."""
+    """The content of a baseline file."""
 
     context: MeasurementContext
     samples: Mapping[str, Sample]
-    """By the case's name."""
+    """Name of a case -> its sample."""
     metric_values: Mapping[str, MetricValues] = field(default_factory=dict)
-    """What cases showed beside their times, by name; those of the first baselines are not known."""
+    """Name of a case -> its metrics other than time. Early baselines have none."""
     name: str = ""
     saved: str = ""
     accepted: tuple[Acceptance, ...] = ()
@@ -66,14 +66,14 @@ class Baselines:
         self.folder = folder
 
     def names(self) -> list[str]:
-        """Those there are, sorted."""
+        """Return the names of all baselines, sorted."""
         return sorted(path.stem for path in self.folder.glob("*.json"))
 
     def check_name(self, name: str) -> None:
-        """Refuse what cannot be a file and a git ref.
+        """Check that a name can be a file name and a git ref.
 
         Raises:
-            BaselineError: It cannot.
+            BaselineError: The name cannot.
         """
         if not _NAME.fullmatch(name) or ".." in name or name.endswith((".lock", ".")):
             raise BaselineError(f"{name!r} cannot name a baseline: use letters, digits, '.', '_' and '-'")
@@ -82,14 +82,15 @@ class Baselines:
         """Read a baseline.
 
         Raises:
-            BaselineError: There is none of this name, or its file is not one of ours; the file is left as it is.
+            BaselineError: No baseline has this name, or tfbench did not write its file, which stays unchanged.
         """
         path = self._path(name)
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
-            known = ", ".join(self.names()) or "none yet; save one with --save-baseline NAME"
-            raise BaselineError(f"no baseline named {name!r} in {self.folder}; there are: {known}") from None
+            known = ", ".join(self.names())
+            fix = f"the baselines are: {known}" if known else "save one with --save-baseline NAME"
+            raise BaselineError(f"no baseline named {name!r} in {self.folder}; {fix}") from None
         except (OSError, UnicodeDecodeError) as error:
             raise BaselineError(f"{path} cannot be read: {error}") from None
         try:
@@ -97,21 +98,21 @@ class Baselines:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BaselineError(
                 f"{path} is not a baseline that tfbench can read ({type(error).__name__}: {error}); "
-                "it was left as it is: move it away or save under another name"
+                "the file stays unchanged: move it away or save under another name"
             ) from None
 
     def save(self, name: str, baseline: Baseline) -> Path:
-        """Write a baseline under a name; one of this name that is ours is replaced.
+        """Write a baseline, and replace an earlier one with this name.
 
         Raises:
-            BaselineError: The name is not usable, nothing was measured, or a file that is not ours stands there.
+            BaselineError: The name is unusable, the baseline has no sample, or its file exists and is no baseline.
         """
         path = self._path(name)
         if path.exists():
-            self.fetch(name)  # a corrupt file is evidence: it is never overwritten
+            self.fetch(name)  # a corrupt file is evidence, and never overwritten
         samples = list(baseline.samples.values())
         if not samples:
-            raise BaselineError(f"nothing was measured, so the baseline {name!r} was not saved")
+            raise BaselineError(f"the baseline {name!r} was not saved: no case was measured")
         context = baseline.context
         environment = context.environment
         content = {
@@ -130,14 +131,14 @@ class Baselines:
         try:
             write_whole(path, json.dumps(content, indent=1, allow_nan=False))
         except OSError as error:
-            raise BaselineError(f"the baseline could not be written to {path}: {error}") from error
+            raise BaselineError(f"{path}: the baseline cannot be written: {error}") from error
         return path
 
     def remove(self, name: str) -> Path:
-        """Delete a baseline, one that cannot be read too.
+        """Delete a baseline, even an unreadable one.
 
         Raises:
-            BaselineError: There is none of this name.
+            BaselineError: No baseline has this name.
         """
         path = self._path(name)
         try:
@@ -155,7 +156,7 @@ _CONTEXT = ("session", "tree", "policy", "way")
 
 
 def now() -> str:
-    """This moment as files keep it."""
+    """Return the current time in the format of the files."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
@@ -177,7 +178,7 @@ def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
 
 
 def _run(run: Run) -> JSON:
-    # Whole nanoseconds of a block: what was measured, and half the size of fractions of a second.
+    # Whole nanoseconds of a block are the measured values, and take half the space of fractions of a second.
     return {
         "iterations": run.iterations,
         "nanoseconds": [round(second * run.iterations * 1e9) for second in run.seconds],
@@ -193,14 +194,14 @@ def _stats(seconds: Sequence[float], iterations: int) -> JSON:
 
 
 def parse(name: str, content: JSON) -> Baseline:
-    """From the content of a file.
+    """Build a baseline from the content of its file.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: It is not one of ours.
+        ValueError, KeyError, TypeError, AttributeError: tfbench did not write the content.
     """
     own = content["tfbench"]
     if own["schema"] != SCHEMA:
-        raise ValueError(f"its schema is {own['schema']!r}, not {SCHEMA!r}")
+        raise ValueError(f"schema {own['schema']!r} instead of {SCHEMA!r}")
     samples, metric_values = {}, {}
     for benchmark in content["benchmarks"]:
         extra = benchmark["extra_info"]["tfbench"]
@@ -217,7 +218,7 @@ def parse(name: str, content: JSON) -> Baseline:
         samples[case.name] = Sample(case, runs)
         if "reading" in extra:
             metric_values[case.name] = MetricValues.of_json(extra["reading"])
-    # The first baselines do not say how they were raced; their times are then not judged without racing.
+    # Early baselines lack the way of racing. Their times are then never judged without a race.
     context = MeasurementContext(
         environment=EnvironmentInfo.of_json(own["recipe"]), **{field: str(own.get(field, "")) for field in _CONTEXT}
     )

@@ -1,4 +1,4 @@
-"""What earlier runs measured: a small file for each, of which the spread between sessions is learnt."""
+"""Save and read the floors of each session, which give the spread between sessions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SCHEMA = "tfbench-session/1"
 
 @dataclass(frozen=True)
 class SessionRecord:
-    """One session."""
+    """Floors and code digests of one session."""
 
     context: MeasurementContext
     floors: Mapping[str, tuple[float, ...]]
-    """Case -> seconds of an iteration in the fastest block of each launch, in time order."""
+    """Case -> seconds per iteration in the fastest block of each launch, in time order."""
     sources: Mapping[str, str]
     """Case -> digest of the benchmark's code."""
 
@@ -32,7 +32,7 @@ class History:
         self.folder = folder
 
     def record(self, record: SessionRecord) -> Path:
-        """Write a session down.
+        """Write the file of a session.
 
         Raises:
             OSError: The folder cannot be written.
@@ -56,19 +56,19 @@ class History:
         return path
 
     def read(self) -> tuple[list[SessionRecord], list[str]]:
-        """Every session, oldest first, and a line for each file that is none, which is left as it is."""
-        found, strange = [], []
+        """Return every session, oldest first, and one line per unreadable file, which stays unchanged."""
+        found, problems = [], []
         for path in sorted(self.folder.glob("*.json")):
             try:
                 found.append(_parsed(json.loads(path.read_text(encoding="utf-8"))))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                strange.append(f"{path} is no session that tfbench can read ({type(error).__name__}: {error})")
-        return sorted(found, key=lambda record: record.context.session), strange
+                problems.append(f"{path} is not a session that tfbench can read ({type(error).__name__}: {error})")
+        return sorted(found, key=lambda record: record.context.session), problems
 
 
 def _parsed(content: JSON) -> SessionRecord:
     if content["schema"] != SCHEMA:
-        raise ValueError(f"its schema is {content['schema']!r}, not {SCHEMA!r}")
+        raise ValueError(f"schema {content['schema']!r} instead of {SCHEMA!r}")
     floors = {case: tuple(map(float, row["floors"])) for case, row in content["cases"].items()}
     if not all(row and all(math.isfinite(floor) and floor > 0 for floor in row) for row in floors.values()):
         raise ValueError("a case has no usable times")
