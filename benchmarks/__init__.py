@@ -1,1 +1,1 @@
-"""What is measured: one family of workloads a file, combined with the axes of axes.py."""
+"""Benchmarks of TensorFlow: one family of workloads per file, combined with the axes of axes.py."""

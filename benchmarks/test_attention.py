@@ -1,4 +1,4 @@
-"""Attention: two batched products with a softmax between, whose scores are the larger part of the traffic."""
+"""Attention: two batched products with a softmax between them. The scores cause most of the memory traffic."""
 
 import tensorflow as tf
 
@@ -8,13 +8,13 @@ from tfbench import across
 
 
 def _work(batch, heads, length, depth, size):
-    """Of the two products; queries, keys, values and the result have to be moved at least."""
+    """Work of the two products. Queries, keys, values and the result are the least traffic."""
     return {"flops": 4 * batch * heads * length**2 * depth, "bytes": 4 * batch * heads * length * depth * size}
 
 
 @across(PRECISION, COMPILER)
 def test_attention(bench, variant):
-    """Composed of ops: the scores of all pairs are written, normalised and read again, unless XLA merges them."""
+    """Attention composed of ops, which write, normalize and read the scores of all pairs, unless XLA fuses them."""
     batch, heads, length, depth = by_device((1, 4, 128, 32), (16, 8, 1024, 64))
     query, key, value = (variant.cast(normal(batch, heads, length, depth, seed=seed)) for seed in (1, 2, 3))
 
@@ -28,13 +28,13 @@ def test_attention(bench, variant):
 
 @across(PRECISION.only("float32", "mixed_float16"), COMPILER)
 def test_keras_attention(bench, variant):
-    """Keras' MultiHeadAttention of a sequence with itself, its four projections included."""
+    """Keras' MultiHeadAttention of a sequence with itself, including its four projections."""
     batch, heads, length, depth = by_device((1, 4, 128, 32), (16, 8, 1024, 64))
     tf.keras.utils.set_random_seed(1)
     layer = tf.keras.layers.MultiHeadAttention(heads, depth)
     width = heads * depth
     x = variant.cast(normal(batch, length, width))
-    layer(x, x)  # makes its weights
+    layer(x, x)  # creates its weights
 
     def self_attention(x):
         return layer(x, x, training=False)

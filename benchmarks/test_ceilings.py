@@ -1,6 +1,6 @@
-"""What this machine can do at most: the ceilings that other benchmarks are held against.
+"""Ceilings of this machine: its peak arithmetic rate and memory bandwidth.
 
-A run that includes these tells of every benchmark with operations or bytes which share of the limit it reaches.
+A run that includes them reports, for every benchmark with operations or bytes, the share of the ceiling that it reaches.
 """
 
 import pytest
@@ -13,7 +13,7 @@ from tfbench import across
 
 @across(PRECISION)
 def test_arithmetic(bench, variant):
-    """A matrix product so large that nearly all of its time is multiplying and adding."""
+    """A matrix product so large that multiplying and adding take nearly all of its time."""
     n = by_device(768, 8192)
     a, b = variant.cast(normal(n, n, seed=1)), variant.cast(normal(n, n, seed=2))
     product = tf.function(lambda a, b: tf.matmul(a, b), jit_compile=False)
@@ -27,11 +27,11 @@ def _bench_copy(bench):
 
 
 def test_memory(bench):
-    """An array far larger than the caches is read and written once."""
+    """Copy an array far larger than the caches."""
     _bench_copy(bench)
 
 
 @pytest.mark.tfbench(cpus="all")
 def test_memory_by_all_processors(bench):
-    """The same from every processor: the limit of benchmarks that ask for all of them."""
+    """The same on every processor: the ceiling of benchmarks that use all of them."""
     _bench_copy(bench)

@@ -1,4 +1,4 @@
-"""Convolutions of image networks: where most of their arithmetic is."""
+"""Convolutions, which do most of the arithmetic of image networks."""
 
 import tensorflow as tf
 
@@ -8,7 +8,7 @@ from tfbench import across
 
 
 def _bench_convolution(bench, variant, images, filters, strides=1):
-    """A convolution with "SAME" padding in the variant's precision and by its compiler."""
+    """Benchmark a convolution with "SAME" padding in the variant's precision and with its compiler."""
     batch, height, width, inputs = images.shape
     kernel, _, _, outputs = filters.shape
     pixels = batch * -(-height // strides) * -(-width // strides)
@@ -30,7 +30,7 @@ def _bench_convolution(bench, variant, images, filters, strides=1):
 
 @across(PRECISION, COMPILER)
 def test_conv2d_3x3(bench, variant):
-    """The convolution of residual blocks: every input is used nine times for each output channel."""
+    """The convolution of residual blocks, which uses every input nine times per output channel."""
     batch, side, channels = by_device((2, 28, 32), (128, 56, 64))
     images, filters = normal(batch, side, side, channels), normal(3, 3, channels, channels, seed=2)
     _bench_convolution(bench, variant, images, filters)
@@ -38,7 +38,7 @@ def test_conv2d_3x3(bench, variant):
 
 @across(PRECISION, COMPILER)
 def test_conv2d_1x1(bench, variant):
-    """A matrix product over pixels, as bottlenecks and separable convolutions have it."""
+    """A matrix product over pixels, as in bottlenecks and separable convolutions."""
     batch, side, channels = by_device((2, 28, 96), (128, 28, 256))
     images, filters = normal(batch, side, side, channels), normal(1, 1, channels, channels, seed=2)
     _bench_convolution(bench, variant, images, filters)
@@ -46,7 +46,7 @@ def test_conv2d_1x1(bench, variant):
 
 @across(PRECISION, COMPILER)
 def test_conv2d_stem(bench, variant):
-    """The first layer of a ResNet: large windows over three channels, which fill no vector."""
+    """The first layer of a ResNet: large windows over three channels, which are too few to fill a vector register."""
     batch, side = by_device((1, 96), (128, 224))
     images, filters = normal(batch, side, side, 3), normal(7, 7, 3, by_device(32, 64), seed=2)
     _bench_convolution(bench, variant, images, filters, strides=2)
@@ -54,7 +54,7 @@ def test_conv2d_stem(bench, variant):
 
 @across(PRECISION, COMPILER)
 def test_depthwise(bench, variant):
-    """One filter a channel: a sixteenth of the arithmetic or less, and seldom a sixteenth of the time."""
+    """One filter per channel: at most a sixteenth of the arithmetic, but rarely a sixteenth of the time."""
     batch, side, channels = by_device((2, 28, 64), (128, 56, 64))
     images = variant.cast(normal(batch, side, side, channels))
     filters = variant.cast(normal(3, 3, channels, 1, seed=2))
@@ -75,7 +75,7 @@ def test_depthwise(bench, variant):
 
 @across(COMPILER)
 def test_conv2d_gradient(bench, variant):
-    """What training adds to a convolution: the gradients of its filters and of its images."""
+    """The gradients of filters and images, which training adds to a convolution."""
     batch, side, channels = by_device((2, 28, 32), (128, 56, 64))
     images, filters = normal(batch, side, side, channels), normal(3, 3, channels, channels, seed=2)
     errors = normal(batch, side, side, channels, seed=3)
@@ -90,11 +90,11 @@ def test_conv2d_gradient(bench, variant):
     bench(variant.compile(gradient), images, filters, errors, flops=flops, parity=matmul_tolerance(1e-5), max_traces=1)
 
 
-# Channels last or first, in a block that ends in an answer without layout.
+# Channels last or first, in a block whose result has no layout.
 
 
 def _bench_block(bench, variant, compiled):
-    """Convolution, bias, relu and global average pooling."""
+    """Benchmark convolution, bias, relu and global average pooling."""
     batch, side, channels = by_device((4, 28, 32), (128, 56, 64))
     pixels = batch * side * side
 
@@ -117,11 +117,11 @@ def _bench_block(bench, variant, compiled):
 
 @across(LAYOUT, ONEDNN)
 def test_convolution_block(bench, variant):
-    """TensorFlow's own kernels and oneDNN's: each has a layout that it was written for."""
+    """TensorFlow's own kernels and oneDNN's, each of which was written for one layout."""
     _bench_block(bench, variant, compiled=False)
 
 
 @across(LAYOUT_UNDER_XLA)
 def test_convolution_block_xla(bench, variant):
-    """XLA takes either layout and transposes where its kernels want the other."""
+    """XLA accepts both layouts, and transposes where its kernels need the other."""
     _bench_block(bench, variant, compiled=True)

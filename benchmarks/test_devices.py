@@ -1,4 +1,4 @@
-"""GPUs: what is to be had there only, or what getting there costs. Without one, nothing of this runs."""
+"""GPU features, and the cost of transfers to GPUs. Without a GPU every case is skipped."""
 
 import pytest
 import tensorflow as tf
@@ -12,7 +12,7 @@ GPU = DEVICE.only("gpu")
 
 @across(GPU, TF32)
 def test_tf32_product(bench, variant):
-    """float32 on Tensor Cores, with 10 bits of the 23 after the point, or without them."""
+    """float32 products on Tensor Cores, with 10 of 23 fraction bits, or without Tensor Cores."""
     n = by_device(256, 8192)
     with variant.on_device():
         a, b = normal(n, n, seed=1), normal(n, n, seed=2)
@@ -22,7 +22,7 @@ def test_tf32_product(bench, variant):
 
 @across(GPU, AUTOTUNING)
 def test_autotuned_layer(bench, variant):
-    """XLA chooses kernels by trying them: in each process anew, from a cache on disk, or not at all."""
+    """XLA autotunes kernels in each process, takes the results from a cache on disk, or does not autotune."""
     batch, width = by_device((64, 128), (4096, 4096))
     with variant.on_device():
         rows, weights = normal(batch, width), normal(width, width, seed=2)
@@ -32,7 +32,7 @@ def test_autotuned_layer(bench, variant):
 
 @across(GPU, ALLOCATOR)
 def test_allocations(bench, variant):
-    """Tensors of many sizes, each let go before the next: what TensorFlow's allocator costs, and CUDA's."""
+    """Allocation of tensors of many sizes, one after the other, by TensorFlow's allocator or CUDA's."""
     sizes = [2**power + 64 * power for power in range(12, 24)]
 
     @tf.function(jit_compile=False)
@@ -49,7 +49,7 @@ def test_allocations(bench, variant):
 @pytest.mark.parametrize("megabytes", [1, 64])
 @across(GPU)
 def test_copy_to_device(bench, variant, megabytes):
-    """From the host's memory, as a batch of input is copied."""
+    """Copy from host memory, as for a batch of input."""
     size = megabytes * 2**18
     with tf.device("CPU:0"):
         batch = normal(size)
@@ -64,10 +64,10 @@ def test_copy_to_device(bench, variant, megabytes):
 @pytest.mark.parametrize("megabytes", [1, 64])
 @across(GPU)
 def test_all_reduce_over_gpus(bench, variant, megabytes):
-    """Summing one gradient over all GPUs: the bandwidth is that of a ring, which moves 2 (n - 1) / n of it."""
+    """Sum one gradient over all GPUs. The bandwidth is that of a ring, which moves 2 (n - 1) / n of the bytes."""
     gpus = len(tf.config.list_physical_devices("GPU"))
     if gpus < 2:
-        pytest.skip(f"there are {gpus} GPUs; a machine with two or more can tell")
+        pytest.skip(f"this machine has {gpus} GPUs; run on a machine with at least two")
     size = megabytes * 2**18
     strategy = tf.distribute.MirroredStrategy()
     gradient = normal(size)

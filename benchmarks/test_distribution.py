@@ -1,4 +1,4 @@
-"""Distribution: one training step over several replicas, and what bringing their gradients together costs."""
+"""Distribution: one training step over several replicas, and the cost of reducing their gradients."""
 
 import os
 
@@ -15,14 +15,14 @@ from tfbench import across
 @pytest.mark.parametrize("size", [10_000, 1_000_000], ids=["40kB", "4MB"])
 @across(REPLICAS.only("2"))
 def test_all_reduce(bench, variant, size):
-    """Summing one gradient of this size over two replicas; one alone has nothing to do."""
+    """Sum one gradient of this size over two replicas. A single replica has nothing to sum."""
     bench(peer.summed(variant.strategy()), normal(size), bytes=2 * 4 * size, max_traces=1)
 
 
 @pytest.mark.tfbench(cpus="all")
 @across(REPLICAS)
 def test_mirrored_step(bench, variant):
-    """A training step on one batch, split over the replicas: efficiency is the ratio to one replica."""
+    """A training step on one batch, split over the replicas. Its efficiency is the ratio to one replica."""
     batch, width = by_device((128, 256), (4096, 4096))
     strategy = variant.strategy()
     with strategy.scope():
@@ -50,7 +50,7 @@ def test_mirrored_step(bench, variant):
 @pytest.mark.tfbench(cpus="all")
 @pytest.mark.parametrize("size", [10_000, 1_000_000], ids=["40kB", "4MB"])
 def test_workers_all_reduce(bench, size):
-    """Summing one gradient of this size over two processes, through sockets of this machine."""
+    """Sum one gradient of this size over two processes, through sockets of this machine."""
     first, second = peer.cluster(2)
     other = peer.start(second, size)
     try:

@@ -1,4 +1,4 @@
-"""Embeddings: rows picked out of a large table, so latency of memory and not arithmetic is the bound."""
+"""Embeddings: rows of a large table, whose access is bound by memory latency."""
 
 import math
 
@@ -18,7 +18,7 @@ def _table_and_ids(draw):
 @pytest.mark.parametrize("draw", ["uniform", "skewed"])
 @across(COMPILER)
 def test_embedding(bench, variant, draw):
-    """Looking rows up, uniformly or as words are: a few rows of a skewed draw stay in the cache."""
+    """Look up rows. In a skewed draw, as of words, a few frequent rows stay in the cache."""
     table, rows = _table_and_ids(draw)
     width, count = table.shape[1], len(rows)
 
@@ -31,7 +31,7 @@ def test_embedding(bench, variant, draw):
 @pytest.mark.parametrize("draw", ["uniform", "skewed"])
 @across(COMPILER)
 def test_embedding_gradient(bench, variant, draw):
-    """Adding errors to the rows they belong to: ids that repeat meet in the same row."""
+    """Add errors to their rows. Repeated ids add to the same row."""
     table, rows = _table_and_ids(draw)
     width, count = table.shape[1], len(rows)
     errors = normal(count, width, seed=2)
@@ -44,7 +44,7 @@ def test_embedding_gradient(bench, variant, draw):
 
 @across(COMPILER)
 def test_sparse_adam(bench, variant):
-    """Adam where few rows have a gradient and every row has averages that decay (keras#19992)."""
+    """Adam with gradients for few rows, while the averages of every row decay (keras#19992)."""
     table, rows = _table_and_ids("uniform")
     weights, errors = tf.Variable(table), 0.001 * normal(len(rows), table.shape[1], seed=2)
     optimizer = tf.keras.optimizers.Adam(1e-3)

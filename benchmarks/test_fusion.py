@@ -1,6 +1,6 @@
-"""Fusion: whether merging an op with those after it saves passes over memory, and who merges it.
+"""Fusion: the saving of memory passes by fusing an op with the ops after it, by grappler or XLA.
 
-Filters, biases and moments are arguments: as captured constants they would keep grappler from fusing.
+Filters, biases and moments are arguments, because captured constants would prevent grappler's fusion.
 """
 
 import tensorflow as tf
@@ -10,7 +10,7 @@ from benchmarks.inputs import normal
 from tfbench import across
 
 PARITY = 1e-5
-"""Merging saves passes over memory and changes no arithmetic beyond its order."""
+"""Error allowed in fused ops: fusion changes only the order of the arithmetic."""
 
 
 @across(FUSION)
@@ -39,7 +39,7 @@ def test_conv2d_bias_relu(bench, variant):
 
 @across(FUSION)
 def test_conv2d_batchnorm_relu(bench, variant):
-    """Conv2D, batch normalisation for inference and Relu as one _FusedConv2D or as three ops."""
+    """Conv2D, batch normalization for inference and Relu as one _FusedConv2D or as three ops."""
     batch, side, inputs, outputs, kernel = by_device((2, 112, 8, 32, 3), (64, 112, 64, 64, 3))
     pixels = batch * side * side
     images = normal(batch, side, side, inputs)
@@ -64,7 +64,7 @@ def test_conv2d_batchnorm_relu(bench, variant):
 
 @across(FUSION)
 def test_conv2d_squeeze_bias(bench, variant):
-    """Conv2D over one row, Squeeze and BiasAdd, which is how a Keras Conv1D is built, as one _FusedConv2D."""
+    """Conv2D over one row, Squeeze and BiasAdd as one _FusedConv2D or as three ops. A Keras Conv1D is built so."""
     batch, length, inputs, outputs, kernel = by_device((8, 1024, 16, 32, 5), (256, 4096, 64, 64, 5))
     rows = normal(batch, 1, length, inputs)
     filters, bias = normal(1, kernel, inputs, outputs, seed=2), normal(outputs, seed=3)
@@ -106,7 +106,7 @@ def test_dense_bias_relu(bench, variant):
 
 @across(FUSION_BY_XLA)
 def test_multiply_add_sum(bench, variant):
-    """reduce_sum(x + y * z): one pass over three arrays under XLA, seven passes' worth of traffic without."""
+    """reduce_sum(x + y * z): one pass over three arrays with XLA, the traffic of seven passes without XLA."""
     n = by_device(2**22, 2**26)
     x, y, z = normal(n, seed=1), normal(n, seed=2), normal(n, seed=3)
 
@@ -119,7 +119,7 @@ def test_multiply_add_sum(bench, variant):
 
 @across(FUSION_BY_XLA)
 def test_gelu(bench, variant):
-    """A chain of nine elementwise ops over one array: as many passes over it, or one."""
+    """A chain of nine elementwise ops over one array: nine passes, or one if fused."""
     n = by_device(2**18, 2**26)
 
     def gelu(x):

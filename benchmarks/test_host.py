@@ -1,4 +1,4 @@
-"""Host overhead: what a call costs before any arithmetic."""
+"""Host overhead: the cost of a call before any arithmetic."""
 
 import tensorflow as tf
 
@@ -9,13 +9,13 @@ from tfbench import across
 
 
 def test_eager_add(bench):
-    """Adding two scalars eagerly: the cost of one op from Python."""
+    """Add two scalars eagerly: the cost of one op from Python."""
     bench(tf.add, tf.constant(1.0), tf.constant(2.0), items=1)
 
 
 @across(ARGUMENTS)
 def test_function_call(bench, variant):
-    """Calling a tf.function that does next to nothing: the cost of its arguments."""
+    """Call a nearly empty tf.function: the cost of its arguments."""
     scalars = [tf.constant(1.0) for _ in range(int(variant["arguments"]))]
 
     @tf.function(jit_compile=False)
@@ -27,13 +27,13 @@ def test_function_call(bench, variant):
 
 @across(INVOCATION)
 def test_keras_invocation(bench, variant):
-    """Asking a small Keras model for one batch of predictions: predict() is made for many batches."""
+    """Predict one batch with a small Keras model. predict() is designed for many batches."""
     batch, inputs = 8, 32
     bench(variant.invoke(mlp(inputs, (32,), 10)), normal(batch, inputs), items=batch, parity=matmul_tolerance(1e-5))
 
 
 def test_tracing(bench):
-    """Making a graph of a Python function of twenty ops: what every retrace costs."""
+    """Trace a Python function of twenty ops into a graph: the cost of every retrace."""
     x = tf.TensorSpec([16, 16], tf.float32)
 
     def trace():

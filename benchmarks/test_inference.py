@@ -1,4 +1,4 @@
-"""Inference: one model asked for few answers at a time, or for many."""
+"""Inference: small and large batches."""
 
 import pytest
 import tensorflow as tf
@@ -18,7 +18,7 @@ def _classifier():
 @pytest.mark.parametrize("batch", [1, 8, 32, 128])
 @across(PRECISION.only("float32", "mixed_bfloat16"), COMPILER)
 def test_inference(bench, variant, batch):
-    """An MLP on MNIST's shape: alone, an answer costs the call and the reading of the weights."""
+    """An MLP on MNIST's shape. A batch of one costs the call and one read of the weights."""
     model = _classifier()
 
     def predict(images):
@@ -32,7 +32,7 @@ def test_inference(bench, variant, batch):
 @pytest.mark.parametrize("batch", [1, 8])
 @across(COMPILER)
 def test_image_inference(bench, variant, batch):
-    """ResNet-20: convolutions, whose weights serve every pixel."""
+    """ResNet-20: convolutions, which use their weights for every pixel."""
     side, blocks = 32, 3
     model = resnet20()
 
@@ -45,7 +45,7 @@ def test_image_inference(bench, variant, batch):
 
 
 def _exported(path):
-    """The classifier as a SavedModel with one function of any batch."""
+    """Save the classifier as a SavedModel with one function for any batch size, and return its path."""
     model = _classifier()
     module = tf.Module()
     module.model = model
@@ -59,13 +59,13 @@ def _exported(path):
 
 
 def test_saved_model_load(bench, tmp_path):
-    """Reading a SavedModel until it can be asked: what a server does before its first answer."""
+    """Load a SavedModel, as a server does before its first answer."""
     path = _exported(tmp_path / "model")
     bench(lambda: tf.saved_model.load(path), items=1, artifact=path)
 
 
 def test_saved_model_inference(bench, tmp_path):
-    """The loaded function, which has no Python code of the model's any more."""
+    """The loaded function, which runs without the model's Python code."""
     batch = 8
     loaded = tf.saved_model.load(_exported(tmp_path / "model"))
     bench(loaded.predict, normal(batch, WIDTHS[0]), flops=mlp_flops(batch, *WIDTHS), items=batch, max_traces=1)

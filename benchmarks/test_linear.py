@@ -1,4 +1,4 @@
-"""Linear algebra: bound by arithmetic where matrices are square, by memory where they are thin."""
+"""Linear algebra: square matrices are bound by arithmetic, thin ones by memory."""
 
 import pytest
 import tensorflow as tf
@@ -9,12 +9,12 @@ from tfbench import across
 
 
 def product(a, b):
-    """tf.matmul with its tensors alone: its other eight arguments cost a tf.function 0.3 ms a call."""
+    """Call tf.matmul with its tensors only. Its other eight arguments cost a tf.function 0.3 ms per call."""
     return tf.matmul(a, b)
 
 
 def _bench_product(bench, variant, a, b):
-    """Of two matrices, or of two batches of them, in the variant's precision and by its compiler."""
+    """Benchmark the product of two matrices, or of two batches of them, in the variant's precision and with its compiler."""
     *batch, m, k = a.shape
     n, batch = b.shape[-1], batch[0] if batch else 1
     a, b = variant.cast(a), variant.cast(b)
@@ -30,28 +30,28 @@ def _bench_product(bench, variant, a, b):
 
 @across(PRECISION, COMPILER)
 def test_matmul(bench, variant):
-    """Square matrix product: what precision and compiler do to the compute-bound extreme."""
+    """Square matrix product, the compute-bound extreme, by precision and compiler."""
     n = by_device(384, 4096)
     _bench_product(bench, variant, normal(n, n, seed=1), normal(n, n, seed=2))
 
 
 @across(PRECISION, COMPILER)
 def test_tall_product(bench, variant):
-    """A tall matrix times a narrow one, as a dense layer of few units has it: less work for each number read."""
+    """A tall matrix times a narrow one, as in a dense layer with few units: less arithmetic per number read."""
     m, k, n = by_device((4096, 256, 16), (65536, 1024, 64))
     _bench_product(bench, variant, normal(m, k, seed=1), normal(k, n, seed=2))
 
 
 @across(PRECISION, COMPILER)
 def test_batched_product(bench, variant):
-    """Many small products at once, as attention has them."""
+    """Many small products in one op, as in attention."""
     batch, n = by_device((16, 96), (256, 256))
     _bench_product(bench, variant, normal(batch, n, n, seed=1), normal(batch, n, n, seed=2))
 
 
 @across(PRECISION.only("float32", "mixed_float16"), ALIGNMENT)
 def test_aligned_product(bench, variant):
-    """Dimensions that 16 divides, and the same less one: Tensor Cores want the former, and so do vectors."""
+    """Dimensions divisible by 16, and one less: Tensor Cores and vector registers need divisible ones."""
     n = by_device(384, 4096) - variant.off()
     a, b = variant.cast(normal(n, n, seed=1)), variant.cast(normal(n, n, seed=2))
     bench(
@@ -65,7 +65,7 @@ def test_aligned_product(bench, variant):
 
 @across(COMPILER)
 def test_vector_matrix(bench, variant):
-    """A row times a square matrix: each weight is read for two operations, so memory is the bound."""
+    """A row times a square matrix: two operations per weight, so memory is the bound."""
     n = by_device(1024, 8192)
     row, matrix = normal(1, n, seed=1), normal(n, n, seed=2)
     bench(
@@ -76,7 +76,7 @@ def test_vector_matrix(bench, variant):
 @across(ONEDNN)
 @pytest.mark.parametrize("shape", [(256, 256, 256), (2048, 64, 64)], ids=["square", "tall"])
 def test_product_by_library(bench, variant, shape):
-    """TensorFlow's own matrix product, which is Eigen's, and oneDNN's; both are of the processor, wherever a GPU is."""
+    """TensorFlow's own matrix product (Eigen) and oneDNN's. Both run on the CPU, even if there is a GPU."""
     m, k, n = shape
     work = {"flops": 2 * m * k * n, "bytes": 4 * (m * k + k * n + m * n)}
 
@@ -91,7 +91,7 @@ def test_product_by_library(bench, variant, shape):
 
 @across(COMPILER)
 def test_gram_sum(bench, variant):
-    """Product of a random [5000, 5] matrix with its transpose, summed: 100 MB that need not be written."""
+    """Sum of a [5000, 5] matrix times its transpose. Fused, it never writes the product of 100 MB."""
     rows, columns = 5000, 5
 
     def gram_sum(x):
@@ -109,7 +109,7 @@ def test_gram_sum(bench, variant):
 
 @across(DEVICE)
 def test_large_product(bench, variant):
-    """A product large enough to fill an accelerator, on each device."""
+    """A product large enough to occupy an accelerator, on each device."""
     n = by_device(512, 4096)
     with variant.on_device():
         a, b = normal(n, n, seed=1), normal(n, n, seed=2)

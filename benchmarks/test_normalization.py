@@ -1,4 +1,4 @@
-"""Normalisation and softmax: a few operations for each number read, so memory and passes over it are the bound."""
+"""Normalization and softmax: few operations per number read, so memory passes are the bound."""
 
 import tensorflow as tf
 
@@ -15,7 +15,7 @@ def _images():
 
 @across(NORMALIZATION, COMPILER)
 def test_batchnorm_training(bench, variant):
-    """Moments of the batch, then scale and offset: by one kernel, or composed of a dozen ops."""
+    """Batch normalization by the moments of the batch, as one kernel or composed of a dozen ops."""
     images = _images()
     scale, offset = normal(64, seed=2), normal(64, seed=3)
     elements = images.shape.num_elements()
@@ -38,7 +38,7 @@ def test_batchnorm_training(bench, variant):
 
 @across(NORMALIZATION, LAYOUT)
 def test_batchnorm_layout(bench, variant):
-    """The same by one kernel or composed, channels last and first."""
+    """The same as one kernel or composed, channels last and first."""
     images = variant.layout(_images())
     scale, offset = normal(64, seed=2), normal(64, seed=3)
     elements = images.shape.num_elements()
@@ -74,19 +74,19 @@ def _bench_inference(bench, variant, compiled):
 
 @across(LAYOUT)
 def test_batchnorm_inference(bench, variant):
-    """Known moments: two operations for each number, channels last and first."""
+    """Batch normalization by known moments: two operations per number, channels last and first."""
     _bench_inference(bench, variant, compiled=False)
 
 
 @across(LAYOUT_UNDER_XLA)
 def test_batchnorm_inference_xla(bench, variant):
-    """The same, compiled."""
+    """The same, compiled by XLA."""
     _bench_inference(bench, variant, compiled=True)
 
 
 @across(PRECISION, COMPILER)
 def test_layer_norm(bench, variant):
-    """Moments of each row, then scale and offset, composed of ops that XLA merges."""
+    """Layer normalization by the moments of each row, composed of ops that XLA fuses."""
     rows, columns = by_device((512, 256), (4096, 768))
     x = variant.cast(normal(rows, columns))
     scale, offset = variant.cast(normal(columns, seed=2)), variant.cast(normal(columns, seed=3))
@@ -108,7 +108,7 @@ def test_layer_norm(bench, variant):
 
 @across(PRECISION, COMPILER)
 def test_softmax(bench, variant):
-    """Softmax over rows: passes for the maximum, the sum of exponentials and the ratio, to be merged."""
+    """Softmax over rows: passes for the maximum, the sum of exponentials and the ratio, which XLA can fuse."""
     rows, columns = by_device((256, 1024), (4096, 1024))
     logits = variant.cast(normal(rows, columns))
     elements = rows * columns

@@ -1,4 +1,4 @@
-"""Operations beside networks: selecting, sorting, resizing, transforming, reducing."""
+"""Operations around networks: selecting, sorting, resizing, transforming, reducing."""
 
 import tensorflow as tf
 
@@ -9,7 +9,7 @@ from tfbench import across
 
 @across(COMPILER)
 def test_top_k(bench, variant):
-    """The ten largest of each row, as a classifier or a search over words wants them."""
+    """The ten largest values of each row, as for a classifier or a search over words."""
     rows, columns = by_device((32, 4096), (256, 32_768))
     bench(
         variant.compile(lambda scores: tf.math.top_k(scores, k=10, sorted=True)),
@@ -23,7 +23,7 @@ def test_top_k(bench, variant):
 
 @across(COMPILER)
 def test_sort(bench, variant):
-    """All of each row in order."""
+    """Sort each row."""
     rows, columns = by_device((16, 2048), (256, 16_384))
     size = rows * columns
     step = variant.compile(lambda x: tf.sort(x, axis=-1))
@@ -32,7 +32,7 @@ def test_sort(bench, variant):
 
 @across(COMPILER)
 def test_resize(bench, variant):
-    """Images to another size by bilinear interpolation, as every image pipeline does."""
+    """Resize images by bilinear interpolation, as in image pipelines."""
     batch, side, target = by_device((2, 96, 128), (64, 256, 224))
     pixels = batch * target**2 * 3
     step = variant.compile(lambda images: tf.image.resize(images, [target, target]))
@@ -41,7 +41,7 @@ def test_resize(bench, variant):
 
 @across(COMPILER)
 def test_fft(bench, variant):
-    """Spectra of real signals: 2.5 n log2 n operations each."""
+    """Spectra of real signals, with 2.5 n log2 n operations each."""
     rows, n = by_device((64, 1024), (4096, 4096))
     flops = int(2.5 * rows * n * (n.bit_length() - 1))
     step = variant.compile(lambda x: tf.math.real(tf.signal.rfft(x)))
@@ -50,7 +50,7 @@ def test_fft(bench, variant):
 
 @across(COMPILER)
 def test_cumulative_sum(bench, variant):
-    """Sums up to each element: every result needs the one before."""
+    """Cumulative sums, in which every result needs the previous one."""
     rows, columns = by_device((64, 2048), (1024, 16_384))
     size = rows * columns
     step = variant.compile(lambda x: tf.cumsum(x, axis=1))
@@ -59,7 +59,7 @@ def test_cumulative_sum(bench, variant):
 
 @across(PRECISION, COMPILER)
 def test_row_sums(bench, variant):
-    """Sums of rows: one operation for each number read."""
+    """Sums of rows: one operation per number read."""
     rows, columns = by_device((512, 1024), (8192, 8192))
     x = variant.cast(tf.abs(normal(rows, columns)))
     step = variant.compile(lambda x: tf.reduce_sum(x, axis=1))

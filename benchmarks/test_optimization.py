@@ -1,6 +1,6 @@
-"""Model optimisation: what pruning, clustering and quantization give, in time, in bytes and in accuracy.
+"""Model optimization: time, bytes and accuracy of pruned, clustered and quantized models.
 
-The models are trained by the first launch that needs them, once for all; it takes minutes, and is kept in `.tfbench`.
+The first launch that needs a model trains it for all launches. Training takes minutes, and `.tfbench` keeps the models.
 """
 
 import pytest
@@ -15,7 +15,7 @@ BATCH = 32
 
 
 def _bench_weights(bench, variant, shared, network):
-    """The plain network with these weights, by TensorFlow."""
+    """Benchmark the plain network with the variant's weights in TensorFlow."""
     weights = optimized.weights(shared, network, variant.training())
     model = optimized.network(network, weights)
     pictures, _ = optimized.images(network, BATCH, seed=2)
@@ -33,7 +33,7 @@ def _bench_weights(bench, variant, shared, network):
 @as_accurate("pruning=90", like="pruning=none", within=0.02)
 @across(PRUNING)
 def test_pruning(bench, variant, shared, network):
-    """Weights that are zero: dense kernels multiply by them all the same, but gzip leaves them out."""
+    """Pruned weights: dense kernels multiply by the zeros anyway, but gzip removes them."""
     _bench_weights(bench, variant, shared, network)
 
 
@@ -43,12 +43,12 @@ def test_pruning(bench, variant, shared, network):
 @as_accurate("clustering=16", like="clustering=none", within=0.01)
 @across(CLUSTERING)
 def test_clustering(bench, variant, shared, network):
-    """Weights that share sixteen values a layer, which only gzip sees."""
+    """Sixteen different weights per layer, which only gzip exploits."""
     _bench_weights(bench, variant, shared, network)
 
 
 def _bench_file(bench, variant, shared, network):
-    """One image at a time, by TFLite."""
+    """Benchmark the variant's TFLite file, one image at a time."""
     file = optimized.deployed(shared, network, variant.training(), variant.precision())
     pictures, _ = optimized.images(network, 1, seed=2)
     bench(optimized.interpreter(file), pictures, items=1, artifact=optimized.file(file), **optimized.facts(file))
@@ -69,7 +69,7 @@ def _bench_file(bench, variant, shared, network):
 @as_accurate("quantization=clustered_int8", like="quantization=none", within=0.01)
 @across(QUANTIZATION)
 def test_quantization(bench, variant, shared, network):
-    """Weights, or weights and activations, in fewer bits, by one thread of TFLite."""
+    """Weights, or weights and activations, in fewer bits, with one TFLite thread."""
     _bench_file(bench, variant, shared, network)
 
 
@@ -77,13 +77,13 @@ def test_quantization(bench, variant, shared, network):
 @smaller("kernels=sparse", than="kernels=dense", by=3.0)
 @across(SPARSE)
 def test_pruned_kernels(bench, variant, shared):
-    """1x1 convolutions with nine zeros in ten: XNNPACK has kernels that leave them out, if this build of TFLite uses them."""
+    """1x1 convolutions with 90% zeros. XNNPACK has sparse kernels for them, if this build of TFLite uses them."""
     _bench_file(bench, variant, shared, "mobilenet")
 
 
 @across(TARGET)
 def test_pruned_target(bench, variant, shared, tmp_path):
-    """The same pruned model for the same image: TensorFlow's function, a SavedModel, TFLite."""
+    """The same pruned model and image as a tf.function, a SavedModel and in TFLite."""
     weights = optimized.weights(shared, "cnn", "pruned_80")
     file = optimized.deployed(shared, "cnn", "pruned_80", "float32")
     model = optimized.network("cnn", weights)
@@ -95,7 +95,7 @@ def test_pruned_target(bench, variant, shared, tmp_path):
 @pytest.mark.tfbench(cpus="all")
 @across(THREADS, QUANTIZATION.only("none", "int8"))
 def test_quantization_threads(bench, variant, shared):
-    """A second thread of TFLite: what there is to share is little where the numbers are small."""
+    """A second TFLite thread. Small number formats leave little work to share."""
     file = optimized.deployed(shared, "mobilenet", variant.training(), variant.precision())
     pictures, _ = optimized.images("mobilenet", 1, seed=2)
     bench(optimized.interpreter(file, int(variant["threads"])), pictures, items=1)
@@ -103,6 +103,6 @@ def test_quantization_threads(bench, variant, shared):
 
 @across(QUANTIZATION.only("none", "int8"))
 def test_quantization_conversion(bench, variant, shared):
-    """From the model in memory to the bytes of its file; int8 runs a hundred images to see what ranges there are."""
+    """Convert a model in memory to the bytes of its file. int8 runs a hundred images to find the ranges of values."""
     model = optimized.network("mlp", shared(optimized.trained, "mlp"))
     bench(lambda: optimized.convert(optimized.converter("mlp", model, variant.precision())), items=1)

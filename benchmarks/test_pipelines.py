@@ -1,7 +1,7 @@
 """Input pipelines: a step consumes one epoch of a small dataset, from its first record to its end.
 
-The pipelines run as they are written: tf.data's own rewrites are off, as they would turn a naive map into
-a parallel one, and so is its tuning, whose thread needs 20 ms to stop.
+tf.data's rewrites are off, because they would turn a naive map into a parallel one. Its autotuning is off as well,
+because its thread needs 20 ms to stop.
 """
 
 import itertools
@@ -25,18 +25,18 @@ def _as_written(data, threads=0):
 
 
 def _epochs(batches, threads=0):
-    """A step that draws the sums of all batches of the next epoch, gathered without a loop in Python.
+    """Return a step that computes the sums of all batches of the next epoch, without a loop in Python.
 
-    One iterator serves all epochs, as a new one instantiates the pipeline's functions again, for 5 ms.
-    Nothing runs between two steps: a batch larger than the epoch asks for its end, at which the stages
-    that work ahead have stopped and a cache is complete.
+    One iterator serves all epochs, because a new one instantiates the pipeline's functions again, which takes 5 ms.
+    Nothing runs between two steps: a batch larger than the epoch requests its end. By then the prefetching stages have
+    stopped and a cache is complete.
     """
     epoch = batches.map(tf.reduce_sum).batch(1_000_000)
     return iter(_as_written(tf.data.Dataset.range(2**62).flat_map(lambda _: epoch), threads)).get_next
 
 
 def _waiting(seconds):
-    """A stage that passes its input on after a while, holding neither a core nor Python's lock."""
+    """Return a stage that delays its input, and holds neither a core nor Python's global lock meanwhile."""
 
     def wait(values):
         time.sleep(seconds)
@@ -45,14 +45,14 @@ def _waiting(seconds):
     return lambda values: tf.ensure_shape(tf.numpy_function(wait, [values], values.dtype), values.shape)
 
 
-# What is done to records
+# Processing of records
 
 
 @faster("pipeline=prefetch", than="pipeline=naive", by=1.1)
 @faster("pipeline=parallel_map", than="pipeline=naive", by=1.3)
 @across(PIPELINE)
 def test_pipeline_waiting(bench, variant):
-    """A disk of 1.5 ms a request feeds an accelerator of 2 ms a batch: waiting can overlap on one core."""
+    """A disk with 1.5 ms per request feeds an accelerator with 2 ms per batch. Waiting can overlap on one core."""
     records, size = 8, 2
     source = tf.data.Dataset.range(records, output_type=tf.float32)
     batches = variant.feed(source, _waiting(0.0015), size).map(_waiting(0.002))
@@ -63,7 +63,7 @@ def test_pipeline_waiting(bench, variant):
 @faster("pipeline=batch_then_map", than="pipeline=naive", by=1.3)
 @across(PIPELINE.only("naive", "cache", "batch_then_map"))
 def test_pipeline_small_records(bench, variant):
-    """A few operations on each of many small records: calling the stage costs more than its arithmetic."""
+    """A few operations on each of many small records. The call of the stage costs more than its arithmetic."""
     records, size = 256, 64
     source = tf.data.Dataset.from_tensor_slices(normal(records, 32))
     step = _epochs(variant.feed(source, lambda values: (values * 2.0 + 1.0) / 3.0, size))
@@ -73,7 +73,7 @@ def test_pipeline_small_records(bench, variant):
 @pytest.mark.tfbench(cpus="all")
 @across(PIPELINE.only("naive", "parallel_map"))
 def test_pipeline_jpeg(bench, variant):
-    """Decoding JPEG keeps a core busy, so a parallel map gains as much as there are cores."""
+    """JPEG decoding keeps a core busy, so a parallel map gains with the number of cores."""
     records, size, side = 16, 4, 128
     pixels = tf.cast(tf.clip_by_value(normal(records, side, side, 3) * 40.0 + 128.0, 0.0, 255.0), tf.uint8)
     source = tf.data.Dataset.from_tensor_slices([tf.io.encode_jpeg(image).numpy() for image in pixels])
@@ -87,7 +87,7 @@ def test_pipeline_jpeg(bench, variant):
 
 @across(MEMORY)
 def test_pipeline_memory(bench, variant):
-    """Images are turned into float32 before they wait in a buffer, or after: four times the memory, or not."""
+    """Images are converted to float32 before or after a buffer. Before it, the buffer takes four times the memory."""
     records, size, side = 64, 8, 64
     images = tf.cast(tf.abs(normal(records, side, side, 3)) * 80.0, tf.uint8)
     source = tf.data.Dataset.from_tensor_slices(images)
@@ -98,13 +98,13 @@ def test_pipeline_memory(bench, variant):
     )
 
 
-# Where records come from
+# Sources of records
 
 
 @faster("reading=parallel", than="reading=naive", by=1.5)
 @across(READING)
 def test_reading(bench, variant, tmp_path):
-    """TFRecord files whose records come 0.5 ms apart, as from a network: one file after the other, in turn, or ahead."""
+    """TFRecord files with 0.5 ms per record, as from a network: sequential, interleaved, or interleaved in parallel."""
     files, records = 6, 8
     paths = [str(tmp_path / f"{number}.tfrecord") for number in range(files)]
     for number, path in enumerate(paths):
@@ -122,14 +122,14 @@ def test_reading(bench, variant, tmp_path):
 
 
 def _costly(records=64):
-    """Records that take a while to make: a product of small matrices for each."""
+    """Return batches of records that are expensive to compute: a product of small matrices each."""
     source = tf.data.Dataset.from_tensor_slices(normal(records, 64, 64))
     return source.map(lambda matrix: tf.reduce_sum(tf.matmul(matrix, matrix), axis=0)).batch(16)
 
 
 @across(STORAGE)
 def test_first_epoch(bench, variant, tmp_path):
-    """The epoch that fills a cache: making and keeping every record."""
+    """The epoch that fills a cache: it computes and stores every record."""
     numbers = itertools.count()
 
     def epoch():
@@ -142,13 +142,13 @@ def test_first_epoch(bench, variant, tmp_path):
 @faster("storage=memory", than="storage=naive", by=1.3)
 @across(STORAGE)
 def test_second_epoch(bench, variant, tmp_path):
-    """The epochs after it, which only read what was kept."""
+    """The later epochs, which only read the stored records."""
     bench(_epochs(variant.keep(_costly(), str(tmp_path / "kept"))), items=64, parity=1e-5)
 
 
 @across(SHUFFLE)
 def test_shuffle(bench, variant):
-    """Drawing records in random order from a buffer that has to be filled first."""
+    """Draw records in random order from a buffer that must fill first."""
     records = 2000
     batches = _epochs(variant.shuffle(tf.data.Dataset.from_tensor_slices(tf.abs(normal(records, 16)))).batch(100))
     bench(lambda: tf.reduce_sum(batches()), items=records, parity=1e-4)
@@ -156,9 +156,10 @@ def test_shuffle(bench, variant):
 
 @across(SERVING)
 def test_service(bench, variant):
-    """Batches made in this process, or by a tf.data service behind a socket of this machine, one request at a time.
+    """Batches from this process, or from a tf.data service behind a socket of this machine, one request at a time.
 
-    Without an end, as the service needs a second to notice one; at most one batch is made ahead between two steps.
+    The data is endless, because the service needs a second to notice an end. At most one batch is computed between
+    two steps.
     """
     data, stop = variant.serve(_as_written(_costly().repeat()))
     batches = iter(data)
@@ -166,14 +167,14 @@ def test_service(bench, variant):
     stop()
 
 
-# What it means for training
+# Effect on training
 
 
 @faster("input=parallel", than="input=naive", by=1.3)
 @across(FEED)
 def test_fed_training(bench, variant):
-    """An epoch of training steps, each with the batch it waits for. Synthetic data is the ceiling: what is slower than
-    it, is bound by input."""
+    """An epoch of training steps that wait for their batches. Synthetic data is the ceiling: a slower level is bound by
+    input."""
     size, batches, inputs = 32, 4, 64
     train = trainer(mlp(inputs, (64,), 10), tf.keras.optimizers.SGD(1e-6), crossentropy)
     images, labels = normal(size * batches, inputs), classes(size * batches, 10)

@@ -1,4 +1,4 @@
-"""Recurrent layers: step follows step, so small products and what is between them are what takes the time."""
+"""Recurrent layers: sequential steps, so small products and the overhead between them take the time."""
 
 import tensorflow as tf
 
@@ -8,12 +8,12 @@ from tfbench import across
 
 
 def _bench_layer(bench, variant, make, gates):
-    """A Keras layer over sequences; ``gates`` products of inputs and of states with a matrix, each step."""
+    """Benchmark a Keras layer over sequences, with ``gates`` products of inputs and of states per step."""
     batch, length, width = by_device((4, 16, 32), (32, 64, 128))
     tf.keras.utils.set_random_seed(1)
     layer = make(width, unroll=variant.unrolled())
     x = normal(batch, length, width)
-    layer(x)  # makes its weights
+    layer(x)  # creates its weights
 
     def run(x):
         return layer(x, training=False)
@@ -24,11 +24,11 @@ def _bench_layer(bench, variant, make, gates):
 
 @across(COMPILER, ROLLING)
 def test_lstm(bench, variant):
-    """Four gates a step, in a loop of the graph's or unrolled."""
+    """Four gates per step, in a loop of the graph or unrolled."""
     _bench_layer(bench, variant, tf.keras.layers.LSTM, gates=4)
 
 
 @across(COMPILER, ROLLING)
 def test_gru(bench, variant):
-    """Three gates a step, in a loop of the graph's or unrolled."""
+    """Three gates per step, in a loop of the graph or unrolled."""
     _bench_layer(bench, variant, tf.keras.layers.GRU, gates=3)

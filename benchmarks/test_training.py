@@ -1,4 +1,4 @@
-"""Training steps: forward, backward and update, and what Keras adds to them."""
+"""Training steps: forward, backward and update, and the overhead of Keras."""
 
 import pytest
 import tensorflow as tf
@@ -32,9 +32,9 @@ from benchmarks.models import (
 )  # fmt: skip
 from tfbench import across, faster
 
-# So small that thousands of steps on one batch leave the weights, and with them the work, as they were.
+# So small that thousands of steps on one batch change neither the weights nor the work.
 LEARNING_RATE = 1e-6
-# Model, batch, pixels a side, classes, and operations of one image.
+# Model, batch, pixels per side, classes, and operations per image.
 _RESNET50 = (resnet50, 128, 224, 1000, RESNET50_FLOPS)
 
 
@@ -48,7 +48,7 @@ def _optimizer(variant):
 
 @across(PRECISION, COMPILER)
 def test_training_step(bench, variant):
-    """An MLP on MNIST's shape, loss scaling included where float16 needs it."""
+    """An MLP on MNIST's shape, including the loss scaling that float16 needs."""
     batch, inputs, hidden, outputs = by_device((64, 784, (256, 256), 10), (1024, 784, (4096, 4096), 10))
     step = trainer(mlp(inputs, hidden, outputs), _optimizer(variant), crossentropy)
     bench(
@@ -63,7 +63,7 @@ def test_training_step(bench, variant):
 
 @across(COMPILER)
 def test_resnet_step(bench, variant):
-    """ResNet-20 on small images, ResNet-50 on a GPU: convolutions and batch normalisation, forth and back."""
+    """ResNet-20 on small images, or ResNet-50 on a GPU: convolutions and batch normalization, forward and backward."""
     model, batch, side, labels, flops = by_device((resnet20, 32, 32, 10, resnet_flops(1, 32, 3)), _RESNET50)
     step = trainer(model(), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
     data = normal(batch, side, side, 3), classes(batch, labels)
@@ -72,7 +72,7 @@ def test_resnet_step(bench, variant):
 
 @across(PRECISION.only("float32", "mixed_float16"), COMPILER)
 def test_resnet_precision(bench, variant):
-    """The same by precision; on a CPU with eight layers and few images, since float16 is slow there."""
+    """The same by precision. On a CPU it has eight layers and few images, because float16 is slow there."""
     model, batch, side, labels, flops = by_device((resnet8, 4, 32, 10, resnet_flops(1, 32, 1)), _RESNET50)
     bench(
         variant.compile(trainer(model(), _optimizer(variant), crossentropy)),
@@ -85,7 +85,7 @@ def test_resnet_precision(bench, variant):
 
 @across(PRECISION.only("float32", "mixed_float16"), COMPILER)
 def test_transformer_step(bench, variant):
-    """One encoder block: large products with normalisation and softmax between."""
+    """One encoder block: large products with normalization and softmax between them."""
     batch, length, width, heads = by_device((2, 64, 64, 4), (16, 512, 768, 12))
     step = trainer(transformer(length, width, heads), _optimizer(variant), squared)
     x = normal(batch, length, width)
@@ -102,7 +102,7 @@ def test_transformer_step(bench, variant):
 @faster("execution=xla", than="execution=eager", by=2.0)
 @across(EXECUTION)
 def test_execution(bench, variant):
-    """The same step eagerly, as a graph, and compiled: what Python costs between the ops."""
+    """The same step eagerly, as a graph, and compiled: the cost of Python between the ops."""
     batch, inputs, hidden, outputs = by_device((32, 64, (64, 64), 10), (256, 1024, (1024, 1024), 10))
     step = trainer(mlp(inputs, hidden, outputs), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
     bench(
@@ -117,7 +117,7 @@ def test_execution(bench, variant):
 @pytest.mark.parametrize("batch", [16, 64, 256])
 @across(COMPILER)
 def test_batch_size(bench, variant, batch):
-    """A step of the MLP on more images at once: weights are read as often, and serve more."""
+    """A step of the MLP by batch size. A larger batch uses each read of the weights for more images."""
     inputs, hidden, outputs = 784, (128, 128), 10
     step = trainer(mlp(inputs, hidden, outputs), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
     flops = 3 * mlp_flops(batch, inputs, *hidden, outputs)
@@ -125,11 +125,11 @@ def test_batch_size(bench, variant, batch):
     bench(variant.compile(step), *data, flops=flops, items=batch, parity=matmul_tolerance(1e-5), max_traces=1)
 
 
-# What Keras' own loop adds
+# Overhead of Keras' own loop
 
 
 def _compiled(variant, batch, inputs=32, outputs=10, metrics=(), **settings):
-    """A small model and one batch of data for it; Keras' "auto" would choose XLA where it can."""
+    """Return a small compiled model and one batch of data. jit_compile is set, because Keras' "auto" prefers XLA."""
     model = mlp(inputs, (32,), outputs)
     model.compile(
         optimizer=tf.keras.optimizers.SGD(LEARNING_RATE),
@@ -142,7 +142,7 @@ def _compiled(variant, batch, inputs=32, outputs=10, metrics=(), **settings):
 
 @across(COMPILER)
 def test_training_on_batch(bench, variant):
-    """Keras' own train_on_batch of a small model: what the framework adds to the arithmetic."""
+    """Keras' train_on_batch of a small model: the framework's overhead on top of the arithmetic."""
     batch = 32
     model, images, labels = _compiled(variant, batch, inputs=64, jit_compile=variant["compiler"] == "xla")
     bench(model.train_on_batch, images, labels, items=batch, max_traces=1, parity=matmul_tolerance(1e-4))
@@ -150,12 +150,12 @@ def test_training_on_batch(bench, variant):
 
 @across(KERAS)
 def test_keras_generations(bench, variant):
-    """train_on_batch of Keras 3 and of tf_keras, the Keras 2 that goes on beside it."""
+    """train_on_batch of Keras 3, and of tf_keras, which continues Keras 2."""
     batch = 32
     model, images, labels = _compiled(variant, batch)
-    # Each generation draws other weights from the same seed.
+    # Each generation draws different weights from the same seed.
     model.set_weights([0.1 * normal(*weights.shape) for weights in model.get_weights()])
-    # Keras 2 traces its loop once to make the optimizer's variables, and once more without making any.
+    # Keras 2 traces its loop once to create the optimizer's variables, and once more without creating any.
     traces = 2 if variant["keras"] == "2" else 1
     bench(model.train_on_batch, images, labels, items=batch, max_traces=traces, parity=matmul_tolerance(1e-5))
 
@@ -164,7 +164,7 @@ def test_keras_generations(bench, variant):
 @faster("steps=100", than="steps=1", by=1.3)
 @across(STEPS_PER_EXECUTION)
 def test_epoch(bench, variant):
-    """fit() over 100 small batches: Python is asked after every one of them, or after many."""
+    """fit() over 100 small batches, which returns to Python after every batch or after many."""
     batch, batches = 8, 100
     model, images, labels = _compiled(variant, batch * batches, steps_per_execution=int(variant["steps"]))
     data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch, drop_remainder=True)
@@ -177,7 +177,7 @@ def test_epoch(bench, variant):
 
 @across(METRICS)
 def test_metrics(bench, variant):
-    """Accuracy and the loss's mean, kept up to date after every step, or once in ten."""
+    """Accuracy and the mean loss, updated after every step, once in ten steps, or never."""
     batch, every = 32, 10
     step = trainer(mlp(32, (32,), 10), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
     train = tf.function(step, jit_compile=False)
@@ -200,13 +200,13 @@ def test_metrics(bench, variant):
 
 @across(PARAMETERS, COMPILER)
 def test_sgd(bench, variant):
-    """Two operations for each parameter: a few large variables, or a hundred small ones."""
+    """Two operations per parameter, in two large variables or fifty small ones."""
     _bench_update(bench, variant, tf.keras.optimizers.SGD(LEARNING_RATE), flops=2, words=3)
 
 
 @across(PARAMETERS, COMPILER)
 def test_adam(bench, variant):
-    """A dozen operations for each parameter, and two averages to read and write beside it."""
+    """A dozen operations per parameter, with two averages to read and write."""
     _bench_update(bench, variant, tf.keras.optimizers.Adam(LEARNING_RATE), flops=12, words=7)
 
 

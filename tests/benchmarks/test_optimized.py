@@ -11,7 +11,7 @@ from tests.e2e.project import Project
 from tfbench.suite.tensorflow_stub import stub_tensorflow
 
 with stub_tensorflow():  # the real one would cost every process of the tests seconds
-    from benchmarks import axes, optimized
+    from benchmarks import levels, optimized
 
 
 def test_images_are_the_same_in_every_process_and_of_all_classes():
@@ -27,11 +27,13 @@ def test_images_are_the_same_in_every_process_and_of_all_classes():
 
 
 def test_a_tf_keras_that_is_missing_or_for_another_tensorflow_is_named_with_its_fix(monkeypatch):
-    assert axes._needs_optimization() is None
+    assert levels.needs_optimization() is None
 
     installed = {"tensorflow": metadata.version("tensorflow")}
     monkeypatch.setattr(metadata, "version", {**installed, "tf-keras": "2.15.1"}.__getitem__)
-    assert re.search(r"tf_keras 2\.15\.1 is not for TensorFlow .*; pip install 'tf-keras~=", axes._needs_optimization())
+    assert re.search(
+        r"tf_keras 2\.15\.1 is not for TensorFlow .*; pip install 'tf-keras~=", levels.needs_optimization()
+    )
 
     def missing(name):
         if name not in installed:
@@ -39,9 +41,9 @@ def test_a_tf_keras_that_is_missing_or_for_another_tensorflow_is_named_with_its_
         return installed[name]
 
     monkeypatch.setattr(metadata, "version", missing)
-    assert axes._needs_optimization().startswith("tf_keras is not installed; pip install")
+    assert levels.needs_optimization().startswith("tf_keras is not installed; pip install")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert axes._needs_optimization() == (
+    assert levels.needs_optimization() == (
         "tensorflow-model-optimization is not installed; pip install tensorflow-model-optimization"
     )
 
@@ -49,7 +51,7 @@ def test_a_tf_keras_that_is_missing_or_for_another_tensorflow_is_named_with_its_
 LACKING = """
     import tensorflow as tf
 
-    from benchmarks import axes, optimized
+    from benchmarks import levels, optimized
 
 
     def make(folder, op):

@@ -131,7 +131,7 @@ def test_a_level_that_cannot_run_is_skipped_with_its_reason(project):
 
 
 OPTIONS = [
-    (["--baseline", "nope"], "there are: none yet; save one with --save-baseline"),
+    (["--baseline", "nope"], "save one with --save-baseline"),
     (["--baseline", "../x"], "cannot name a baseline"),
     (["--save-baseline", "a/b"], "cannot name a baseline"),
     (["--policy", "lax"], "no policy named 'lax'; there are quick, standard, strict"),
