@@ -43,8 +43,8 @@ COMPILER = Axis(
     Level("xla", compile=levels.compiled_by_xla),
 )
 
-# What fuses a kernel with the ops after it: grappler's remapper, nothing, XLA as the compiler of the function, or XLA with
-# clusters of its own choice. compile(step): as for COMPILER. proves(op): the contract that this happens.
+# What fuses a kernel with the ops after it: grappler's remapper, nothing, XLA as the compiler of the function, or XLA
+# with clusters of its own choice. compile(step): as for COMPILER. proves(op): the contract that this happens.
 FUSION = Axis(
     "fusion",
     Level(

@@ -1,4 +1,4 @@
-"""Models that several benchmarks use, and what they cost. Weights are the same in every process."""
+"""Build the models that benchmarks share, and count their operations. Weights are the same in every process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.inputs import normal
 
 
 def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> tf.keras.Model:
-    """A multilayer perceptron that gives logits in float32, as mixed precision wants its last layer."""
+    """Build a multilayer perceptron. Its logits are float32, which mixed precision requires of the last layer."""
     tf.keras.utils.set_random_seed(1)
     return tf.keras.Sequential(
         [
@@ -23,12 +23,12 @@ def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> tf.keras.Model:
 
 
 def mlp_flops(batch: int, *widths: int) -> int:
-    """Of one forward pass through dense layers of these widths; a training step takes three times as many."""
+    """Count a forward pass' operations in dense layers of these widths. A training step has three times as many."""
     return sum(2 * batch * before * after for before, after in pairwise(widths))
 
 
 def resnet(side: int, blocks: int, classes: int = 10) -> tf.keras.Model:
-    """The residual network for small images of He et al. 2016, Deep residual learning, sec. 4.2: 6 blocks + 2 layers."""
+    """Build the network for small images of He et al. 2016, Deep residual learning, sec. 4.2: 6 blocks + 2 layers."""
     layers = tf.keras.layers
     tf.keras.utils.set_random_seed(1)
 
@@ -49,7 +49,7 @@ def resnet(side: int, blocks: int, classes: int = 10) -> tf.keras.Model:
 
 
 def resnet_flops(batch: int, side: int, blocks: int) -> int:
-    """Of the convolutions of one forward pass."""
+    """Count the operations of the convolutions of a forward pass."""
     flops = 2 * batch * side**2 * 9 * 3 * 16
     for stage, channels in enumerate((16, 32, 64)):
         pixels = batch * (side // 2**stage) ** 2
@@ -61,28 +61,28 @@ def resnet_flops(batch: int, side: int, blocks: int) -> int:
 
 
 def resnet8() -> tf.keras.Model:
-    """That network with 8 layers, for images of 32 pixels a side."""
+    """Build that network with 8 layers, for images of 32 pixels per side."""
     return resnet(32, blocks=1)
 
 
 def resnet20() -> tf.keras.Model:
-    """That network with 20 layers, the fewest of the paper, for images of 32 pixels a side."""
+    """Build that network with 20 layers, the fewest of the paper, for images of 32 pixels per side."""
     return resnet(32, blocks=3)
 
 
 def resnet50(classes: int = 1000) -> tf.keras.Model:
-    """The residual network for images of 224 pixels a side, untrained; logits in float32."""
+    """Build the untrained residual network for images of 224 pixels per side, with float32 logits."""
     tf.keras.utils.set_random_seed(1)
     trunk = tf.keras.applications.ResNet50(weights=None, include_top=False, input_shape=(224, 224, 3), pooling="avg")
     return tf.keras.Model(trunk.input, tf.keras.layers.Dense(classes, dtype="float32")(trunk.output))
 
 
 RESNET50_FLOPS = 2 * 3_855_925_248
-"""Of the convolutions of one image's forward pass, counted; He et al. 2016, table 1, has 3.8e9 multiplications."""
+"""Counted operations of one image's convolutions, forward. He et al. 2016, table 1, has 3.8e9 multiplications."""
 
 
 def transformer(length: int, width: int, heads: int) -> tf.keras.Model:
-    """One encoder block: attention of the sequence with itself, a layer four times as wide, and what is around them."""
+    """Build one encoder block: self-attention and a layer four times as wide, with residuals and normalization."""
     layers = tf.keras.layers
     tf.keras.utils.set_random_seed(1)
     x = tf.keras.Input([length, width])
@@ -92,17 +92,17 @@ def transformer(length: int, width: int, heads: int) -> tf.keras.Model:
 
 
 def transformer_flops(batch: int, length: int, width: int) -> int:
-    """Of one forward pass."""
+    """Count the operations of a forward pass."""
     return 24 * batch * length * width**2 + 4 * batch * length**2 * width
 
 
 def crossentropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Of each example."""
+    """Return the loss of each example."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 
 def trainer(model, optimizer, loss):
-    """A step that trains a model on a batch and returns the loss; mixed precision is scaled where it needs it."""
+    """Return a step that trains a model on a batch and returns the loss. Loss scaling follows the optimizer."""
     optimizer.build(model.trainable_variables)
 
     def training_step(inputs, targets):
@@ -116,12 +116,12 @@ def trainer(model, optimizer, loss):
 
 
 def scaled_for(precision: str, optimizer: tf.keras.optimizers.Optimizer) -> tf.keras.optimizers.Optimizer:
-    """The optimizer, with loss scaling where a precision needs it."""
+    """Return the optimizer, with loss scaling if the precision needs it."""
     return tf.keras.mixed_precision.LossScaleOptimizer(optimizer) if precision == "mixed_float16" else optimizer
 
 
 def loss_scaled(optimizer: tf.keras.optimizers.Optimizer, loss: tf.Tensor) -> tf.Tensor:
-    """The loss to differentiate, which float16 wants large. Keras 3 says it otherwise than Keras 2."""
+    """Return the scaled loss, which keeps float16 gradients from underflow. Keras 2 and 3 name the method differently."""
     if hasattr(optimizer, "get_scaled_loss"):
         return optimizer.get_scaled_loss(loss)
     return optimizer.scale_loss(loss) if hasattr(optimizer, "scale_loss") else loss
@@ -137,5 +137,5 @@ def update(
 
 
 def parameters(total: int, tensors: int) -> list[tf.Variable]:
-    """The same numbers in so many variables of the same size."""
+    """Return the same numbers in this many variables of equal size."""
     return [tf.Variable(part) for part in tf.split(normal(total), tensors)]

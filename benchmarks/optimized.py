@@ -1,7 +1,7 @@
-"""Small models, trained on made-up images, optimised by tensorflow-model-optimization and converted for TFLite.
+"""Train small models on synthetic images, optimize them with tensorflow-model-optimization, and convert them to TFLite.
 
-What fills a ``folder`` runs through ``shared``, once for all launches. Networks are those of tf_keras, the only ones
-that tensorflow-model-optimization knows.
+Functions that fill a ``folder`` run through ``shared``, once for all launches. The networks are those of tf_keras, the
+only ones that tensorflow-model-optimization supports.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-with contextlib.suppress(Exception):  # what is wrong with it, an axis' requires= says
+with contextlib.suppress(Exception):  # the requires= of an axis reports the error
     import tf_keras
 
 SHAPES = {"mlp": (28, 28, 1), "cnn": (28, 28, 1), "mobilenet": (32, 32, 3)}
 """Network -> height, width and channels of its images."""
 CLASSES = 10
-_EPOCHS = {"mlp": 3, "cnn": 3, "mobilenet": 3}
-"""In which zeros come and the others make up for them."""
+_EPOCHS = 3
+"""Epochs in which pruning adds zeros and the other weights adapt."""
 _TRAINING, _TEST, _BATCH = 4000, 2000, 50
 _WEIGHTS, _FACTS, _FILE = "weights.npz", "facts.json", "model.tflite"
 
@@ -33,7 +33,7 @@ _WEIGHTS, _FACTS, _FILE = "weights.npz", "facts.json", "model.tflite"
 
 
 def images(network: str, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """So many images in float32 of ten patterns that were moved about, paled and made noisy, and their classes."""
+    """Return float32 images of ten patterns, shifted, with random contrast and noise, and their classes."""
     height, width, channels = SHAPES[network]
     coarse = np.random.default_rng(0).normal(size=(CLASSES, height // 4, width // 4, channels))
     patterns = np.kron(coarse, np.ones((1, 4, 4, 1))).astype(np.float32)
@@ -67,7 +67,7 @@ def _cnn(layers):
 
 
 def _mobilenet(layers):
-    """Only what XNNPACK has sparse kernels around: padding stands by itself, and pooling keeps its axes."""
+    """Use only layers with which XNNPACK's sparse kernels work: separate padding, and pooling that keeps its axes."""
 
     def normalized(convolution):
         return [convolution, layers.BatchNormalization(momentum=0.9), layers.ReLU()]
@@ -94,7 +94,7 @@ _LAYERS = {"mlp": _mlp, "cnn": _cnn, "mobilenet": _mobilenet}
 
 
 def network(name: str, weights: Path | None = None) -> tf_keras.Model:
-    """The network, new, or with the weights of a folder."""
+    """Build the network, new or with the weights of a folder."""
     tf_keras.utils.set_random_seed(1)
     model = tf_keras.Sequential([tf_keras.Input(SHAPES[name]), *_LAYERS[name](tf_keras.layers)])
     if weights is not None:
@@ -110,11 +110,11 @@ def _fit(model: tf_keras.Model, name: str, epochs: int, rate: float, callbacks: 
 
 
 def _keep(folder: Path, name: str, model: tf_keras.Model) -> None:
-    """Weights, and what can be said of them."""
+    """Save the weights, and their accuracy, sparsity and number of unique values."""
     np.savez(folder / _WEIGHTS, *model.get_weights())
     kernels = [weights for weights in model.get_weights() if weights.ndim > 1]
     pictures, labels = images(name, _TEST, seed=2)
-    _tell(
+    _write_facts(
         folder,
         accuracy=float(np.mean(np.argmax(model.predict(pictures, verbose=0), axis=1) == labels)),
         sparsity=float(np.mean(np.concatenate([kernel.ravel() for kernel in kernels]) == 0.0)),
@@ -122,20 +122,20 @@ def _keep(folder: Path, name: str, model: tf_keras.Model) -> None:
     )
 
 
-def _tell(folder: Path, **reported: float) -> None:
-    (folder / _FACTS).write_text(json.dumps(reported), encoding="utf-8")
+def _write_facts(folder: Path, **values: float) -> None:
+    (folder / _FACTS).write_text(json.dumps(values), encoding="utf-8")
 
 
 def facts(folder: Path) -> dict[str, float]:
-    """What the maker of a folder said of its model: keywords of ``bench``."""
+    """Read the facts of the model in a folder, as keywords of ``bench``."""
     return json.loads((folder / _FACTS).read_text(encoding="utf-8"))
 
 
-# Training and optimising: each leaves the plain network with other weights
+# Training and optimization: each gives the plain network other weights
 
 
 def weights(shared: Callable[..., Path], name: str, training: str) -> Path:
-    """The folder of a network's weights: ``dense``, ``pruned_80``, ``pruned_2of4`` or ``clustered_16``."""
+    """Return the folder of a network's weights: ``dense``, ``pruned_80``, ``pruned_2of4`` or ``clustered_16``."""
     dense = shared(trained, name)
     kind, _, how = training.partition("_")
     if kind == "pruned":
@@ -144,23 +144,23 @@ def weights(shared: Callable[..., Path], name: str, training: str) -> Path:
 
 
 def trained(folder: Path, name: str) -> None:
-    """From scratch."""
+    """Train a network from scratch."""
     model = network(name)
     _fit(model, name, epochs=2 if name == "mobilenet" else 3, rate=2e-3)
     _keep(folder, name, model)
 
 
 def pruned(folder: Path, name: str, dense: Path, how: str) -> None:
-    """``how`` is the percentage of zeros, or ``2of4``: two of four weights side by side."""
+    """Prune a network. ``how`` is the percentage of zeros, or ``2of4`` for two of four adjacent weights."""
     import tensorflow_model_optimization as tfmot
 
     sparsity = tfmot.sparsity.keras
-    epochs = _EPOCHS[name]
+    epochs = _EPOCHS
     steps = epochs * _TRAINING // _BATCH
     if how == "2of4":
         settings = {"pruning_schedule": sparsity.ConstantSparsity(0.5, 0, frequency=20), "sparsity_m_by_n": (2, 4)}
     else:
-        # As in the guide, but that training goes on at the end, with the zeros that it has.
+        # As in the guide, but the last third of the training adds no zeros.
         schedule = sparsity.PolynomialDecay(0.0, int(how) / 100, 0, steps * 2 // 3, frequency=10)
         settings = {"pruning_schedule": schedule}
     model = sparsity.prune_low_magnitude(network(name, dense), **settings)
@@ -169,7 +169,7 @@ def pruned(folder: Path, name: str, dense: Path, how: str) -> None:
 
 
 def clustered(folder: Path, name: str, dense: Path, clusters: int) -> None:
-    """Every layer with so many different weights at most."""
+    """Cluster the weights: every layer has at most this many different ones."""
     import tensorflow_model_optimization as tfmot
 
     clustering = tfmot.clustering.keras
@@ -183,7 +183,7 @@ def clustered(folder: Path, name: str, dense: Path, clusters: int) -> None:
 
 
 def deployed(shared: Callable[..., Path], name: str, training: str, precision: str) -> Path:
-    """The folder of a network's file for TFLite, whose weights may also be ``aware`` of their quantization."""
+    """Return the folder of a network's TFLite file. ``training`` may also be ``aware`` of quantization."""
     if training == "aware":
         return shared(aware, name, shared(trained, name))
     return shared(converted, name, weights(shared, name, training), precision)
@@ -195,7 +195,7 @@ def _representative(name: str) -> Callable[[], object]:
 
 
 def converter(name: str, model: tf_keras.Model, precision: str) -> tf.lite.TFLiteConverter:
-    """For one image at a time; ``precision`` is ``float32``, ``dynamic``, ``float16``, ``int8`` or ``sparse``."""
+    """Configure a conversion. ``precision`` is ``float32``, ``dynamic``, ``float16``, ``int8`` or ``sparse``."""
     made = tf.lite.TFLiteConverter.from_keras_model(model)
     if precision == "float16":
         made.target_spec.supported_types = [tf.float16]
@@ -210,7 +210,7 @@ def converter(name: str, model: tf_keras.Model, precision: str) -> tf.lite.TFLit
 
 
 def convert(made: tf.lite.TFLiteConverter) -> bytes:
-    """The file.
+    """Return the bytes of the TFLite file.
 
     Raises:
         NotImplementedError: The model has an operation that TFLite lacks.
@@ -225,12 +225,12 @@ def convert(made: tf.lite.TFLiteConverter) -> bytes:
 
 
 def converted(folder: Path, name: str, source: Path, precision: str) -> None:
-    """The network with these weights as a file for TFLite."""
+    """Convert the network with these weights to a TFLite file."""
     _deploy(folder, name, converter(name, network(name, source), precision), facts(source))
 
 
 def aware(folder: Path, name: str, dense: Path) -> None:
-    """Trained on with the errors of int8, and converted."""
+    """Continue training with the rounding errors of int8, and convert."""
     import tensorflow_model_optimization as tfmot
 
     model = tfmot.quantization.keras.quantize_model(network(name, dense))
@@ -244,11 +244,11 @@ def _deploy(folder: Path, name: str, made: tf.lite.TFLiteConverter, reported: di
     pictures, labels = images(name, _TEST, seed=2)
     answer = interpreter(folder)
     found = [int(np.argmax(answer(picture[np.newaxis]))) for picture in pictures]
-    _tell(folder, **{**reported, "accuracy": float(np.mean(np.array(found) == labels))})
+    _write_facts(folder, **{**reported, "accuracy": float(np.mean(np.array(found) == labels))})
 
 
 def interpreter(folder: Path, threads: int = 1) -> Callable[[np.ndarray], np.ndarray]:
-    """A function that asks TFLite for the answer to one image."""
+    """Return a function that runs TFLite on one image."""
     made = tf.lite.Interpreter(str(folder / _FILE), num_threads=threads)
     made.allocate_tensors()
     (given,), (reported,) = made.get_input_details(), made.get_output_details()
@@ -262,16 +262,16 @@ def interpreter(folder: Path, threads: int = 1) -> Callable[[np.ndarray], np.nda
 
 
 def file(folder: Path) -> Path:
-    """The file in a folder: for TFLite, or of the weights as they are."""
+    """Return the file of a folder: the TFLite file if there is one, and the weights otherwise."""
     return folder / _FILE if (folder / _FILE).exists() else folder / _WEIGHTS
 
 
 @dataclass(frozen=True)
 class Deployed:
-    """One model in several ways, each a function of one image.
+    """Deploy one model in several ways, each a function of one image.
 
     Args:
-        folder: Where there is room for a SavedModel.
+        folder: Folder to write a SavedModel into.
     """
 
     model: tf_keras.Model
@@ -282,7 +282,7 @@ class Deployed:
         return tf.function(lambda image: self.model(image, training=False), jit_compile=False)
 
     def saved_model(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Saved and loaded, without any of Keras' code."""
+        """Return the function after saving and loading, which runs without Keras' code."""
         module = tf.Module()
         module.model = self.model
         image = tf.TensorSpec([1, *self.model.input_shape[1:]], tf.float32)
@@ -291,7 +291,7 @@ class Deployed:
         )
         tf.saved_model.save(module, str(self.folder))
         loaded = tf.saved_model.load(str(self.folder))
-        return lambda image: loaded.answer(image)  # the function alone does not keep its variables
+        return lambda image: loaded.answer(image)  # the function alone does not keep its variables alive
 
     def tflite(self) -> Callable[[np.ndarray], np.ndarray]:
         return interpreter(self.file)

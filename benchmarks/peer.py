@@ -1,6 +1,6 @@
-"""A second worker on this machine: it takes part in every step of the first one until it is told to end.
+"""Run a second worker on this machine, which takes part in every step of the first one until it is killed.
 
-Run as ``python -m benchmarks.peer SIZE`` with a TF_CONFIG of its own.
+Start it as ``python -m benchmarks.peer SIZE`` with a TF_CONFIG of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def cluster(workers: int) -> list[str]:
-    """The settings of each worker, on free ports of this machine."""
+    """Return the TF_CONFIG of each worker, on free ports of this machine."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("localhost", 0))) for _ in range(workers)]
         addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
@@ -32,20 +32,20 @@ def cluster(workers: int) -> list[str]:
 
 
 def start(settings: str, size: int) -> subprocess.Popen:
-    """A peer, which ends when it is killed or whoever started it is gone."""
+    """Start a peer, which ends when it is killed or its parent ends."""
     command = [sys.executable, "-m", "benchmarks.peer", str(size)]
     return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TF_CONFIG": settings}, stdin=subprocess.PIPE)
 
 
 def reducing(size: int) -> Callable[[], tf.Tensor]:
-    """A step that sums a gradient of this size over all workers of TF_CONFIG; the first op of its process."""
+    """Return a step that sums a gradient over all workers of TF_CONFIG. It must be the first op of its process."""
     reduced = summed(tf.distribute.MultiWorkerMirroredStrategy())
     gradient = tf.random.stateless_normal([size], seed=[1, 0])
     return lambda: reduced(gradient)
 
 
 def summed(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
-    """A function that sums what every replica has of a gradient."""
+    """Return a function that sums a gradient over all replicas."""
 
     @tf.function(jit_compile=False)
     def reduced(gradient):
@@ -57,13 +57,13 @@ def summed(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]
     return reduced
 
 
-def _end_with_its_starter() -> None:
+def _end_with_parent() -> None:
     sys.stdin.read()
     os._exit(0)
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_its_starter, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     step = reducing(int(sys.argv[1]))

@@ -1,6 +1,6 @@
 """Ceilings of this machine: its peak arithmetic rate and memory bandwidth.
 
-A run that includes them reports, for every benchmark with operations or bytes, the share of the ceiling that it reaches.
+A run that includes them reports the share of the ceiling for every benchmark with operations or bytes.
 """
 
 import pytest

@@ -14,7 +14,7 @@ def product(a, b):
 
 
 def _bench_product(bench, variant, a, b):
-    """Benchmark the product of two matrices, or of two batches of them, in the variant's precision and with its compiler."""
+    """Benchmark the product of two matrices, or of batches of them, by the variant's precision and compiler."""
     *batch, m, k = a.shape
     n, batch = b.shape[-1], batch[0] if batch else 1
     a, b = variant.cast(a), variant.cast(b)

@@ -1,1 +1,1 @@
-"""What the harness itself costs: ``python -m benchmarks.harness``."""
+"""Measure the overhead of the harness: ``python -m benchmarks.harness``."""

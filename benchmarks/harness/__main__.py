@@ -1,4 +1,4 @@
-"""Measure the harness: its share of a block, a turn's hand-over, and what a launch costs beside measuring."""
+"""Measure the harness: its share of a block, the hand-over of a turn, and the cost of a launch besides measuring."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def main() -> None:
         return launch, entrants
 
     def blocks(name: str, iterations: int, prime: int, pair: int) -> list[tuple[int, int]]:
-        """Every block of a launch of two, in time order."""
+        """Return every block of a launch of two entrants, in time order."""
         launch, _ = opened(name, pair)
         for index in range(2):
             launch.prepare(index)

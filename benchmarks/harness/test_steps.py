@@ -1,15 +1,15 @@
-"""Steps whose cost is known, for the harness to be measured with. They need no TensorFlow."""
+"""Steps of known cost, which measure the harness. They need no TensorFlow."""
 
 import time
 
 
 def test_nothing(bench):
-    """A step that does nothing: whatever a block of it takes is the harness's own."""
+    """An empty step: the whole time of its block is the harness' own."""
     bench(lambda value: value, 1)
 
 
 def test_ten_microseconds(bench):
-    """A step of 10 µs by the clock."""
+    """A step that takes 10 µs by the clock."""
 
     def step():
         end = time.perf_counter_ns() + 10_000
