@@ -1,20 +1,20 @@
-# make bench   create the environment and run a tour of the benchmarks, minutes   (ARGS="-k matmul" chooses others)
-# make suite   create the environment and run all of them, quickly: twenty minutes
+# make bench   create the environment and run a selection of the benchmarks, minutes   (ARGS="-k matmul" selects others)
+# make suite   create the environment and run all benchmarks under the policy quick, twenty minutes
 # make test    create the environment, then lint, types, the tests without TensorFlow and a smoke test with it
 # make test-all  the same, then the tests with TensorFlow
 # make coverage  run all tests and measure branch coverage, child processes included
 # make lint    create the environment and run ruff
 # make types   create the environment and run mypy
-# make docs    create the environment and build the documentation into build/site: a broken link fails
-# make harness create the environment and measure what the harness itself costs
+# make docs    create the environment and build the documentation into build/site; fails on a broken link
+# make harness create the environment and measure the overhead of the harness
 # make gate-demo create the environment and run the gate's steps on a scratch repository with five pull requests
-# make gpu-check create the environment and find out whether tfbench works on the GPU of this machine
+# make gpu-check create the environment and check that tfbench works on the GPU of this machine
 # make clean   remove the environment and the caches
 # make help    print these lines
-# Needs Python 3.10 to 3.13 with venv, make and git. Choose another interpreter with PYTHON=...
+# Needs Python 3.10 to 3.13 with venv, make and git. PYTHON=... selects another interpreter.
 
 SHELL := /bin/sh
-# Without bytecode every process of the tests would compile tfbench anew.
+# Without bytecode every process of the tests would compile tfbench again.
 unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,15 +23,15 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WHAT := -r requirements.txt -e ".[dev]"
 ARGS ?=
 PYTEST = $(BIN)/python -m pytest
-# Tests that measure no time run on every processor. A module stays in one process, as its tests share runs.
+# Tests that measure no time run on every processor. A module stays in one process, because its tests share runs.
 PARALLEL := -n $(or $(JOBS),auto) --dist loadscope --no-loadscope-reorder
 FIRST := not tensorflow or smoke
 SECOND := tensorflow and not smoke
-# One or two of each family. What is named in ARGS takes its place.
+# One or two benchmarks of each family. ARGS replaces this selection.
 TOUR = -k "test_matmul or test_conv2d_bias_relu or test_dense_bias_relu or test_softmax or test_convolution_block or \
 	test_training_step or test_epoch or test_function_call or test_keras_invocation or test_eager_add or \
 	test_pipeline_waiting or test_pipeline_small_records or test_fed_training or test_saved_model or test_ceilings"
-# An interpreter counts when it runs: pyenv leaves names on the path that do not, Debian a venv without ensurepip.
+# The interpreter must run: pyenv puts names on the path that start none, and Debian has a venv without ensurepip.
 SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
@@ -41,7 +41,7 @@ PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 pyth
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
 
-# What is said goes through $(info): in a shell's echo, parentheses within ARGS would be syntax.
+# Messages use $(info): in a shell's echo, parentheses in ARGS would be syntax.
 bench: $(READY)
 	$(info tfbench: running the benchmarks: pytest --benchmark $(or $(ARGS),$(TOUR)))
 	@$(BIN)/pytest --benchmark $(or $(ARGS),$(TOUR))
@@ -50,7 +50,7 @@ suite: $(READY)
 	$(info tfbench: running all benchmarks: pytest --benchmark --policy quick $(ARGS))
 	@$(BIN)/pytest --benchmark --policy quick $(ARGS)
 
-# pytest exits with 5 if no test is selected, as by ARGS="-k name".
+# pytest exits with 5 if ARGS, such as "-k name", select no test.
 some = $(1) || test $$? -eq 5
 
 test: $(READY) lint types
@@ -91,28 +91,28 @@ types: $(READY)
 	@$(BIN)/mypy --no-error-summary
 
 harness: $(READY)
-	$(info tfbench: what the harness itself costs: python -m benchmarks.harness)
+	$(info tfbench: measuring the overhead of the harness: python -m benchmarks.harness)
 	@$(BIN)/python -m benchmarks.harness
 
-# The stamp is written last, so that an environment half made is made again: one whose interpreter is gone from
-# scratch, one without a working pip from there on.
+# The stamp is written last, so that an incomplete environment is completed: from scratch if its interpreter is gone,
+# and otherwise from the first missing step on.
 $(READY): requirements.txt pyproject.toml
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(SUITABLE)' 2>/dev/null || { \
-		echo "tfbench: $(or $(PYTHON),nothing found here) is no Python 3.10 to 3.13 with venv; name one with PYTHON=..." >&2; exit 1; }
+		echo "tfbench: $(or $(PYTHON),nothing found here) is no Python 3.10 to 3.13 with venv; set PYTHON=..." >&2; exit 1; }
 	@echo "tfbench: creating the environment $(VENV) with $(PYTHON): about 2.5 GB, a minute or two"
 	@$(BIN)/python -c '$(SUITABLE)' >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --upgrade --default-pip >/dev/null
 	@{ $(PIP) "uv>=0.5,<1" && $(BIN)/uv pip install --python $(BIN)/python --quiet --compile-bytecode $(WHAT); } || { \
-		echo "tfbench: uv did not do it; once more with pip, which is slower"; $(PIP) $(WHAT); }
+		echo "tfbench: uv failed; trying again with pip, which is slower"; $(PIP) $(WHAT); }
 	@touch $(READY)
 
 gate-demo: $(READY)
-	$(info tfbench: the gate's steps on five pull requests: python -m tests.e2e.gate_demo)
+	$(info tfbench: running the gate's steps on five pull requests: python -m tests.e2e.gate_demo)
 	@$(BIN)/python -m tests.e2e.gate_demo
 
-# tfbench gpu-check exits with 0 if it works, 1 if it does not, 3 without a GPU; make tells that number, and exits with 2.
+# tfbench gpu-check exits with 0 on success, 1 on failure and 3 without a GPU. make prints that number and exits with 2.
 gpu-check: $(READY)
-	$(info tfbench: does it work on the GPU of this machine: tfbench gpu-check)
+	$(info tfbench: checking the GPU of this machine: tfbench gpu-check)
 	@$(BIN)/tfbench gpu-check $(ARGS)
 
 clean:

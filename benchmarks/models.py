@@ -121,7 +121,7 @@ def scaled_for(precision: str, optimizer: tf.keras.optimizers.Optimizer) -> tf.k
 
 
 def loss_scaled(optimizer: tf.keras.optimizers.Optimizer, loss: tf.Tensor) -> tf.Tensor:
-    """Return the scaled loss, which keeps float16 gradients from underflow. Keras 2 and 3 name the method differently."""
+    """Return the scaled loss, which keeps float16 gradients from underflow. Keras 2 and 3 differ in the method."""
     if hasattr(optimizer, "get_scaled_loss"):
         return optimizer.get_scaled_loss(loss)
     return optimizer.scale_loss(loss) if hasattr(optimizer, "scale_loss") else loss

@@ -70,7 +70,7 @@ def main() -> None:
     print(f"hand-over of a turn: median {median(gaps) / 1e3:.1f} µs, p90 {tenths[8] / 1e3:.1f} µs")
     print(f"blocks that overlap: {overlaps} of {len(gaps)}")
 
-    beside = []
+    overheads = []
     for number in range(launches):
         start = time.perf_counter()
         launch, entrants = opened(
@@ -82,8 +82,10 @@ def main() -> None:
         launch.blocks(plan, orders([0, 1], plan.rounds, rng))
         measured = time.perf_counter()
         launch.close()
-        beside.append(time.perf_counter() - start - (measured - measuring))
-    print(f"a launch of two matmuls beside its measuring: median {median(beside):.2f} s, most {max(beside):.2f} s")
+        overheads.append(time.perf_counter() - start - (measured - measuring))
+    print(
+        f"a launch of two matmuls, besides measuring: median {median(overheads):.2f} s, largest {max(overheads):.2f} s"
+    )
     launcher.close()
 
 

@@ -1,9 +1,9 @@
-"""Every benchmark at the shapes that it has on a GPU, without one: its data are made and its step is traced, not run.
+"""Trace every benchmark at its GPU shapes on a machine without a GPU.
 
-Run as a process: ``python -m tests.benchmarks.gpu_shapes [--first] [PART OF A NAME ...]``; prints a JSON object for each case,
-of each workload its first one alone with ``--first``. TensorFlow is told of a GPU that is not there, soft placement puts on the
-processor what was meant for it, and a step's graph is made with all its shapes, which is where one that does not fit is an
-error. What is no function of tensors (Keras' own loops) is run instead. Files whose shapes are the same everywhere are left out.
+``python -m tests.benchmarks.gpu_shapes [--first] [PART OF A NAME ...]`` prints a JSON object per case, or only for the
+first case of each workload with ``--first``. TensorFlow is given a fictitious GPU, and soft placement uses the CPU
+instead. Tracing a step builds its graph with all shapes, so shapes that do not fit are an error. Steps that are no
+functions of tensors (Keras' own loops) run instead. Files with the same shapes on every device are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Tracing:
-    """Makes the graph of a step; runs one that is no function of tensors."""
+    """Traces a step, or runs it if it is no function of tensors."""
 
     def __init__(self) -> None:
         self.called = False
@@ -59,7 +59,7 @@ def _size(argument: Any) -> int:
 
 
 class Shapes(Zygote):
-    """Traces each case in a process of its own, instead of serving races."""
+    """A zygote that traces each case in a process of its own, instead of serving races."""
 
     def __init__(self, chosen: list[str], first: bool) -> None:
         super().__init__(channel=None, order={"offenders": []}, argv=[], timer=ImportTimer())  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ class Shapes(Zygote):
 
 
 def main(chosen: list[str]) -> None:
-    """Print what each case came to; ``chosen`` are parts of names."""
+    """Print the result of each case whose name contains one of ``chosen``, or of all cases."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     first = "--first" in chosen
     chosen = [part for part in chosen if part != "--first"]

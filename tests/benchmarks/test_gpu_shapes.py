@@ -1,4 +1,4 @@
-"""That the benchmarks fit together at the shapes of a GPU, see `gpu_shapes`."""
+"""Every benchmark can be traced at its GPU shapes, see `gpu_shapes`."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from tests.benchmarks import gpu_shapes
 
 LARGER = {"test_matmul", "test_conv2d_3x3", "test_attention", "test_mirrored_step", "test_softmax", "test_tf32_product"}
-"""Of several families: their arguments take 10 MB and more there."""
+"""Workloads of several families, whose arguments take at least 10 MB on a GPU."""
 
 
 @pytest.mark.tensorflow

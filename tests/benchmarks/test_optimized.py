@@ -1,4 +1,4 @@
-"""Optimised models: what stands in the way of one is said, and the others go on."""
+"""Optimized models: the reason for a missing one is reported, and the others go on."""
 
 import importlib.util
 import re
@@ -14,7 +14,7 @@ with stub_tensorflow():  # the real one would cost every process of the tests se
     from benchmarks import levels, optimized
 
 
-def test_images_are_the_same_in_every_process_and_of_all_classes():
+def test_images_are_reproducible_and_of_all_classes():
     for network, shape in optimized.SHAPES.items():
         pictures, labels = optimized.images(network, 200, seed=1)
         again, _ = optimized.images(network, 200, seed=1)
@@ -26,7 +26,7 @@ def test_images_are_the_same_in_every_process_and_of_all_classes():
         assert not np.array_equal(pictures, other)
 
 
-def test_a_tf_keras_that_is_missing_or_for_another_tensorflow_is_named_with_its_fix(monkeypatch):
+def test_a_missing_or_mismatched_tf_keras_is_reported_with_its_fix(monkeypatch):
     assert levels.needs_optimization() is None
 
     installed = {"tensorflow": metadata.version("tensorflow")}
@@ -76,7 +76,7 @@ LACKING = """
 
 
 @pytest.mark.tensorflow
-def test_an_operation_that_tflite_lacks_and_a_corrupt_file_are_told_and_the_rest_goes_on(tmp_path):
+def test_a_missing_tflite_operation_and_a_corrupt_file_are_reported_and_the_rest_goes_on(tmp_path):
     project = Project(tmp_path)
     project.write(LACKING, "test_lacking.py")
     (tmp_path / "benchmarks").rmdir()  # this repository's is meant

@@ -1,4 +1,4 @@
-"""That the benchmarks do the work that they are about: it stands in the graphs that TensorFlow runs."""
+"""The graphs that TensorFlow runs contain the work of each benchmark."""
 
 import re
 import sys
@@ -67,7 +67,7 @@ WORK = {
     "test_transformer_step": "Softmax",
     "test_vector_matrix": "MatMul",
 }
-"""Workload -> ops, of which its reference variant has one at least in the graph that grappler left."""
+"""Workload -> ops, of which the reference variant has at least one in its optimized graph."""
 IDLE = {"Const", "Placeholder", "VarHandleOp"}
 ARITHMETIC = {
     "dot", "convolution", "reduce", "sort", "fft", "gather", "scatter", "add", "multiply", "custom-call", "reduce-window",
@@ -76,7 +76,7 @@ ARITHMETIC = {
 
 
 def _some(cases):
-    """Of each workload its reference variant, and of kernels one that XLA compiles: what it can fold is in them."""
+    """Select the reference variant of each workload, and one that XLA compiles, which may fold the work away."""
     kinds = {(case.workload, case.reference, "xla" in case.levels.values()): case for case in cases}
     return [
         case
@@ -87,7 +87,7 @@ def _some(cases):
 
 @pytest.fixture(scope="module")
 def probe_outputs():
-    """Case -> what it shows, of those that can run here."""
+    """Case -> output of its probing launch, for cases that can run on this machine."""
     collected = collect()
     side = Side("contender", sys.executable, collected.root)
     policy = preset("quick")
@@ -104,7 +104,7 @@ def probe_outputs():
 
 @pytest.mark.tensorflow
 def test_every_benchmark_does_its_work(probe_outputs):
-    """In one test, since the processes that collect the benchmarks take seconds to start."""
+    """One test covers all benchmarks, because their zygotes take seconds to start."""
     assert len({case.workload for case in probe_outputs}) >= 60
     wrong = []
     for case, one in probe_outputs.items():
@@ -124,5 +124,5 @@ def test_every_benchmark_does_its_work(probe_outputs):
 
 
 @pytest.mark.tensorflow
-def test_the_table_of_work_names_what_there_is(probe_outputs):
+def test_the_table_of_work_names_existing_workloads(probe_outputs):
     assert set(WORK) <= {case.workload for case in probe_outputs}

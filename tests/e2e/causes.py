@@ -1,7 +1,8 @@
-"""Profiles pairs of cases of the project in this folder, as the gate does both sides of what regressed; run as a program.
+"""Profile pairs of cases of the project in this folder, as the gate profiles both sides of a regression.
 
-``python -m tests.e2e.causes FOLDER BEFORE NOW [BEFORE NOW …]`` prints a JSON list with what each pair's profiles say.
-``python -m tests.e2e.causes --method METHOD FOLDER CASE`` profiles one case in another way, and prints how many steps there are.
+``python -m tests.e2e.causes FOLDER BEFORE NOW [BEFORE NOW …]`` prints a JSON list with the causes of each pair.
+``python -m tests.e2e.causes --method METHOD FOLDER CASE`` profiles one case by another method, and prints its number of
+steps.
 """
 
 from __future__ import annotations

@@ -11,5 +11,5 @@ from tests.e2e.project import Project
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """An empty project whose measuring processes are few, see `Project`."""
+    """An empty project with one zygote per side, see `Project`."""
     return Project(tmp_path)

@@ -1,4 +1,4 @@
-"""The gate's own shell steps on a scratch repository with five pull requests: ``make gate-demo``."""
+"""Run the gate's own shell steps on a scratch repository with five pull requests: ``make gate-demo``."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ CHANGES = {
     "deleting": ("benchmarks/test_model.py", re.search(r"\n\n\n    def test_scale.*", BENCHMARKS, re.DOTALL)[0], "\n"),
     "renaming": ("benchmarks/test_model.py", "def test_scale", "def test_scaling"),
 }
-"""Pull request -> the file, what stands in it, and what is put in its place."""
+"""Pull request -> a file, text in it, and the replacement of the text."""
 SKIPPED = {"install"}
-"""Steps that only make the environment, which is there."""
+"""Steps that only create the environment, which exists already."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the gate did."""
+    """Result of the gate."""
 
     code: int
     output: str
@@ -70,7 +70,7 @@ Changes = dict[str, tuple[str, str, str]]
 
 
 def build(root: Path, files: dict[str, str] = FILES, changes: Changes = CHANGES) -> None:
-    """Make the repository, with a branch for each pull request."""
+    """Create the repository, with a branch per pull request."""
     (root / "benchmarks").mkdir(parents=True)
     files = files | {
         "pytest.ini": "[pytest]\npythonpath = .\n",
@@ -97,7 +97,7 @@ def _git(root: Path, *arguments: str) -> None:
 
 
 def environment(cheap: bool = False) -> dict[str, str]:
-    """Of a runner's shell: this environment's programs, and what GitHub sets.
+    """Return the environment variables of a runner's shell: this environment's programs, and GitHub's variables.
 
     Args:
         cheap: Start one measuring process per side.
@@ -151,7 +151,7 @@ def gate(root: Path, branch: str, cheap: bool = False, **inputs: str) -> Outcome
 
 
 def main() -> int:
-    """Print the five verdicts and the comment on the slower one; 0 if the gate said what it should."""
+    """Print the five verdicts and the comment on the slower one; return 0 if the gate decided as expected."""
     wanted = {"slower": 1, "equal": 0, "crashing": 5, "deleting": 4, "renaming": 0}
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="tfbench-gate-") as folder:

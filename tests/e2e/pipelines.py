@@ -1,7 +1,7 @@
-"""Pipelines of random stages, one of them slow, each profiled while it feeds ten steps; run as a program.
+"""Profile pipelines of random stages, one of them slow, while each feeds ten steps.
 
-``python -m tests.e2e.pipelines FOLDER COUNT`` writes a profile of each and ``expected.json``: the long name of the slow
-stage, without the root, by the folder of its profile.
+``python -m tests.e2e.pipelines FOLDER COUNT`` writes a profile per pipeline and ``expected.json``: folder
+of the profile -> long name of the slow stage, without the root.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tfbench.worker import profiler
 SLEEP = 0.002
 STEPS = 10
 FILLED = 25
-"""Elements after which no buffer holds what was made before anything was waited for."""
+"""Elements after which every buffer is drained of elements from before the profile."""
 D = tf.data.Dataset
 
 
@@ -33,7 +33,7 @@ def slowly(value):
 
 
 def busily(value):
-    """Slow by work instead of by waiting."""
+    """Take time by computing instead of waiting."""
     matrix = tf.random.stateless_normal([400, 400], [1, 2])
     return value + tf.cast(tf.reduce_sum(matrix @ matrix @ matrix) * 0.0, tf.int64)
 
@@ -50,7 +50,7 @@ def numbers():
         number += 1
 
 
-# What makes a stage, and what a profile calls it
+# Stage -> the function that adds it, and its name in a profile
 LIGHT = {
     "map": (lambda data: data.map(lambda value: value + 1), "Map"),
     "parallel map": (lambda data: data.map(lambda value: value + 1, num_parallel_calls=2), "ParallelMapV2"),
@@ -88,7 +88,7 @@ GENERATOR = (
 
 
 def pipeline(rng: random.Random, slow: str):
-    """A dataset, and the long name of its slow stage from the root on."""
+    """Return a dataset, and the long name of its slow stage, starting at the root."""
     light = [LIGHT[name] for name in rng.sample(sorted(LIGHT), rng.randint(1, 3))]
     place = rng.randint(0, len(light))
     make, source = GENERATOR if slow == "generator" else SOURCES[rng.choice(sorted(SOURCES))]

@@ -1,4 +1,4 @@
-"""Somebody else's project, whose benchmarks the real pytest runs with the real plugin."""
+"""Run the benchmarks of a scratch project with the real pytest and the real plugin."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ for program, options in json.loads(sys.argv[1]):
 
 @dataclass
 class Done:
-    """How a run of pytest ended."""
+    """Result of a run of pytest."""
 
     code: int
     output: str
@@ -56,20 +56,20 @@ class Done:
 
 
 def environment(root: Path) -> dict[str, str]:
-    """Of a program that works in this folder."""
-    left_out = ("PYTEST_", "PYTHONDONTWRITEBYTECODE")  # compiling tfbench anew costs every process half a second
+    """Return the environment variables of a program that runs in this folder."""
+    left_out = ("PYTEST_", "PYTHONDONTWRITEBYTECODE")  # without bytecode every process takes half a second longer
     clean = {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
-    # Environments that a test has built go with the test; what uv has downloaded stays.
+    # Environments that a test builds are removed with the test. Downloads of uv stay.
     caches = {"UV_CACHE_DIR": str(user_cache_path("uv")), "XDG_CACHE_HOME": str(root / ".cache")}
     return {**caches, **clean, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
 
 
 class Project:
-    """A folder with benchmarks, run with the policy ``quick`` and one measuring process per side.
+    """A folder with benchmarks, run with the policy ``quick`` and one zygote per side.
 
     Args:
         root: The folder.
-        full: Start as many measuring processes as the policy says.
+        full: Start the policy's number of zygotes.
     """
 
     def __init__(self, root: Path, full: bool = False) -> None:
@@ -86,7 +86,7 @@ class Project:
         return [sys.executable, "-m", "pytest", "-p", "tfbench.plugin", *self._plugins, "--policy", "quick", *options]
 
     def environment(self) -> dict[str, str]:
-        # Loading everybody's plugins costs each run as much as racing a case.
+        # Loading every installed plugin costs each run as much as racing a case.
         return {**environment(self.root), **({} if self._full else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})}
 
     def run(self, *options: str, benchmark: bool = True) -> Done:
@@ -105,12 +105,12 @@ class Project:
         return Done(done.returncode, done.stdout + done.stderr, found)
 
     def run_each(self, *runs: Sequence[str]) -> list[Done]:
-        """Run pytest with each of these options, all in one process: for what ends before anything is measured."""
+        """Run pytest with each list of options in one process, for runs that end before they measure."""
         options = [*self.command("--benchmark")[3:], "-W", "ignore::pytest.PytestAssertRewriteWarning"]
         return self._each([("pytest", [*options, *one]) for one in runs])
 
     def tfbench_each(self, *runs: Sequence[str]) -> list[Done]:
-        """Run the command line with each of these arguments, all in one process."""
+        """Run the command line with each list of arguments in one process."""
         return self._each([("tfbench", list(one)) for one in runs])
 
     def _each(self, runs: list[tuple[str, list[str]]]) -> list[Done]:
@@ -121,19 +121,19 @@ class Project:
         return [Done(*json.loads(line)) for line in done.stdout.splitlines()]
 
     def tfbench(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """The command line, in this project."""
+        """Run the command line in this project."""
         return subprocess.run(
             [sys.executable, "-m", self._program, *arguments],
             cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=False,
         )  # fmt: skip
 
     def git(self, *arguments: str) -> None:
-        """As somebody, in this project."""
+        """Run git in this project, with an identity."""
         identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
         subprocess.run(["git", *identity, *arguments], cwd=self.root, check=True, capture_output=True)
 
     def interrupted(self, after: str, *options: str) -> Done:
-        """Start a run and send it Ctrl-C once the file ``after`` is there."""
+        """Start a run and send it Ctrl-C as soon as the file ``after`` exists."""
         report = self.root / "report.json"
         process = subprocess.Popen(
             self.command("--benchmark", f"--report-json={report}", *options),
@@ -142,7 +142,7 @@ class Project:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # A shell has what it runs in the background ignore Ctrl-C, and that is inherited.
+            # A shell makes background processes ignore Ctrl-C, and children inherit that.
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
         wait_for(self.root / after)

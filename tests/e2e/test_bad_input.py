@@ -1,4 +1,4 @@
-"""Whatever is wrong is said in a line that names the fix, and the rest of the suite goes on."""
+"""Every mistake is reported in one line with its fix, and the rest of the suite goes on."""
 
 import os
 
@@ -26,7 +26,7 @@ BROKEN = {
     "dies_in_its_rounds": ("bench(die_late, bench._launch)", "exit code 3"),
     "stops_the_clock": ("bench._launch.clock = lambda: 7; bench(sum, [1])", "did not answer"),
 }
-"""What a benchmark does, and what its reason says."""
+"""Name -> body of a broken benchmark, and text of its reason."""
 DIE_LATE = """
 import os, signal
 
@@ -60,7 +60,7 @@ def broken(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_benchmark_says_what_is_wrong(broken, name):
+def test_a_broken_benchmark_has_its_fault_as_reason(broken, name):
     assert broken.outcomes()[f"test_{name}"] == "error"
     assert BROKEN[name][1] in broken.reason(f"test_{name}")
 
@@ -71,7 +71,7 @@ def test_the_rest_of_the_suite_goes_on(broken):
     assert f"{len(BROKEN)} failed, 1 passed" in broken.output
 
 
-def test_the_last_output_and_the_place_are_shown(broken):
+def test_the_last_output_and_the_line_of_a_broken_benchmark_are_shown(broken):
     assert "last words" in broken.output
     assert "test_raises.py:14: ValueError" in broken.output
     assert "wrong result" in broken.output
@@ -95,7 +95,7 @@ def test_a_worker_that_hangs_is_killed(project, monkeypatch):
     assert "waiting" in done.output
 
 
-def test_a_case_that_breaks_on_one_side_only(project):
+def test_a_case_that_breaks_on_one_side_is_an_error(project):
     project.write(
         """
         import os
@@ -147,7 +147,7 @@ OPTIONS = [
 ]
 
 
-def test_option_values_that_cannot_be_used(project):
+def test_unusable_option_values_are_refused(project):
     project.write(FINE)
     for (options, what), done in zip(OPTIONS, project.run_each(*(options for options, _ in OPTIONS)), strict=True):
         assert done.code == 4, (options, done.output)
@@ -155,7 +155,7 @@ def test_option_values_that_cannot_be_used(project):
         assert "Traceback" not in done.output
 
 
-def test_a_case_that_is_there_twice_fails_at_collection(project):
+def test_a_duplicate_case_fails_at_collection(project):
     project.write(FINE)
     file = "benchmarks/test_mine.py"
     done = project.run("--keep-duplicates", file, file)
@@ -163,7 +163,7 @@ def test_a_case_that_is_there_twice_fails_at_collection(project):
     assert "is collected twice; give each benchmark a name of its own" in done.output
 
 
-def test_a_corrupt_baseline_is_named_and_left_alone(project):
+def test_a_corrupt_baseline_is_named_and_left_unchanged(project):
     project.write(FINE)
     path = project.root / ".tfbench/baselines/first.json"
     path.parent.mkdir(parents=True)
@@ -186,7 +186,7 @@ def test_a_module_that_cannot_be_imported_is_an_error_of_its_own(project):
     assert "no_such_module" in done.output
 
 
-def test_ctrl_c_ends_the_workers_and_keeps_what_was_measured(project):
+def test_ctrl_c_ends_the_workers_and_keeps_the_measured_cases(project):
     project.write(
         """
         import os, pathlib, time

@@ -32,7 +32,7 @@ def repository(project):
     return project
 
 
-def test_the_commit_since_which_a_case_is_slower_is_found(repository):
+def test_a_bisection_finds_the_commit_where_a_case_got_slower(repository):
     done = repository.tfbench("bisect", "--good", "HEAD~5", "--bad", "HEAD", "-k", "work or same", "--report-json", "b.json",
                               "--policy", "quick")  # fmt: skip
     assert done.returncode == 3, done.stdout + done.stderr  # whether it is the broken one or the next, nobody can tell
@@ -56,7 +56,7 @@ def test_the_commit_since_which_a_case_is_slower_is_found(repository):
     assert "is not slower than" in done.stdout
 
 
-def test_a_single_step_ends_with_what_changed(repository):
+def test_a_bisection_of_one_step_reports_its_changes(repository):
     done = repository.tfbench("bisect", "--good", "HEAD~4", "--bad", "HEAD~2", "-k", "work", "--policy", "quick")
     assert done.returncode == 3, done.stdout + done.stderr
     repository.write(BENCHMARK.format(work=4000))
@@ -80,7 +80,7 @@ REFUSED = [
 ]
 
 
-def test_what_cannot_be_asked_is_said(repository):
+def test_unusable_arguments_are_refused_with_the_reason(repository):
     answers = repository.tfbench_each(*(["bisect", *arguments] for _, arguments, _ in REFUSED))
     for (code, arguments, reported), done in zip(REFUSED, answers, strict=True):
         assert done.code == code, (arguments, done.output)

@@ -1,4 +1,4 @@
-"""What a benchmark claims of its variants' times is checked while pytest collects."""
+"""pytest's collection checks the contracts between variants."""
 
 BENCHMARK = """
     from tfbench import Axis, Level, across, as_fast, faster
@@ -23,7 +23,7 @@ REFUSED = [
 ]
 
 
-def test_a_claim_about_no_variant_is_refused(project):
+def test_a_contract_without_a_matching_variant_is_refused(project):
     files = [f"benchmarks/test_claim_{number}.py" for number in range(len(REFUSED))]
     for file, (claim, _) in zip(files, REFUSED, strict=True):
         project.write(BENCHMARK.format(claim=claim), file)
@@ -34,7 +34,7 @@ def test_a_claim_about_no_variant_is_refused(project):
         assert reported in done.output, (claim, done.output)
 
 
-def test_a_claim_is_of_every_variant_with_these_levels_and_single_ones_can_be_selected(project):
+def test_a_contract_applies_to_every_variant_with_its_levels_and_to_a_selection_of_them(project):
     claim = "@faster('feed=ahead', than='feed=naive', by=0.01)\n    @as_fast('feed=ahead,size=2', like='size=1')"
     project.write(BENCHMARK.format(claim=claim))
     done = project.run("-k", "ahead")

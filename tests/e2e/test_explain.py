@@ -47,7 +47,7 @@ REFUSED = [
 ]
 
 
-def test_what_cannot_be_explained_is_one_line(project):
+def test_an_impossible_explanation_is_refused_in_one_line(project):
     project.write(CASES)
     answers = project.tfbench_each(*(["explain", *arguments] for arguments, _ in REFUSED))
     for (arguments, words), done in zip(REFUSED, answers, strict=True):

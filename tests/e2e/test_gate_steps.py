@@ -1,4 +1,4 @@
-"""The steps of action.yml on five pull requests: one on real TensorFlow, the others on steps of scripted time."""
+"""The steps of action.yml on five pull requests: one with real TensorFlow, the others with scripted times."""
 
 import json
 
@@ -50,7 +50,7 @@ def repository(tmp_path):
 
 class TestPullRequest:
     @pytest.mark.tensorflow
-    def test_that_is_slower_is_stopped_and_told_why(self, tmp_path):
+    def test_that_is_slower_fails_with_the_cause(self, tmp_path):
         gate_demo.build(tmp_path / "repository")
         found = gate_demo.gate(tmp_path / "repository", "slower", cheap=True, policy="quick")
         assert found.code == 1, found.output
@@ -73,7 +73,7 @@ class TestPullRequest:
         assert "### tfbench: error" in found.comment
         assert "regressed" not in found.comment
 
-    def test_that_deletes_a_benchmark_is_stopped(self, repository):
+    def test_that_deletes_a_benchmark_fails(self, repository):
         found = gate_demo.gate(repository, "deleting", cheap=True, policy="quick")
         assert found.code == 4, found.output
         assert "missing" in found.comment
@@ -83,7 +83,7 @@ class TestPullRequest:
         )  # of what is open
         assert forgiving.code == 4
 
-    def test_that_renames_a_benchmark_passes_and_the_old_name_is_told(self, repository):
+    def test_that_renames_a_benchmark_passes_with_a_note_on_the_old_name(self, repository):
         found = gate_demo.gate(repository, "renaming", cheap=True, policy="quick", strict="false")
         assert found.code == 0, found.output
         report = json.loads((repository / "tfbench-report" / "report.json").read_text())

@@ -1,4 +1,4 @@
-"""The GPU path without a GPU: what is asked for and not there, and processes that cannot be forked."""
+"""The GPU path on a machine without a GPU: missing devices, and processes that cannot be forked."""
 
 import argparse
 import json
@@ -42,7 +42,7 @@ without_gpu = pytest.mark.skipif(has_driver(), reason="there is a GPU here")
     ("device", "words"),
     [("tpu", "choose from cpu, gpu, all, or name GPUs as gpu:0,2"), ("gpu:0", "there is no NVIDIA driver here")],
 )
-def test_a_gpu_that_is_named_and_not_there_is_one_line(project: Project, device: str, words: str):
+def test_a_missing_gpu_is_refused_in_one_line(project: Project, device: str, words: str):
     project.write(PRODUCT)
     done = project.run("--device", device)
     assert done.code == 4
@@ -51,18 +51,18 @@ def test_a_gpu_that_is_named_and_not_there_is_one_line(project: Project, device:
 
 
 @without_gpu
-def test_the_check_says_that_there_is_none(project: Project):
+def test_the_check_reports_a_machine_without_a_gpu(project: Project):
     done = project.tfbench("gpu-check")
     assert done.returncode == 3
     assert "no GPU here: no NVIDIA driver was found" in done.stdout
 
 
 OPENED = Path("/dev/nvidia-tfbench-test")
-"""Stands in for a file of the driver's, which is open where CUDA is initialised."""
+"""Stand-in for a file of the driver, which is open as soon as CUDA is initialized."""
 
 
 @pytest.mark.skipif(not os.access("/dev", os.W_OK), reason="only root may put a file there")
-def test_where_cuda_is_initialised_launches_are_spawned_and_that_is_told(project: Project):
+def test_with_cuda_initialized_launches_are_spawned_with_a_note(project: Project):
     project.write(f"""
         import os
 
@@ -96,8 +96,8 @@ WATCHED = """
 """
 
 
-def test_a_run_under_a_watched_gpu(project: Project):
-    """Everything but the GPU itself: the driver follows a script, and the steps run on the processor, without TensorFlow."""
+def test_a_run_monitors_its_gpu(project: Project):
+    """All but the GPU is real: the driver follows a script, and the steps run on the CPU, without TensorFlow."""
     project.write(WATCHED, "conftest.py")
     project.write("""
         import os
@@ -129,8 +129,8 @@ def test_a_run_under_a_watched_gpu(project: Project):
 
 @pytest.mark.alone
 @pytest.mark.tensorflow
-def test_the_trial_of_a_gpu_works_on_a_processor():
-    """The same code as on a GPU, with the processor in its place: what it sees, profiles, races, and slows down."""
+def test_the_gpu_check_works_on_a_cpu():
+    """Detection, profiles, races and an injected slowdown run the same code as on a GPU, on the CPU."""
     check = GpuCheck(GpuSession("cpu", (), preset("quick")), processors(None, available_cpus()), preset("quick"), "CPU")
     try:
         found = {finding.name: finding for finding in check.findings(lambda text: None)}
@@ -145,7 +145,7 @@ def test_the_trial_of_a_gpu_works_on_a_processor():
 
 @pytest.mark.tensorflow
 def test_energy_is_read_while_a_step_is_repeated():
-    """With a device that took 100 J a look, and the real process on the processor."""
+    """The device takes 100 J per reading, and the process runs on the CPU."""
     device = Device(energy=[100_000 * look for look in range(1000)])
     nvml = Nvml(library(device))
     policy = replace(preset("quick"), energy_seconds=0.3)
@@ -165,8 +165,8 @@ def test_energy_is_read_while_a_step_is_repeated():
 
 
 @pytest.mark.tensorflow
-def test_a_check_ends_with_what_is_missing_and_keeps_what_the_driver_told(monkeypatch, tmp_path, capsys):
-    """A driver is there, by a script, and a TensorFlow that sees none of its GPUs."""
+def test_a_failed_check_names_the_missing_part_and_keeps_the_recording_of_the_driver(monkeypatch, tmp_path, capsys):
+    """The scripted driver has GPUs, and TensorFlow sees none of them."""
     monkeypatch.setattr(gpu_check, "has_driver", lambda: True)
     monkeypatch.setattr(gpu_check, "Nvml", lambda: Nvml(library(Device(persistence=0))))
     parser = argparse.ArgumentParser()

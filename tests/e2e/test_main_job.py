@@ -1,4 +1,4 @@
-"""The main job, end to end: real processes without TensorFlow; steps of scripted time where an outcome must be certain."""
+"""The main job from end to end: real processes without TensorFlow, with scripted times for certain outcomes."""
 
 import json
 import textwrap
@@ -54,7 +54,7 @@ def test_without_the_option_benchmarks_are_not_run(project):
     assert "1 skipped" in done.output
 
 
-def test_plain_pytest_benchmark_tests_keep_working_and_other_tests_are_left_out(project):
+def test_pytest_benchmark_tests_keep_working_and_other_tests_are_left_out(project):
     project.write(ALONE)
     project.write("def test_plain(benchmark):\n    assert benchmark(sum, [1, 2]) == 3\n", "benchmarks/test_plain.py")
     project.write("def test_other():\n    raise AssertionError\n", "benchmarks/test_other.py")
@@ -64,7 +64,7 @@ def test_plain_pytest_benchmark_tests_keep_working_and_other_tests_are_left_out(
     assert done.outcomes() == {"test_mine": "new"}
 
 
-def test_a_race_against_itself_is_unchanged_and_a_slowdown_is_seen(project):
+def test_a_race_against_itself_is_unchanged_and_a_slowdown_is_detected(project):
     project.write(ALONE)
     same = project.run("--against", "self")
     assert (same.code, same.outcomes()) == (0, {"test_mine": "unchanged"}), same.output
@@ -79,7 +79,7 @@ def test_a_race_against_itself_is_unchanged_and_a_slowdown_is_seen(project):
 
 
 @pytest.mark.alone
-def test_with_real_clocks_and_the_whole_policy_a_slowdown_is_seen(tmp_path):
+def test_with_real_clocks_and_the_whole_policy_a_slowdown_is_detected(tmp_path):
     project = Project(tmp_path, full=True)
     project.write("from zlib import crc32\n\n\ndef test_mine(bench):\n    bench(crc32, bytes(50_000))\n")
     slower = project.run("--against", "self", "--inject-slowdown", "0.25")
@@ -94,7 +94,7 @@ def checkout(project):
 
 
 def sessions(project, number):
-    """As if there had been so many more sessions, which differed a little."""
+    """Add this many sessions, which differ a little."""
     (first,) = (project.root / ".tfbench/history").iterdir()
     content = json.loads(first.read_text())
     (case,) = content["cases"].values()
@@ -127,7 +127,7 @@ def test_a_baseline_gates_even_after_the_code_has_changed(project):
     assert "missing" in gone.output
 
 
-def test_times_that_are_not_raced_again_pass_nothing(project):
+def test_saved_times_without_a_race_pass_no_case(project):
     project.write(ALONE)
     assert project.run("--save-baseline", "first").code == 0
     lax = project.run("--baseline", "first", "--replay", "never")
@@ -149,7 +149,7 @@ def test_times_that_are_not_raced_again_pass_nothing(project):
     assert "tensorflow 2.20.0 there" in elsewhere.reason("test_mine")
 
 
-def test_a_baseline_is_raced_with_the_packages_and_settings_it_was_saved_with(project):
+def test_a_baseline_is_raced_with_its_own_packages_and_settings(project):
     checkout(project)
     project.write(
         """
@@ -215,7 +215,7 @@ def benchmark(name, seconds):
     return f"from tests.fakes.steps import taking\n\n\ndef {name}(bench):\n    bench(taking(bench, {seconds}))\n\n\n"
 
 
-def test_new_deleted_renamed_and_moved_benchmarks_against_a_commit(project):
+def test_new_deleted_renamed_and_moved_benchmarks_are_matched_with_a_commit(project):
     before = {"test_mine": 50e-6, "test_old": 51e-6, "test_changing": 52e-6, "test_deleted": 53e-6}
     project.write("".join(benchmark(*one) for one in before.items()))
     project.write(benchmark("test_moving", 53e-6), "benchmarks/test_before.py")
@@ -243,8 +243,8 @@ def test_new_deleted_renamed_and_moved_benchmarks_against_a_commit(project):
 
 
 @pytest.mark.parametrize("named", ["src", "{root}/src"])
-def test_a_package_of_the_repository_is_that_of_its_commit(project, monkeypatch, named):
-    """Whether it is named in PYTHONPATH, as an editable installation names it, or stands beside the benchmarks."""
+def test_a_package_of_the_repository_is_imported_from_its_commit(project, monkeypatch, named):
+    """The package is in PYTHONPATH, as in an editable installation, or next to the benchmarks."""
     (project.root / "src").mkdir()
     project.write("AMOUNT = 2e-4\n", "src/mine.py")
     project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
@@ -263,7 +263,7 @@ def test_a_package_of_the_repository_is_that_of_its_commit(project, monkeypatch,
     assert done.outcomes() == {"test_mine": "improved"}, done.output
 
 
-def test_settings_are_a_side(project):
+def test_settings_make_a_side(project):
     project.write(
         """
         import os

@@ -1,4 +1,4 @@
-"""Metrics other than time, from end to end: faults that a clock may miss, contracts, and saved readings."""
+"""Metrics other than time, from end to end: faults that times may miss, contracts, and saved metrics."""
 
 import pytest
 
@@ -79,11 +79,11 @@ CAUGHT = {
     "test_float64_xla": {"xla_casts", "xla_float64"},
     "test_kept_alive": {"live_tensors", "live_bytes"},
 }
-"""Case -> the metrics that have to catch its fault."""
+"""Case -> the metrics that must detect its fault."""
 
 
 @pytest.mark.tensorflow
-def test_each_fault_is_caught_by_its_own_metric(project, monkeypatch):
+def test_each_fault_is_detected_by_its_own_metric(project, monkeypatch):
     project.write(FAULTS)
     project.write(QUICKLY, "conftest.py")
     monkeypatch.setenv("FAULT", "1")
@@ -131,7 +131,7 @@ CONTRACTS = """
 
 
 @pytest.mark.tensorflow
-def test_contracts_hold_without_any_baseline(project):
+def test_contracts_are_checked_without_a_baseline(project):
     project.write(CONTRACTS)
     project.write(QUICKLY, "conftest.py")
     done = project.run()
@@ -171,7 +171,7 @@ RACING = """
 """
 
 
-def test_a_variant_that_must_be_faster_is_raced_against_the_other_in_every_kind_of_run(project):
+def test_a_variant_that_must_be_faster_races_the_other_in_every_kind_of_run(project):
     project.write(RACING)
     project.write(QUICKLY, "conftest.py")
     for options in ((), ("--against", "self")):
@@ -199,7 +199,7 @@ SIZES = """
 """
 
 
-def test_saved_readings_gate_without_racing_and_what_is_not_exact_is_demoted(project, monkeypatch):
+def test_saved_metrics_gate_without_a_race_and_inexact_ones_only_inform(project, monkeypatch):
     project.write(SIZES)
     project.write(QUICKLY, "conftest.py")
     monkeypatch.setenv("SIZE", "1000000")

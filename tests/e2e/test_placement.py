@@ -1,4 +1,4 @@
-"""Where ops run: on logical devices, which one processor can be split into, in the place of several GPUs."""
+"""Placement of ops on logical devices of one CPU, which stand in for several GPUs."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.e2e.project import Project
 pytestmark = pytest.mark.tensorflow
 
 
-def test_a_copy_between_devices_that_was_not_there_before_is_a_regression(project: Project):
+def test_a_new_copy_between_devices_is_a_regression(project: Project):
     project.write("""
         import os
 

@@ -1,4 +1,4 @@
-"""Profiles of real TensorFlow: what is slow is named, in its own launch, in each of the ways to collect."""
+"""Profiles of real TensorFlow: launches of their own, every method of collection, and the cause of a slowdown."""
 
 import gzip
 import json
@@ -108,7 +108,7 @@ def measured(cases, pairs):
 
 @pytest.mark.alone
 class TestCauses:
-    """What was made slower on purpose comes first, and makes up at least four fifths of the slowdown."""
+    """The injected cause comes first, and explains at least four fifths of the slowdown."""
 
     def test_a_doubled_product(self, causes):
         found = causes["a doubled product"]
@@ -133,7 +133,7 @@ class TestCauses:
         assert found["share"] >= 0.8, found
         assert all(len(one["why"]) <= 5 for one in causes.values())
 
-    def test_what_is_kept_opens_in_tensorboard_and_is_explained_in_full(self, cases, causes):
+    def test_kept_profiles_open_in_tensorboard_and_are_explained_in_full(self, cases, causes):
         (folder,) = (cases.root / "prof").glob("*test_input.work=more")
         for side in ("baseline", "contender"):
             assert len(list(folder.glob(f"{side}/plugins/profile/*/*.xplane.pb"))) == POLICY.profile_launches
@@ -164,10 +164,10 @@ def test_the_slow_stage_of_each_pipeline_is_found(tmp_path):
 
 
 class TestWays:
-    """The guide's four ways; a session is what all the other tests collect by."""
+    """Three of the guide's four methods. The other tests use the fourth, a session."""
 
     @pytest.mark.parametrize("method", ["context", "sampling"])
-    def test_launches_are_profiled_in_other_ways(self, cases, tmp_path, method):
+    def test_launches_are_profiled_by_other_methods(self, cases, tmp_path, method):
         (steps,) = json.loads(
             program("causes", "--method", method, tmp_path, "test_product[work=plain]", folder=cases.root)
         )
@@ -262,7 +262,7 @@ SLOWED = """
 """
 
 
-def test_a_regression_says_why(project, monkeypatch):
+def test_a_regression_names_its_cause(project, monkeypatch):
     monkeypatch.setenv("TF_TWICE", "1")
     project.write(SLOWED)
     done = project.run("--profile-on-regression", "--against", "env:TF_TWICE=")
@@ -283,7 +283,7 @@ def test_a_regression_says_why(project, monkeypatch):
         (["--profile-method", "guess"], "--profile-method 'guess': choose from session, context, sampling"),
     ],
 )
-def test_bad_options_are_one_line(project, options, words):
+def test_unusable_options_are_refused_in_one_line(project, options, words):
     project.write(SLOWED)
     done = project.run(*options)
     assert done.code == 4

@@ -1,4 +1,4 @@
-"""The main job once on real TensorFlow: race the variants, save a baseline, gate against it, see a slowdown."""
+"""The main job once on real TensorFlow: race the variants, save a baseline, gate against it, detect a slowdown."""
 
 import json
 
@@ -45,7 +45,7 @@ def saved(project):
 
 @pytest.fixture(scope="module")
 def slowed(project, saved):
-    """The run that is slower by half and is gated against the baseline, and what `tfbench gate` said of it."""
+    """A run against the baseline that is slower by half, and the result of `tfbench gate`."""
     done = project.run("--baseline", "first", "--inject-slowdown", "0.5", "-k", "none")
     return done, project.tfbench("gate", "report.json")
 
@@ -57,7 +57,7 @@ def test_variants_race_and_are_new_without_a_baseline(saved):
     assert 0.1 < other["ratio"]["center"] < 10
 
 
-def test_the_report_says_what_the_machine_and_its_packages_are(saved):
+def test_the_report_describes_the_machine_and_its_packages(saved):
     side = saved.report["sides"]["contender"]
     assert side["packages"]["tensorflow"].startswith("2.")
     assert 0.5 < side["import_seconds"] < 60
@@ -76,7 +76,7 @@ def test_a_baseline_and_the_file_of_pytest_benchmark_are_saved(project, saved):
     assert [row["params"] for row in rows] == [{"compiler": "none"}, {"compiler": "xla"}]
 
 
-def test_an_injected_slowdown_turns_the_gate_red(slowed):
+def test_an_injected_slowdown_fails_the_gate(slowed):
     done, gated = slowed
     assert (done.code, done.outcomes()[PLAIN]) == (1, "regressed"), done.output
     assert "found twice" in done.reason(PLAIN)

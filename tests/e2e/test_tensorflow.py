@@ -1,4 +1,4 @@
-"""The main job on real TensorFlow, in one run: variants, settings of a process, what must not be done at import."""
+"""The main job on real TensorFlow, in one run: variants, process settings, and ops at import."""
 
 import re
 from pathlib import Path
@@ -61,14 +61,14 @@ GUIDES = [DOCS / name for name in ("../README.md", "writing-a-benchmark.md", "me
 
 
 def examples():
-    """The whole modules among the examples of the guides."""
+    """Return the examples of the guides that are whole modules."""
     blocks = [block for guide in GUIDES for block in re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)]
     return [block for block in blocks if block.startswith("import")]
 
 
 @pytest.mark.tensorflow
-def test_the_main_job_on_tensorflow(project):
-    """In one run, since TensorFlow takes seconds to start: real variants, bad modules, the guide's examples."""
+def test_the_main_job_runs_on_tensorflow(project):
+    """One run covers variants, bad modules and the guide's examples, because TensorFlow takes seconds to start."""
     project.write(AXES)
     assert len(examples()) >= 4
     for number, example in enumerate(examples()):
@@ -117,7 +117,7 @@ def test_a_plain_benchmark_finds_the_real_tensorflow_in_the_controller(project):
 
 
 @pytest.mark.tensorflow
-def test_a_missing_gpu_is_an_error_where_one_is_required(project):
+def test_a_missing_gpu_is_an_error_if_one_is_required(project):
     project.write("import tensorflow as tf\n\ndef test_mine(bench):\n    bench(tf.add, 1.0, 2.0)\n")
     project.write(NO_TENSORFLOW_HERE, "conftest.py")
     done = project.run("--require-gpu", "--device", "cpu")

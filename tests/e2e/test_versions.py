@@ -1,4 +1,4 @@
-"""``tfbench versions`` with real processes; settings stand in for versions, as they are there at once."""
+"""``tfbench versions`` with real processes. Settings stand in for versions, because they need no installation."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_several_sides_race_each_case_in_the_same_rounds(project):
     assert "skipped: not before 9.9" in page
 
 
-def test_a_case_that_crashes_on_one_side_is_told_with_its_last_words(project):
+def test_a_case_that_crashes_on_one_side_is_reported_with_its_last_output(project):
     project.write(
         """
         import os
@@ -75,7 +75,7 @@ def test_a_case_that_crashes_on_one_side_is_told_with_its_last_words(project):
     assert "test_crash on env:SLOWER=1 broke: " in done.stdout.replace("\n", " ")
 
 
-def test_earlier_results_stand_beside_as_what_was_not_raced(project):
+def test_earlier_results_are_shown_as_not_raced(project):
     project.write(BENCHMARK)
     saved = project.run("--benchmark-json=plain.json", "--save-baseline", "first", "-k", "work")
     assert saved.code == 0, saved.output
@@ -95,7 +95,7 @@ def test_earlier_results_stand_beside_as_what_was_not_raced(project):
     assert "v.json is not of the schema tfbench-versions/1" in broken.stderr
 
 
-def test_benchmarks_of_another_directory_and_single_cases_are_chosen_by_their_paths(project, tmp_path_factory):
+def test_paths_select_benchmarks_of_another_directory_and_single_cases(project, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "pytest.ini").write_text("[pytest]\ntfbench_paths = .\n")
     (elsewhere / "test_other.py").write_text("def test_other(bench):\n    bench(sum, range(500))\n")
@@ -129,7 +129,7 @@ REFUSED = [
 ]
 
 
-def test_what_cannot_be_asked_is_said(project):
+def test_unusable_arguments_are_refused_with_the_reason(project):
     project.write(BENCHMARK)
     answers = project.tfbench_each(*(["versions", *arguments] for arguments, _ in REFUSED))
     for (arguments, reported), done in zip(REFUSED, answers, strict=True):

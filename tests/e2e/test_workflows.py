@@ -1,4 +1,4 @@
-"""What runs on GitHub: its syntax, what is unsafe in it, and the sharded gate's own steps."""
+"""Workflows and action on GitHub: their syntax, their security, and the steps of the sharded gate."""
 
 import re
 import shutil
@@ -24,12 +24,12 @@ def content(file):
     return yaml.safe_load(file.read_text())
 
 
-def test_the_syntax_is_that_of_workflows_and_actions():
+def test_workflows_and_action_have_valid_syntax():
     for schema, files in (("vendor.github-workflows", WORKFLOWS), ("vendor.github-actions", [ROOT / "action.yml"])):
         subprocess.run([program("check-jsonschema"), "--builtin-schema", schema, *map(str, files)], check=True)
 
 
-def test_nothing_unsafe_is_found():
+def test_a_security_check_finds_no_fault():
     command = [program("zizmor"), "--offline", "--min-severity=medium", str(ROOT / ".github"), str(ROOT / "action.yml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -45,7 +45,7 @@ class TestWorkflow:
             if uses and "checkout" in uses:
                 assert step["with"]["persist-credentials"] is False
 
-    def test_only_who_runs_no_pull_request_may_write(self, file):
+    def test_only_jobs_without_code_of_a_pull_request_may_write(self, file):
         workflow = content(file)
         triggers = set(workflow[True])  # YAML takes `on` for a truth
         for name, job in workflow["jobs"].items():
@@ -55,13 +55,13 @@ class TestWorkflow:
                 assert not triggers & {"pull_request", "pull_request_target"}
         assert "secrets." not in file.read_text()
 
-    def test_what_github_fills_in_goes_through_the_environment(self, file):
+    def test_expressions_of_github_go_through_the_environment(self, file):
         for job in content(file)["jobs"].values():
             for step in job["steps"]:
                 assert "${{" not in step.get("run", "")
 
 
-def test_the_action_is_no_template_for_a_shell_either():
+def test_the_action_has_no_expressions_in_shell_code():
     for step in content(ROOT / "action.yml")["runs"]["steps"]:
         assert "${{" not in step["run"]
 

@@ -1,6 +1,6 @@
-"""The ways to collect a profile that need a program of their own: Keras' callback, and sampling of several workers.
+"""Collect profiles by the methods that need a program of their own: Keras' callback, and sampling of several workers.
 
-``python -m tests.e2e.ways fit FOLDER``, ``python -m tests.e2e.ways sample FOLDER COUNT``; a worker of the latter is
+Run it as ``python -m tests.e2e.ways fit FOLDER`` or ``python -m tests.e2e.ways sample FOLDER COUNT``. The latter starts
 ``python -m tests.e2e.ways work MILLISECONDS``, which prints its address and works until its input ends.
 """
 
