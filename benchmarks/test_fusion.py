@@ -13,53 +13,43 @@ PARITY = 1e-5
 """Error allowed in fused ops: fusion changes only the order of the arithmetic."""
 
 
+def _bench_convolution(bench, variant, step, moments):
+    """Benchmark a step on images, filters and this many vectors of moments. The fourth is a variance."""
+    batch, side, inputs, outputs, kernel = by_device((2, 112, 8, 32, 3), (64, 112, 64, 64, 3))
+    pixels = batch * side * side
+    vectors = [normal(outputs, seed=3 + number) for number in range(moments)]
+    vectors[3:] = [1.0 + tf.abs(variance) for variance in vectors[3:]]
+    bench(
+        variant.compile(step),
+        *(normal(batch, side, side, inputs), normal(kernel, kernel, inputs, outputs, seed=2), *vectors),
+        flops=2 * pixels * outputs * kernel**2 * inputs,
+        bytes=4 * (pixels * (inputs + outputs) + kernel**2 * inputs * outputs + moments * outputs),
+        parity=matmul_tolerance(PARITY),
+        max_traces=1,
+        **variant.proves("_FusedConv2D"),
+    )
+
+
 @across(FUSION)
 def test_conv2d_bias_relu(bench, variant):
     """Conv2D, BiasAdd and Relu as one _FusedConv2D or as three ops."""
-    batch, side, inputs, outputs, kernel = by_device((2, 112, 8, 32, 3), (64, 112, 64, 64, 3))
-    pixels = batch * side * side
-    images = normal(batch, side, side, inputs)
-    filters = normal(kernel, kernel, inputs, outputs, seed=2)
-    bias = normal(outputs, seed=3)
 
     def conv2d_bias_relu(images, filters, bias):
         convolved = tf.nn.conv2d(images, filters, strides=1, padding="SAME")
         return tf.nn.relu(tf.nn.bias_add(convolved, bias))
 
-    bench(
-        variant.compile(conv2d_bias_relu),
-        *(images, filters, bias),
-        flops=2 * pixels * outputs * kernel**2 * inputs,
-        bytes=4 * (pixels * (inputs + outputs) + kernel**2 * inputs * outputs + outputs),
-        parity=matmul_tolerance(PARITY),
-        max_traces=1,
-        **variant.proves("_FusedConv2D"),
-    )
+    _bench_convolution(bench, variant, conv2d_bias_relu, moments=1)
 
 
 @across(FUSION)
 def test_conv2d_batchnorm_relu(bench, variant):
     """Conv2D, batch normalization for inference and Relu as one _FusedConv2D or as three ops."""
-    batch, side, inputs, outputs, kernel = by_device((2, 112, 8, 32, 3), (64, 112, 64, 64, 3))
-    pixels = batch * side * side
-    images = normal(batch, side, side, inputs)
-    filters = normal(kernel, kernel, inputs, outputs, seed=2)
-    scale, offset, mean = normal(outputs, seed=3), normal(outputs, seed=4), normal(outputs, seed=5)
-    variance = 1.0 + tf.abs(normal(outputs, seed=6))
 
     def conv2d_batchnorm_relu(images, filters, *moments):
         convolved = tf.nn.conv2d(images, filters, strides=1, padding="SAME")
         return tf.nn.relu(tf.compat.v1.nn.fused_batch_norm(convolved, *moments, is_training=False)[0])
 
-    bench(
-        variant.compile(conv2d_batchnorm_relu),
-        *(images, filters, scale, offset, mean, variance),
-        flops=2 * pixels * outputs * kernel**2 * inputs,
-        bytes=4 * (pixels * (inputs + outputs) + kernel**2 * inputs * outputs + 4 * outputs),
-        parity=matmul_tolerance(PARITY),
-        max_traces=1,
-        **variant.proves("_FusedConv2D"),
-    )
+    _bench_convolution(bench, variant, conv2d_batchnorm_relu, moments=4)
 
 
 @across(FUSION)

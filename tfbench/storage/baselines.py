@@ -7,7 +7,6 @@ A baseline is a pytest-benchmark JSON file, so that its tools read it. Data with
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,6 +20,7 @@ from pytest_benchmark.stats import Stats
 from tfbench.errors import BaselineError
 from tfbench.fs import write_whole
 from tfbench.model import JSON, Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample
+from tfbench.storage.history import CONTEXT, check_schema, context_json, context_of, usable
 
 SCHEMA = "tfbench-baseline/1"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -113,8 +113,7 @@ class Baselines:
         samples = list(baseline.samples.values())
         if not samples:
             raise BaselineError(f"the baseline {name!r} was not saved: no case was measured")
-        context = baseline.context
-        environment = context.environment
+        environment = baseline.environment
         content = {
             "machine_info": dict(environment.machine) | {"python_version": environment.python},
             "commit_info": {"id": environment.commit, "dirty": environment.dirty},
@@ -123,8 +122,7 @@ class Baselines:
             "version": pytest_benchmark.__version__,
             "tfbench": {
                 "schema": SCHEMA,
-                "recipe": environment.as_json(),
-                **{field: getattr(context, field) for field in _CONTEXT},
+                **context_json(baseline.context),
                 "accepted": [asdict(acceptance) for acceptance in baseline.accepted],
             },
         }
@@ -150,9 +148,6 @@ class Baselines:
     def _path(self, name: str) -> Path:
         self.check_name(name)
         return self.folder / f"{name}.json"
-
-
-_CONTEXT = ("session", "tree", "policy", "way")
 
 
 def now() -> str:
@@ -200,8 +195,7 @@ def parse(name: str, content: JSON) -> Baseline:
         ValueError, KeyError, TypeError, AttributeError: tfbench did not write the content.
     """
     own = content["tfbench"]
-    if own["schema"] != SCHEMA:
-        raise ValueError(f"schema {own['schema']!r} instead of {SCHEMA!r}")
+    check_schema(own, SCHEMA)
     samples, metric_values = {}, {}
     for benchmark in content["benchmarks"]:
         extra = benchmark["extra_info"]["tfbench"]
@@ -219,9 +213,7 @@ def parse(name: str, content: JSON) -> Baseline:
         if "reading" in extra:
             metric_values[case.name] = MetricValues.of_json(extra["reading"])
     # Early baselines lack the way of racing. Their times are then never judged without a race.
-    context = MeasurementContext(
-        environment=EnvironmentInfo.of_json(own["recipe"]), **{field: str(own.get(field, "")) for field in _CONTEXT}
-    )
+    context = context_of({**dict.fromkeys(CONTEXT, ""), **own})
     accepted = tuple(Acceptance(**entry) for entry in own.get("accepted", ()))
     return Baseline(context, samples, metric_values, name, str(content["datetime"]), accepted)
 
@@ -229,6 +221,6 @@ def parse(name: str, content: JSON) -> Baseline:
 def _parsed_run(run: JSON) -> Run:
     iterations = int(run["iterations"])
     seconds = tuple(nanoseconds * 1e-9 / iterations for nanoseconds in run["nanoseconds"])
-    if not seconds or not all(math.isfinite(second) and second > 0 for second in seconds):
+    if not usable(seconds):
         raise ValueError("a launch has no usable times")
     return Run(seconds, iterations, dict(run["facts"]))

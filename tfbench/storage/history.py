@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,21 +37,12 @@ class History:
         Raises:
             OSError: The folder cannot be written.
         """
-        context = record.context
-        path = self.folder / f"{context.session.replace(':', '')}.json"
+        path = self.folder / f"{record.context.session.replace(':', '')}.json"
         cases = {
             case: {"source": record.sources.get(case, ""), "floors": list(floors)}
             for case, floors in record.floors.items()
         }
-        content = {
-            "schema": SCHEMA,
-            "session": context.session,
-            "policy": context.policy,
-            "way": context.way,
-            "tree": context.tree,
-            "recipe": context.environment.as_json(),
-            "cases": cases,
-        }
+        content = {"schema": SCHEMA, **context_json(record.context), "cases": cases}
         write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
         return path
 
@@ -67,16 +58,38 @@ class History:
 
 
 def _parsed(content: JSON) -> SessionRecord:
-    if content["schema"] != SCHEMA:
-        raise ValueError(f"schema {content['schema']!r} instead of {SCHEMA!r}")
+    check_schema(content, SCHEMA)
     floors = {case: tuple(map(float, row["floors"])) for case, row in content["cases"].items()}
-    if not all(row and all(math.isfinite(floor) and floor > 0 for floor in row) for row in floors.values()):
+    if not all(map(usable, floors.values())):
         raise ValueError("a case has no usable times")
-    context = MeasurementContext(
-        session=str(content["session"]),
-        environment=EnvironmentInfo.of_json(content["recipe"]),
-        tree=str(content["tree"]),
-        policy=str(content["policy"]),
-        way=str(content["way"]),
-    )
-    return SessionRecord(context, floors, {case: str(row["source"]) for case, row in content["cases"].items()})
+    sources = {case: str(row["source"]) for case, row in content["cases"].items()}
+    return SessionRecord(context_of(content), floors, sources)
+
+
+# Parts of a file that baselines have as well
+
+
+def check_schema(content: JSON, schema: str) -> None:
+    """Raise ValueError if the content has another schema."""
+    if content["schema"] != schema:
+        raise ValueError(f"schema {content['schema']!r} instead of {schema!r}")
+
+
+def usable(seconds: Sequence[float]) -> bool:
+    """Whether these are times: at least one, all of them positive and finite."""
+    return bool(seconds) and all(math.isfinite(second) and second > 0 for second in seconds)
+
+
+CONTEXT = ("session", "tree", "policy", "way")
+"""Text fields of a `MeasurementContext`."""
+
+
+def context_json(context: MeasurementContext) -> JSON:
+    """Return a context as files store it."""
+    return {"recipe": context.environment.as_json(), **{name: getattr(context, name) for name in CONTEXT}}
+
+
+def context_of(content: JSON) -> MeasurementContext:
+    """Read a context from a file's content."""
+    texts = {name: str(content[name]) for name in CONTEXT}
+    return MeasurementContext(environment=EnvironmentInfo.of_json(content["recipe"]), **texts)

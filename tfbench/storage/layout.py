@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.fs import DATA_FOLDER, write_whole
@@ -13,46 +12,25 @@ _UNSHARED = ("candidates", "calibration", "history", "made", "profiles", "trees"
 """Folders that git ignores. Baselines may be shared."""
 
 
-@dataclass(frozen=True)
 class Layout:
     """Paths below the data folder of one project."""
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.baselines = folder / "baselines"
+        self.candidates = folder / "candidates"
+        """The last run against each baseline, which `tfbench baseline accept` makes the new one."""
+        self.history = folder / "history"
+        self.trees = folder / "trees"
+        """Source trees of other revisions."""
+        self.shared_set_ups = folder / "made"
+        """Folders that one launch builds for all, such as trained models."""
+        self.calibration = folder / "calibration"
 
     @staticmethod
     def of(root: Path) -> Layout:
         """Return the layout below pytest's root."""
         return Layout(root / DATA_FOLDER)
-
-    @property
-    def baselines(self) -> Path:
-        """Saved baselines, one file each."""
-        return self.folder / "baselines"
-
-    @property
-    def candidates(self) -> Path:
-        """The last run against each baseline, which `tfbench baseline accept` makes the new one."""
-        return self.folder / "candidates"
-
-    @property
-    def history(self) -> Path:
-        """One file per session."""
-        return self.folder / "history"
-
-    @property
-    def trees(self) -> Path:
-        """Source trees of other revisions."""
-        return self.folder / "trees"
-
-    @property
-    def shared_set_ups(self) -> Path:
-        """Folders that one launch builds for all, such as trained models."""
-        return self.folder / "made"
-
-    @property
-    def calibration(self) -> Path:
-        """Journals of `tfbench calibrate`."""
-        return self.folder / "calibration"
 
     def write_gitignore(self) -> None:
         """Make git ignore the folders that nobody commits. An existing file stays unchanged.
