@@ -148,6 +148,6 @@ def replicas(count):
 
     def too_few():
         gpus = len(tf.config.list_physical_devices("GPU"))
-        return f"this machine has {gpus} GPUs; run on a machine with {count}" if 0 < gpus < count else None
+        return f"this machine has {gpus} of {count} GPUs; run on one that has {count}" if 0 < gpus < count else None
 
     return {"setup": split, "strategy": strategy, "requires": too_few}
