@@ -1,4 +1,4 @@
-"""Every threshold and budget, one immutable value, each with its reason."""
+"""Hold every threshold and budget in one immutable value, each with its reason."""
 
 from __future__ import annotations
 
@@ -11,205 +11,205 @@ from tfbench.model import JSON
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How sure, at what cost. Fractions are of one, times are seconds."""
+    """Set the certainty and the cost of a run. Fractions are of one, times are in seconds."""
 
     name: str = "standard"
 
-    # What is decided
+    # Decision
     minimum_effect: float = 0.01
-    """A slowdown is `regressed` when the whole interval lies above 1 + this: smaller ones nobody acts on."""
+    """A case is `regressed` if the whole interval lies above 1 + this. Smaller slowdowns lead to no action."""
     tolerance: float = 0.02
-    """`unchanged` claims that the whole interval lies within 1 ± this; twice the minimum effect,
-    so that there is room for an interval between the two."""
+    """A case is `unchanged` if the whole interval lies within 1 ± this. It is twice the minimum effect, which leaves
+    room for an interval between the two."""
     alpha: float = 0.01
-    """Chance that a run reports any case that is not slower by the minimum effect, shared over its
-    cases: one red run in a hundred if all lay at that edge, far fewer on the same code."""
+    """Probability that a run reports a case that is not slower by the minimum effect, shared over its cases. It is one
+    failing run in a hundred at that edge, and far fewer on the same code."""
     alpha_case: float = 0.05
-    """The most that both ends of one stage's interval may spend, however few cases there are:
-    `unchanged` and `improved`, which nobody confirms, shall be right 97 times in 100 at the very edge."""
+    """Upper limit for both ends of one stage's interval, however few cases there are. Unconfirmed `unchanged` and
+    `improved` verdicts are then right 97 times in 100 at the edge."""
     looks: tuple[int, ...] = (3, 4, 6, 9, 12, 18, 30)
-    """Launches at which the evidence is looked at: three tell a large change; then in steps of about
-    1.4, since a look at little new evidence spends alpha for nothing. Beyond 30 it is the zygotes
-    that leave a case undecided, and no number of launches helps."""
+    """Launches after which the evidence is evaluated. Three detect a large change. Steps of about 1.4 follow, because a
+    look at little new evidence wastes alpha. Beyond 30, the zygotes limit the decision, and no launches help."""
     confirm: bool = True
     """A first `regressed` is raced again in fresh launches of fresh zygotes, which share no data with the first."""
 
-    # What is known of noise before a race, so that few launches can speak
+    # Prior knowledge of noise, so that few launches suffice
     launch_deviation: float = 0.006
-    """Deviation between launches of the same code, as a log-ratio: the middle of fourteen workloads."""
+    """Standard deviation between launches of the same code, as a log-ratio: the median of fourteen workloads."""
     zygote_deviation: float = 0.005
-    """Deviation between pairs of zygotes of the same program: the median of six workloads."""
+    """Standard deviation between pairs of zygotes of the same program: the median of six workloads."""
     shared_zygote_deviation: float = 0.001
-    """The same where both entrants come from one zygote, whose luck is common to both."""
+    """The same if both entrants come from one zygote and share its layout."""
     launch_spread: float = 0.5
-    """How far cases stray from `launch_deviation`: the deviation of its logarithm, so two cases in
-    three lie within a factor 1.6 of it. The tails are a t distribution's: no case is ruled out."""
+    """Standard deviation of the logarithm of `launch_deviation` over cases: two in three lie within a factor of 1.6.
+    The tails are those of a t distribution, so no case is ruled out."""
     zygote_spread: float = 0.8
-    """The same for the deviations between pairs of zygotes, which were seen from 0 to 1.3%: a factor 2.2."""
+    """The same for pairs of zygotes, which were measured from 0 to 1.3%: a factor of 2.2."""
     clip: float = 3.0
-    """A launch further from the middle than this many deviations counts as if it were there: a
-    process in another mode (a tenth of eager launches) must not decide alone."""
+    """A launch further from the median than this many deviations counts as if it were there. One process in another
+    mode (a tenth of eager launches) must not decide alone."""
 
-    # Times that are not raced again
+    # Saved times that are not raced again
     floor_launches: int = 6
-    """Launches whose fastest block stands for a session: with six the floor of unchanged code moved by 0.6
-    to 0.8% between sessions, while medians moved by 5 to 26%."""
+    """Launches whose fastest block represents a session. With six, the floor of unchanged code moved by 0.6 to 0.8%
+    between sessions, and medians by 5 to 26%."""
     sessions: int = 5
-    """Sessions of a case that must be known before a saved time is judged by their spread: from fewer a
-    t interval is more than five deviations wide and decides nothing."""
+    """Sessions of a case that are needed to judge a saved time by their spread. With fewer, a t interval is more than
+    five deviations wide and decides nothing."""
     screen_tolerance: float = 0.05
-    """`--replay suspects` does not race a case again whose saved times prove that it is slower by less than
-    this. The spread between sessions seldom proves less, and what it leaves open is raced."""
+    """`--replay suspects` does not race a case whose saved times prove a smaller slowdown than this. The spread between
+    sessions rarely proves less, and undecided cases are raced."""
 
-    # Other metrics
+    # Metrics other than time
     first_call_effect: float = 0.15
-    """A first call is `regressed` when it takes longer by this at least: it is paid once, in seconds at most."""
+    """Minimum effect for the first call, which is paid once and takes seconds at most."""
     first_call_tolerance: float = 0.3
-    """The same for `unchanged`: a launch gives one sample of it, where it gives hundreds of the step."""
+    """Tolerance for the first call. A launch gives one sample of it, and hundreds of the step."""
     first_call_abs_tolerance: float = 5e-3
-    """Seconds by which first calls may differ, however short they are: nobody waits for a few milliseconds once."""
+    """Seconds by which first calls may differ, however short they are: a few milliseconds, once, do not matter."""
     first_call_deviation: float = 0.06
-    """Deviation between launches of the same code, as a log-ratio."""
+    """Standard deviation between launches of the same code, as a log-ratio."""
     first_call_zygote_deviation: float = 0.02
     """The same between pairs of zygotes."""
     memory_tolerance: float = 0.01
-    """Sizes that differ by less than this fraction are the same: files carry dates and names, allocators round."""
+    """Sizes that differ by less than this fraction are equal: files contain dates and names, and allocators round."""
     memory_abs_tolerance: int = 1 << 20
-    """Bytes by which peaks of host memory may differ whatever their size: what a zygote has left free of an arena of
-    Python's, which is 1 MiB, its launches need not ask for, and zygotes of different sides leave different amounts."""
+    """Bytes by which peaks of host memory may differ: one of Python's arenas, which take 1 MiB. Launches reuse space
+    that their zygote left free in it, and zygotes of different sides leave different amounts."""
     memory_launches: int = 3
-    """Launches of each side that must lie beyond those of the other before a peak of memory has moved."""
+    """Launches of each side that must lie beyond those of the other before a memory peak has moved."""
     probe_calls: int = 4
-    """Calls behind the first ones in which functions may be traced again and tensors pile up: what grows by every
-    call is seen in one, and four cost little beside the start of the process."""
+    """Calls after the first ones in which retraces and leaked tensors are counted. One call shows what grows with every
+    call, and four cost little compared with the start of the process."""
     probe_launches: int = 3
-    """Launches of a side in which a metric that differs between the sides is read before it counts: one that
-    differs among them is not exact."""
+    """Launches per side that read a differing metric before it counts. A metric that differs among them is not
+    exact."""
     exact_across_versions: bool = False
-    """Whether exact metrics gate between environments that differ (TensorFlow's version, settings). Otherwise they
-    explain: another version may well have other graphs on purpose."""
+    """Whether exact metrics gate between different environments (TensorFlow versions, settings). Otherwise they only
+    explain, because another version may have other graphs on purpose."""
     parity_floor: float = 1e-4
-    """Errors of results below this are rounding: sums of float32 in another order differ by 1e-7 to 1e-5."""
+    """Smaller errors of results are rounding: sums of float32 in another order differ by 1e-7 to 1e-5."""
     parity_growth: float = 2.0
-    """An error against the reference variant that is above the floor may grow by this factor: rounding errors do,
-    with the order of a sum."""
+    """An error against the reference variant above the floor may grow by this factor, because rounding errors depend on
+    the order of a sum."""
 
     # Profiles
     profile_steps: tuple[int, int] = (10, 60)
-    """Fewest and most steps of a profile. The profiler's guide asks for about ten; short steps are worth more of
-    them, as each is disturbed by the machine in a way of its own, and are still a small file."""
+    """Fewest and most steps of a profile. The profiler guide recommends about ten. Short steps need more, because noise
+    hits each of them differently, and their files stay small."""
     profile_seconds: float = 0.04
-    """Between the two, as many steps as fit into this time: a pipeline of small records notes 70,000 events a second."""
+    """Between the two, as many steps as fit into this time: a pipeline of small records writes 70,000 events per
+    second."""
     profile_launches: int = 5
-    """Launches of a side that are profiled where two are compared: single ones differ by several percent. The faster
-    half of them is looked at, since what disturbs a launch makes it slower, and comes to one side only."""
+    """Profiled launches per side in a comparison, since single ones differ by several percent. The faster half is used,
+    because a disturbance makes a launch slower, and hits one side only."""
     profile_zygotes: int = 2
-    """Zygotes of a side that these launches come from: those that every race starts first. Their own differences, of
-    about 1%, are less than what profiling itself costs."""
+    """Zygotes per side for these launches: those that every race starts first. They differ by about 1%, less than the
+    overhead of profiling."""
     profile_trim: float = 0.2
-    """The slowest steps of a launch that are left out, for the same reason; no more, as a pipeline may have its program
-    wait in one step of several."""
+    """Share of a launch's steps, the slowest, that is left out for the same reason. It is not larger, because a
+    pipeline may wait in one step of several."""
     profile_read_seconds: float = 120.0
-    """xprof is given up if it has not read a profile by then."""
+    """Time limit for xprof to read a profile."""
     profile_found: float = 0.5
-    """A pair of profiles explains a slowdown if it shows at least so much of the one that was raced."""
+    """Share of the raced slowdown that a pair of profiles must show to explain it."""
     profile_cause: float = 0.1
-    """What grew by less than this part of the slowdown is no cause of it."""
+    """Share of the slowdown below which a growing category is no cause."""
     slow_call_seconds: float = 50e-6
-    """A call of a tf.data stage that takes longer than this waits for something (the profiler's own threshold)."""
+    """A longer call of a tf.data stage is waiting (the profiler's own threshold)."""
     input_bound: float = 0.05
-    """Waiting for input is worth a word from this part of a step on (the input pipeline analyzer's threshold)."""
+    """Share of a step from which waiting for input is reported (the input pipeline analyzer's threshold)."""
     launch_bound: float = 0.3
-    """The same for what is no op, no kernel and no waiting: Python and the way to the ops."""
+    """The same for Python and dispatch: time outside ops, kernels and waiting."""
     transposing: float = 0.1
     """The same for transposes."""
     sixteen_bit: float = 0.05
-    """On a GPU with Tensor Cores, less of its time in 16 bit than this is next to none."""
+    """16 bit share of its time below which a GPU with Tensor Cores counts as using almost none of it."""
 
     # GPUs
     gpu_look_seconds: float = 0.1
-    """A GPU is read so often while a launch is timed: a reading costs a millisecond of another processor, a launch has
-    at least 0.3 s, and a clock that is held down stays so for longer."""
+    """Interval of GPU readings during a launch of at least 0.3 s. A reading costs 1 ms of another processor, and a
+    throttled clock stays low for longer."""
     gpu_clock_drift: float = 0.05
-    """A launch counts only if its mean clock is within this of the others' of its race: a software power cap lets clocks
-    wander by two or three percent, another power state by tens. Saved times count only at their clock, alike."""
+    """A launch counts only if its mean clock is within this of the race's other launches. A software power cap moves
+    clocks by two or three percent, another power state by tens. Saved times use the same bound."""
     gpu_hot_share: float = 0.02
-    """A launch counts only if heat held the clock down for less of it, by the driver's own counter, which sees what lies
-    between two readings as well; of so few rounds a median takes no notice."""
+    """A launch counts only if heat limited the clock for less of it, by the driver's counter, which also covers the
+    time between readings. A median ignores so few rounds."""
     device_bound: float = 0.5
-    """A step in which the GPU works for less of the time than this is bound by its host, whatever its kernels do."""
+    """A step in which the GPU works for a smaller share is host-bound, whatever its kernels do."""
     energy_seconds: float = 1.0
-    """A step is repeated for so long while its joules are read: devices count them every tenth of a second or oftener."""
+    """Duration of the repetition that measures energy. Devices update the counter at least every tenth of a second."""
     disturbed_launches: int = 5
-    """Launches of a race that may be discarded because the GPU was disturbed, before it is given up as inconclusive."""
+    """Launches of a race that may be discarded because the GPU was disturbed, before the race ends inconclusive."""
 
-    # Zygotes
+    # Zygotes and launches
     zygotes: int = 12
-    """Processes of each side that launches are forked from, started when a race gets to them: an easy
-    case needs three or four. Where pairs differ by 1.2% (eager ops), six leave 30% of unchanged cases
-    undecided and find 68% of +3%, twelve 2% and 97%; each costs 1.3 s once a run and 180 MB."""
-
-    # A launch
+    """Zygotes per side, started when a race needs them. Easy cases need three or four. Where pairs differ by 1.2%
+    (eager ops), six leave 30% of unchanged cases undecided and detect 68% of 3% slowdowns. Twelve leave 2% undecided
+    and detect 97%. Each costs 1.3 s once per run and 180 MB."""
     block_seconds: float = 3e-4
-    """Length of a timed block: the faster the turns, the more of a noise burst cancels."""
+    """Length of a timed block. Faster turns cancel more of a noise burst."""
     device_block_seconds: float = 3e-3
-    """The same where work is handed to a device: a block begins with an empty queue and ends with a synchronisation,
-    which takes 12 µs even without any device; no step has either where it is used, and in a long block they weigh less."""
+    """The same for devices, where a block starts with an empty queue and ends with a synchronization. The latter takes
+    at least 12 µs and is no part of a step in use. Longer blocks reduce the weight of both."""
     prime_seconds: float = 4e-4
-    """Untimed work before each block, which starts with cold caches; at least one iteration."""
+    """Untimed work before each block, which starts with cold caches. At least one iteration."""
     launch_seconds: float = 0.3
     """Time budget for the rounds of one launch: 300 rounds of 0.3 ms and their priming."""
     rounds_max: int = 300
-    """More rounds than this no longer lower the deviation of a launch."""
+    """More rounds no longer lower the deviation of a launch."""
     rounds_min: int = 7
     """A median of fewer rounds is too coarse, however long an iteration takes."""
     warmup_seconds: float = 0.05
-    """Time that a fresh process runs the step before it is asked whether it is steady."""
+    """Time that a fresh process runs the step before the check for steadiness."""
     warmup_limit_seconds: float = 0.5
-    """A step that is not steady after this is raced as it is."""
+    """A step that is not steady by then is raced as it is."""
     warmup_steady: float = 0.02
-    """Steady: the floors of two successive stretches differ by less than this."""
+    """Largest difference between the floors of two successive intervals of a steady step."""
 
+    # Budgets and time limits
     bisect_retry_factor: int = 3
-    """A step of a bisection that is inconclusive is raced again with so many times the launches, from twice the
-    zygotes: a wrong turn there costs the answer, an open one only says that it is open."""
+    """An inconclusive step of a bisection is raced again with this many times the launches, from twice the zygotes. A
+    wrong decision there makes the answer wrong, and an inconclusive one only leaves it open."""
     zygotes_together: int = 48
-    """Zygotes of all sides of `tfbench versions` at most, 9 GB of private memory: two sides at their most."""
-
-    # Patience
+    """Upper limit for the zygotes of all sides of `tfbench versions`: 9 GB of private memory, two sides at their
+    limit."""
     start_seconds: float = 120.0
-    """A zygote that has not collected by now is broken: an uncompiled TensorFlow imports in 10 s."""
+    """Time limit for the start of a zygote, its collection included. An uncompiled TensorFlow imports in 10 s."""
     setup_seconds: float = 120.0
-    """A launch that has not called `bench` by now is hung: XLA compiles a large model in a minute."""
+    """Time limit for a launch to call `bench`. XLA compiles a large model in a minute."""
     answer_seconds: float = 60.0
-    """A worker that does not answer within this beyond what it was asked to run is hung."""
+    """Time limit for a worker's answer, in addition to its requested work."""
     case_seconds: float = 60.0
-    """No race of one group goes on beyond this for each pair of entrants, looks left or not."""
+    """Time limit for the race of a group, for each pair of entrants, whether looks are left or not."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.minimum_effect < self.tolerance < 1:
-            raise UsageError("policy: 0 < minimum_effect < tolerance < 1 must hold")
-        if not 0 < self.alpha < 0.5:
-            raise UsageError("policy: alpha must lie between 0 and 0.5")
-        if not 0 < self.alpha_case < 0.5:
-            raise UsageError("policy: alpha_case must lie between 0 and 0.5")
-        if not self.looks or list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 3:
-            raise UsageError("policy: looks must be increasing numbers of launches, the first at least 3")
-        if self.zygotes < 1:
-            raise UsageError("policy: zygotes must be at least 1")
-        if self.screen_tolerance < self.tolerance:
-            raise UsageError("policy: screen_tolerance must not be less than tolerance")
-        if not 0 < self.first_call_effect < self.first_call_tolerance < 1:
-            raise UsageError("policy: 0 < first_call_effect < first_call_tolerance < 1 must hold")
-        if self.probe_calls < 1 or self.probe_launches < 1 or self.memory_launches < 1:
-            raise UsageError("policy: probe_calls, probe_launches and memory_launches must be at least 1")
-        if self.bisect_retry_factor < 1:
-            raise UsageError("policy: bisect_retry_factor must be at least 1")
-        if self.sessions < 3 or self.floor_launches < 1:
-            raise UsageError("policy: a spread needs three sessions at least, and a floor one launch")
+        increasing = list(self.looks) == sorted(set(self.looks))
+        counts = (self.probe_calls, self.probe_launches, self.memory_launches)
+        for holds, rule in (
+            (0 < self.minimum_effect < self.tolerance < 1, "0 < minimum_effect < tolerance < 1 must hold"),
+            (0 < self.alpha < 0.5, "alpha must lie between 0 and 0.5"),
+            (0 < self.alpha_case < 0.5, "alpha_case must lie between 0 and 0.5"),
+            (
+                self.looks and increasing and self.looks[0] >= 3,
+                "looks must be increasing numbers of launches, the first at least 3",
+            ),
+            (self.zygotes >= 1, "zygotes must be at least 1"),
+            (self.screen_tolerance >= self.tolerance, "screen_tolerance must be at least tolerance"),
+            (
+                0 < self.first_call_effect < self.first_call_tolerance < 1,
+                "0 < first_call_effect < first_call_tolerance < 1 must hold",
+            ),
+            (min(counts) >= 1, "probe_calls, probe_launches and memory_launches must be at least 1"),
+            (self.bisect_retry_factor >= 1, "bisect_retry_factor must be at least 1"),
+            (self.sessions >= 3 and self.floor_launches >= 1, "sessions must be at least 3, and floor_launches 1"),
+        ):
+            if not holds:
+                raise UsageError(f"policy {self.name}: {rule}")
 
     def patient(self) -> Policy:
-        """The same for what was inconclusive: more launches, as `bisect_retry_factor` says."""
+        """Return the policy for a race that was inconclusive: more launches and zygotes, see `bisect_retry_factor`."""
         last = self.looks[-1]
         more = tuple(round(last * (1 + (self.bisect_retry_factor - 1) * share)) for share in (0.25, 0.5, 1))
         return dataclasses.replace(
@@ -221,11 +221,11 @@ class Policy:
 
     @property
     def warmup(self) -> tuple[float, float, float]:
-        """Seconds, limit in seconds and steadiness of the warm-up, as a launched process is told them."""
+        """Seconds, limit in seconds and steadiness of the warm-up, in the order of a launch's message."""
         return self.warmup_seconds, self.warmup_limit_seconds, self.warmup_steady
 
     def as_json(self) -> JSON:
-        """Every field, as the report keeps it."""
+        """Return every field under its own name, for the report."""
         return dataclasses.asdict(self)
 
 
@@ -234,10 +234,10 @@ RENAMED_FIELDS = {
     "memory_slack": "memory_abs_tolerance",
     "patience": "bisect_retry_factor",
 }
-"""Name of a field in reports of earlier versions -> its name now."""
+"""Field name in reports of earlier versions -> current field name."""
 
 PRESETS = {
-    # Finds 5% where standard finds 3%, in three launches of half the length, each from a pair of its own.
+    # Detects 5%, where standard detects 3%, in three launches of half the length from three pairs of zygotes.
     "quick": Policy(
         name="quick",
         minimum_effect=0.02,
@@ -250,7 +250,7 @@ PRESETS = {
         case_seconds=20.0,
     ),
     "standard": Policy(),
-    # Finds 2% between sides and 1% between variants, for two to four times the launches; any other graph counts.
+    # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
     "strict": Policy(
         name="strict",
         minimum_effect=0.005,
@@ -264,12 +264,12 @@ PRESETS = {
 
 
 def preset(name: str) -> Policy:
-    """The preset of this name.
+    """Return the preset with this name.
 
     Raises:
-        UsageError: there is none of this name.
+        UsageError: No preset has this name.
     """
     try:
         return PRESETS[name]
     except KeyError:
-        raise UsageError(f"no policy named {name!r}; there are {', '.join(PRESETS)}") from None
+        raise UsageError(f"no policy named {name!r}; the policies are {', '.join(PRESETS)}") from None
