@@ -31,7 +31,7 @@ def test_the_tools_of_a_level_are_methods_of_the_variant():
     assert last.cast(4) == 2
     assert last["compiler"] == "xla"
     assert last.env == {"XLA_FLAGS": "-x"}
-    with pytest.raises(AttributeError, match="add the axis that does"):
+    with pytest.raises(AttributeError, match="add the axis that provides it"):
         last.compile(3)
     with pytest.raises(DeclarationError, match="layout"):
         last["layout"]
@@ -62,8 +62,8 @@ def test_levels_can_be_picked():
         (lambda: across(), "needs an axis"),
         (lambda: across(PRECISION, PRECISION), "twice"),
         (lambda: across("precision"), "not an Axis"),
-        (lambda: across(PRECISION, Axis("b", Level("x", cast=abs))), "both give 'cast'"),
-        (lambda: across(COMPILER, Axis("b", Level("x", env={"XLA_FLAGS": ""}))), "both give 'XLA_FLAGS'"),
+        (lambda: across(PRECISION, Axis("b", Level("x", cast=abs))), "both provide 'cast'"),
+        (lambda: across(COMPILER, Axis("b", Level("x", env={"XLA_FLAGS": ""}))), "both provide 'XLA_FLAGS'"),
     ],
 )
 def test_impossible_declarations_are_refused_with_the_reason(declare, what):
