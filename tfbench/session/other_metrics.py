@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tfbench.model import TIME, Case
 from tfbench.session.metric_checks import MetricChecker
@@ -15,6 +15,7 @@ from tfbench.session.strategies import Strategy
 from tfbench.sides.side import Side
 
 
+@dataclass(frozen=True)
 class OtherMetrics:
     """Probe cases, and race them for contracts that the first race left open.
 
@@ -22,21 +23,12 @@ class OtherMetrics:
         cases: All cases of the run; a contract may name any of them.
     """
 
-    def __init__(
-        self,
-        checker: MetricChecker,
-        races: Races,
-        strategy: Strategy,
-        contender: Side,
-        cases: Sequence[Case],
-        report: ProgressReporter,
-    ) -> None:
-        self._checker = checker
-        self._races = races
-        self._strategy = strategy
-        self._contender = contender
-        self._cases = cases
-        self._report = report
+    checker: MetricChecker
+    races: Races
+    strategy: Strategy
+    contender: Side
+    cases: Sequence[Case]
+    report: ProgressReporter
 
     def probe(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
         """Add the verdicts on the metrics that a probing launch reads.
@@ -50,9 +42,9 @@ class OtherMetrics:
         verdict = result.verdict
         if verdict is None or (result.sample is None and verdict.reason.code != ReasonCode.OTHER_ENVIRONMENT):
             return result
-        self._report(f"{result.case.workload}: other metrics")
-        self._checker.look(measured, self._contender)
-        return with_model(self._checker.checked(result, self._contender, self._strategy.reference_side(result)))
+        self.report(f"{result.case.workload}: other metrics")
+        self.checker.look(measured, self.contender)
+        return with_model(self.checker.checked(result, self.contender, self.strategy.reference_side(result)))
 
     def race_claims(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
         """Add the verdicts on contracts about other variants' times, unless the variants have raced each other.
@@ -65,5 +57,5 @@ class OtherMetrics:
         if not claims or result.variant_result is not None or result.sample is None:
             return result
         named = [claim.levels for claim in claims]
-        others = [other for other in self._cases if other.group == case.group and other.variant in named]
-        return replace(result, metrics=(*result.metrics, *self._races.claims(case, others)))
+        others = [other for other in self.cases if other.group == case.group and other.variant in named]
+        return replace(result, metrics=(*result.metrics, *self.races.claims(case, others)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from tfbench.model import Case, MetricValues, Outcome, Reason, Verdict
 from tfbench.race.interfaces import Entrant
@@ -32,20 +32,25 @@ from tfbench.storage.baselines import Baseline
 from tfbench.storage.history import History
 
 
+@dataclass
 class Strategy(ABC):
     """What the cases of a run race against, chosen once at its start."""
 
-    way = VARIANTS
-    """What the run times: ``variants`` racing each other, or two ``sides``."""
-    rival: Side | None = None
-    """The side that the contender races against, if any."""
+    request: RunRequest
+    contender: Side
+    starter: SideStarter
+    races: Races
+    notes: list[str] = field(default_factory=list, init=False)
 
-    def __init__(self, request: RunRequest, contender: Side, starter: SideStarter, races: Races) -> None:
-        self.notes: list[str] = []
-        self._request = request
-        self._contender = contender
-        self._starter = starter
-        self._races = races
+    @property
+    def way(self) -> str:
+        """What the run times: ``variants`` that race each other, or two ``sides``."""
+        return VARIANTS
+
+    @property
+    def rival(self) -> Side | None:
+        """The side that the contender races against, if any."""
+        return None
 
     def group_of(self, case: Case) -> str:
         """Name the group of cases that one race measures."""
@@ -84,84 +89,82 @@ class VariantStrategy(Strategy):
     """Race the variants of each workload against each other."""
 
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
-        self._starter.start(group, self._contender)
-        return self._races.variants(group)
+        self.starter.start(group, self.contender)
+        return self.races.variants(group)
 
 
+@dataclass
 class LiveSideStrategy(Strategy):
     """Race each case against its counterpart on a live side.
 
     Args:
+        side: The live side.
         cases: All cases of the run, to be matched with the cases of another source tree.
     """
 
-    way = SIDES
+    side: Side
+    cases: Sequence[Case]
+    report: ProgressReporter
+    counterparts: Counterparts | None = field(default=None, init=False)
+    """The cases of the live side's source tree, if it has its own."""
 
-    def __init__(
-        self,
-        request: RunRequest,
-        contender: Side,
-        starter: SideStarter,
-        races: Races,
-        rival: Side,
-        cases: Sequence[Case],
-        report: ProgressReporter,
-    ) -> None:
-        super().__init__(request, contender, starter, races)
-        self.rival: Side = rival
-        self._cases = cases
-        self._report = report
-        self._counterparts: Counterparts | None = None
-        """The cases of the rival's source tree, if it has its own."""
+    @property
+    def way(self) -> str:
+        return SIDES
+
+    @property
+    def rival(self) -> Side:
+        return self.side
 
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
-        if self.rival.tree_redirect and self._counterparts is None:
-            self._collect_rival()
-        self._starter.start(group, self._contender, self.rival)
+        if self.side.tree_redirect and self.counterparts is None:
+            self._collect_side()
+        self.starter.start(group, self.contender, self.side)
         there = self._counterpart(case)
         if there is None:
-            text = f"{self.rival.spec} does not have it, so there is nothing to compare it with"
-            return self._races.alone(case, Reason(ReasonCode.NOT_IN_BASELINE, text))
+            text = f"{self.side.spec} does not have it, so there is nothing to compare it with"
+            return self.races.alone(case, Reason(ReasonCode.NOT_IN_BASELINE, text))
         note = f"it is called {there.name} there" if there.name != case.name else ""
-        return self._races.sides(case, self.rival, note, there)
+        return self.races.sides(case, self.side, note, there)
 
-    def _collect_rival(self) -> None:
-        """Collect the benchmarks of the rival's source tree, whose files its zygotes must import."""
-        self._report(f"collecting the benchmarks of {self.rival.spec}")
-        request = self._request
-        before = benchmarks_of(self.rival, request.selection, request.paths, request.collect_command)
-        self._counterparts = Counterparts(before, self._cases)
-        self.rival = replace(self.rival, files=tuple(dict.fromkeys(name.partition("::")[0] for name in before)))
+    def _collect_side(self) -> None:
+        """Collect the benchmarks of the live side's source tree, whose files its zygotes must import."""
+        self.report(f"collecting the benchmarks of {self.side.spec}")
+        request = self.request
+        before = benchmarks_of(self.side, request.selection, request.paths, request.collect_command)
+        self.counterparts = Counterparts(before, self.cases)
+        self.side = replace(self.side, files=tuple(dict.fromkeys(name.partition("::")[0] for name in before)))
 
     def _counterpart(self, case: Case) -> Case | None:
-        return self._counterparts.of(case) if self._counterparts else case
+        return self.counterparts.of(case) if self.counterparts else case
 
     def rival_entrant(self, case: Case) -> Entrant | None:
         there = self._counterpart(case)
-        return Entrant(there, self.rival) if there else None
+        return Entrant(there, self.side) if there else None
 
     def reference_side(self, result: CaseResult) -> ReferenceSide | None:
         if (there := self._counterpart(result.case)) is None:
             return None
-        rival, here = (self._starter.environment_info(side) for side in (self.rival, self._contender))
+        rival, here = (self.starter.environment_info(side) for side in (self.side, self.contender))
         return ReferenceSide(
-            side=self.rival,
+            side=self.side,
             case=there,
             facts=[run.facts for run in result.rival.runs] if result.rival else [],
             differences=environment_differences(rival, here),
         )
 
     def missing(self) -> list[Verdict]:
-        if self._counterparts is None:
+        if self.counterparts is None:
             return []
-        gone = self._counterparts.gone(self._request.collected)
+        gone = self.counterparts.gone(self.request.collected)
         return missing(
-            self._request,
+            self.request,
             gone,
-            f"in {self._request.against} but no longer collected; was it deleted, or renamed and changed?",
+            f"in {self.request.against} but no longer collected; was it deleted, or renamed and changed?",
         )
 
 
+@dataclass
 class SavedBaselineStrategy(Strategy):
     """Judge cases against a saved baseline: by a live race of its recreated side, by its saved times, or by both.
 
@@ -171,63 +174,57 @@ class SavedBaselineStrategy(Strategy):
         sharing: Number of cases that share the run's alpha.
     """
 
-    def __init__(
-        self,
-        request: RunRequest,
-        contender: Side,
-        starter: SideStarter,
-        races: Races,
-        saved: Baseline,
-        recreated: Side | Reason | None,
-        history: History,
-        sharing: int,
-    ) -> None:
-        super().__init__(request, contender, starter, races)
-        self.saved = saved
-        self.rival = recreated if isinstance(recreated, Side) else None
-        self._unmade = recreated if isinstance(recreated, Reason) else None
-        self._history = history
-        self._sharing = sharing
-        self._filter: SavedTimeFilter | None = None
-        """Made when the contender has started, whose environment it needs."""
-        if self.rival and request.replay == ALL:
-            self.way = SIDES
+    saved: Baseline
+    recreated: Side | Reason | None
+    history: History
+    sharing: int
+    time_filter: SavedTimeFilter | None = field(default=None, init=False)
+    """Made when the contender has started, since it needs the contender's environment."""
+
+    @property
+    def rival(self) -> Side | None:
+        return self.recreated if isinstance(self.recreated, Side) else None
+
+    @property
+    def way(self) -> str:
+        # In another environment saved times settle nothing, so every case is a suspect from the start.
+        differs = self.time_filter is not None and bool(self.time_filter.differences)
+        return SIDES if self.rival and (self.request.replay == ALL or differs) else VARIANTS
 
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
-        self._starter.start(group, self._contender)
-        if self._filter is None:
-            self._filter = self._make_filter()
-            if self.rival and self._filter.differences:
-                self.way = SIDES  # saved times settle nothing here, so every case is a suspect
+        self.starter.start(group, self.contender)
+        if self.time_filter is None:
+            self.time_filter = self._make_filter()
         if self.way == SIDES:
             return self.replay(case)
-        raced = self._races.variants(group)
-        settled, suspects = self._filter.settle(raced.settled)
+        raced = self.races.variants(group)
+        settled, suspects = self.time_filter.settle(raced.settled)
         return replace(raced, settled=settled, suspects=suspects)
 
     def _make_filter(self) -> SavedTimeFilter:
-        records, unreadable = self._history.read()
+        records, unreadable = self.history.read()
         self.notes += unreadable
-        here, policy = self._starter.environment_info(self._contender), self._request.policy
-        return SavedTimeFilter(self.saved, records, here, policy, self._sharing, self.rival is not None, self._unmade)
+        here, policy = self.starter.environment_info(self.contender), self.request.policy
+        unmade = self.recreated if isinstance(self.recreated, Reason) else None
+        return SavedTimeFilter(self.saved, records, here, policy, self.sharing, self.rival is not None, unmade)
 
     def replay(self, case: Case) -> RaceResults:
         assert self.rival is not None
         if case.name not in self.saved.samples:
-            return self._races.alone(case, not_saved(self.saved))
-        self._starter.start([case], self.rival)
-        recreated = self._starter.environment_info(self.rival)
+            return self.races.alone(case, not_saved(self.saved))
+        self.starter.start([case], self.rival)
+        recreated = self.starter.environment_info(self.rival)
         if differences := environment_differences(self.saved.environment, recreated):
             text = f"{describe(self.saved)} could not be recreated as it was: {'; '.join(differences)}"
             verdict = Verdict(case, Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_ENVIRONMENT, text))
             return RaceResults([CaseResult(case, verdict)])
-        return self._races.sides(case, self.rival, CHANGED if changed_since(self.saved, case) else "")
+        return self.races.sides(case, self.rival, CHANGED if changed_since(self.saved, case) else "")
 
     def reference_side(self, result: CaseResult) -> ReferenceSide:
         """Compare with the saved metrics, and with the memory of the live race if there was one."""
         saved, case = self.saved, result.case
         sample = result.rival or saved.samples.get(case.name)
-        here = self._starter.environment_info(self._contender)
+        here = self.starter.environment_info(self.contender)
         changed = [CHANGED] if case.name in saved.samples and changed_since(saved, case) else []
         return ReferenceSide(
             metric_values=saved.metric_values.get(case.name, MetricValues()),
@@ -237,9 +234,9 @@ class SavedBaselineStrategy(Strategy):
         )
 
     def missing(self) -> list[Verdict]:
-        gone = [sample.case for name, sample in self.saved.samples.items() if name not in self._request.collected]
+        gone = [sample.case for name, sample in self.saved.samples.items() if name not in self.request.collected]
         return missing(
-            self._request,
+            self.request,
             gone,
             f"in the baseline {self.saved.name!r} but no longer collected; was it deleted or renamed?",
         )
