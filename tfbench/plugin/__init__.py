@@ -26,73 +26,35 @@ RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tfbench", "performance regression suite for TensorFlow")
 
-    def add(name: str, **how: Any) -> None:
+    def add(name: str, help: str, metavar: str = "", default: str = "", **how: Any) -> None:
+        """Add an option with a value, or a flag if there is no metavar."""
+        how |= {"metavar": metavar, "default": default} if metavar else {"action": "store_true"}
         try:
-            group.addoption(name, **how)
+            group.addoption(name, help=help, **how)
         except ValueError as error:
             if name == SHARED:
                 return  # the other plugin's switch then turns on profiling here too, in the default folder
             text = f"tfbench: another plugin also has the option {name}; disable that plugin with -p no:NAME ({error})"
             raise pytest.UsageError(text) from error
 
-    add("--benchmark", action="store_true", help="run the benchmarks instead of the tests")
-    add("--policy", default="standard", metavar="|".join(PRESETS), help="preset of thresholds and budgets")
-    add(
-        "--against",
-        default="",
-        metavar="SPEC",
-        help="race a live side: self, env:NAME=VALUE, python:PATH, git:REV, joined by +",
-    )
-    add(
-        "--save-baseline",
-        default="",
-        metavar="NAME",
-        help="save the measurements under this name, unless the run fails",
-    )
-    add("--baseline", default="", metavar="NAME", help="gate against a saved baseline")
-    add(
-        "--replay",
-        default="all",
-        metavar="all|suspects|never",
-        help="cases of a saved baseline to race again live",
-    )
-    add(
-        "--inject-slowdown",
-        default="0",
-        metavar="F",
-        help="make the contender run the fraction F of extra iterations",
-    )
-    add(
-        "--device",
-        default="all",
-        metavar="cpu|gpu|all|gpu:0,1",
-        help="devices to measure on; GPUs by index or UUID",
-    )
-    add("--require-gpu", action="store_true", help="fail without a GPU, instead of skipping its cases")
-    add("--cpus", default="", metavar="LIST", help="processors for the workers, such as 0,2-3 (default: the last one)")
-    add("--strict-gate", action="store_true", help="also fail on inconclusive, incomparable and missing results")
-    add("--shard", default="", metavar="N/OF", help="run one part of the cases, such as 2/4; see tfbench merge")
-    add("--report-json", default="", metavar="PATH", help="write the report as JSON")
-    add(
-        SHARED,
-        nargs="?",
-        const=PROFILES,
-        default="",
-        metavar="DIR",
-        help=f"profile each case in a separate launch, into DIR (default: {PROFILES})",
-    )
-    add(
-        "--profile-on-regression",
-        action="store_true",
-        help="profile both sides of each regressed case, and explain the slowdown",
-    )
-    add(
-        "--profile-levels",
-        default="",
-        metavar="LEVELS",
-        help="levels of the profiler's tracers, such as host=2,device=1,python=0",
-    )
-    add("--profile-method", default="session", metavar="session|context|sampling", help="how to collect profiles")
+    add("--benchmark", "run the benchmarks instead of the tests")
+    add("--policy", "preset of thresholds and budgets", "|".join(PRESETS), "standard")
+    add("--against", "race a live side: self, env:NAME=VALUE, python:PATH, git:REV, joined by +", "SPEC")
+    add("--save-baseline", "save the measurements under this name, unless the run fails", "NAME")
+    add("--baseline", "gate against a saved baseline", "NAME")
+    add("--replay", "cases of a saved baseline to race again live", "all|suspects|never", "all")
+    add("--inject-slowdown", "make the contender run the fraction F of extra iterations", "F", "0")
+    add("--device", "devices to measure on; GPUs by index or UUID", "cpu|gpu|all|gpu:0,1", "all")
+    add("--require-gpu", "fail without a GPU, instead of skipping its cases")
+    add("--cpus", "processors for the workers, such as 0,2-3 (default: the last one)", "LIST")
+    add("--strict-gate", "also fail on inconclusive, incomparable and missing results")
+    add("--shard", "run one part of the cases, such as 2/4; see tfbench merge", "N/OF")
+    add("--report-json", "write the report as JSON", "PATH")
+    text = f"profile each case in a separate launch, into DIR (default: {PROFILES})"
+    add(SHARED, text, "DIR", nargs="?", const=PROFILES)
+    add("--profile-on-regression", "profile both sides of each regressed case, and explain the slowdown")
+    add("--profile-levels", "levels of the profiler's tracers, such as host=2,device=1,python=0", "LEVELS")
+    add("--profile-method", "how to collect profiles", "session|context|sampling", "session")
     parser.addini("tfbench_paths", "files and folders of the benchmarks", type="args", default=["benchmarks"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProfileError
@@ -137,6 +137,7 @@ def reread(kept: Kept, policy: Policy) -> Explained:
     return Explained(kept, profiles, found, in_words(found, kept.raced, policy.profile_found))
 
 
+@dataclass
 class Profiles:
     """Take the profiles that a run asks for.
 
@@ -144,24 +145,17 @@ class Profiles:
         gpu_monitor: Monitors the GPUs of the run, if there are any.
     """
 
-    def __init__(
-        self,
-        request: RunRequest,
-        launcher: ProcessLauncher,
-        gpu_monitor: GpuMonitor | None,
-        strategy: Strategy,
-        contender: Side,
-        report: ProgressReporter,
-    ) -> None:
-        self.notes: list[str] = []
-        """What the profiles of cases that pass say, or why there are none."""
-        self._request = request
-        self._launcher = launcher
-        self._gpu_monitor = gpu_monitor
-        self._strategy = strategy
-        self._contender = contender
-        self._profiler = Profiler(launcher, request.policy, request.profiler_config)
-        self._report = report
+    request: RunRequest
+    launcher: ProcessLauncher
+    gpu_monitor: GpuMonitor | None
+    strategy: Strategy
+    contender: Side
+    report: ProgressReporter
+    notes: list[str] = field(default_factory=list, init=False)
+    """Findings for cases that pass, and why a case has no profile."""
+
+    def __post_init__(self) -> None:
+        self._profiler = Profiler(self.launcher, self.request.policy, self.request.profiler_config)
 
     def with_device(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
         """Add to a variant's result the GPU's share of a step and its energy, and note a host-bound variant.
@@ -169,11 +163,11 @@ class Profiles:
         Raises:
             SideError: A zygote does not start.
         """
-        case, policy = result.case, self._request.policy
-        if self._gpu_monitor is None or case.levels.get("device") == "cpu" or result.variant_result is None:
+        case, policy = result.case, self.request.policy
+        if self.gpu_monitor is None or case.levels.get("device") == "cpu" or result.variant_result is None:
             return result
-        self._report(f"{case.workload}: GPU share and energy")
-        contender = Entrant(case, self._contender)
+        self.report(f"{case.workload}: GPU share and energy")
+        contender = Entrant(case, self.contender)
         facts: JSON = {}
         why = []
         try:
@@ -181,13 +175,12 @@ class Profiles:
         except PROFILE_FAILURES as error:
             why.append(failure(error))
         try:
-            if (amount := joules(self._launcher, self._gpu_monitor, contender, policy)) is not None:
+            if (amount := joules(self.launcher, self.gpu_monitor, contender, policy)) is not None:
                 facts[ENERGY] = amount
         except (BenchmarkError, BenchmarkSkipped, LaunchDisturbed) as error:
             why.append(f"energy: not read: {error}")
-        if facts.get(DEVICE_SHARE, 1.0) < policy.device_bound:
-            share = f"the device works in {facts[DEVICE_SHARE]:.0%} of a step"
-            why.append(f"host-bound: {share}; see advice in tfbench explain")
+        if (share := facts.get(DEVICE_SHARE)) is not None and share < policy.device_bound:
+            why.append(f"host-bound: the device works in {share:.0%} of a step; see advice in tfbench explain")
         return replace(with_facts(result, facts), why=tuple(why))
 
     def with_profiles(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
@@ -202,22 +195,22 @@ class Profiles:
         return result
 
     def _profiled(self, result: CaseResult) -> CaseResult:
-        request, verdict = self._request, result.verdict
+        request, verdict = self.request, result.verdict
         if verdict is None or result.sample is None:
             return result
         regressed = verdict.outcome is Outcome.REGRESSED
         place = request.profile or (request.profile_regressed if regressed else None)
         if place is None:
             return result
-        entrants, raced = {CONTENDER: Entrant(result.case, self._contender)}, None
+        entrants, raced = {CONTENDER: Entrant(result.case, self.contender)}, None
         why: tuple[str, ...] = ()
         if regressed and request.slowdown:
             why = ("profile: --inject-slowdown caused the slowdown, outside of the profiled steps",)
-        elif regressed and result.rival and (rival := self._strategy.rival_entrant(result.case)):
+        elif regressed and result.rival and (rival := self.strategy.rival_entrant(result.case)):
             entrants = {BASELINE: rival, **entrants}
             raced = verdict.ratio.center - 1 if verdict.ratio else None
         try:
-            found = take(self._profiler, entrants, place, request.policy, raced, self._report)
+            found = take(self._profiler, entrants, place, request.policy, raced, self.report)
         except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
         return replace(result, profiles=tuple(found.as_json()), why=why or (*found.why, *found.notes)[:MOST])
