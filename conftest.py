@@ -1,3 +1,3 @@
-"""Turns the plugin on. An installed tfbench has registered it under the same name, and pytest takes it once."""
+"""Enable the plugin. An installed tfbench registers it under the same name, and pytest loads it once."""
 
 pytest_plugins = ["tfbench.plugin"]

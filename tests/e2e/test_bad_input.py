@@ -138,10 +138,10 @@ OPTIONS = [
     (["--device", "tpu"], "choose from cpu, gpu, all"),
     (["--replay", "some"], "choose from all"),
     (["--against", "selfish"], "not understood"),
-    (["--against", "self", "--baseline", "x"], "give one of them"),
-    (["--inject-slowdown", "0.1"], "give --against self"),
+    (["--against", "self", "--baseline", "x"], "give only one of them"),
+    (["--inject-slowdown", "0.1"], "add --against self"),
     (["--against", "self", "--inject-slowdown", "-3"], "fraction from 0 to 10"),
-    (["--cpus", "banana"], "write processors like 0,2-3"),
+    (["--cpus", "banana"], "write processors as in 0,2-3"),
     (["--against", "git:HEAD"], "not in a git checkout"),
     (["--against", "python:/nowhere"], "no interpreter"),
 ]
@@ -160,7 +160,7 @@ def test_a_duplicate_case_fails_at_collection(project):
     file = "benchmarks/test_mine.py"
     done = project.run("--keep-duplicates", file, file)
     assert done.code == 4, done.output
-    assert "is collected twice; give each benchmark a name of its own" in done.output
+    assert "was collected twice; give each benchmark a unique name" in done.output
 
 
 def test_a_corrupt_baseline_is_named_and_left_unchanged(project):

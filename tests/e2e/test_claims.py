@@ -14,12 +14,12 @@ BENCHMARK = """
 
 
 REFUSED = [
-    ("@faster('feed=behind', than='feed=naive', by=2)", "about 'feed=behind', and no variant has that"),
+    ("@faster('feed=behind', than='feed=naive', by=2)", "names 'feed=behind', but no variant has it"),
     ("@faster('feed=ahead', than='feed=native', by=2)", "feed is naive, ahead; size is 1, 2"),
     ("@faster('feed=ahead', than='feed=ahead', by=2)", "which is no other variant"),
-    ("@as_fast('feed=ahead', like='layout=NHWC')", "no variant has that"),
-    ("@as_fast('size=2', like='')", "no variant has that"),
-    ("@faster('feed=ahead', than='feed=naive', by=0)", "by=0 must be a number above zero"),
+    ("@as_fast('feed=ahead', like='layout=NHWC')", "no variant has it"),
+    ("@as_fast('size=2', like='')", "no variant has it"),
+    ("@faster('feed=ahead', than='feed=naive', by=0)", "by=0 must be a positive number"),
 ]
 
 

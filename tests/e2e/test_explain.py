@@ -32,7 +32,7 @@ def test_a_lost_fusion_is_explained(project):
     assert "fused apart" in output
     assert "fused_ops" in output
     assert "lost BiasAdd in _FusedMatMul, Relu in _FusedMatMul" in output.replace("\n", " ").replace("  ", " ")
-    assert "the results differ by" in output
+    assert "the outputs differ by" in output
 
 
 REFUSED = [
@@ -40,8 +40,8 @@ REFUSED = [
         ["test_dense[fusion=fused]"],
         "give --against SPEC or a second case to compare with, or --profile DIR to read",
     ),
-    (["test_other", "--against", "self"], "no benchmark is called 'test_other'"),
-    (["test_dense", "--against", "self"], "'test_dense' is part of 2 names"),
+    (["test_other", "--against", "self"], "no benchmark matches 'test_other'"),
+    (["test_dense", "--against", "self"], "'test_dense' matches 2 benchmarks"),
     (["test_dense[fusion=fused]", "--against", "sometimes"], "'sometimes' is not understood"),
     (["x", "--against", "self", "--paths", "nowhere"], "pytest could not collect the benchmarks"),
 ]

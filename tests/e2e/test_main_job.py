@@ -178,7 +178,7 @@ def test_a_baseline_is_raced_with_its_own_packages_and_settings(project):
     path.write_text(json.dumps(content))
     unmade = project.run("--baseline", "first")
     assert unmade.outcomes() == {"test_mine": "incomparable"}, unmade.output
-    assert "its environment cannot be made again: numpy has no version 2.0.99" in unmade.reason("test_mine")
+    assert "its environment cannot be recreated: numpy has no version 2.0.99" in unmade.reason("test_mine")
 
 
 def test_only_suspects_are_raced_again(project):

@@ -409,7 +409,7 @@ class TestRace:
         assert result.verdict.outcome is Outcome.INCONCLUSIVE
         assert result.verdict.reason.code == "disturbed"
         assert (
-            "6 launches were discarded, so nothing is decided: the GPU held its clock down"
+            "not decided, as 6 launches were discarded: the GPU held its clock down"
             in result.verdict.reason.message
         )
         assert len(launcher.pairs) == POLICY.disturbed_launches + 1

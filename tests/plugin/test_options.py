@@ -1,4 +1,4 @@
-"""From the command line's words to values."""
+"""Parsing of option values."""
 
 import os
 import subprocess
@@ -13,26 +13,26 @@ from tfbench.plugin.options import available_cpus, parse_cpus, parse_slowdown, p
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_processors_are_read_from_lists_and_ranges():
+def test_processors_are_parsed_from_lists_and_ranges():
     first, last = available_cpus()[0], available_cpus()[-1]
     assert parse_cpus(f"{first}") == (first,)
     assert parse_cpus(f"{last},{first}-{first}") == tuple(sorted({first, last}))
 
 
 @pytest.mark.parametrize("text", ["x", "1-", "", "3-2", "99999", "-1", "0;1"])
-def test_other_lists_are_refused(text):
+def test_an_invalid_list_of_processors_is_refused(text):
     with pytest.raises(UsageError, match="--cpus"):
         parse_cpus(text)
 
 
-def test_a_slowdown_is_a_fraction():
+def test_a_slowdown_is_a_fraction_from_0_to_10():
     assert parse_slowdown("0.10") == 0.1
     for text in ("x", "-1", "nan", "11"):
         with pytest.raises(UsageError, match="--inject-slowdown"):
             parse_slowdown(text)
 
 
-def test_single_tests_are_no_tmp_paths_to_look_for_missing_cases_in():
+def test_missing_cases_are_expected_in_files_and_folders_but_not_from_single_tests():
     assert prefixes(["/r/benchmarks", "/r/b/test_x.py::test_y", "/r/b/test_z.py"], "/r") == (
         "benchmarks",
         "b/test_z.py",
@@ -40,8 +40,8 @@ def test_single_tests_are_no_tmp_paths_to_look_for_missing_cases_in():
 
 
 @pytest.mark.parametrize("given", [[], ["--profile"]])
-def test_another_plugin_that_profiles_keeps_nobody_from_testing(tmp_path, given):
-    """pytest-profiling's option has the name of ours."""
+def test_tests_run_beside_another_plugin_with_the_option_profile(tmp_path, given):
+    """pytest-profiling is such a plugin."""
     (tmp_path / "other.py").write_text(
         "def pytest_addoption(parser):\n    parser.addoption('--profile', action='store_true')\n"
     )

@@ -1,4 +1,4 @@
-"""What is judged by saved times: only what was measured alike, and else the difference is named."""
+"""Verdicts from saved times, which need the same conditions; otherwise the reason names the difference."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def judged(now=1e-5, known=STEADY, saved=SAVED, environment=ENVIRONMENT, policy=
     return time_filter.evaluate(case, sample(now, case, **facts), 2.0)
 
 
-def test_what_fits_in_is_unchanged():
+def test_a_time_within_the_spread_of_sessions_is_unchanged():
     found = judged()
     assert (found.outcome, found.reason.code) == (Outcome.UNCHANGED, "saved-times")
     assert (found.launches, found.rounds, found.wall_seconds) == (6, 12, 2.0)
@@ -49,7 +49,7 @@ def test_a_gpu_at_another_clock_is_incomparable():
     assert judged(1.3e-5, saved=at_1980).outcome is Outcome.REGRESSED  # no GPU was watched now
 
 
-def test_what_does_not_has_regressed():
+def test_a_slower_time_outside_the_spread_has_regressed():
     assert judged(1.3e-5).outcome is Outcome.REGRESSED
 
 
@@ -64,13 +64,13 @@ def test_what_does_not_has_regressed():
         ({"python": "3.12.1"}, "Python 3.11.7 there, 3.12.1 here"),
     ],
 )
-def test_what_differs_is_incomparable_and_named(change, named):
+def test_another_environment_is_incomparable_and_the_reason_names_the_difference(change, named):
     found = judged(environment=replace(ENVIRONMENT, **change))
     assert found.outcome is Outcome.INCOMPARABLE
     assert named in found.reason.message
 
 
-def test_a_benchmark_whose_code_changed_says_so():
+def test_a_changed_benchmark_is_incomparable():
     other = replace(CODED, source="def")
     assert changed_since(SAVED, other)
     found = judged(case=other)
@@ -79,7 +79,7 @@ def test_a_benchmark_whose_code_changed_says_so():
 
 
 @pytest.mark.parametrize("change", [{"way": "sides"}, {"policy": "quick"}])
-def test_a_baseline_that_was_measured_in_another_way_decides_nothing(change):
+def test_a_baseline_measured_by_another_method_is_inconclusive(change):
     found = judged(saved=replace(SAVED, context=replace(CONTEXT, **change)))
     assert (found.outcome, found.reason.code) == (Outcome.INCONCLUSIVE, "other-way")
 
@@ -95,13 +95,13 @@ def test_a_baseline_that_was_measured_in_another_way_decides_nothing(change):
         lambda one: replace(one, floors={}),
     ],
 )
-def test_sessions_that_are_not_comparable_are_left_out(strange):
+def test_incomparable_sessions_are_ignored(strange):
     found = judged(known=list(map(strange, STEADY)))
     assert found.reason.code == "few-sessions"
     assert "1 comparable session of" in found.reason.message
 
 
-def test_sessions_of_the_baselines_own_code_sharpen_it():
+def test_sessions_of_the_baselines_own_code_narrow_the_interval():
     same = [replace(one, context=replace(one.context, tree=CONTEXT.tree)) for one in STEADY]
 
     def width(known):
@@ -111,7 +111,7 @@ def test_sessions_of_the_baselines_own_code_sharpen_it():
     assert width(same) < width(STEADY)
 
 
-def test_another_case_has_its_own_sessions():
+def test_sessions_of_another_case_do_not_count():
     other = Case("b/test_x.py::test_y", "test_y", "b/test_x.py::test_y")
     saved = Baseline(CONTEXT, {other.name: sample(1e-5, other)}, "first")
     assert judged(saved=saved, case=other).reason.code == "few-sessions"

@@ -1,4 +1,4 @@
-"""What becomes of readings: rows, explanations, demotion, with a prober that follows a script."""
+"""Verdicts on other metrics, explanations and demotions, with a scripted prober."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def probe_output(flops=10, outputs=(1.0, 2.0), **facts):
 
 
 class Prober:
-    """Answers from a table: (side, case) -> what it shows, or a list of what it shows in turn."""
+    """Answers from a table: (side, case) -> output of the probe, or a list of successive outputs."""
 
     def __init__(self, answers):
         self.answers = answers
@@ -54,7 +54,7 @@ def judged(answers, reference_side, case=REFERENCE, cases=(REFERENCE, OTHER)):
     return result, {row.metric: row for row in result.metrics}, prober
 
 
-def test_without_a_baseline_everything_is_measured():
+def test_without_a_baseline_every_metric_is_new():
     result, rows, _ = judged({}, None)
     assert {row.outcome for row in rows.values()} == {Outcome.NEW}
     assert {row.reason.code for row in rows.values()} == {"no-baseline"}
@@ -62,7 +62,7 @@ def test_without_a_baseline_everything_is_measured():
     assert result.metric_values.numbers["flops"] == 10
 
 
-def test_live_sides_are_probed_once_each():
+def test_each_live_side_is_probed_once():
     reference_side = ReferenceSide(side=THERE, facts=[{"peak_host_memory": 10 << 20}] * 3)
     _, rows, prober = judged({}, reference_side)
     assert sorted(prober.asked) == [("baseline", REFERENCE.name), ("contender", REFERENCE.name)]
@@ -72,21 +72,21 @@ def test_live_sides_are_probed_once_each():
     }  # fmt: skip
 
 
-def test_a_change_is_read_again_before_it_counts():
+def test_a_change_is_probed_again_before_it_counts():
     _, rows, prober = judged({"contender": probe_output(11)}, ReferenceSide(side=THERE))
     assert rows["flops"].outcome is Outcome.REGRESSED
     assert prober.asked.count(("contender", REFERENCE.name)) == POLICY.probe_launches
     assert prober.asked.count(("baseline", REFERENCE.name)) == POLICY.probe_launches
 
 
-def test_a_side_that_disagrees_with_itself_demotes_the_metric():
+def test_a_metric_that_varies_within_a_side_is_inconclusive():
     answers = {"contender": [probe_output(11), probe_output(10), probe_output(12)]}
     _, rows, _ = judged(answers, ReferenceSide(side=THERE))
     assert rows["flops"].outcome is Outcome.INCONCLUSIVE
     assert rows["flops"].reason.code == "not-exact"
 
 
-def test_a_saved_reading_needs_no_probe_of_its_side():
+def test_a_side_with_saved_metrics_is_not_probed():
     saved = MetricValues(numbers={"flops": 9.0}, counts={"nonfinite": {}})
     result, rows, prober = judged({}, ReferenceSide(metric_values=saved))
     assert rows["flops"].outcome is Outcome.REGRESSED
@@ -95,7 +95,7 @@ def test_a_saved_reading_needs_no_probe_of_its_side():
     assert result.verdict.outcome is Outcome.UNCHANGED
 
 
-def test_across_environments_the_change_explains_the_time():
+def test_a_change_across_environments_explains_the_time_and_gates_nothing():
     saved = ReferenceSide(
         metric_values=MetricValues(numbers={"flops": 9.0}), differences=["tensorflow 2.20 there, 2.21 here"]
     )
@@ -104,7 +104,7 @@ def test_across_environments_the_change_explains_the_time():
     assert "other metrics: flops 9 before, 10 now" in result.verdict.reason.message
 
 
-def test_a_variant_is_compared_with_its_reference_on_the_same_side():
+def test_outputs_of_a_variant_are_compared_with_its_reference_on_the_same_side():
     answers = {("contender", OTHER.name): probe_output(outputs=(1.0, 2.2)), ("baseline", OTHER.name): probe_output()}
     result, rows, _ = judged(answers, ReferenceSide(side=THERE), OTHER)
     assert rows["parity"].outcome is Outcome.REGRESSED
@@ -112,14 +112,14 @@ def test_a_variant_is_compared_with_its_reference_on_the_same_side():
     assert result.metric_values.numbers["parity"] == pytest.approx(0.1)
 
 
-def test_a_reference_is_compared_with_the_baselines_own_result():
+def test_outputs_of_a_reference_are_compared_with_the_baselines_outputs():
     answers = {"contender": probe_output(outputs=(1.0, 2.2))}
     _, rows, _ = judged(answers, ReferenceSide(side=THERE))
     assert rows["parity"].outcome is Outcome.REGRESSED
     assert "the baseline's result" in rows["parity"].reason.message
 
 
-def test_a_benchmark_that_was_rewritten_explains_itself():
+def test_a_changed_benchmark_explains_its_own_changes():
     answers = {"contender": probe_output(11, (3.0, 2.0), source="new"), "baseline": probe_output(source="old")}
     result, rows, _ = judged(answers, ReferenceSide(side=THERE))
     assert "flops" not in rows
@@ -127,7 +127,7 @@ def test_a_benchmark_that_was_rewritten_explains_itself():
     assert "the result differs from the baseline's result" in result.verdict.reason.message
 
 
-def test_other_shapes_are_no_parity():
+def test_outputs_of_another_shape_have_no_parity():
     answers = {("contender", OTHER.name): probe_output(outputs=(1.0, 2.0, 3.0), contracts={"parity": 1e-3})}
     result, rows, _ = judged(answers, None, OTHER)
     assert "shapes of the results differ" in result.metric_values.absent["parity"]
@@ -142,7 +142,7 @@ def test_other_shapes_are_no_parity():
         (REFERENCE, (REFERENCE, OTHER), Outcome.UNCHANGED),
     ],
 )
-def test_the_contract_of_parity(case, cases, outcome):
+def test_the_parity_contract_needs_the_reference_variant(case, cases, outcome):
     wrong = probe_output(outputs=(1.0, 2.2), contracts={"parity": 1e-3})
     _, rows, _ = judged(
         {("contender", OTHER.name): wrong, ("contender", REFERENCE.name): probe_output(contracts={"parity": 1e-3})},
@@ -154,7 +154,7 @@ def test_the_contract_of_parity(case, cases, outcome):
 
 
 @pytest.mark.parametrize("side", ["contender", "baseline"])
-def test_a_case_that_cannot_be_probed_is_an_error(side):
+def test_a_case_whose_probe_fails_is_an_error(side):
     result, rows, _ = judged({side: BenchmarkError("while it was probed: no")}, ReferenceSide(side=THERE))
     assert rows[PROBES].outcome is Outcome.ERROR
     assert "no" in rows[PROBES].reason.message

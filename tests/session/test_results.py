@@ -1,4 +1,4 @@
-"""From what a race gave to rows: percentiles, and contracts between variants."""
+"""Percentiles, and contracts between the variants of a race."""
 
 import random
 from dataclasses import replace
@@ -29,11 +29,11 @@ def sample(rounds, iterations=1):
         (1000, 2, set()),
     ],
 )
-def test_a_percentile_needs_rounds_enough_and_single_iterations(rounds, iterations, reported):
+def test_a_percentile_needs_enough_rounds_of_single_iterations(rounds, iterations, reported):
     assert set(percentiles(sample(rounds, iterations))) == reported
 
 
-def test_percentiles_are_those_of_the_rounds():
+def test_percentiles_are_taken_over_all_rounds():
     found = percentiles(sample(1000))
     assert found["p50"] == pytest.approx(1.5e-3, rel=1e-2)
     assert found["p90"] == pytest.approx(1.9e-3, rel=1e-2)
@@ -41,7 +41,7 @@ def test_percentiles_are_those_of_the_rounds():
 
 
 def raced(*seconds, claims):
-    """A race of variants a=0, a=1 …, of which the last claims that it is so many times as fast as others."""
+    """The contract rows of the last variant in a race of a=0, a=1 …; `claims` maps other variants to factors."""
     clock = Clock()
     entrants = variants_of(*map(str, range(len(seconds))))
     reported = tuple(
@@ -59,13 +59,13 @@ def raced(*seconds, claims):
     ("seconds", "factor", "outcome"),
     [((3e-3, 1e-3), 2.0, Outcome.UNCHANGED), ((3e-3, 2.9e-3), 2.0, Outcome.REGRESSED), ((1e-3, 3e-3, 1e-3), 2.0, None)],
 )
-def test_a_variant_is_held_to_be_faster_than_another_one(seconds, factor, outcome):
+def test_a_variant_must_be_faster_than_the_other_by_the_factor(seconds, factor, outcome):
     (row,) = raced(*seconds, claims={"0": factor})
     assert row.outcome is (outcome or Outcome.REGRESSED)
     assert row.metric == "contract:faster_than"
 
 
-def test_variants_that_are_no_reference_can_be_compared():
+def test_a_contract_can_name_a_variant_that_is_not_the_reference():
     rows = raced(1e-3, 6e-3, 2e-3, claims={"1": 2.0, "0": 2.0})
     assert {row.metric: row.outcome for row in rows} == {
         "contract:faster_than a=1": Outcome.UNCHANGED,
@@ -73,7 +73,7 @@ def test_variants_that_are_no_reference_can_be_compared():
     }
 
 
-def test_a_variant_that_is_not_in_the_race_leaves_a_claim_open():
+def test_a_contract_with_a_variant_outside_the_race_is_inconclusive():
     (row,) = raced(3e-3, 1e-3, claims={"9": 2.0})
     assert row.outcome is Outcome.INCONCLUSIVE
 
@@ -81,6 +81,6 @@ def test_a_variant_that_is_not_in_the_race_leaves_a_claim_open():
 @pytest.mark.parametrize(
     ("seconds", "outcome"), [((2e-3, 2e-3), Outcome.UNCHANGED), ((2e-3, 1e-3), Outcome.REGRESSED), ((1e-3, 2e-3), Outcome.REGRESSED)]
 )  # fmt: skip
-def test_a_negative_control_is_neither_faster_nor_slower(seconds, outcome):
+def test_a_negative_control_must_be_neither_faster_nor_slower(seconds, outcome):
     (row,) = raced(*seconds, claims={"0": 0.0})
     assert (row.metric, row.outcome) == ("contract:as_fast", outcome)

@@ -1,4 +1,4 @@
-"""What the controller sees of TensorFlow while it collects. Run in a process of its own: modules are global."""
+"""The stub of TensorFlow during collection, in separate processes, since modules are global."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ def run(code):
     return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
-def test_decorators_classes_and_submodules_cost_nothing():
+def test_decorators_classes_and_submodules_import_no_tensorflow():
     done = run(
         """
         with stub_tensorflow():
@@ -44,7 +44,7 @@ def test_decorators_classes_and_submodules_cost_nothing():
     assert done.returncode == 0, done.stderr
 
 
-def test_asking_for_a_value_names_the_fix():
+def test_using_a_value_raises_an_error_that_names_the_fix():
     done = run(
         """
         with stub_tensorflow():
@@ -57,7 +57,7 @@ def test_asking_for_a_value_names_the_fix():
     assert "requires=" in done.stderr
 
 
-def test_after_collection_the_names_are_the_real_thing():
+def test_after_collection_the_names_refer_to_the_real_tensorflow():
     done = run(
         """
         import types

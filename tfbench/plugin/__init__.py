@@ -1,4 +1,4 @@
-"""The pytest plugin: pytest's hooks asking `session`. Wiring only; light to import."""
+"""Connect pytest's hooks to the runner. Every pytest run imports this module, so it imports little."""
 
 from __future__ import annotations
 
@@ -18,73 +18,44 @@ if TYPE_CHECKING:
     from tfbench.plugin.runner import Runner
 
 SHARED = "--profile"
-"""pytest-profiling has an option of this name, which must not keep anybody's tests from running."""
+"""pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
-"""What runs the benchmarks; there under ``--benchmark`` only."""
+"""Key of the runner in pytest's configuration; present only under ``--benchmark``."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tfbench", "performance regression suite for TensorFlow")
 
-    def add(name: str, **how: Any) -> None:
+    def add(name: str, help: str, metavar: str = "", default: str = "", **how: Any) -> None:
+        """Add an option with a value, or a flag if there is no metavar."""
+        how |= {"metavar": metavar, "default": default} if metavar else {"action": "store_true"}
         try:
-            group.addoption(name, **how)
+            group.addoption(name, help=help, **how)
         except ValueError as error:
             if name == SHARED:
-                return  # that plugin's switch is ours, too: it has no folder to name
-            text = f"tfbench: another plugin has an option {name} as well; leave it out with -p no:NAME ({error})"
+                return  # the other plugin's switch then turns on profiling here too, in the default folder
+            text = f"tfbench: another plugin also has the option {name}; disable that plugin with -p no:NAME ({error})"
             raise pytest.UsageError(text) from error
 
-    add("--benchmark", action="store_true", help="run the benchmarks instead of the tests")
-    add("--policy", default="standard", metavar="|".join(PRESETS), help="how sure, at what cost")
-    add(
-        "--against",
-        default="",
-        metavar="SPEC",
-        help="race a live side: self, env:NAME=VALUE, python:PATH, git:REV, joined by +",
-    )
-    add(
-        "--save-baseline",
-        default="",
-        metavar="NAME",
-        help="save what is measured under this name, unless the run fails",
-    )
-    add("--baseline", default="", metavar="NAME", help="gate against a saved baseline")
-    add(
-        "--replay",
-        default="all",
-        metavar="all|suspects|never",
-        help="which cases of a saved baseline are raced again live",
-    )
-    add(
-        "--inject-slowdown",
-        default="0",
-        metavar="F",
-        help="the contender really does the fraction F of extra iterations",
-    )
-    add(
-        "--device",
-        default="all",
-        metavar="cpu|gpu|all|gpu:0,1",
-        help="which devices to measure on; GPUs by index or UUID",
-    )
-    add("--require-gpu", action="store_true", help="no GPU is an error and not a skip")
-    add("--cpus", default="", metavar="LIST", help="processors for the workers, as 0,2-3 (default: one, the last)")
-    add("--strict-gate", action="store_true", help="inconclusive, incomparable and missing fail too")
-    add("--shard", default="", metavar="N/OF", help="run one part of the cases, as 2/4; see tfbench merge")
-    add("--report-json", default="", metavar="PATH", help="write the report as JSON")
-    add(
-        SHARED,
-        nargs="?",
-        const=PROFILES,
-        default="",
-        metavar="DIR",
-        help=f"profile each case in a launch of its own, into DIR (default: {PROFILES})",
-    )
-    add("--profile-on-regression", action="store_true", help="profile both sides of what regressed, and say why")
-    add("--profile-levels", default="", metavar="LEVELS", help="of the profiler's tracers: host=2,device=1,python=0")
-    add("--profile-method", default="session", metavar="session|context|sampling", help="how profiles are collected")
-    parser.addini("tfbench_paths", "where the benchmarks are", type="args", default=["benchmarks"])
+    add("--benchmark", "run the benchmarks instead of the tests")
+    add("--policy", "preset of thresholds and budgets", "|".join(PRESETS), "standard")
+    add("--against", "race a live side: self, env:NAME=VALUE, python:PATH, git:REV, joined by +", "SPEC")
+    add("--save-baseline", "save the measurements under this name, unless the run fails", "NAME")
+    add("--baseline", "gate against a saved baseline", "NAME")
+    add("--replay", "cases of a saved baseline to race again live", "all|suspects|never", "all")
+    add("--inject-slowdown", "make the contender run the fraction F of extra iterations", "F", "0")
+    add("--device", "devices to measure on; GPUs by index or UUID", "cpu|gpu|all|gpu:0,1", "all")
+    add("--require-gpu", "fail without a GPU, instead of skipping its cases")
+    add("--cpus", "processors for the workers, such as 0,2-3 (default: the last one)", "LIST")
+    add("--strict-gate", "also fail on inconclusive, incomparable and missing results")
+    add("--shard", "run one part of the cases, such as 2/4; see tfbench merge", "N/OF")
+    add("--report-json", "write the report as JSON", "PATH")
+    text = f"profile each case in a separate launch, into DIR (default: {PROFILES})"
+    add(SHARED, text, "DIR", nargs="?", const=PROFILES)
+    add("--profile-on-regression", "profile both sides of each regressed case, and explain the slowdown")
+    add("--profile-levels", "levels of the profiler's tracers, such as host=2,device=1,python=0", "LEVELS")
+    add("--profile-method", "how to collect profiles", "session|context|sampling", "session")
+    parser.addini("tfbench_paths", "files and folders of the benchmarks", type="args", default=["benchmarks"])
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -125,7 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if runner is None:
         for item in items:
             if isinstance(item, pytest.Function) and "bench" in item.fixturenames:
-                item.add_marker(pytest.mark.skip(reason="a benchmark: run it with pytest --benchmark"))
+                item.add_marker(pytest.mark.skip(reason="a benchmark; run it with pytest --benchmark"))
         return (yield)
     runner.seen(items)
     result = yield
@@ -148,7 +119,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
     if runner := session.config.stash.get(RUNNER, None):
-        session.exitstatus = runner.finish(session, exitstatus)
+        session.exitstatus = runner.finish(exitstatus)
 
 
 @pytest.hookimpl(trylast=True)
@@ -159,11 +130,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture
 def bench() -> Any:
-    """``bench(step, *arguments, **keywords)`` measures a step; runs under ``pytest --benchmark``."""
-    raise UsageError("bench works in the signature of a benchmark only: def test_mine(bench): bench(step, x)")
+    """``bench(step, *arguments, **keywords)`` measures a step under ``pytest --benchmark``."""
+    raise UsageError("only a benchmark itself can take bench: def test_mine(bench): bench(step, x)")
 
 
 @pytest.fixture
 def variant() -> Variant:
-    """The variant of a benchmark that is ``across`` some axes; empty without any."""
+    """The variant of a benchmark that is ``across`` axes; empty for a benchmark without axes."""
     return Variant()

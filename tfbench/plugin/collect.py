@@ -1,4 +1,4 @@
-"""What benchmarks there are, for commands: pytest's own collection, without running anything."""
+"""Collect the benchmarks with pytest, for commands and for other source trees; runs none of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TAIL = 15
 
 @dataclass(frozen=True)
 class Collected:
-    """The benchmarks that pytest finds."""
+    """The benchmarks that pytest collected."""
 
     root: Path
     suite: Suite
@@ -32,35 +32,35 @@ class Collected:
     """By name."""
 
     def named(self, name: str) -> Case:
-        """The case of this name; its file, and a variant that leaves no doubt, can be left out.
+        """Find a case by its name, or by any part of the name that is unique.
 
         Raises:
-            UsageError: None or several are meant.
+            UsageError: No case or several cases match.
         """
         exact = [case for case in self.cases.values() if case.name == name or case.name.endswith(f"::{name}")]
         found = exact or [case for case in self.cases.values() if name in case.name]
         if len(found) == 1:
             return found[0]
         if not found:
-            raise UsageError(f"no benchmark is called {name!r}; `pytest --benchmark --collect-only -q` lists them")
+            raise UsageError(f"no benchmark matches {name!r}; `pytest --benchmark --collect-only -q` lists them")
         some = ", ".join(case.name.rpartition("::")[2] for case in found[:3])
-        raise UsageError(f"{name!r} is part of {len(found)} names: {some}{' …' * (len(found) > 3)}; give a whole one")
+        raise UsageError(f"{name!r} matches {len(found)} benchmarks: {some}{' …' * (len(found) > 3)}; give a full name")
 
 
 def collect(arguments: Sequence[str] = ()) -> Collected:
     """Collect the benchmarks, as ``pytest --benchmark`` would.
 
     Args:
-        arguments: Files, folders and selections for pytest; none for those of its settings.
+        arguments: Files, folders and selections for pytest; empty for its configured ones.
 
     Raises:
-        UsageError: pytest does not get that far; its last lines are in the message.
+        UsageError: pytest fails; the message contains its last lines.
     """
     catcher = _Catcher()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         options = ["--benchmark", "--collect-only", "-q", "-p", "tfbench.plugin", "-p", "no:cacheprovider"]
-        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # the plugin is imported already: this is it
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # this process has imported the plugin
         code = pytest.main([*options, *arguments], plugins=[catcher])
     if catcher.collected is None or code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         last = "\n".join(printed.getvalue().strip().splitlines()[-_TAIL:])
@@ -78,8 +78,8 @@ class _Catcher:
         self.collected = Collected(session.config.rootpath, runner.suite, dict(runner.cases))
 
 
-def _elsewhere(text: str) -> int:
-    """Print the cases of another source tree and digests of their code, as `sides.counterparts` asks for them."""
+def _collect_elsewhere(text: str) -> int:
+    """Print the cases of another source tree with digests of their code, on request of `sides.counterparts`."""
     order = json.loads(text)
     os.chdir(order["root"])
     if order["tree_redirect"]:
@@ -94,4 +94,4 @@ def _elsewhere(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_elsewhere(sys.argv[1]))
+    sys.exit(_collect_elsewhere(sys.argv[1]))

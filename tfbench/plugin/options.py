@@ -1,4 +1,4 @@
-"""From the command line's words to values, and from pytest's items to cases."""
+"""Parse option values, and turn pytest items into cases."""
 
 from __future__ import annotations
 
@@ -17,52 +17,52 @@ from tfbench.suite.fingerprint import digest
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """Processors from ``0,2-3``.
+    """Parse a list of processors, such as ``0,2-3``.
 
     Raises:
-        UsageError: It is no such list, or names a processor that this process may not use.
+        UsageError: The text is not a list, or this process may not use one of the processors.
     """
     chosen: set[int] = set()
     for part in text.split(","):
         if not (match := re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)):
-            raise UsageError(f"--cpus {text!r} is not understood; write processors like 0,2-3")
+            raise UsageError(f"--cpus {text!r}: write processors as in 0,2-3")
         first, last = int(match[1]), int(match[2] or match[1])
         chosen.update(range(first, last + 1))
     if unusable := sorted(chosen - set(available_cpus())):
         usable = ",".join(map(str, available_cpus()))
-        raise UsageError(f"--cpus {text}: processor {unusable[0]} cannot be used here; there are {usable}")
+        raise UsageError(f"--cpus {text}: processor {unusable[0]} is not available; choose from {usable}")
     if not chosen:
         raise UsageError(f"--cpus {text!r} names no processor")
     return tuple(sorted(chosen))
 
 
 def available_cpus() -> tuple[int, ...]:
-    """Processors that this process may use."""
+    """Return the processors that this process may use, in ascending order."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
 
 
 def parse_slowdown(text: str) -> float:
-    """The fraction of ``--inject-slowdown``.
+    """Parse the fraction of ``--inject-slowdown``.
 
     Raises:
-        UsageError: It is not a number from 0 to 10.
+        UsageError: The text is not a number from 0 to 10.
     """
     try:
         fraction = float(text)
     except ValueError:
         fraction = -1.0
     if not 0 <= fraction <= 10:
-        raise UsageError(f"--inject-slowdown {text!r} must be a fraction from 0 to 10, as 0.10 for a tenth more work")
+        raise UsageError(f"--inject-slowdown {text!r}: write a fraction from 0 to 10, such as 0.10 for 10% more work")
     return fraction
 
 
 def parse_profiler_config(levels: str, method: str) -> ProfilerConfig:
-    """How profiles are collected, from ``host=2,python=1`` and the name of a way.
+    """Parse tracer levels, such as ``host=2,python=1``, and the name of a profile method.
 
     Raises:
-        UsageError: One of the two is not known.
+        UsageError: The method, a tracer or a level is unknown.
     """
     if method not in METHODS:
         raise UsageError(f"--profile-method {method!r}: choose from {', '.join(METHODS)}")
@@ -70,21 +70,21 @@ def parse_profiler_config(levels: str, method: str) -> ProfilerConfig:
     for part in filter(None, levels.split(",")):
         if not (match := re.fullmatch(r"\s*(host|device|python)=(\d)\s*", part)) or int(match[2]) > HIGHEST[match[1]]:
             highest = ", ".join(f"{name}=0 to {level}" for name, level in HIGHEST.items())
-            raise UsageError(f"--profile-levels {levels!r} is not understood; write tracers and levels: {highest}")
+            raise UsageError(f"--profile-levels {levels!r}: write tracers and levels: {highest}")
         found[match[1]] = int(match[2])
     return ProfilerConfig(method, found)
 
 
 def is_benchmark(item: pytest.Item) -> bool:
-    """Whether this item takes ``bench``."""
+    """Tell whether the item is a test function that takes ``bench``."""
     return isinstance(item, pytest.Function) and "bench" in item.fixturenames
 
 
 def case_of(item: pytest.Function) -> Case:
-    """The case that an item is.
+    """Turn a benchmark's item into its case.
 
     Raises:
-        DeclarationError: Its ``tfbench`` mark asks for what there is not, or a claim is about no variant.
+        DeclarationError: The ``tfbench`` mark has unknown arguments, or a contract names no variant.
     """
     variant, others = Variant(), ""
     callspec = getattr(item, "callspec", None)
@@ -114,17 +114,17 @@ def _marked_cpus(item: pytest.Function) -> str:
         return ""
     unknown = sorted(set(mark.kwargs) - {"cpus"})
     if mark.args or unknown or mark.kwargs.get("cpus") not in (None, "all"):
-        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench takes cpus='all' and nothing else")
+        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench takes only cpus='all'")
     return mark.kwargs.get("cpus") or ""
 
 
 def wanted_by_device(case: Case, device: str) -> bool:
-    """Whether ``--device`` selects this case; one that is not across the axis ``device`` always is."""
+    """Tell whether ``--device`` selects this case; it always selects a case without the axis ``device``."""
     return device == "all" or case.levels.get("device", device) == device
 
 
 def prefixes(arguments: Sequence[str], root: str) -> tuple[str, ...]:
-    """The files and folders that pytest was told to run, relative to its root; single tests are left out."""
+    """Return the files and folders among pytest's arguments, relative to its root, without single tests."""
     return tuple(
         os.path.relpath(os.path.abspath(argument), root).replace(os.sep, "/")
         for argument in arguments

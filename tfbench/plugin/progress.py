@@ -1,4 +1,4 @@
-"""A bar that says what is being raced, what is known so far and how long it will take."""
+"""Show a progress bar with the current race, its result so far and the remaining time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BAR = 12
 
 
 class Display:
-    """Draws the newest `RunProgress` on a terminal, and nothing where there is none.
+    """Draws the latest `RunProgress` on a terminal; draws nothing without a terminal.
 
     Args:
         reporter: pytest's terminal reporter.
@@ -26,7 +26,7 @@ class Display:
 
     def __init__(self, reporter: Any) -> None:
         self._reporter = reporter
-        # pytest captures what is written to standard output while a test runs: keep a way around it.
+        # pytest captures standard output while a test runs, so write to a duplicate of the terminal.
         self._file = os.fdopen(os.dup(reporter._tw._file.fileno()), "w") if reporter.isatty else None
         self._live: Live | None = None
         self._began = time.monotonic()
@@ -35,7 +35,7 @@ class Display:
         if self._file is None:
             return
         if self._live is None:
-            # The reporter's own newline would be captured; without its place it names the file again.
+            # pytest would capture a newline of the reporter. Without a current file it prints the file name again.
             self._file.write("\n")
             self._reporter.currentfspath = None
             console = Console(file=self._file, force_terminal=True, highlight=False)
@@ -44,13 +44,13 @@ class Display:
         self._live.update(self._line(progress), refresh=True)
 
     def clear(self) -> None:
-        """Take the bar away, so that others can write."""
+        """Remove the bar until the next progress, so that pytest can print."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def close(self) -> None:
-        """Take the bar away for good."""
+        """Remove the bar, and release the terminal."""
         self.clear()
         if self._file is not None:
             self._file.close()
@@ -74,7 +74,7 @@ class Display:
 
 
 def race_summary(race: Race) -> str:
-    """A race in a few words: launches, and the interval of a comparison that goes on."""
+    """Summarise a race: its launches, and the interval of the first undecided comparison."""
     words = f"launch {len(race.launches)}/{race.policy.looks[-1]}"
     known = [(index, race.decisions[index]) for index in race.undecided if index in race.decisions]
     if known:

@@ -1,4 +1,4 @@
-"""The plugin's other half, loaded under ``--benchmark`` alone: items in, outcomes out."""
+"""Run the benchmarks that pytest collected; loaded only under ``--benchmark``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tfbench.errors import BaselineError, DeclarationError, TfbenchError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
-from tfbench.model import TIME, Case, Outcome, Sample, Verdict
+from tfbench.model import TIME, Case, Outcome, Verdict
 from tfbench.plugin.options import (
     available_cpus,
     case_of,
@@ -38,10 +38,10 @@ from tfbench.suite.shards import parse_shard
 
 
 class Runner:
-    """Turns items into cases, asks the session, and turns its answers into outcomes of tests.
+    """Turns pytest items into cases, asks the session for their results, and turns results into test outcomes.
 
     Raises:
-        UsageError: An option has a value that cannot be used.
+        UsageError: An option has an invalid value.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -50,6 +50,7 @@ class Runner:
         self._notes: list[str] = []
         self._errors: list[str] = []
         self._session: Session | None = None
+        self._display: Display | None = None
         self._suite: list[str] = []
         """Names of the cases of all shards."""
         self._collected: frozenset[str] = frozenset()
@@ -58,15 +59,15 @@ class Runner:
         if option("replay") not in CHOICES:
             raise UsageError(f"--replay {option('replay')!r}: choose from {', '.join(CHOICES)}")
         if option("against") and option("baseline"):
-            raise UsageError("--against and --baseline both name the other side: give one of them")
+            raise UsageError("--against and --baseline both name the other side; give only one of them")
         self._slowdown = parse_slowdown(option("inject_slowdown"))
         if self._slowdown and not (option("against") or option("baseline")):
-            raise UsageError("--inject-slowdown slows the contender of a comparison: give --against self beside it")
+            raise UsageError("--inject-slowdown slows down the contender of a comparison; add --against self")
         if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
-            raise UsageError("tfbench measures one thing at a time: run it without pytest-xdist's -n")
-        _check_taken_for_a_test(config, "--report-json", option("report_json"))
+            raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n")
+        _check_not_taken_for_test(config, "--report-json", option("report_json"))
         self._profile = PROFILES if option("profile") is True else str(option("profile") or "")
-        _check_taken_for_a_test(config, "--profile", self._profile)
+        _check_not_taken_for_test(config, "--profile", self._profile)
         self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._policy = preset(option("policy"))
@@ -75,14 +76,14 @@ class Runner:
     # Collection
 
     def seen(self, items: Sequence[pytest.Item]) -> None:
-        """Every item there is, before any is deselected."""
+        """Note the names of all benchmarks, before pytest deselects any."""
         self._collected = frozenset(item.nodeid for item in items if is_benchmark(item))
 
     def selected(self, items: list[pytest.Item]) -> None:
-        """Keep the benchmarks and get ready to run them.
+        """Drop every item that is not a benchmark of this run, and prepare to run the rest.
 
         Raises:
-            TfbenchError: A declaration is impossible or an option names what is not there.
+            TfbenchError: A benchmark is declared wrongly, or an option names something that does not exist.
         """
         kept: list[pytest.Item] = []
         for item in items:
@@ -90,35 +91,32 @@ class Runner:
                 assert isinstance(item, pytest.Function)
                 case = case_of(item)
                 if case.name in self.cases:
-                    raise DeclarationError(f"{case.name} is collected twice; give each benchmark a name of its own")
+                    raise DeclarationError(f"{case.name} was collected twice; give each benchmark a unique name")
                 if not wanted_by_device(case, self._device):
                     continue
                 self._suite.append(case.name)
                 if self._shard is None or self._shard.has(case):
-                    # Its own fixtures are for the measuring process; here it is a sample to be filed.
+                    # The worker sets up the benchmark's own fixtures. Here pytest-benchmark stores its sample.
                     item.fixturenames = ["benchmark"]
                     self.cases[case.name] = case
                     kept.append(item)
             elif "benchmark" in getattr(item, "fixturenames", ()) and self._has(item):
                 kept.append(item)
-        if gone := [item for item in items if item not in set(kept)]:
+        staying = set(kept)
+        if gone := [item for item in items if item not in staying]:
             self._config.hook.pytest_deselected(items=gone)
         items[:] = kept
         if not self._config.getoption("collectonly"):
-            self._session = Session(self._request(), self._display())
-            self._session.expect(list(self.cases.values()))
+            self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
+            self._session = Session(self._request(), list(self.cases.values()), self._display)
 
     def _has(self, item: pytest.Item) -> bool:
-        """Whether a plain test of pytest-benchmark's belongs to this shard."""
+        """Tell whether a plain pytest-benchmark test belongs to this shard."""
         return self._shard is None or self._shard.has(Case(item.nodeid, "", item.nodeid.partition("[")[0]))
-
-    def _display(self) -> Display:
-        self._drawn = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
-        return self._drawn
 
     @property
     def suite(self) -> Suite:
-        """The files of the cases that were selected, and how pytest imports them."""
+        """The files of the selected cases, and how pytest imports them."""
         root, inifile = self._config.rootpath, self._config.inipath
         return Suite(
             files=tuple(dict.fromkeys(name.partition("::")[0] for name in self.cases)),
@@ -162,31 +160,33 @@ class Runner:
 
     @property
     def _profiles(self) -> Path:
-        """Where profiles go: what is named is meant from where pytest was started."""
+        """The folder of profiles; a given path is relative to the folder in which pytest was started."""
         given, config = self._profile, self._config
         return config.rootpath / PROFILES if given in ("", PROFILES) else config.invocation_params.dir / given
 
     @property
     def _selection(self) -> tuple[str, ...]:
-        """What chose among the cases that were found, for pytest to choose by elsewhere."""
+        """The options that selected the cases, to select the same cases in another source tree."""
         option = self._config.getoption
-        options = (("-k", [option("keyword")]), ("-m", [option("markexpr")]), ("--deselect", option("deselect") or []))
-        device = ("--device", [self._device])
-        return tuple(word for name, values in (*options, device) for value in values if value for word in (name, value))
+        given = [("-k", option("keyword")), ("-m", option("markexpr"))]
+        given += [("--deselect", prefix) for prefix in option("deselect") or []]
+        given += [("--device", self._device)]
+        return tuple(word for name, value in given if value for word in (name, value))
 
     # Running
 
     def run(self, item: pytest.Function) -> None:
-        """Run the item's case, or fetch what became of it, and end the test accordingly."""
+        """End the item's test according to the result of its case, which is measured now if necessary."""
         assert self._session is not None
+        assert self._display is not None
         case = self.cases[item.nodeid]
         try:
             with self._session.avoid_worker_cpus():
                 result = self._session.result(case)
         finally:
-            self._drawn.clear()
+            self._display.clear()
         if result.sample is not None:
-            _file(item, case, result)
+            _store_sample(item, case, result)
         elif fixture := _fixture(item):
             fixture.skipped = True
             fixture._mode = "tfbench"
@@ -200,17 +200,18 @@ class Runner:
 
     # Ending
 
-    def finish(self, session: pytest.Session, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
-        """Write what was asked for; returns the exit status of the run."""
+    def finish(self, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
+        """Write the baseline and the report, and return the exit status of the run."""
         if self._session is None:
             return status
         failed = status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         if self._strict and (missing := self._session.missing()):
-            self._errors.append(f"{len(missing)} of the baseline's cases are missing: {missing[0].case.name} …")
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            self._errors.append(f"cases of the baseline are missing: {missing[0].case.name}{more}")
             failed = True
         if name := self._config.getoption("save_baseline"):
             if failed:
-                self._errors.append(f"the baseline {name!r} was not saved: the run did not pass")
+                self._errors.append(f"the baseline {name!r} was not saved: the run failed")
             else:
                 try:
                     self._notes.append(f"baseline saved: {self._session.save()}")
@@ -233,15 +234,15 @@ class Runner:
             Layout(self._session.request.folder).write_gitignore()
             candidate = self._session.remember()
         except (TfbenchError, OSError) as error:
-            self._notes.append(f"what this run measured could not be kept: {error}")
+            self._notes.append(f"the measurements of this run could not be recorded: {error}")
             return
         changed = (Outcome.REGRESSED, Outcome.IMPROVED)
         if candidate is not None and any(verdict.outcome in changed for verdict in self._session.report().verdicts):
             command = f"tfbench baseline accept {candidate.stem} --reason '…'"
-            self._notes.append(f"if the change is meant, make it the baseline: {command}")
+            self._notes.append(f"if the change is intended, update the baseline: {command}")
 
     def summarise(self, reporter: Any) -> None:
-        """Print the tables at the end of the run."""
+        """Print the report's tables, the notes and the errors."""
         if self._session is None or not self.cases:
             return
         reporter.section("tfbench")
@@ -256,22 +257,27 @@ class Runner:
             reporter.line(error, red=True)
 
     def close(self) -> None:
-        """End every process."""
+        """End every process, and remove the progress bar."""
         if self._session is not None:
             self._session.close()
-            self._drawn.close()
+        if self._display is not None:
+            self._display.close()
 
 
 def _end_test(result: CaseResult, strict: bool) -> None:
-    """End a test as its case's verdicts say: what is open about another metric than time stops only a strict gate."""
+    """Fail, skip or pass a test by the verdicts on its case.
+
+    An open verdict on a metric other than time fails only under a strict gate.
+    """
     assert result.verdict is not None
     output = f"\n--- last output ---\n{result.output}" if result.output else ""
     if failures := result.failures:
         pytest.fail("\n".join([*map(_describe, failures), *result.why]) + output, pytrace=False)
+    end = pytest.fail if strict else pytest.skip
     if result.verdict.outcome in _OPEN:
-        (pytest.fail if strict else pytest.skip)(_describe(result.verdict) + output)
+        end(_describe(result.verdict) + output)
     if rows := [row for row in result.metrics if row.outcome in (_OPEN if strict else (Outcome.MISSING,))]:
-        (pytest.fail if strict else pytest.skip)("\n".join(map(_describe, rows)))
+        end("\n".join(map(_describe, rows)))
 
 
 _OPEN = (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.MISSING)
@@ -282,8 +288,14 @@ def _describe(verdict: Verdict) -> str:
     return f"{metric}{verdict.outcome}: {verdict.reason.message}"
 
 
-def _check_taken_for_a_test(config: pytest.Config, option: str, path: str) -> None:
-    """pytest takes an existing file behind an option of a plugin for a test, and its folder for the root."""
+def _check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> None:
+    """Refuse a path that pytest would take for a test, and its folder for the root.
+
+    pytest parses its arguments before it knows the options of plugins.
+
+    Raises:
+        UsageError: The path exists outside the current folder.
+    """
     given = config.invocation_params
     if (
         path
@@ -292,23 +304,22 @@ def _check_taken_for_a_test(config: pytest.Config, option: str, path: str) -> No
         and not Path(path).resolve().is_relative_to(given.dir.resolve())
     ):
         raise UsageError(
-            f"{option} {path}: pytest takes what exists outside of this folder for something to test; "
+            f"{option} {path}: pytest takes an existing path outside this folder for a test; "
             f"write {option}={path}, with an equals sign"
         )
 
 
 def _fixture(item: pytest.Function) -> Any:
-    """pytest-benchmark's fixture of this item, ``None`` without."""
+    """Return pytest-benchmark's fixture of this item, ``None`` without one."""
     return item.funcargs.get("benchmark")
 
 
-def _file(item: pytest.Function, case: Case, result: CaseResult) -> None:
-    """Hand the sample to pytest-benchmark, whose table, storage and options then work on it.
+def _store_sample(item: pytest.Function, case: Case, result: CaseResult) -> None:
+    """Hand the sample to pytest-benchmark, so that its table, storage and options work on the sample.
 
-    Uses private parts of pytest-benchmark 5.3, which is why requirements.txt bounds it.
+    This uses private parts of pytest-benchmark 5.3, so requirements.txt bounds its version.
     """
-    sample: Sample | None = result.sample
-    fixture = _fixture(item)
+    sample, fixture = result.sample, _fixture(item)
     if fixture is None or fixture.disabled or sample is None or not sample.runs:
         return
     fixture._mode = "tfbench"

@@ -1,1 +1,1 @@
-"""A run of the suite: race each case, compare it with the baseline, collect the results."""
+"""Run a suite: race each case, compare it with the baseline, and collect the results."""

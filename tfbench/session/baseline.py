@@ -1,4 +1,4 @@
-"""How the cases of a saved baseline are judged: its side made again and raced, or its times held against earlier ones."""
+"""Recreate the side of a saved baseline, and judge cases by its saved times."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tfbench.errors import SideError
 from tfbench.metrics.catalog import GPU_CLOCK
 from tfbench.model import Case, EnvironmentInfo, Outcome, Reason, ReasonCode, Sample, Verdict
 from tfbench.policy import Policy
+from tfbench.session.reason_codes import ReasonCode
 from tfbench.session.request import CaseResult
 from tfbench.sides.environments import Environments
 from tfbench.sides.interpreters import minor
@@ -23,50 +24,51 @@ from tfbench.storage.history import SessionRecord
 from tfbench.worker.environment import VISIBLE, packages, settings
 
 ALL, SUSPECTS, NEVER = CHOICES = ("all", "suspects", "never")
-"""What is raced again: every case; those that saved times do not settle; none."""
+"""Cases to race again live: every case; those that saved times do not settle; none."""
 VARIANTS, SIDES = "variants", "sides"
-"""What raced each other when times were taken."""
+"""What raced each other while times were taken."""
+CHANGED = "the benchmark's own code has changed since the baseline was saved"
 
 
 def not_saved(saved: Baseline) -> Reason:
-    """Why a case has no comparison."""
+    """Return why a case that the baseline lacks has no comparison."""
     text = f"it is not in the baseline {saved.name!r}, so there is nothing to compare it with"
     return Reason(ReasonCode.NOT_IN_BASELINE, text)
 
 
 def describe(saved: Baseline) -> str:
-    """How a baseline is called in reasons."""
+    """Return the baseline's name and date, for messages."""
     return f"baseline {saved.name!r} of {saved.saved}"
 
 
-# Making its side again
+# Recreating the side
 
 
 def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: Environments) -> Side | Reason:
-    """A side with the baseline's source tree, packages and settings, or why there can be none.
+    """Return a side with the baseline's source tree, packages and settings, or why that is impossible.
 
     Args:
-        cache: Folder for source trees that have to be made.
-        environments: Where packages are installed that are not those of this process.
+        cache: Folder for recreated source trees.
+        environments: Installs packages that differ from those of this process.
     """
     spec = describe(saved)
     here = snapshot(contender.root)
     root, tree_redirect = contender.root, None
-    if here is not None and here.tree == saved.tree:
-        pass
-    elif not saved.tree:
-        text = f"{spec} was saved outside version control, so its code cannot be made again; save it in a git checkout"
-        return Reason(ReasonCode.NO_SOURCE, text)
-    else:
+    if here is None or here.tree != saved.tree:
+        if not saved.tree:
+            text = (
+                f"{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"
+            )
+            return Reason(ReasonCode.NO_SOURCE, text)
         try:
             made = materialise(contender.root, saved.tree, cache)
-            root, tree_redirect = made.root, (made.top, made.instead)
         except SideError as error:
             return Reason(ReasonCode.NO_SOURCE, f"{spec}: {error}")
+        root, tree_redirect = made.root, (made.top, made.instead)
     try:
         executable = _executable(saved.environment, contender, environments)
     except SideError as error:
-        return Reason(ReasonCode.NO_ENVIRONMENT, f"{spec}: its environment cannot be made again: {error}")
+        return Reason(ReasonCode.NO_ENVIRONMENT, f"{spec}: its environment cannot be recreated: {error}")
     there, now = dict(saved.environment.settings), {**settings(), **contender.env}
     there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
     unset = tuple(name for name in now if name not in there)
@@ -74,7 +76,7 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
 
 
 def _executable(saved: EnvironmentInfo, contender: Side, environments: Environments) -> str:
-    """An interpreter with the packages of a baseline: this one, where it has the same."""
+    """Return an interpreter with the baseline's packages; the contender's own if that has the same."""
     if saved.packages == packages() and minor(saved.python) == minor(platform.python_version()):
         return contender.executable
     environments.prefer([], minor(saved.python))
@@ -82,17 +84,15 @@ def _executable(saved: EnvironmentInfo, contender: Side, environments: Environme
 
 
 def environment_differences(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
-    """How an environment is not the baseline's, one phrase each."""
-    found = []
-    if minor(saved.python) != minor(now.python):
-        found.append(f"Python {saved.python} there, {now.python} here")
+    """Return the differences in Python's minor version, packages and settings, one phrase each."""
+    other_python = minor(saved.python) != minor(now.python)
+    found = [f"Python {saved.python} there, {now.python} here"] if other_python else []
     found += _differences(saved.packages, now.packages, "not installed")
-    found += _differences(saved.settings, now.settings, "not set")
-    return found
+    return found + _differences(saved.settings, now.settings, "not set")
 
 
 def machine_differences(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
-    """How the machines differ, one phrase each; matters only to times that are not raced again."""
+    """Return the differences of the machines, one phrase each. They affect saved times, not live races."""
     found = _differences(saved.machine, now.machine, "unknown")
     if saved.python != now.python and minor(saved.python) == minor(now.python):
         found.append(f"Python {saved.python} there, {now.python} here")
@@ -110,32 +110,29 @@ def _differences(there: Mapping[str, str], here: Mapping[str, str], absent: str)
 
 
 def changed_since(saved: Baseline, case: Case) -> bool:
-    """Whether the benchmark's own code is another than when it was saved; no, where that is not known."""
+    """Tell whether the benchmark's own code differs from the saved one; false if either is unknown."""
     before = saved.samples[case.name].case.source
     return bool(before and case.source and before != case.source)
 
 
 def clock(sample: Sample) -> float | None:
-    """MHz at which a GPU ran while a case was timed; ``None`` if no GPU was watched."""
+    """Return the GPU's median clock rate during the launches in MHz; ``None`` if no GPU was monitored."""
     clocks = [run.facts[GPU_CLOCK] for run in sample.runs if GPU_CLOCK in run.facts]
     return median(clocks) if clocks else None
 
 
-CHANGED = "the benchmark's own code has changed since the baseline was saved"
-
-
-# Judging without racing
+# Judging by saved times
 
 
 class SavedTimeFilter:
-    """Judges cases by their saved times, which need the same machine and environment.
+    """Judges cases by their saved times, which is possible only on the same machine in the same environment.
 
     Args:
-        records: Every session that is known; those that are not comparable are left out.
-        now: The recipe of this run, whose times are taken where variants race each other.
+        records: All recorded sessions; sessions that are not comparable are ignored.
+        now: The environment info of this run, in which variants race each other.
         cases: Cases of the whole run, which share its alpha.
-        live: Whether what saved times do not settle can be raced.
-        unmade: Why it cannot be, if somebody tried.
+        live: Whether cases that saved times do not settle can be raced live.
+        unmade: Why the baseline's side could not be recreated; ``None`` if it was, or was not needed.
     """
 
     def __init__(
@@ -148,9 +145,12 @@ class SavedTimeFilter:
         live: bool,
         unmade: Reason | None,
     ) -> None:
+        def differences(environment: EnvironmentInfo) -> list[str]:
+            return machine_differences(environment, now) + environment_differences(environment, now)
+
         self.saved = saved
-        self.differences = machine_differences(saved.environment, now) + environment_differences(saved.environment, now)
-        """How this machine and environment are not the baseline's."""
+        self.differences = differences(saved.environment)
+        """Differences between the baseline's machine and environment and the current ones."""
         self._policy = policy
         self._cases = cases
         self._live = live
@@ -160,14 +160,13 @@ class SavedTimeFilter:
             for one in records
             if one.context.session != saved.context.session
             and (one.context.policy, one.context.way) == (policy.name, VARIANTS)
-            and not machine_differences(one.context.environment, now)
-            + environment_differences(one.context.environment, now)
+            and not differences(one.context.environment)
         ]
 
     def settle(self, results: Sequence[CaseResult]) -> tuple[list[CaseResult], list[CaseResult]]:
-        """What saved times settle of cases that were measured beside other variants, and the suspects.
+        """Split results of races between variants into those that saved times settle and suspects.
 
-        Results that a race of sides or a failure has settled are left as they are.
+        A result without a variant result is settled already, by a race of sides or by a failure.
         """
         settled, suspects = [], []
         for result in results:
@@ -185,7 +184,7 @@ class SavedTimeFilter:
         return settled, suspects
 
     def _explained(self, verdict: Verdict) -> Verdict:
-        """With why it was not raced, or how to, where saved times did not settle it."""
+        """Add to an open verdict why the case was not raced, or how to race it."""
         more = self._unmade.message if self._unmade else ""
         if verdict.outcome is Outcome.INCONCLUSIVE:
             more = more or "race it with --replay all"
@@ -194,21 +193,16 @@ class SavedTimeFilter:
         return replace(verdict, reason=Reason(verdict.reason.code, f"{verdict.reason.message}; {more}"))
 
     def evaluate(self, case: Case, sample: Sample, wall_seconds: float) -> Verdict:
-        """The verdict on a case that was measured just now, beside the other variants of its workload."""
+        """Return the verdict on a case that this run measured together with the other variants."""
         if (refused := self._refused(case, sample)) is not None:
             outcome, reason = refused
             return Verdict(case, outcome, reason, launches=len(sample.runs), wall_seconds=wall_seconds)
-        here = [one for one in self._records if case.name in one.floors and one.sources.get(case.name) == case.source]
-        own = [one.floors[case.name] for one in here if one.context.tree and one.context.tree == self.saved.tree]
-        others = [one.floors[case.name] for one in here if not one.context.tree or one.context.tree != self.saved.tree]
-        decision = evaluate(
-            sample.floors,
-            [self.saved.samples[case.name].floors, *own],
-            others,
-            len(sample.seconds),
-            self._policy,
-            self._cases,
-        )
+        own, others = [self.saved.samples[case.name].floors], list[tuple[float, ...]]()
+        for one in self._records:
+            if case.name in one.floors and one.sources.get(case.name) == case.source:
+                same_code = one.context.tree and one.context.tree == self.saved.tree
+                (own if same_code else others).append(one.floors[case.name])
+        decision = evaluate(sample.floors, own, others, len(sample.seconds), self._policy, self._cases)
         assert decision.outcome is not None
         return Verdict(
             case=case,
@@ -221,22 +215,21 @@ class SavedTimeFilter:
         )
 
     def _refused(self, case: Case, sample: Sample) -> tuple[Outcome, Reason] | None:
+        """Return why the saved times cannot be compared with these, if so."""
         spec, context = describe(self.saved), self.saved.context
         if self.differences:
             text = f"{spec} is of another machine or environment: {'; '.join(self.differences)}"
             return Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_MACHINE, text)
         if changed_since(self.saved, case):
-            return Outcome.INCOMPARABLE, Reason(
-                ReasonCode.BENCHMARK_CHANGED, f"{CHANGED}, so its saved times say nothing"
-            )
+            text = f"{CHANGED}, so its saved times cannot be compared"
+            return Outcome.INCOMPARABLE, Reason(ReasonCode.BENCHMARK_CHANGED, text)
         before, now = clock(self.saved.samples[case.name]), clock(sample)
         if before and now and abs(now / before - 1) > self._policy.gpu_clock_drift:
             text = f"{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz"
-            return Outcome.INCOMPARABLE, Reason(
-                ReasonCode.OTHER_CLOCK, f"{text}: lock its clock with sudo nvidia-smi -lgc RATE"
-            )
+            fix = "lock its clock with sudo nvidia-smi -lgc RATE"
+            return Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_CLOCK, f"{text}: {fix}")
         if (context.policy, context.way) != (self._policy.name, VARIANTS):
             how = f"policy {context.policy or 'unknown'}{' and against another side' * (context.way == SIDES)}"
-            text = f"{spec} was measured with {how}, so its times are not like these"
+            text = f"{spec} was measured with {how}, so its times are not comparable with those of this run"
             return Outcome.INCONCLUSIVE, Reason(ReasonCode.OTHER_METHOD, text)
         return None

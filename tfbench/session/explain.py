@@ -1,4 +1,4 @@
-"""What changed in a case between two entrants: probed, compared, not timed."""
+"""Explain what changed in a case between two entrants, from probes without timing."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from tfbench.race.prober import Prober
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a person wants to be told, as rows of text."""
+    """The changes as rows of text."""
 
     changes: Sequence[tuple[str, str, str]]
-    """Where, what, and the change in words."""
+    """Where, what, and a description of the change."""
     metrics: Sequence[tuple[str, str, str, str]]
-    """Metric, value before, value now, what was gained and lost."""
+    """Metric, value before, value now, items gained and lost."""
     notes: Sequence[str]
-    """What could not be compared, or how the sides differ beside that."""
+    """Other differences of the sides, and why something could not be compared."""
 
 
 def explained(prober: Prober, before: Entrant, now: Entrant) -> Explanation:
-    """What changed from one to the other.
+    """Probe both entrants, and return what changed from the first to the second.
 
     Raises:
         SideError: A process does not start.
-        BenchmarkError, BenchmarkSkipped: One of the two cannot be run.
+        BenchmarkError, BenchmarkSkipped: One of the entrants cannot run.
     """
     first, second = (_probed(found) for found in prober.probe([before, now]))
     changes = [(change.where, change.what, change.text) for change in explain(first, second)]
@@ -56,9 +56,8 @@ def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
             notes.append(f"{probe}: {now.absent[probe]}")
     if before.outputs and now.outputs:
         try:
-            notes.append(
-                f"the results differ by {describe(error(now.outputs, before.outputs))} of their largest number"
-            )
+            difference = describe(error(now.outputs, before.outputs))
+            notes.append(f"the outputs differ by {difference} of their largest number")
         except ValueError as wrong:
             notes.append(str(wrong))
     return notes

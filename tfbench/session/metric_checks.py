@@ -1,8 +1,8 @@
-"""What a case shows beside its time: probed, held against the other side, and against its own contracts."""
+"""Judge the metrics other than time: against the other side, and against the contracts of the case."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,71 +11,41 @@ from numpy.typing import NDArray
 from tfbench.metrics import contracts, exact, parity, sampled
 from tfbench.metrics.catalog import PARITY, PEAK_HOST_MEMORY, PROBED
 from tfbench.metrics.extract import read
-from tfbench.model import JSON, Case, Claim, EnvironmentInfo, MetricValues, Outcome, Reason, ReasonCode, Verdict
+from tfbench.model import JSON, Case, Claim, MetricValues, Outcome, Reason, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.race.launch import Failure
 from tfbench.race.prober import Prober
-from tfbench.session.baseline import CHANGED, changed_since, environment_differences, machine_differences
+from tfbench.session.baseline import CHANGED
+from tfbench.session.reason_codes import ReasonCode
 from tfbench.session.request import CaseResult
 from tfbench.session.results import NO_BASELINE
 from tfbench.sides.side import Side
-from tfbench.storage.baselines import Baseline
 
 PROBES = "probes"
-"""The row that says that probing failed."""
+"""Name of the row that reports a failed probe."""
 
 
 @dataclass(frozen=True)
 class ReferenceSide:
-    """The other side of a comparison, raced live or saved."""
+    """The other side of a comparison: saved, or live and to be probed."""
 
     metric_values: MetricValues | None = None
-    """Saved; ``None`` if it is to be probed, or was never read."""
+    """Saved values; ``None`` if the side is to be probed."""
     side: Side | None = None
-    """Where it can be probed."""
+    """The side to probe."""
     case: Case | None = None
-    """As what it can be probed there."""
+    """The case as it is called on that side."""
     facts: Sequence[JSON] = ()
-    """Of each of its launches."""
+    """Facts of each of its timed launches."""
     differences: Sequence[str] = ()
-    """How its environment differs, one phrase each."""
+    """Differences of its environment, one phrase each."""
     machines: Sequence[str] = ()
-
-
-def reference_side_of(
-    result: CaseResult,
-    saved: Baseline | None,
-    rival: Side | None,
-    environment: Callable[[str], EnvironmentInfo],
-    there: Case | None,
-) -> ReferenceSide | None:
-    """What a case is compared with, ``None`` if with nothing; exact metrics are saved ones where there are any.
-
-    Args:
-        environment: What a side, by its name, is made of.
-        there: The case as it is called on the other side, ``None`` if that does not have it.
-    """
-    facts = [run.facts for run in result.rival.runs] if result.rival else []
-    here = environment("contender")
-    if saved is not None:
-        sample = saved.samples.get(result.case.name)
-        changed = [CHANGED] if sample and changed_since(saved, result.case) else []
-        return ReferenceSide(
-            metric_values=saved.metric_values.get(result.case.name, MetricValues()),
-            facts=facts or ([run.facts for run in sample.runs] if sample else []),
-            differences=[*environment_differences(saved.environment, here), *changed],
-            machines=machine_differences(saved.environment, here),
-        )
-    if rival is None or there is None:
-        return None
-    return ReferenceSide(
-        side=rival, case=there, facts=facts, differences=environment_differences(environment(rival.name), here)
-    )
+    """Differences of its machine, one phrase each."""
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Probed:
     metric_values: MetricValues
     contracts: JSON = field(default_factory=dict)
     outputs: Sequence[NDArray[Any]] = ()
@@ -84,10 +54,10 @@ class _Seen:
 
 
 class MetricChecker:
-    """Judges the metrics other than time, case by case.
+    """Probe cases, each once per side, and judge what the probes read.
 
     Args:
-        cases: Every case of the run: results are compared with those of the reference variant among them.
+        cases: All cases of the run. Outputs of a variant are compared with those of its reference among them.
     """
 
     def __init__(self, prober: Prober, policy: Policy, cases: Sequence[Case]) -> None:
@@ -95,10 +65,13 @@ class MetricChecker:
         self._policy = policy
         self._references = {case.group: case for case in reversed(cases) if case.reference}
         self._others = {(case.group, case.variant): case for case in cases}
-        self._seen: dict[tuple[str, str], _Seen | Failure] = {}
+        self._probed: dict[tuple[str, str], _Probed | Failure] = {}
+        """Names of a side and a case -> what the probe read, or why it failed."""
 
     def look(self, cases: Sequence[Case], *sides: Side) -> None:
-        """Probe these cases on these sides, and the variants that they are compared with, once each.
+        """Probe these cases on these sides, together with the variants that they are compared with.
+
+        A case that was probed on a side before is not probed again.
 
         Raises:
             SideError: A zygote does not start.
@@ -107,43 +80,42 @@ class MetricChecker:
         references = [self._references.get(case.group) for case in cases]
         needed = dict.fromkeys([case for case in (*references, *claimed, *cases) if case is not None])
         entrants = [Entrant(case, side) for case in needed for side in sides]
-        missing = [entrant for entrant in entrants if _key(entrant) not in self._seen]
-        for entrant, seen in zip(missing, self._probed(missing), strict=True):
-            self._seen[_key(entrant)] = seen  # before the next is read, which may be compared with it
+        missing = [entrant for entrant in entrants if _key(entrant) not in self._probed]
+        for entrant, probed in zip(missing, self._probe(missing), strict=True):
+            self._probed[_key(entrant)] = probed  # stored now, since the next may be compared with it
 
-    def _probed(self, entrants: Sequence[Entrant]) -> Iterator[_Seen | Failure]:
+    def _probe(self, entrants: Sequence[Entrant]) -> Iterator[_Probed | Failure]:
         for entrant, probe_output in zip(entrants, self._prober.probe(entrants), strict=True):
             if isinstance(probe_output, Exception):
                 yield probe_output
                 continue
-            # Only results of reference variants are needed by others; the rest are let go once they were compared.
-            seen = _Seen(
+            probed = _Probed(
                 read(probe_output),
                 probe_output.facts.get("contracts", {}),
                 probe_output.outputs,
                 probe_output.facts.get("source", ""),
             )
             if not self._is_reference(entrant.case):
-                seen = replace(seen, metric_values=self._with_parity(entrant, seen), outputs=())
-            yield seen
+                # Other cases need the outputs of reference variants only. The others are dropped to free their memory.
+                probed = replace(probed, metric_values=self._with_parity(entrant, probed), outputs=())
+            yield probed
 
     def _is_reference(self, case: Case) -> bool:
         reference = self._references.get(case.group)
         return reference is None or reference.name == case.name
 
-    def _with_parity(self, entrant: Entrant, seen: _Seen) -> MetricValues:
-        """The reading with the error of its result against the reference variant's on the same side."""
-        metric_values = seen.metric_values
-        reference = self._seen.get((entrant.side.name, self._references[entrant.case.group].name))
-        if not isinstance(reference, _Seen):
+    def _with_parity(self, entrant: Entrant, probed: _Probed) -> MetricValues:
+        """Return the values with the error of the outputs relative to the reference variant on the same side."""
+        metric_values = probed.metric_values
+        reference = self._probed.get((entrant.side.name, self._references[entrant.case.group].name))
+        if not isinstance(reference, _Probed):
             why = "the reference variant could not be probed"
-        elif not reference.outputs or not seen.outputs:
-            why = metric_values.absent.get("nonfinite") or reference.metric_values.absent.get(
-                "nonfinite", "there is no result"
-            )
+        elif not reference.outputs or not probed.outputs:
+            absent = {**reference.metric_values.absent, **metric_values.absent}
+            why = absent.get("nonfinite", "the step has no output")
         else:
             try:
-                error = min(parity.error(seen.outputs, reference.outputs), parity.LARGEST)
+                error = min(parity.error(probed.outputs, reference.outputs), parity.LARGEST)
                 return replace(metric_values, numbers={**metric_values.numbers, PARITY: error})
             except ValueError as wrong:
                 why = str(wrong)
@@ -152,12 +124,12 @@ class MetricChecker:
     # Judging
 
     def checked(self, result: CaseResult, side: Side, reference_side: ReferenceSide | None) -> CaseResult:
-        """The result with a row for each metric and contract, and what explains its time.
+        """Add a row for each metric and contract, and append changes that explain the time to its reason.
 
         Args:
-            result: Of a case that was timed.
+            result: Result of a timed case.
             side: The contender.
-            reference_side: What it is compared with, if anything.
+            reference_side: What the case is compared with; ``None`` without a comparison.
 
         Raises:
             SideError: A zygote does not start.
@@ -169,17 +141,17 @@ class MetricChecker:
             self.look([reference_side.case], *others)
             others = []
         self.look([case], side, *others)
-        mine = self._seen[side.name, case.name]
+        mine = self._probed[side.name, case.name]
         if isinstance(mine, Exception):
-            reason = Reason(ReasonCode.NOT_PROBED, f"timed, but not probed: {mine}")
-            return replace(result, metrics=(*result.metrics, Verdict(case, Outcome.ERROR, reason, PROBES)))
+            row = _not_probed(case, f"the case was timed, but its probe failed: {mine}")
+            return replace(result, metrics=(*result.metrics, row))
         facts = [run.facts for run in result.sample.runs] if result.sample else []
         explained: list[str] = []
         if reference_side is None:
             rows = self._measured(case, mine.metric_values, facts)
         else:
             rows, explained = self._compared(case, side, mine, reference_side, facts)
-            if any(row.metric == PEAK_HOST_MEMORY for row in result.metrics):  # raced, and confirmed
+            if any(row.metric == PEAK_HOST_MEMORY for row in result.metrics):  # the race has judged and confirmed it
                 rows = [row for row in rows if row.metric != PEAK_HOST_MEMORY]
         rows += contracts.of_case(case, mine.contracts, mine.metric_values, sampled.peaks(facts))
         rows += [self._claimed(case, side, claim, mine.metric_values) for claim in self._readable(case)]
@@ -197,23 +169,23 @@ class MetricChecker:
 
     def _claimed(self, case: Case, side: Side, claim: Claim, mine: MetricValues) -> Verdict:
         other = self._others.get((case.group, claim.levels))
-        seen = self._seen.get((side.name, other.name)) if other else None
-        if isinstance(seen, _Seen):
-            contract_result = contracts.of_metric_values(claim, mine, seen.metric_values)
-        else:
-            why = f"it could not be probed: {seen}" if seen else "that variant is no part of this run"
-            contract_result = contracts.of_metric_values(claim, mine, why)
-        return contracts.claim_row(case, claim, contract_result)
+        probed = self._probed.get((side.name, other.name)) if other else None
+        theirs: MetricValues | str = "that variant is not part of this run"
+        if isinstance(probed, _Probed):
+            theirs = probed.metric_values
+        elif probed is not None:
+            theirs = f"its probe failed: {probed}"
+        return contracts.claim_row(case, claim, contracts.of_metric_values(claim, mine, theirs))
 
-    def _error(self, case: Case, mine: _Seen) -> float | str:
+    def _error(self, case: Case, mine: _Probed) -> float | str:
+        """Return the relative error of the outputs, or why there is none."""
         if self._is_reference(case):
-            if case.reference:
-                return 0.0
-            return "its reference variant is no part of this run"
-        return mine.metric_values.numbers.get(PARITY, mine.metric_values.absent.get(PARITY, "there is no result"))
+            return 0.0 if case.reference else "its reference variant is not part of this run"
+        values = mine.metric_values
+        return values.numbers.get(PARITY, values.absent.get(PARITY, "the step has no output"))
 
     def _measured(self, case: Case, metric_values: MetricValues, facts: Sequence[JSON]) -> list[Verdict]:
-        """Without anything to compare with."""
+        """Return rows without a comparison."""
         rows, _ = exact.compare(case, MetricValues(), metric_values, exact.ComparisonContext(), self._policy)
         if (row := sampled.memory(case, [], facts, self._policy)) is not None:
             rows.append(row)
@@ -222,16 +194,19 @@ class MetricChecker:
         return [replace(row, reason=NO_BASELINE) for row in rows]
 
     def _compared(
-        self, case: Case, side: Side, mine: _Seen, reference_side: ReferenceSide, facts: Sequence[JSON]
+        self, case: Case, side: Side, mine: _Probed, reference_side: ReferenceSide, facts: Sequence[JSON]
     ) -> tuple[list[Verdict], list[str]]:
+        """Return a row per metric, and the changes that explain a changed time.
+
+        A change counts only if further launches of each probed side agree with the first.
+        """
         theirs, differences = reference_side.metric_values, list(reference_side.differences)
         if theirs is None and reference_side.side is not None:
-            seen = self._seen[reference_side.side.name, (reference_side.case or case).name]
-            if isinstance(seen, Exception):
-                reason = Reason(ReasonCode.NOT_PROBED, f"the baseline's side was timed, but not probed: {seen}")
-                return [Verdict(case, Outcome.ERROR, reason, PROBES)], []
-            theirs = seen.metric_values
-            if seen.source and seen.source != mine.source:
+            probed = self._probed[reference_side.side.name, (reference_side.case or case).name]
+            if isinstance(probed, Exception):
+                return [_not_probed(case, f"the baseline side was timed, but its probe failed: {probed}")], []
+            theirs = probed.metric_values
+            if probed.source and probed.source != mine.source:
                 differences.append(CHANGED)
         if theirs is None:
             theirs = MetricValues()
@@ -254,7 +229,7 @@ class MetricChecker:
         row = self._parity(case, theirs, mine)
         if row is not None and row.outcome is Outcome.REGRESSED:
             if how := context.unstable.get(PARITY):
-                text = f"{row.reason.message}, but it is not exact here: {how}"
+                text = f"{row.reason.message}, but the metric is not exact here: {how}"
                 row = replace(row, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.NOT_EXACT, text))
             elif context.differences and not self._policy.exact_across_versions:
                 explained.append(f"the result {row.reason.message}")
@@ -262,23 +237,26 @@ class MetricChecker:
         return [*rows, *([row] if row else [])], explained
 
     def _parity(self, case: Case, theirs: MetricValues, mine: MetricValues) -> Verdict | None:
-        """Variants are compared with their reference; what has none, with the baseline's own result."""
+        """Compare a variant's error with the baseline's; compare a reference variant with the baseline's output."""
+        reference = "the reference variant"
         if PARITY in mine.numbers:
-            return parity.evaluate(
-                case, theirs.numbers.get(PARITY), mine.numbers[PARITY], "the reference variant", self._policy
-            )
+            return parity.evaluate(case, theirs.numbers.get(PARITY), mine.numbers[PARITY], reference, self._policy)
         if not mine.sketch:
             return None
         if not theirs.sketch:
-            return parity.evaluate(case, None, 0.0, "the reference variant", self._policy)
+            return parity.evaluate(case, None, 0.0, reference, self._policy)
         error = min(parity.sketched_error(mine.sketch, theirs.sketch), parity.LARGEST)
         return parity.evaluate(case, 0.0, error, "the baseline's result", self._policy)
 
     def _unstable(self, case: Case, side: Side, metric_values: MetricValues) -> dict[str, str]:
-        """Metrics that differ between further launches of a side."""
+        """Return the metrics that differ between further launches of a side, and how."""
         again = [Entrant(case, side)] * (self._policy.probe_launches - 1)
-        repeated = [seen.metric_values for seen in self._probed(again) if isinstance(seen, _Seen)]
+        repeated = [probed.metric_values for probed in self._probe(again) if isinstance(probed, _Probed)]
         return exact.differing([metric_values, *repeated], self._policy)
+
+
+def _not_probed(case: Case, text: str) -> Verdict:
+    return Verdict(case, Outcome.ERROR, Reason(ReasonCode.NOT_PROBED, text), PROBES)
 
 
 def _key(entrant: Entrant) -> tuple[str, str]:

@@ -1,18 +1,18 @@
-"""Profiles from start to end: launches that are profiled, files that are kept, what was read of them, and why."""
+"""Profile cases: run the profiled launches, keep their files, read them, and explain a slowdown."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProfileError
 from tfbench.fs import replace_dir
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY
-from tfbench.model import JSON, Outcome
+from tfbench.model import JSON, Case, Outcome
 from tfbench.policy import Policy
 from tfbench.profiles.attribution import Attribution, attribute
 from tfbench.profiles.folders import Kept, folder_of, write_about, write_read
@@ -24,27 +24,32 @@ from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.profiler import Profiler
 from tfbench.report import profile as profile_report
 from tfbench.report.attribution import MOST, in_words
-from tfbench.session.request import CaseResult, RunRequest
+from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
+from tfbench.session.results import with_facts
+from tfbench.session.strategies import Strategy
+from tfbench.sides.side import Side
 
 BASELINE, CONTENDER = "baseline", "contender"
+PROFILE_FAILURES = (BenchmarkError, BenchmarkSkipped, ProfileError, OSError)
+"""Failures that leave a case without a profile and do not affect its verdict."""
 
 
 @dataclass(frozen=True)
 class Explained:
-    """What the profiles of a case say."""
+    """The profiles of a case and the causes of a slowdown that they show."""
 
     kept: Kept
     profiles: Mapping[str, Profile]
     """By side."""
     attribution: Attribution | None
-    """``None`` where only one side was profiled."""
+    """``None`` if only one side was profiled, or its steps could not be read."""
     why: Sequence[str]
-    """Of the slowdown, at most five lines; why there are none, if there ought to be."""
+    """Causes of the slowdown, or why none could be found; at most five lines."""
     notes: Sequence[str] = ()
-    """How the profiles are not what was asked for."""
+    """Differences between the requested profiles and these."""
 
     def as_json(self) -> list[JSON]:
-        """One entry for each side, as a report has them."""
+        """Return one entry per side, in the format of a report."""
         return [
             {
                 "folder": str(self.kept.folder / side),
@@ -63,17 +68,18 @@ def take(
     raced: float | None = None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Explained:
-    """Profile a case on one side or two, keep the files and what was read of them.
+    """Profile a case on one or two sides, and write the profiles with their tables.
 
     Args:
-        entrants: By side; two are profiled in turns, over several launches.
-        place: Folder of profiles; the case gets one of its own in it, in the place of an earlier one.
-        raced: The slowdown that was raced, as a fraction.
+        entrants: By side. Two entrants are profiled in turns, over several launches.
+        place: Folder of profiles. The case gets its own folder there, which replaces an earlier one.
+        raced: The slowdown that the race measured, as a fraction.
+        tell: Called with a text before each launch.
 
     Raises:
         SideError: A process does not start.
-        BenchmarkError, BenchmarkSkipped: One side breaks, or cannot run here.
-        ProfileError: What the profiler wrote cannot be read.
+        BenchmarkError, BenchmarkSkipped: The case breaks on one side, or cannot run here.
+        ProfileError: A file of the profiler cannot be read.
     """
     case = entrants[CONTENDER].case
     folder = place / folder_of(case.name)
@@ -105,18 +111,18 @@ def take(
 
 
 def _other_levels(side: str, noted: Mapping[str, int], wanted: Mapping[str, int]) -> str:
-    """That the profiler did not take the levels that it was given, as TensorFlow 2.21's does not."""
+    """Return a note if the profiler ignored the requested tracer levels, as that of TensorFlow 2.21 does."""
     if not noted or all(noted[name] == level for name, level in wanted.items()):
         return ""
     worked = ", ".join(f"{name}={level}" for name, level in noted.items())
-    return f"profile: TensorFlow took no notice of --profile-levels on the side {side}, and worked with {worked}"
+    return f"profile: TensorFlow ignored --profile-levels on the {side} side and used {worked}"
 
 
 def reread(kept: Kept, policy: Policy) -> Explained:
-    """Read profiles that are kept.
+    """Read the profiles in a folder.
 
     Raises:
-        ProfileError: A file is not there, or not whole.
+        ProfileError: A file is missing or incomplete.
     """
     profiles = {side: read(kept.runs(side)[0], policy) for side in kept.sides}
     if BASELINE not in kept.sides:
@@ -131,72 +137,87 @@ def reread(kept: Kept, policy: Policy) -> Explained:
     return Explained(kept, profiles, found, in_words(found, kept.raced, policy.profile_found))
 
 
+@dataclass
 class Profiles:
-    """The profiles that a question asks for.
+    """Take the profiles that a run asks for.
 
     Args:
-        tell: Called with what is being done.
+        gpu_monitor: Monitors the GPUs of the run, if there are any.
     """
 
-    def __init__(self, request: RunRequest, launcher: ProcessLauncher, tell: Callable[[str], None]) -> None:
-        self._request = request
-        self._launcher = launcher
-        self._profiler = Profiler(launcher, request.policy, request.profiler_config)
-        self._tell = tell
+    request: RunRequest
+    launcher: ProcessLauncher
+    gpu_monitor: GpuMonitor | None
+    strategy: Strategy
+    contender: Side
+    report: ProgressReporter
+    notes: list[str] = field(default_factory=list, init=False)
+    """Findings for cases that pass, and why a case has no profile."""
 
-    def with_device(self, result: CaseResult, contender: Entrant, gpu_monitor: GpuMonitor) -> CaseResult:
-        """The result of a variant with what the device did in it, which times say nothing of; a host-bound one is told."""
-        variant_result = result.variant_result
-        if variant_result is None:
+    def __post_init__(self) -> None:
+        self._profiler = Profiler(self.launcher, self.request.policy, self.request.profiler_config)
+
+    def with_device(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
+        """Add to a variant's result the GPU's share of a step and its energy, and note a host-bound variant.
+
+        Raises:
+            SideError: A zygote does not start.
+        """
+        case, policy = result.case, self.request.policy
+        if self.gpu_monitor is None or case.levels.get("device") == "cpu" or result.variant_result is None:
             return result
-        self._tell(f"{result.case.workload}: the device's part")
-        policy = self._request.policy
+        self.report(f"{case.workload}: GPU share and energy")
+        contender = Entrant(case, self.contender)
         facts: JSON = {}
-        why: tuple[str, ...] = ()
+        why = []
         try:
             facts |= on_device(self._profiler, contender, policy)
-        except (BenchmarkError, BenchmarkSkipped, ProfileError, OSError) as error:
-            why += (failure(error),)
+        except PROFILE_FAILURES as error:
+            why.append(failure(error))
         try:
-            if (amount := joules(self._launcher, gpu_monitor, contender, policy)) is not None:
+            if (amount := joules(self.launcher, self.gpu_monitor, contender, policy)) is not None:
                 facts[ENERGY] = amount
         except (BenchmarkError, BenchmarkSkipped, LaunchDisturbed) as error:
-            why += (f"energy: not read: {error}",)
-        if DEVICE_SHARE in facts and facts[DEVICE_SHARE] < policy.device_bound:
-            why += (
-                f"host-bound: the device works in {facts[DEVICE_SHARE]:.0%} of a step; see advice in tfbench explain",
-            )
-        return replace(result, variant_result=replace(variant_result, facts={**variant_result.facts, **facts}), why=why)
+            why.append(f"energy: not read: {error}")
+        if (share := facts.get(DEVICE_SHARE)) is not None and share < policy.device_bound:
+            why.append(f"host-bound: the device works in {share:.0%} of a step; see advice in tfbench explain")
+        return replace(with_facts(result, facts), why=tuple(why))
 
-    def of(self, result: CaseResult, contender: Entrant, rival: Entrant | None) -> CaseResult:
-        """The result with its profiles, if it is one that was to be profiled.
+    def with_profiles(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
+        """Add the profiles of the case, if the user asked for them.
 
-        Args:
-            rival: The other side of the race; ``None`` if it was not raced against one.
+        Raises:
+            SideError: A zygote does not start.
         """
-        request, verdict = self._request, result.verdict
+        result = self._profiled(result)
+        if result.why and not result.failures:  # the message of a failed test contains them
+            self.notes.append(f"{result.case.name}: {result.why[0]}")
+        return result
+
+    def _profiled(self, result: CaseResult) -> CaseResult:
+        request, verdict = self.request, result.verdict
         if verdict is None or result.sample is None:
             return result
         regressed = verdict.outcome is Outcome.REGRESSED
         place = request.profile or (request.profile_regressed if regressed else None)
         if place is None:
             return result
-        entrants, raced = {CONTENDER: contender}, None
+        entrants, raced = {CONTENDER: Entrant(result.case, self.contender)}, None
         why: tuple[str, ...] = ()
         if regressed and request.slowdown:
-            why = ("profile: the slowdown was put there by --inject-slowdown, outside of what is profiled",)
-        elif regressed and rival is not None:
-            entrants = {BASELINE: rival, CONTENDER: contender}
+            why = ("profile: --inject-slowdown caused the slowdown, outside of the profiled steps",)
+        elif regressed and result.rival and (rival := self.strategy.rival_entrant(result.case)):
+            entrants = {BASELINE: rival, **entrants}
             raced = verdict.ratio.center - 1 if verdict.ratio else None
         try:
-            found = take(self._profiler, entrants, place, request.policy, raced, self._tell)
-        except (BenchmarkError, BenchmarkSkipped, ProfileError, OSError) as error:
+            found = take(self._profiler, entrants, place, request.policy, raced, self.report)
+        except PROFILE_FAILURES as error:
             return replace(result, why=(failure(error),))
         return replace(result, profiles=tuple(found.as_json()), why=why or (*found.why, *found.notes)[:MOST])
 
 
 def _texts(explained: Explained, side: str, profile: Profile) -> dict[str, str]:
-    """The files that stand beside a side's profile."""
+    """Return the text files to write next to a side's profile, by relative path."""
     case = explained.kept.case
     why = explained.why if side == CONTENDER else ()
     text = profile_report.markdown(f"{case.rpartition('::')[2]}, {side}", profile.sections)
@@ -206,8 +227,7 @@ def _texts(explained: Explained, side: str, profile: Profile) -> dict[str, str]:
 
 
 def on_device(profiler: Profiler, entrant: Entrant, policy: Policy) -> JSON:
-    """What a launch that is profiled shows of accelerators: seconds of a step with kernels, with copies, and the share of
-    the step in which either ran. Empty where no accelerator took part.
+    """Profile one launch, and return its facts about accelerators, see `device_facts`.
 
     Raises:
         SideError: A process does not start.
@@ -219,22 +239,23 @@ def on_device(profiler: Profiler, entrant: Entrant, policy: Policy) -> JSON:
 
 
 def device_facts(step: StepBreakdown) -> JSON:
-    """The same from the breakdown of a step."""
-    keys = {
-        category: [key for key in step.parts if key.category is category]
-        for category in (TimeCategory.DEVICE, TimeCategory.COPY)
-    }
-    if not any(keys.values()):
+    """Return the seconds of a step with kernels and with copies, and the share of the step with either.
+
+    Empty if no accelerator took part in the step.
+    """
+    kernels, copies = (
+        [key for key in step.parts if key.category is category] for category in (TimeCategory.DEVICE, TimeCategory.COPY)
+    )
+    if not kernels and not copies:
         return {}
-    together = step.covered([*keys[TimeCategory.DEVICE], *keys[TimeCategory.COPY]])
     return {
-        DEVICE_TIME: step.covered(keys[TimeCategory.DEVICE]),
-        COPY_TIME: step.covered(keys[TimeCategory.COPY]),
-        DEVICE_SHARE: together / step.seconds,
+        DEVICE_TIME: step.covered(kernels),
+        COPY_TIME: step.covered(copies),
+        DEVICE_SHARE: step.covered([*kernels, *copies]) / step.seconds,
     }
 
 
-def failure(error: BenchmarkError | BenchmarkSkipped | ProfileError | OSError) -> str:
-    """Why there is no profile, as one line."""
+def failure(error: Exception) -> str:
+    """Return in one line why there is no profile."""
     text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
-    return f"profile: none could be taken: {text.partition(chr(10))[0]}"
+    return f"profile: not taken: {text.partition(chr(10))[0]}"

@@ -1,16 +1,16 @@
-"""What a run leaves behind: the baseline that was asked for, its floors, and what may become a baseline."""
+"""Persist a run: the named baseline, the floors of its cases, and a candidate for the next baseline."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfbench.errors import BaselineError
 from tfbench.model import EnvironmentInfo, MeasurementContext, Outcome, Sample
 from tfbench.session.request import CaseResult, RunRequest
-from tfbench.sides.source_tree import CANDIDATES, KEPT, Snapshot, snapshot
+from tfbench.sides.source_tree import CANDIDATES, KEPT, snapshot
 from tfbench.storage.baselines import Baseline, Baselines, now
 from tfbench.storage.history import History, SessionRecord
 from tfbench.storage.layout import Layout
@@ -20,23 +20,23 @@ _CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
 
 @dataclass(frozen=True)
 class RunMeasurements:
-    """What a run measured, and how."""
+    """The measurements of a run and their conditions."""
 
     results: Sequence[CaseResult]
     way: str
-    """``variants`` or ``sides``: what raced each other."""
-    environment: Callable[[Snapshot | None], EnvironmentInfo]
-    """Of the contender, with this tree."""
+    """What raced each other: ``variants`` or ``sides``."""
+    environment: EnvironmentInfo | None
+    """Environment of the contender without its commit; ``None`` if the contender never started."""
 
     @property
     def samples(self) -> dict[str, Sample]:
-        """By the case's name; those that have any launch."""
+        """Samples with at least one launch, by case name."""
         found = {result.case.name: result.sample for result in self.results}
         return {name: sample for name, sample in found.items() if sample is not None and sample.runs}
 
 
 class RunRecorder:
-    """Writes down what runs of one folder measured."""
+    """Write the measurements of a run into its folder."""
 
     def __init__(self, request: RunRequest) -> None:
         self._request = request
@@ -45,52 +45,57 @@ class RunRecorder:
         self.history = History(Layout(request.folder).history)
 
     def save(self, measurements: RunMeasurements) -> Path:
-        """Save the contender's samples as the baseline that was asked for.
+        """Save the contender's samples as the baseline that the user named.
 
         Raises:
-            BaselineError: A case failed, nothing was measured, or the file cannot be written.
+            BaselineError: A case failed, there is no sample, or the file cannot be written.
         """
         name = self._request.save
+        why = ""
         if failed := next((result.case.name for result in measurements.results if result.failures), ""):
-            raise BaselineError(f"the baseline {name!r} was not saved: {failed} did not pass")
-        if self._request.slowdown:
-            raise BaselineError(f"the baseline {name!r} was not saved: its times hold an injected slowdown")
-        if not measurements.samples:
-            raise BaselineError(f"the baseline {name!r} was not saved: nothing was measured")
+            why = f"{failed} did not pass"
+        elif self._request.slowdown:
+            why = "its times contain an injected slowdown; run without --inject-slowdown"
+        elif not measurements.samples:
+            why = "no case was measured"
+        if why:
+            raise BaselineError(f"the baseline {name!r} was not saved: {why}")
         return self.baselines.save(name, self._measured(measurements, KEPT + name))
 
-    def remember(self, measurements: RunMeasurements, saved: Baseline | None) -> Path | None:
-        """Write down what is to be known of a run later: its floors, and what `baseline accept` would take.
+    def remember(self, measurements: RunMeasurements, baseline: str) -> Path | None:
+        """Record the floors of a run, and the candidate that `baseline accept` would take.
 
         Args:
-            saved: The baseline that the run was held against, if any.
+            baseline: Name of the baseline that the run was gated against, ``""`` without one.
 
         Returns:
-            The file of the run that may become a baseline, if there is one.
+            The candidate's file, if there is one.
 
         Raises:
-            TfbenchError, OSError: It cannot be written.
+            TfbenchError, OSError: A file cannot be written.
         """
-        if self._request.slowdown or not measurements.samples:
+        samples = measurements.samples
+        if self._request.slowdown or not samples:
             return None
-        measured = self._measured(measurements, CANDIDATES + saved.name if saved else "")
-        # What is known to be other code would pass for the spread of the same code.
+        measured = self._measured(measurements, CANDIDATES + baseline if baseline else "")
+        # Floors of changed code would widen the spread that later runs expect of unchanged code.
         changed = {one.case.name for one in measurements.results if one.verdict and one.verdict.outcome in _CHANGED}
-        floors = {name: sample.floors for name, sample in measurements.samples.items() if name not in changed}
-        sources = {name: sample.case.source for name, sample in measurements.samples.items()}
+        floors = {name: sample.floors for name, sample in samples.items() if name not in changed}
+        sources = {name: sample.case.source for name, sample in samples.items()}
         self.history.record(SessionRecord(measured.context, floors, sources))
-        return Baselines(Layout(self._request.folder).candidates).save(saved.name, measured) if saved else None
+        return Baselines(self._request.folder / "candidates").save(baseline, measured) if baseline else None
 
     def _measured(self, measurements: RunMeasurements, keep_as: str) -> Baseline:
-        tree = snapshot(self._request.root, keep_as)
+        tree, environment = snapshot(self._request.root, keep_as), measurements.environment
+        assert environment is not None  # samples come from a contender that started
+        if tree is not None:
+            environment = replace(environment, commit=tree.commit, dirty=tree.dirty)
         context = MeasurementContext(
             session=self._session,
-            environment=measurements.environment(tree),
+            environment=environment,
             tree=tree.tree if tree else "",
             policy=self._request.policy.name,
             way=measurements.way,
         )
-        metric_values = {
-            one.case.name: one.metric_values for one in measurements.results if one.metric_values is not None
-        }
-        return Baseline(context, measurements.samples, metric_values)
+        values = {one.case.name: one.metric_values for one in measurements.results if one.metric_values is not None}
+        return Baseline(context, measurements.samples, values)

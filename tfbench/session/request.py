@@ -1,4 +1,4 @@
-"""What is asked of a session, how far it is, and what it answers."""
+"""Define what a session is asked for, how it reports progress, and what it answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfbench.suite.shards import Shard
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What the user asked for."""
+    """The user's options for one run, checked and parsed."""
 
     root: Path
     suite: Suite
@@ -25,9 +25,9 @@ class RunRequest:
     processors: Processors
     executable: str
     folder: Path
-    """Where baselines and made source trees are kept."""
+    """Folder of baselines and of recreated source trees."""
     collect_command: tuple[str, ...]
-    """Starts a process that collects another source tree, see `sides.counterparts`."""
+    """Command that collects another source tree, see `sides.counterparts`."""
     against: str = ""
     baseline: str = ""
     replay: str = "all"
@@ -38,30 +38,30 @@ class RunRequest:
     device: str = "all"
     """``cpu``, ``gpu`` or ``all``."""
     gpus: tuple[str, ...] = ()
-    """Indices or UUIDs of those that were named; all of them without any."""
+    """Indices or UUIDs of the selected GPUs; empty for all."""
     seed: int = 0
     expected: tuple[str, ...] | None = None
-    """Files and folders whose saved cases this run ought to have, or ``None`` for all of them."""
+    """Files and folders whose saved cases the run must have; ``None`` for all."""
     selection: tuple[str, ...] = ()
-    """Options of pytest's that chose the cases, as ``-k`` and what follows it."""
+    """pytest options that selected the cases, such as ``-k`` and its value."""
     paths: tuple[str, ...] = ()
-    """Files, folders and cases that pytest was given, relative to the root; none if it was given none."""
+    """Files, folders and cases given to pytest, relative to the root; empty without any."""
     shard: Shard | None = None
-    """The part of the suite that this run is."""
+    """The part of the suite to run; ``None`` for the whole suite."""
     suite_cases: tuple[str, ...] = ()
     """Names of the cases of all shards."""
     collected: frozenset[str] = frozenset()
-    """Every case there is in those files, deselected ones included."""
+    """Names of all cases in the collected files, including deselected cases."""
     profile: Path | None = None
-    """Where each case's profile goes; none are taken without."""
+    """Folder for a profile of each case; ``None`` for no profiles."""
     profile_regressed: Path | None = None
-    """Where both sides' profiles of a case that regressed go."""
+    """Folder for profiles of both sides of each regressed case."""
     profiler_config: ProfilerConfig = USUAL
 
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far the run is, for whoever draws it."""
+    """What the run does now, and how many of its cases are done."""
 
     text: str
     race: Race | None = None
@@ -72,9 +72,25 @@ class RunProgress:
 Progress = Callable[[RunProgress], None]
 
 
+class ProgressReporter:
+    """Pass on what the run does now, together with the number of cases that are done.
+
+    Args:
+        total: Number of cases of the run.
+    """
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self.done = 0
+        self._progress = progress
+        self._total = total
+
+    def __call__(self, text: str, race: Race | None = None) -> None:
+        self._progress(RunProgress(text, race, self.done, self._total))
+
+
 @dataclass(frozen=True)
 class CaseResult:
-    """What became of one case. One of ``verdict`` and ``skip`` is there."""
+    """The result of one case: either a ``verdict`` or the reason of a ``skip``."""
 
     case: Case
     verdict: Verdict | None = None
@@ -82,23 +98,23 @@ class CaseResult:
     variant_result: VariantResult | None = None
     sample: Sample | None = None
     rival: Sample | None = None
-    """Of the baseline's side, where it was raced."""
+    """Sample of the baseline side, if that side raced."""
     metrics: tuple[Verdict, ...] = ()
-    """On what else the case shows, and on its contracts."""
+    """Verdicts on the other metrics and on the contracts."""
     metric_values: MetricValues | None = None
     output: str = ""
-    """What the broken process printed last."""
+    """Last output of the process that failed."""
     profiles: tuple[JSON, ...] = ()
-    """Of its sides, as a report has them."""
+    """Profiles of the sides, in the format of a report."""
     why: tuple[str, ...] = ()
-    """What profiles say of a slowdown, or why they say nothing; at most five lines."""
+    """Causes of a slowdown according to the profiles, or why there are none; at most five lines."""
 
     @property
     def rows(self) -> tuple[Verdict, ...]:
-        """Every verdict on the case, the one on its time first."""
+        """All verdicts on the case, the verdict on its time first."""
         return (*([self.verdict] if self.verdict else []), *self.metrics)
 
     @property
     def failures(self) -> list[Verdict]:
-        """Those that fail a test."""
+        """The verdicts that fail a test."""
         return [row for row in self.rows if row.outcome in (Outcome.REGRESSED, Outcome.ERROR)]

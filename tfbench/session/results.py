@@ -1,10 +1,11 @@
-"""From what a race gave to what became of a case."""
+"""Turn a race, or the failure that ended it, into results of its cases."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median, quantiles
+from traceback import format_exception
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
 from tfbench.metrics import contracts
@@ -12,57 +13,59 @@ from tfbench.metrics.catalog import DISPATCH_TIME, FIRST_CALL, GPU_CLOCK, MODEL_
 from tfbench.model import JSON, TIME, Case, Claim, Comparison, Outcome, Reason, Run, Sample, VariantResult, Verdict
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race
+from tfbench.session.reason_codes import ReasonCode
 from tfbench.session.request import CaseResult
 from tfbench.stats.alpha_spending import look_of
 from tfbench.stats.verdict import compare
 
-NO_BASELINE = Reason("no-baseline", "measured; compared with the other variants only, as no baseline was asked for")
+NO_BASELINE = Reason(
+    ReasonCode.NO_BASELINE, "measured; compared with the other variants only, as the run has no baseline"
+)
 
 
 def of_variant(race: Race, index: int) -> CaseResult:
-    """One variant of a race of variants: how it stands to the reference."""
+    """Return the result of one variant, relative to the reference variant of its race."""
     case = race.entrants[index].case
     if (failure := race.failures.get(index)) is not None:
         return failed(case, failure)
     if race.abort_reason:
         return disturbed(case, race)
-    sample = Sample(case, tuple(race.runs(index)))
+    result = new(case, race, index, NO_BASELINE)
+    assert result.sample is not None
     decision = race.decisions.get(index)
-    reference = race.entrants[race.reference if race.reference is not None else index].case
     variant_result = VariantResult(
         case=case,
-        reference=reference.name,
-        median_seconds=median(sample.seconds),
+        reference=race.entrants[index if race.reference is None else race.reference].case.name,
+        median_seconds=median(result.sample.seconds),
         ratio=decision.comparison.ratio if decision else None,
         outcome=decision.outcome if decision else None,
-        launches=len(sample.runs),
+        launches=len(result.sample.runs),
         rounds=race.rounds(index),
-        facts=_typical_facts(sample.runs) | percentiles(sample),
+        facts=_typical_facts(result.sample.runs) | percentiles(result.sample),
     )
-    return replace(
-        new(case, race, index, NO_BASELINE), variant_result=variant_result, metrics=tuple(claimed(race, index))
-    )
+    return replace(result, variant_result=variant_result, metrics=tuple(claimed(race, index)))
+
+
+def with_facts(result: CaseResult, facts: JSON) -> CaseResult:
+    """Add facts to the variant result, if there is one."""
+    old = result.variant_result
+    return replace(result, variant_result=replace(old, facts={**old.facts, **facts})) if old else result
 
 
 def with_model(result: CaseResult) -> CaseResult:
-    """The result whose standing also says how accurate and how large the model is, where a probe has read it."""
-    if result.variant_result is None or result.metric_values is None:
-        return result
-    numbers = result.metric_values.numbers
-    reported = {name: numbers[name] for name in MODEL_METRICS if name in numbers}
-    return replace(
-        result, variant_result=replace(result.variant_result, facts={**result.variant_result.facts, **reported})
-    )
+    """Add the model's accuracy and sizes to the variant result, if a probe has read them."""
+    numbers = result.metric_values.numbers if result.metric_values else {}
+    return with_facts(result, {metric.name: numbers[metric.name] for metric in OF_MODELS if metric.name in numbers})
 
 
 def claimed(race: Race, index: int) -> list[Verdict]:
-    """The rows of what a variant claims of its time and those of others of its race."""
+    """Check the contracts of a variant about its time relative to others of its race."""
     case = race.entrants[index].case
     failure = race.failures.get(index)
     rows = []
     for claim in case.claims_on(TIME):
         if failure is not None:
-            contract_result = contracts.unreadable(f"in a race against {claim.other}, it broke: {failure}")
+            contract_result = contracts.unreadable(f"the benchmark broke in a race against {claim.other}: {failure}")
         else:
             contract_result = contracts.of_times(claim, _against(race, index, claim), race.policy)
         rows.append(contracts.claim_row(case, claim, contract_result))
@@ -70,14 +73,14 @@ def claimed(race: Race, index: int) -> list[Verdict]:
 
 
 def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
-    """The times of the variant that is claimed about / those of this one, or why there are none."""
+    """Compare times as named variant / this variant; a string says why that is impossible."""
     mine = race.entrants[index].case
     other = next((i for i in race.working if race.entrants[i].case.variant == claim.levels), None)
     if other is None:
-        return "that variant is no part of this run, or broke"
+        return "that variant is not part of this run, or broke"
     effects = race.effects(other, index)
     if not effects:
-        return "they shared no launch"
+        return "the two variants have no launch in common"
     shared = race.entrants[other].case.env == mine.env
     return compare(
         effects, race.rounds(index), race.policy, cases=race.config.cases,
@@ -86,23 +89,23 @@ def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
 
 
 _PERCENTILES = ((90, 64), (99, 662))
-"""Percentile, and rounds below which it says nothing (MLPerf's early stopping: 64 and 662 for 90% and 99%)."""
+"""Percentile, and the rounds that it needs at least (MLPerf's early stopping: 64 and 662 for 90% and 99%)."""
 
 
 def percentiles(sample: Sample) -> dict[str, float]:
-    """``p50``, ``p90`` and ``p99`` of single iterations in seconds, those for which there are rounds enough.
+    """Return ``p50``, ``p90`` and ``p99`` of single iterations in seconds, as far as there are enough rounds.
 
-    None where a round is a mean of several iterations, whose tails are gone.
+    Empty if a round is a mean of several iterations, since a mean hides the tail.
     """
     if any(run.iterations != 1 for run in sample.runs):
         return {}
     found = {"p50": median(sample.seconds)}
     cuts = quantiles(sample.seconds, n=100) if len(sample.seconds) >= _PERCENTILES[0][1] else []
-    return found | {f"p{number}": cuts[number - 1] for number, least in _PERCENTILES if len(sample.seconds) >= least}
+    return found | {f"p{number}": cuts[number - 1] for number, rounds in _PERCENTILES if len(sample.seconds) >= rounds}
 
 
 def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
-    """A case that was measured and has nothing to be compared with."""
+    """Return the result of a case that was measured and has no comparison."""
     if race.abort_reason:
         return disturbed(case, race)
     sample = Sample(case, tuple(race.runs(index)))
@@ -118,17 +121,20 @@ def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
 
 
 def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseResult:
-    """Two sides of a case after their race.
+    """Return the result of a case after a race of two sides.
 
     Args:
-        note: What else is to be said in the reason.
+        note: Text to append to the reason of the verdict.
+
+    Raises:
+        BenchmarkError: The race ended without a decision.
     """
     if confirmed_race.failures:
-        # The contender's own failure says more than that of the side it is compared with.
+        # The contender's own failure is more informative than the baseline's.
         entrant, failure = max(confirmed_race.failures.items())
         side = ("baseline", "contender")[entrant]
         if isinstance(failure, BenchmarkSkipped) and len(confirmed_race.failures) == 1:
-            reason = Reason("skipped-on-one-side", f"the {side} side cannot run it: {failure}")
+            reason = Reason(ReasonCode.SKIPPED_ON_ONE_SIDE, f"the {side} side cannot run it: {failure}")
             return CaseResult(case, Verdict(case, Outcome.INCOMPARABLE, reason))
         return failed(case, failure, f"on the {side} side: ")
     if aborted := [race for race in confirmed_race.races if race.abort_reason]:
@@ -156,40 +162,59 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseR
         )
     if confirmed_race.memory is not None:
         metrics.append(confirmed_race.memory)
-    samples = (Sample(case, tuple(confirmed_race.runs(side))) for side in (0, 1))
-    return CaseResult(case, verdict, rival=next(samples), sample=next(samples), metrics=tuple(metrics))
+    baseline, contender = (Sample(case, tuple(confirmed_race.runs(side))) for side in (0, 1))
+    return CaseResult(case, verdict, sample=contender, rival=baseline, metrics=tuple(metrics))
 
 
 def disturbed(case: Case, race: Race) -> CaseResult:
-    """A case whose race was given up, since too many of its launches were disturbed from outside."""
-    text = f"{len(race.disturbed)} launches were discarded, so nothing is decided: {race.abort_reason}"
-    verdict = Verdict(
-        case,
-        Outcome.INCONCLUSIVE,
-        Reason("disturbed", text),
-        launches=len(race.launches),
-        wall_seconds=race.wall_seconds,
-    )
-    return CaseResult(case, verdict)
+    """Return the result of a case whose race was aborted because of disturbances from outside."""
+    text = f"not decided, as {len(race.disturbed)} launches were discarded: {race.abort_reason}"
+    reason = Reason(ReasonCode.DISTURBED, text)
+    launches, seconds = len(race.launches), race.wall_seconds
+    return CaseResult(case, Verdict(case, Outcome.INCONCLUSIVE, reason, launches=launches, wall_seconds=seconds))
 
 
 def failed(case: Case, failure: TfbenchError, where: str = "") -> CaseResult:
-    """A case that broke, or cannot run here."""
+    """Return the result of a case whose benchmark broke, or cannot run here."""
     if isinstance(failure, BenchmarkSkipped):
         return CaseResult(case, skip=str(failure))
-    code = "died" if isinstance(failure, WorkerDied) else "hung" if isinstance(failure, WorkerHung) else "broken"
+    codes: dict[type[TfbenchError], ReasonCode] = {WorkerDied: ReasonCode.DIED, WorkerHung: ReasonCode.HUNG}
+    reason = Reason(codes.get(type(failure), ReasonCode.BROKEN), f"{where}{failure}")
     output = failure.output if isinstance(failure, BenchmarkError) else ""
-    return CaseResult(case, Verdict(case, Outcome.ERROR, Reason(code, f"{where}{failure}")), output=output)
+    return CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=output)
 
 
-def broken(case: Case, error: SideError) -> CaseResult:
-    """A case whose side could not be made."""
-    headline, _, output = str(error).partition("\n")
-    return CaseResult(case, Verdict(case, Outcome.ERROR, Reason("side", headline)), output=output)
+def broken(case: Case, error: Exception) -> CaseResult:
+    """Return the result of a case that could not be measured because a side or tfbench itself failed."""
+    reason, output = _reason_of(error)
+    return CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=output)
+
+
+def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResult:
+    """Add a verdict `error` to a case that was timed before the failure.
+
+    Args:
+        metric: Name of the row.
+    """
+    reason, output = _reason_of(error)
+    reason = Reason(reason.code, f"the case was timed, then a later step failed: {reason.message}")
+    row = Verdict(result.case, Outcome.ERROR, reason, metric)
+    return replace(result, metrics=(*result.metrics, row), output=result.output or output)
+
+
+def _reason_of(error: Exception) -> tuple[Reason, str]:
+    """Return a one-line reason for a failure, and the output that explains it."""
+    if isinstance(error, TfbenchError):
+        headline, _, rest = str(error).partition("\n")
+        output = getattr(error, "output", "") or rest
+        return Reason(ReasonCode.SIDE if isinstance(error, SideError) else ReasonCode.BROKEN, headline), output
+    text = f"tfbench itself failed: {type(error).__name__}: {error}".partition("\n")[0]
+    output = "".join(format_exception(type(error), error, error.__traceback__))
+    return Reason(ReasonCode.INTERNAL, f"{text}; please report it with its traceback"), output
 
 
 def _typical_facts(runs: Sequence[Run]) -> JSON:
-    """Facts of a case: the same in every launch, except what each gives a sample of, whose median is taken."""
+    """Return the facts of the first launch, but the median over launches for facts that vary."""
     facts = dict(runs[0].facts)
     for sampled in (FIRST_CALL, PEAK_HOST_MEMORY, DISPATCH_TIME, GPU_CLOCK):
         if values := [run.facts[sampled] for run in runs if sampled in run.facts]:

@@ -1,4 +1,4 @@
-"""Axis, level, variant, and ``across``: a benchmark's table of variants, with canonical ids.
+"""Declare axes and levels, and combine them into the variants of a benchmark with ``across``.
 
 An axis is declared once and combined with others::
 
@@ -9,8 +9,9 @@ An axis is declared once and combined with others::
     @across(PRECISION, COMPILER)
     def test_matmul(bench, variant): ...
 
-The keywords of a level other than ``setup``, ``requires`` and ``env`` are its helpers: they become
-methods of the benchmark's ``variant``, so ``variant.compile(step)`` does what the level says.
+The keywords of a level other than ``setup``, ``requires`` and ``env`` are its helpers. They become
+methods of the benchmark's ``variant``, so ``variant.compile(step)`` calls the level's ``compile``.
+Node ids are canonical: they do not depend on the order of the axes.
 """
 
 from __future__ import annotations
@@ -30,21 +31,20 @@ _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 
 def _checked(kind: str, name: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise DeclarationError(f"{kind} {name!r}: use letters, digits and _ . + - only, as it is part of node ids")
+        raise DeclarationError(f"{kind} {name!r}: use only letters, digits and _ . + - since node ids contain the name")
     return name
 
 
 @dataclass(frozen=True, init=False)
 class Level:
-    """One value of an axis, and what it means.
+    """One value of an axis, and its effect on a benchmark.
 
     Args:
-        name: As it appears in node ids.
-        setup: Called in the measuring process before the benchmark (a Keras policy, grappler options).
-        requires: Called there before ``setup``; returns ``None`` where the level can run and
-            otherwise the reason and the fix, with which the case is skipped.
-        env: Environment variables that TensorFlow reads when it is imported. A level that has
-            some is raced in processes of its own.
+        name: Name in node ids.
+        setup: Called in the worker before the benchmark, to set a Keras policy or grappler options.
+        requires: Called in the worker before ``setup``. Returns ``None`` if the level can run here;
+            otherwise the reason and the fix, which become the reason of the skipped case.
+        env: Environment variables that TensorFlow reads at import. A level with any gets its own zygotes.
         helpers: Functions that the benchmark calls as methods of ``variant``.
     """
 
@@ -75,10 +75,10 @@ class Level:
 
 @dataclass(frozen=True, init=False)
 class Axis:
-    """What is varied, and its levels; the first level is the reference.
+    """A dimension of variation with its levels; the first level is the reference.
 
     Raises:
-        DeclarationError: No level, a level twice, or a name that cannot stand in a node id.
+        DeclarationError: There is no level, two levels have the same name, or a name does not fit into node ids.
     """
 
     name: str
@@ -94,10 +94,10 @@ class Axis:
         object.__setattr__(self, "levels", levels)
 
     def only(self, *names: str) -> Axis:
-        """The same axis with these levels alone, in this order; the first becomes the reference.
+        """Return the axis with only these levels, in this order; the first becomes the reference.
 
         Raises:
-            DeclarationError: The axis has no level of such a name.
+            DeclarationError: The axis lacks one of the levels.
         """
         known = {level.name: level for level in self.levels}
         if unknown := [name for name in names if name not in known]:
@@ -107,17 +107,17 @@ class Axis:
 
 @dataclass(frozen=True)
 class Variant:
-    """One level of each axis, handed to the benchmark; iterates as (axis, level name), sorted by axis."""
+    """One level of each axis, passed to the benchmark; iterates over (axis, level name), sorted by axis."""
 
     levels: Mapping[str, Level] = field(default_factory=dict)
     reference: bool = True
-    """Whether every axis is at its first level."""
+    """Whether each axis is at its first level."""
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return ((axis, self.levels[axis].name) for axis in sorted(self.levels))
 
     def __getitem__(self, axis: str) -> str:
-        """The name of this axis' level.
+        """Return the name of the axis's level.
 
         Raises:
             DeclarationError: The benchmark is not across this axis.
@@ -130,27 +130,27 @@ class Variant:
             ) from None
 
     def __getattr__(self, helper: str) -> Callable[..., Any]:
-        for level in self.__dict__.get("levels", {}).values():
+        levels: Mapping[str, Level] = self.__dict__.get("levels", {})  # absent while the object is copied or unpickled
+        for level in levels.values():
             if helper in level.helpers:
-                function: Callable[..., Any] = level.helpers[helper]
-                return function
+                return level.helpers[helper]
         raise AttributeError(
-            f"variant has no {helper!r}: no axis of this benchmark ({', '.join(self.__dict__.get('levels', {})) or 'none'}) "
-            f"gives it; add the axis that does to across(...)"
+            f"variant has no {helper!r}: no axis of this benchmark ({', '.join(levels) or 'none'}) provides it; "
+            f"add the axis that provides it to across(...)"
         )
 
     @property
     def id(self) -> str:
-        """Canonical text whatever the order of the axes: ``compiler=xla,precision=float32``."""
+        """The variant in node ids, such as ``compiler=xla,precision=float32``, sorted by axis."""
         return ",".join(f"{axis}={level}" for axis, level in self)
 
     @property
     def env(self) -> dict[str, str]:
-        """Environment variables that the levels need from the start of the process."""
+        """The environment variables of all levels."""
         return {key: value for level in self.levels.values() for key, value in level.env.items()}
 
     def enter(self) -> str | None:
-        """Act in this process: the reason why a level cannot run here, or its setups done and ``None``."""
+        """Run the setups of all levels in this process; returns the reason if a level cannot run here."""
         for level in self.levels.values():
             if level.requires is not None and (reason := level.requires()) is not None:
                 return reason
@@ -161,14 +161,14 @@ class Variant:
 
 
 def across(*axes: Axis) -> pytest.MarkDecorator:
-    """Decorator: run the benchmark in every combination of the axes' levels, as ``variant``.
+    """Decorate a benchmark to run in every combination of the axes' levels, passed as ``variant``.
 
     Raises:
-        DeclarationError: No axis, an axis twice, or two axes that give the same tool or
-            the same environment variable.
+        DeclarationError: There is no axis, an axis is given twice, or two axes provide the same helper
+            or environment variable.
     """
     if not axes:
-        raise DeclarationError("across() needs an axis; a benchmark without one takes `bench` alone")
+        raise DeclarationError("across() needs an axis; a benchmark without axes takes only `bench`")
     for axis in axes:
         if not isinstance(axis, Axis):
             raise DeclarationError(f"across({axis!r}): not an Axis; declare it with Axis(name, Level(...), ...)")
@@ -176,12 +176,11 @@ def across(*axes: Axis) -> pytest.MarkDecorator:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DeclarationError(f"across: the axis {twice[0]!r} is given twice")
     for kind in ("helpers", "env"):
-        givers: dict[str, str] = {}
+        providers: dict[str, str] = {}
         for axis in axes:
             for word in {word for level in axis.levels for word in getattr(level, kind)}:
-                if word in givers:
-                    raise DeclarationError(f"across: the axes {givers[word]!r} and {axis.name!r} both give {word!r}")
-                givers[word] = axis.name
+                if (other := providers.setdefault(word, axis.name)) != axis.name:
+                    raise DeclarationError(f"across: the axes {other!r} and {axis.name!r} both provide {word!r}")
     variants = [
         Variant(
             levels={axis.name: level for axis, level in zip(axes, levels, strict=True)},

@@ -1,4 +1,4 @@
-"""What a benchmark claims of its variants, declared beside ``across`` and checked while pytest collects."""
+"""Declare contracts between variants of a benchmark as decorators; pytest's collection validates them."""
 
 from __future__ import annotations
 
@@ -12,67 +12,67 @@ from tfbench.model import TIME, Claim
 from tfbench.suite.axes import Variant
 
 MARK = "tfbench_claim"
-MARKER = f"{MARK}(name, levels, other, bound, metric): what two variants are to each other"
-"""For pytest's list of markers."""
+MARKER = f"{MARK}(name, levels, other, bound, metric): a contract between two variants"
+"""Entry in pytest's list of markers."""
 
 
 def faster(levels: str, *, than: str, by: float) -> pytest.MarkDecorator:
-    """Decorator: the variants with these levels are so many times as fast as others, or the contract is broken.
+    """Decorate a benchmark whose variants with these levels must be faster than others by a factor.
 
     Args:
-        levels: ``"pipeline=prefetch"``, or several with commas between.
-        than: What is other in the variant that each is compared with: ``"pipeline=naive"``.
-        by: At least this ratio of times, as 1.3.
+        levels: One level or several, separated by commas, such as ``"pipeline=prefetch"``.
+        than: The levels of the other variant that differ, such as ``"pipeline=naive"``.
+        by: Smallest ratio of the times, other / this, such as 1.3.
 
     Raises:
-        DeclarationError: ``by`` is no number above zero.
+        DeclarationError: ``by`` is not a positive number.
     """
     return _claim("faster_than", levels, than, _positive("faster", levels, "by", by), TIME)
 
 
 def as_fast(levels: str, *, like: str) -> pytest.MarkDecorator:
-    """Decorator: the variants with these levels are neither faster nor slower than others: a negative control.
+    """Decorate a benchmark whose variants with these levels must be as fast as others: a negative control.
 
     Args:
-        levels: ``"pruning=80"``, or several with commas between.
-        like: What is other in the variant that each is compared with: ``"pruning=none"``.
+        levels: One level or several, separated by commas, such as ``"pruning=80"``.
+        like: The levels of the other variant that differ, such as ``"pruning=none"``.
     """
     return _claim("as_fast", levels, like, 0.0, TIME)
 
 
 def smaller(levels: str, *, than: str, by: float, zipped: bool = False) -> pytest.MarkDecorator:
-    """Decorator: the artifact of the variants with these levels is so many times as small as others'.
+    """Decorate a benchmark whose variants with these levels must have a smaller artifact than others.
 
     Args:
-        levels: ``"quantization=int8"``, or several with commas between.
-        than: What is other in the variant that each is compared with: ``"quantization=none"``.
-        by: At least this ratio of sizes, as 3.3.
-        zipped: Of the gzipped artifacts.
+        levels: One level or several, separated by commas, such as ``"quantization=int8"``.
+        than: The levels of the other variant that differ, such as ``"quantization=none"``.
+        by: Smallest ratio of the sizes, other / this, such as 3.3.
+        zipped: Compare the gzipped artifacts.
 
     Raises:
-        DeclarationError: ``by`` is no number above zero.
+        DeclarationError: ``by`` is not a positive number.
     """
     metric = "artifact_gzipped_bytes" if zipped else "artifact_bytes"
     return _claim("smaller_than", levels, than, _positive("smaller", levels, "by", by), metric)
 
 
 def as_accurate(levels: str, *, like: str, within: float) -> pytest.MarkDecorator:
-    """Decorator: the accuracy of the variants with these levels is that of others, or not much less.
+    """Decorate a benchmark whose variants with these levels must be about as accurate as others.
 
     Args:
-        levels: ``"pruning=80"``, or several with commas between.
-        like: What is other in the variant that each is compared with: ``"pruning=none"``.
-        within: Accuracy may be less by so much, as 0.01 for a point.
+        levels: One level or several, separated by commas, such as ``"pruning=80"``.
+        like: The levels of the other variant that differ, such as ``"pruning=none"``.
+        within: Largest loss of accuracy, such as 0.01 for one percentage point.
 
     Raises:
-        DeclarationError: ``within`` is no number above zero.
+        DeclarationError: ``within`` is not a positive number.
     """
     return _claim("as_accurate", levels, like, _positive("as_accurate", levels, "within", within), "accuracy")
 
 
 def _positive(decorator: str, levels: str, name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
-        raise DeclarationError(f"@{decorator}({levels!r}): {name}={value!r} must be a number above zero")
+        raise DeclarationError(f"@{decorator}({levels!r}): {name}={value!r} must be a positive number")
     return float(value)
 
 
@@ -82,10 +82,10 @@ def _claim(name: str, levels: str, other: str, bound: float, metric: str) -> pyt
 
 
 def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:
-    """What is claimed of this item's variant, in the order in which it is written.
+    """Return the contracts of this item's variant, in the order of their decorators.
 
     Raises:
-        DeclarationError: A claim names levels that no variant of the benchmark has, or a variant itself.
+        DeclarationError: A contract names levels that no variant has, or compares a variant with itself.
     """
     marks = list(item.iter_markers(MARK))
     every, mine = list(_variants(item)) if marks else [], dict(variant)
@@ -96,13 +96,15 @@ def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:
         if about.items() <= mine.items():
             wanted = {**mine, **against}
             if wanted == mine or wanted not in every:
-                raise DeclarationError(f"{item.nodeid}: a claim compares it with {other!r}, which is no other variant")
+                raise DeclarationError(
+                    f"{item.nodeid}: a contract compares it with {other!r}, which is no other variant"
+                )
             found.append(Claim(name, other, tuple(sorted(wanted.items())), bound, metric))
     return tuple(found)
 
 
 def _variants(item: pytest.Item) -> Iterator[dict[str, str]]:
-    """Every variant of the item's function, those that were not selected included."""
+    """Yield every variant of the item's function, including deselected ones."""
     for mark in item.iter_markers("parametrize"):
         if mark.args[:1] == ("variant",):
             yield from (dict(parameters.values[0]) for parameters in mark.args[1])
@@ -112,10 +114,10 @@ def _parsed(item: pytest.Item, text: str, every: list[dict[str, str]]) -> dict[s
     levels = dict(part.strip().partition("=")[::2] for part in text.split(","))
     if not any(levels.items() <= variant.items() for variant in every):
         workload = item.nodeid.partition("[")[0]
-        raise DeclarationError(f"{workload}: a claim is about {text!r}, and no variant has that; {_known(every)}")
+        raise DeclarationError(f"{workload}: a contract names {text!r}, but no variant has it; {_known(every)}")
     return levels
 
 
 def _known(every: list[dict[str, str]]) -> str:
     axes = {axis: dict.fromkeys(variant[axis] for variant in every) for axis in (every[0] if every else {})}
-    return "; ".join(f"{axis} is {', '.join(levels)}" for axis, levels in axes.items()) or "it is across no axis"
+    return "; ".join(f"{axis} is {', '.join(levels)}" for axis, levels in axes.items()) or "the benchmark has no axis"

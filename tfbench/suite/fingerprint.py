@@ -1,4 +1,4 @@
-"""The code of a benchmark as a digest, by which both wings see that it has changed."""
+"""Identify a benchmark's own code by a digest, and find its line; used by controller and workers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 
 
 def digest(function: object) -> str:
-    """Of a benchmark's own code, comments and layout left out; ``""`` where there is no source."""
+    """Return a digest of a function's code without its name, comments and layout; ``""`` without source."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))  # type: ignore[arg-type]
     except (OSError, TypeError, SyntaxError):
         return ""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
-            node.name = ""  # what is called differently is the same
+            node.name = ""  # a renamed benchmark has the same code
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
 
 
 def line_of(root: Path, name: str) -> int | None:
-    """Where a benchmark begins in its file, ``None`` if it is not there.
+    """Return the line number of a benchmark's function, ``None`` if it is not found.
 
     Args:
-        root: What the file of the name is relative to; nothing outside of it is read.
-        name: Of a case.
+        root: Folder that the case's file is relative to; files outside of it are not read.
+        name: Name of a case.
     """
     file, _, function = name.partition("::")
     place = (root / file).resolve()

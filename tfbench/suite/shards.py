@@ -1,4 +1,4 @@
-"""A suite split over machines: which cases are whose, by a hash that depends on nothing else."""
+"""Split a suite over machines by a hash of each case, so that machines need no coordination."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfbench.errors import UsageError
 from tfbench.model import JSON, Case
 
 MOST = 256
-"""Shards. Each costs the start of its processes; a suite that needs more of them needs fewer cases."""
+"""Largest number of shards. Each shard costs the start of its own processes."""
 
 
 @dataclass(frozen=True)
@@ -25,29 +25,29 @@ class Shard:
         return f"{self.index}/{self.of}"
 
     def has(self, case: Case) -> bool:
-        """Whether a case belongs to it; those that race each other stay together."""
+        """Tell whether a case belongs to this shard; variants that race each other share a shard."""
         digest = hashlib.sha256(case.group.encode()).digest()
         return int.from_bytes(digest[:8], "big") % self.of == self.index - 1
 
 
 def parse_shard(text: str) -> Shard:
-    """The shard of ``2/4``.
+    """Parse a shard, such as ``2/4``.
 
     Raises:
-        UsageError: It is none.
+        UsageError: The text is not a shard, or its numbers are out of range.
     """
     found = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text)
     if found is None or not 1 <= int(found[1]) <= int(found[2]) <= MOST:
-        raise UsageError(f"--shard {text!r} is not understood; write 2/4 for the second of four")
+        raise UsageError(f"--shard {text!r}: write 2/4 for the second of four shards")
     return Shard(int(found[1]), int(found[2]))
 
 
 def part(shard: Shard, suite_cases: Sequence[str], mine: Iterable[str]) -> JSON:
-    """What a report says of its shard.
+    """Return the ``shard`` object of a report.
 
     Args:
         suite_cases: Names of the cases of all shards.
-        mine: Names of those of this one.
+        mine: Names of the cases of this shard.
     """
     return {
         "index": shard.index,
@@ -59,5 +59,5 @@ def part(shard: Shard, suite_cases: Sequence[str], mine: Iterable[str]) -> JSON:
 
 
 def digest(names: Iterable[str]) -> str:
-    """Of a set of names, whatever their order."""
+    """Return a digest of the names that does not depend on their order."""
     return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()

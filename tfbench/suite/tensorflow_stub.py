@@ -1,10 +1,10 @@
-"""A stand-in for TensorFlow while the controller collects: benchmark modules import it for nothing.
+"""Replace TensorFlow by a stub while the controller collects, so that benchmark modules import quickly.
 
-Collecting needs the names and decorators of a module, not what its functions do. So ``tensorflow``
-and the packages that import it are, during collection, modules whose attributes remember only
-their path. They can be called, decorated with and subclassed; asking one for a value is an error
-that names the fix. A plain pytest-benchmark test, which runs in the controller, finds the real
-TensorFlow behind the same names once collection is over.
+Collection needs the names and decorators of a module, not the work of its functions. So during
+collection, ``tensorflow`` and the packages that import it are modules whose attributes only know
+their path. Code can call them, decorate with them and subclass them. Using the value of one raises
+an error that names the fix. A plain pytest-benchmark test runs in the controller, after collection.
+The same names then refer to the real TensorFlow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKAGES = (
     "tensorflow_probability",
     "tensorflow_addons",
 )
-"""Top-level packages that cost seconds to import and are never needed to collect."""
+"""Top-level packages that take seconds to import and are not needed for collection."""
 _DISTRIBUTIONS = {
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tf-nightly"),
     "tf_keras": ("tf-keras",),
@@ -40,7 +40,7 @@ _collecting = False
 
 
 class LazyAttribute:
-    """Something of TensorFlow that is known by its path alone."""
+    """An attribute of TensorFlow of which only the path is known."""
 
     def __init__(self, path: str) -> None:
         self.__dict__["_path"] = path
@@ -59,18 +59,20 @@ class LazyAttribute:
             and callable(arguments[0])
             and not isinstance(arguments[0], LazyAttribute)
         ):
-            return arguments[0]  # a decorator: the function is collected as it is written
+            return arguments[0]  # used as a decorator: pytest collects the function itself
         return LazyAttribute(f"{self._path}()")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        return (type(self._path.rpartition(".")[2] or "Base", (), {}),)  # each its own, as bases must differ
+        return (
+            type(self._path.rpartition(".")[2] or "Base", (), {}),
+        )  # a new class each time, since bases must differ
 
     def __repr__(self) -> str:
         return f"<{self._path}, not loaded>"
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise DeclarationError(
-            f"the module uses the value of {self._path} while it is imported; move that into the benchmark, "
+            f"the module uses the value of {self._path} at import; move that into the benchmark, "
             "a fixture, or a level's requires="
         )
 
@@ -80,9 +82,9 @@ class LazyAttribute:
 
 
 def _real(path: str) -> Any:
-    """The object behind a path, TensorFlow being imported now."""
+    """Return the object at a path, and import TensorFlow if necessary."""
     if "(" in path:
-        raise DeclarationError(f"{path} was called while the module was imported; move the call into the test")
+        raise DeclarationError(f"{path} was called at import; move the call into the test")
     head, *rest = path.split(".")
     found: Any = importlib.import_module(head)
     for depth, name in enumerate(rest, start=1):
@@ -90,8 +92,8 @@ def _real(path: str) -> Any:
     return found
 
 
-class _StandIn(ModuleType):
-    """A module of the packages, empty but for what is asked of it."""
+class _Stub(ModuleType):
+    """A stub module that creates attributes on demand."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__version__":
@@ -111,7 +113,7 @@ def _version(package: str) -> str:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds every module of the packages, and makes a stand-in for it."""
+    """Finds every module of `PACKAGES`, and creates a stub for it."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         if fullname.partition(".")[0] not in PACKAGES:
@@ -119,15 +121,15 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return _StandIn(spec.name)
+        return _Stub(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to execute."""
+        """Do nothing: a stub has no code."""
 
 
 @contextmanager
 def stub_tensorflow() -> Iterator[None]:
-    """Inside, importing TensorFlow gives the stand-in, unless this process has the real one already."""
+    """Make imports of TensorFlow yield stubs inside the block, unless this process has imported it before."""
     global _collecting
     if any(package in sys.modules for package in PACKAGES):
         yield
@@ -140,5 +142,5 @@ def stub_tensorflow() -> Iterator[None]:
     finally:
         _collecting = False
         sys.meta_path.remove(finder)
-        for name in [name for name, module in sys.modules.items() if isinstance(module, _StandIn)]:
+        for name in [name for name, module in sys.modules.items() if isinstance(module, _Stub)]:
             del sys.modules[name]

@@ -1,0 +1,190 @@
+"""The states of a case, and what is kept when something fails on the way."""
+
+import pytest
+
+from tfbench.errors import SideError
+from tfbench.model import Case, Outcome, Reason, Run, Sample, VariantResult, Verdict
+from tfbench.session.case_runs import CaseRuns
+from tfbench.session.races import RaceResults
+from tfbench.session.request import CaseResult, ProgressReporter
+
+A, B = (Case(f"w.py::w[a={level}]", "w", "w.py::w", (("a", level),), level == "x") for level in "xy")
+OTHER = Case("w.py::other", "other", "w.py::other")
+CASES = (A, OTHER, B)
+
+
+def verdict(case, outcome=Outcome.UNCHANGED, metric="time"):
+    return Verdict(case, outcome, Reason("code", "text"), metric)
+
+
+def raced(case, outcome=Outcome.UNCHANGED):
+    variant_result = VariantResult(case, A.name, 1e-3, None, None, 1, 1)
+    sample = Sample(case, (Run((1e-3,), 1),))
+    return CaseResult(case, verdict(case, outcome), sample=sample, variant_result=variant_result)
+
+
+class Strategy:
+    """Settles all cases of a group at once, unless its answers say something else."""
+
+    def __init__(self, races=None, replays=None):
+        self.answers = {"race": races or {}, "replay": replays or {}}
+        self.asked = []
+
+    def group_of(self, case):
+        return case.group
+
+    def race(self, case, group):
+        return self._answer("race", case, RaceResults([raced(one) for one in group]))
+
+    def replay(self, case):
+        return self._answer("replay", case, RaceResults([CaseResult(case, verdict(case, Outcome.IMPROVED))]))
+
+    def _answer(self, kind, case, default):
+        self.asked.append((kind, case.name))
+        answer = self.answers[kind].get(case.name, default)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+def case_runs(strategy, steps=None, skips=None):
+    shown = []
+    runs = CaseRuns(CASES, skips or {}, strategy, steps or {}, ProgressReporter(shown.append, len(CASES)))
+    return runs, shown
+
+
+def add_row(metric):
+    def step(result, measured):
+        return CaseResult(result.case, result.verdict, metrics=(*result.metrics, verdict(result.case, metric=metric)))
+
+    return step
+
+
+def fail(error):
+    def step(result, measured):
+        raise error
+
+    return step
+
+
+def test_a_group_is_raced_when_its_first_case_is_asked_for_and_only_once():
+    strategy = Strategy()
+    runs, _ = case_runs(strategy)
+    assert strategy.asked == []
+    assert [runs.result(case).verdict.outcome for case in (B, A, B)] == [Outcome.UNCHANGED] * 3
+    assert strategy.asked == [("race", B.name)]
+
+
+def test_results_keep_the_order_of_the_cases_with_groups_together():
+    runs, _ = case_runs(Strategy())
+    for case in (OTHER, B):
+        runs.result(case)
+    assert [result.case for result in runs.final] == [A, B, OTHER]
+
+
+def test_a_skipped_case_is_final_from_the_start_and_takes_part_in_no_race():
+    strategy = Strategy()
+    runs, _ = case_runs(strategy, skips={B.name: "no GPU"})
+    assert [result.skip for result in runs.final] == ["no GPU"]
+    assert runs.result(B).skip == "no GPU"
+    assert strategy.asked == []
+
+
+def test_progress_counts_the_cases_whose_time_is_final():
+    shown = []
+    report = ProgressReporter(shown.append, len(CASES))
+    suspects = RaceResults([raced(A)], suspects=[raced(B)])
+    runs = CaseRuns(CASES, {}, Strategy({A.name: suspects}), {}, report)
+    runs.result(A)
+    report("now")
+    assert (shown[-1].done, shown[-1].total) == (1, 3)
+    runs.result(B)
+    assert report.done == 2
+
+
+def test_a_suspect_is_raced_live_and_keeps_what_it_showed_among_the_variants():
+    suspect = raced(A)
+    strategy = Strategy({A.name: RaceResults([], suspects=[suspect])})
+    runs, _ = case_runs(strategy)
+    result = runs.result(A)
+    assert strategy.asked == [("race", A.name), ("replay", A.name)]
+    assert result.verdict.outcome is Outcome.IMPROVED
+    assert (result.sample, result.variant_result) == (suspect.sample, suspect.variant_result)
+
+
+def test_a_suspect_whose_live_race_fails_is_an_error_and_keeps_its_sample():
+    suspect = raced(A)
+    strategy = Strategy({A.name: RaceResults([], suspects=[suspect])}, {A.name: SideError("no interpreter")})
+    runs, _ = case_runs(strategy)
+    result = runs.result(A)
+    assert (result.verdict.outcome, result.verdict.reason.message) == (Outcome.ERROR, "no interpreter")
+    assert (result.sample, result.variant_result) == (suspect.sample, suspect.variant_result)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message", "output"),
+    [
+        (SideError("the side does not start\nlast words"), "side", "the side does not start", "last words"),
+        (KeyError("gone"), "internal", "KeyError: 'gone'", "Traceback"),
+    ],
+)
+def test_a_failed_race_is_an_error_of_every_case_in_the_group_and_the_run_goes_on(error, code, message, output):
+    strategy = Strategy({A.name: error})
+    runs, _ = case_runs(strategy)
+    for case in (A, B):
+        result = runs.result(case)
+        assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.ERROR, code)
+        assert message in result.verdict.reason.message
+        assert output in result.output
+        assert result.failures == [result.verdict]
+    assert runs.result(OTHER).verdict.outcome is Outcome.UNCHANGED
+    assert strategy.asked == [("race", A.name), ("race", OTHER.name)]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (SideError("the side died\ndetails"), "side", "the side died"),
+        (ValueError("bad"), "internal", "ValueError: bad"),
+    ],
+)
+def test_a_failed_step_adds_an_error_row_and_keeps_what_is_known(error, code, message):
+    steps = {"first": add_row("flops"), "second": fail(error), "third": add_row("never")}
+    runs, _ = case_runs(Strategy(), steps)
+    result = runs.result(A)
+    assert [(row.metric, row.outcome) for row in result.rows] == [
+        ("time", Outcome.UNCHANGED),
+        ("flops", Outcome.UNCHANGED),
+        ("second", Outcome.ERROR),
+    ]
+    assert result.rows[-1].reason.code == code
+    assert message in result.rows[-1].reason.message
+    assert result.failures == [result.rows[-1]]
+    assert runs.result(A) is result  # no second attempt
+
+
+def test_a_step_learns_which_cases_of_the_group_were_measured():
+    seen = []
+
+    def step(result, measured):
+        seen.append((result.case, measured))
+        return result
+
+    broken = CaseResult(A, verdict(A, Outcome.ERROR))
+    runs, _ = case_runs(Strategy({B.name: RaceResults([broken, raced(B)])}), {"step": step})
+    runs.result(B)
+    assert seen == [(B, [B])]
+
+
+def test_ctrl_c_in_a_race_keeps_the_partial_results():
+    runs, _ = case_runs(Strategy({A.name: RaceResults([raced(A)], interrupt=KeyboardInterrupt())}))
+    with pytest.raises(KeyboardInterrupt):
+        runs.result(A)
+    assert [result.case for result in runs.final] == [A]
+
+
+def test_ctrl_c_in_a_step_keeps_the_verdict_on_time():
+    runs, _ = case_runs(Strategy(), {"first": add_row("flops"), "second": fail(KeyboardInterrupt())})
+    with pytest.raises(KeyboardInterrupt):
+        runs.result(A)
+    assert [row.metric for row in runs.final[0].rows] == ["time", "flops"]

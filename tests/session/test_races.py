@@ -1,0 +1,85 @@
+"""The races of a session, with launches that follow a script."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.fakes.race import Clock, ScriptedLauncher, steady, variants_of
+from tfbench.model import Case, Claim, Outcome, Reason
+from tfbench.policy import preset
+from tfbench.session.races import Races
+from tfbench.session.request import ProgressReporter
+from tfbench.sides.side import Side
+
+CASES = [entrant.case for entrant in variants_of("x", "y")]
+CONTENDER, RIVAL = (Side(name, "python", Path("/")) for name in ("contender", "baseline"))
+
+
+class Launcher(ScriptedLauncher):
+    """Is interrupted by Ctrl-C in this launch."""
+
+    interrupted_at = -1
+
+    def open(self, entrants, pair):
+        if len(self.pairs) == self.interrupted_at:
+            raise KeyboardInterrupt
+        return super().open(entrants, pair)
+
+
+def races(*seconds, interrupted_at=-1):
+    launcher = Launcher(Clock(), [steady(value) for value in seconds])
+    launcher.interrupted_at = interrupted_at
+    shown = []
+    request = SimpleNamespace(policy=preset("quick"), seed=1)
+    return Races(request, launcher, CONTENDER, 1, ProgressReporter(shown.append, 2)), shown
+
+
+def test_variants_race_the_reference_and_progress_follows_each_launch():
+    made, shown = races(1e-3, 2e-3)
+    found = made.variants(CASES[::-1])
+    assert [result.case.label for result in found.settled] == ["a=x", "a=y"]
+    assert found.settled[1].variant_result.ratio.center == pytest.approx(2, rel=0.05)
+    assert shown[0].text == "w"
+    assert shown[0].race is None
+    assert shown[-1].race is not None
+
+
+@pytest.mark.parametrize(("launches", "known"), [(0, 0), (2, 2)])
+def test_variants_that_are_interrupted_give_what_the_launches_so_far_showed(launches, known):
+    made, _ = races(1e-3, 2e-3, interrupted_at=launches)
+    found = made.variants(CASES)
+    assert isinstance(found.interrupt, KeyboardInterrupt)
+    assert len(found.settled) == known
+
+
+@pytest.mark.parametrize(("launches", "known"), [(0, 0), (4, 1)])
+def test_sides_that_are_interrupted_give_a_result_if_any_look_was_taken(launches, known):
+    made, _ = races(1e-3, 2e-3, interrupted_at=launches)
+    found = made.sides(CASES[0], RIVAL)
+    assert found.interrupt is not None
+    assert len(found.settled) == known
+    assert all(result.verdict.outcome is Outcome.INCONCLUSIVE for result in found.settled)
+
+
+def test_a_note_is_appended_to_the_reason_and_each_side_has_its_own_sample():
+    made, _ = races(1e-3, 1e-3)
+    (result,) = made.sides(CASES[0], RIVAL, "it moved").settled
+    assert result.verdict.reason.message.endswith("; it moved")
+    assert result.sample != result.rival
+
+
+def test_a_case_alone_is_new_for_the_given_reason():
+    made, _ = races(1e-3)
+    (result,) = made.alone(CASES[0], Reason("not-in-baseline", "no counterpart")).settled
+    assert (result.verdict.outcome, result.verdict.reason.message) == (Outcome.NEW, "no counterpart")
+
+
+def test_ctrl_c_in_a_race_for_contracts_is_raised():
+    case = Case("w.py::w[a=y]", "w", "w.py::w", (("a", "y"),), False, claims=(Claim("as_fast", "a=x", (("a", "x"),)),))
+    made, _ = races(1e-3, 1e-3)
+    (row,) = made.claims(case, [CASES[0]])
+    assert row.outcome is Outcome.UNCHANGED
+    made, _ = races(1e-3, 1e-3, interrupted_at=1)
+    with pytest.raises(KeyboardInterrupt):
+        made.claims(case, [CASES[0]])

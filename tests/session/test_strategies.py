@@ -1,0 +1,137 @@
+"""What each strategy races, with sides that start at once and races that only record their entrants."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.session.test_baseline import CODED, SAVED, STEADY, sample
+from tests.storage.test_baselines import ENVIRONMENT
+from tfbench.model import Case, Outcome, Reason, VariantResult, Verdict
+from tfbench.policy import preset
+from tfbench.session.races import RaceResults
+from tfbench.session.request import CaseResult
+from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, VariantStrategy
+from tfbench.sides.side import Side
+
+CONTENDER, RIVAL = (Side(name, "python", Path("/")) for name in ("contender", "baseline"))
+OTHER = Case("b/test_x.py::test_new", "test_new", "b/test_x.py::test_new")
+
+
+class Starter:
+    def __init__(self, **environments):
+        self.environments = environments
+        self.started = []
+
+    def start(self, cases, *sides):
+        self.started += [side.name for side in sides]
+
+    def environment_info(self, side):
+        return self.environments.get(side.name, ENVIRONMENT)
+
+
+class Races:
+    """Measures every case in the same time."""
+
+    def __init__(self, seconds=1e-5):
+        self.seconds = seconds
+        self.run = []
+
+    def variants(self, group):
+        self.run.append(("variants", *(case.name for case in group)))
+        return RaceResults([self._variant(case) for case in group])
+
+    def sides(self, case, rival, note="", there=None):
+        self.run.append(("sides", case.name, note))
+        return RaceResults([])
+
+    def alone(self, case, why):
+        self.run.append(("alone", case.name, why.code))
+        return RaceResults([])
+
+    def _variant(self, case):
+        verdict = Verdict(case, Outcome.NEW, Reason("no-baseline", "measured"))
+        variant_result = VariantResult(case, case.name, self.seconds, None, None, 6, 12)
+        return CaseResult(case, verdict, sample=sample(self.seconds, case), variant_result=variant_result)
+
+
+def request(**changes):
+    defaults = {"policy": preset("standard"), "replay": "suspects", "collected": frozenset(), "expected": None}
+    return SimpleNamespace(**{**defaults, "shard": None, "against": "git:HEAD", **changes})
+
+
+def saved_baseline(races, starter=None, recreated=RIVAL, **changes):
+    history = SimpleNamespace(read=lambda: (STEADY, ["a file could not be read"]))
+    return SavedBaselineStrategy(
+        request(**changes), CONTENDER, starter or Starter(), races, SAVED, recreated, history, 1
+    )
+
+
+def test_variants_of_a_group_race_each_other():
+    races, starter = Races(), Starter()
+    strategy = VariantStrategy(request(), CONTENDER, starter, races)
+    assert (strategy.way, strategy.rival, strategy.missing()) == ("variants", None, [])
+    strategy.race(CODED, [CODED, OTHER])
+    assert races.run == [("variants", CODED.name, OTHER.name)]
+    assert starter.started == ["contender"]
+
+
+def test_each_case_races_its_counterpart_on_a_live_side():
+    races, starter = Races(), Starter()
+    strategy = LiveSideStrategy(request(), CONTENDER, starter, races, RIVAL, [CODED], lambda text: None)
+    assert (strategy.way, strategy.group_of(CODED)) == ("sides", CODED.name)
+    strategy.race(CODED, [CODED])
+    assert races.run == [("sides", CODED.name, "")]
+    assert starter.started == ["contender", "baseline"]
+
+
+@pytest.mark.parametrize(("seconds", "suspect"), [(1e-5, False), (2e-5, True)])
+def test_only_a_case_that_saved_times_do_not_settle_is_a_suspect(seconds, suspect):
+    strategy = saved_baseline(Races(seconds))
+    found = strategy.race(CODED, [CODED])
+    assert strategy.way == "variants"
+    assert (len(found.settled), len(found.suspects)) == ((0, 1) if suspect else (1, 0))
+    assert strategy.notes == ["a file could not be read"]
+
+
+def test_under_replay_all_each_case_races_the_recreated_side():
+    races = Races()
+    strategy = saved_baseline(races, replay="all")
+    assert strategy.way == "sides"
+    strategy.race(CODED, [CODED])
+    strategy.race(OTHER, [OTHER])
+    assert races.run == [("sides", CODED.name, ""), ("alone", OTHER.name, "not-in-baseline")]
+
+
+def test_on_another_machine_every_case_races_the_recreated_side():
+    races, starter = Races(), Starter(contender=replace(ENVIRONMENT, machine={"processor": "other"}))
+    strategy = saved_baseline(races, starter)
+    assert strategy.way == "variants"
+    strategy.race(CODED, [CODED, OTHER])
+    assert strategy.way == "sides"
+    assert races.run == [("sides", CODED.name, "")]
+
+
+def test_a_baseline_that_cannot_be_recreated_is_judged_by_saved_times_alone():
+    races = Races(2e-5)
+    strategy = saved_baseline(races, recreated=Reason("no-source", "its tree is gone"), replay="all")
+    found = strategy.race(CODED, [CODED])
+    assert (strategy.rival, strategy.way) == (None, "variants")
+    assert len(found.settled) == 1
+    assert found.suspects == []
+
+
+def test_a_side_that_was_recreated_differently_is_incomparable():
+    races, starter = Races(), Starter(baseline=replace(ENVIRONMENT, packages={"tensorflow": "2.20.0"}))
+    (result,) = saved_baseline(races, starter, replay="all").race(CODED, [CODED]).settled
+    assert (result.verdict.outcome, result.verdict.reason.code) == (Outcome.INCOMPARABLE, "other-environment")
+    assert "tensorflow 2.21.0 there, 2.20.0 here" in result.verdict.reason.message
+    assert races.run == []
+
+
+def test_saved_cases_that_are_no_longer_collected_are_missing():
+    strategy = saved_baseline(Races())
+    (row,) = strategy.missing()
+    assert (row.case, row.outcome) == (CODED, Outcome.MISSING)
+    assert saved_baseline(Races(), collected=frozenset([CODED.name])).missing() == []

@@ -1,0 +1,147 @@
+"""Take each case of a run from pending to finished, whatever fails on the way."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tfbench.model import Case
+from tfbench.session.races import RaceResults
+from tfbench.session.request import CaseResult, ProgressReporter
+from tfbench.session.results import broken, with_failure
+from tfbench.session.strategies import Strategy
+
+Step = Callable[[CaseResult, Sequence[Case]], CaseResult]
+"""Adds to the result of a raced case; the second argument holds the measured cases of its group."""
+
+
+class CaseState(enum.Enum):
+    """How far a case has come."""
+
+    PENDING = enum.auto()
+    """Not measured yet."""
+    SUSPECT = enum.auto()
+    """Measured with the other variants, and not settled by saved times: to be raced live."""
+    RACED = enum.auto()
+    """Its verdict on time is final."""
+    FINISHED = enum.auto()
+    """Its other metrics and its profiles are final too, or it was skipped."""
+
+
+@dataclass
+class _CaseRun:
+    case: Case
+    group: list[_CaseRun]
+    state: CaseState = CaseState.PENDING
+    result: CaseResult | None = None
+    """What is known so far; there in every state but ``PENDING``."""
+
+    @property
+    def final(self) -> CaseResult | None:
+        """The result, once its verdict on time is final."""
+        return self.result if self.state in (CaseState.RACED, CaseState.FINISHED) else None
+
+
+class CaseRuns:
+    """The cases of a run with their states and results.
+
+    Args:
+        cases: All cases of the run; results follow their order, except that groups stay together.
+        skips: Name of a case -> why it cannot run here.
+        steps: What completes a raced case, in order; the keys name the rows that report a failed step.
+    """
+
+    def __init__(
+        self,
+        cases: Sequence[Case],
+        skips: Mapping[str, str],
+        strategy: Strategy,
+        steps: Mapping[str, Step],
+        report: ProgressReporter,
+    ) -> None:
+        self._strategy = strategy
+        self._steps = steps
+        self._report = report
+        groups: dict[str, list[_CaseRun]] = {}
+        for case in cases:
+            group = groups.setdefault(case.name if case.name in skips else strategy.group_of(case), [])
+            group.append(_CaseRun(case, group))
+        self._runs = {run.case.name: run for group in groups.values() for run in group}
+        for name, reason in skips.items():
+            run = self._runs[name]
+            run.state, run.result = CaseState.FINISHED, CaseResult(run.case, skip=reason)
+        self._count()
+
+    @property
+    def final(self) -> list[CaseResult]:
+        """The results of all cases whose verdict on time is final."""
+        return [result for run in self._runs.values() if (result := run.final) is not None]
+
+    def result(self, case: Case) -> CaseResult:
+        """Return the result of this case; measures it if that has not happened yet.
+
+        A failure becomes a verdict `error` and keeps everything known before it.
+
+        Raises:
+            KeyboardInterrupt: The user pressed Ctrl-C; partial results are kept.
+        """
+        run = self._runs[case.name]
+        if run.state is CaseState.PENDING:
+            self._race(run)
+        if run.state is CaseState.SUSPECT:
+            self._replay(run)
+        if run.state is CaseState.RACED:
+            self._finish(run)
+        assert run.result is not None
+        return run.result
+
+    def _race(self, run: _CaseRun) -> None:
+        try:
+            raced = self._strategy.race(run.case, [one.case for one in run.group])
+        except Exception as error:
+            pending = [one.case for one in run.group if one.state is CaseState.PENDING]
+            raced = RaceResults([broken(case, error) for case in pending])
+        self._keep(raced)
+
+    def _replay(self, run: _CaseRun) -> None:
+        """Race a suspect; what it showed among the variants is kept."""
+        measured = run.result
+        assert measured is not None
+        try:
+            raced = self._strategy.replay(run.case)
+        except Exception as error:
+            raced = RaceResults([broken(run.case, error)])
+        joined = [
+            replace(
+                one,
+                sample=measured.sample,
+                variant_result=measured.variant_result,
+                metrics=(*one.metrics, *measured.metrics),
+            )
+            for one in raced.settled
+        ]
+        self._keep(replace(raced, settled=joined))
+
+    def _keep(self, raced: RaceResults) -> None:
+        for results, state in ((raced.settled, CaseState.RACED), (raced.suspects, CaseState.SUSPECT)):
+            for result in results:
+                run = self._runs[result.case.name]
+                run.state, run.result = state, result
+        self._count()
+        if raced.interrupt is not None:
+            raise raced.interrupt
+
+    def _finish(self, run: _CaseRun) -> None:
+        measured = [one.case for one in run.group if (result := one.final) is not None and result.sample is not None]
+        for metric, step in self._steps.items():
+            assert run.result is not None
+            try:
+                run.result = step(run.result, measured)
+            except Exception as error:
+                run.result = with_failure(run.result, metric, error)
+                break
+        run.state = CaseState.FINISHED
+
+    def _count(self) -> None:
+        self._report.done = len(self.final)

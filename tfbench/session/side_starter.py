@@ -1,0 +1,81 @@
+"""Start the zygotes of sides, and learn what each side consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfbench.errors import BenchmarkError, SideError
+from tfbench.model import JSON, Case, EnvironmentInfo
+from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.session.metric_checks import MetricChecker
+from tfbench.session.request import ProgressReporter, RunRequest
+from tfbench.sides.side import Side
+
+
+@dataclass
+class SideStarter:
+    """Start sides before their first race.
+
+    Args:
+        machine: Properties of the machine's GPUs, for the environment info.
+    """
+
+    request: RunRequest
+    launcher: ProcessLauncher
+    checker: MetricChecker
+    machine: Mapping[str, str]
+    report: ProgressReporter
+    described: dict[str, JSON] = field(default_factory=dict, init=False)
+    """Name of a side -> its environment, as its zygotes report it."""
+    failure: SideError | None = field(default=None, init=False)
+    """Why the last side did not start."""
+
+    def start(self, cases: Sequence[Case], *sides: Side) -> None:
+        """Start the missing zygotes of these sides, and ask each side for its environment.
+
+        The first call must start the contender first, which is checked for GPUs.
+
+        Raises:
+            SideError: A side does not start. Later calls raise the same error without another attempt.
+        """
+        if self.failure is not None:
+            raise self.failure
+        self.report("starting the measuring processes")
+        try:
+            self._start(cases, sides)
+        except SideError as error:
+            self.failure = error
+            raise
+        except BenchmarkError as error:
+            self.failure = SideError(f"{error}\n{error.output}")
+            raise self.failure from error
+        if shared := [case for case in cases if case.shared]:
+            # Every launch needs the shared set-up: building it here keeps it out of the seconds of a race,
+            # and out of probing launches, several of which run at once.
+            self.report(f"{shared[0].workload}: building the shared set-up")
+            self.checker.look(shared, *sides)
+
+    def _start(self, cases: Sequence[Case], sides: Sequence[Side]) -> None:
+        policy, first = self.request.policy, not self.described
+        pairs = range(min(policy.zygotes, policy.looks[0]))  # a race starts the other pairs when it needs them
+        wanted = [(side, env) for side in sides for env in dict.fromkeys(case.env for case in cases)]
+        self.launcher.ready(wanted, pairs)
+        self.described.update({side.name: self.launcher.environment(side) for side in sides})
+        if first and self.request.require_gpu and not self.launcher.devices(sides[0]).get("GPU"):
+            raise SideError("--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]")
+
+    def environment_info(self, side: Side) -> EnvironmentInfo:
+        """Describe the environment of a started side; its commit is left empty."""
+        described, cpus = self.described[side.name], self.request.processors.one
+        return EnvironmentInfo(
+            python=described["python"],
+            executable=described["executable"],
+            packages=described["packages"],
+            commit="",
+            dirty=False,
+            settings=described["settings"],
+            cpus=cpus,
+            threads=len(cpus),
+            machine={**described["machine"], **self.machine},
+        )
