@@ -74,6 +74,8 @@ class ReasonCode(str, enum.Enum):
     """The worker process did not answer in time."""
     SIDE = "side"
     """A side could not be created or started."""
+    INTERNAL = "internal"
+    """tfbench itself failed while it measured the case."""
 
     # Metrics other than time
 

@@ -12,7 +12,6 @@ from tfbench.errors import SideError
 from tfbench.metrics.catalog import GPU_CLOCK
 from tfbench.model import Case, EnvironmentInfo, Outcome, Reason, ReasonCode, Sample, Verdict
 from tfbench.policy import Policy
-from tfbench.session.reason_codes import ReasonCode
 from tfbench.session.request import CaseResult
 from tfbench.sides.environments import Environments
 from tfbench.sides.interpreters import minor

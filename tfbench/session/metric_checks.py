@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from tfbench.metrics import contracts, exact, parity, sampled
 from tfbench.metrics.catalog import PARITY, PEAK_HOST_MEMORY, PROBED
 from tfbench.metrics.extract import read
-from tfbench.model import JSON, Case, Claim, MetricValues, Outcome, Reason, Verdict
+from tfbench.model import JSON, Case, Claim, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.race.launch import Failure
 from tfbench.race.prober import Prober
 from tfbench.session.baseline import CHANGED
-from tfbench.session.reason_codes import ReasonCode
 from tfbench.session.request import CaseResult
 from tfbench.session.results import NO_BASELINE
 from tfbench.sides.side import Side

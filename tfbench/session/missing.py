@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfbench.model import Case, Outcome, Reason, Verdict
-from tfbench.session.reason_codes import ReasonCode
+from tfbench.model import Case, Outcome, Reason, ReasonCode, Verdict
 from tfbench.session.request import RunRequest
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tfbench.model import TIME, Case
+from tfbench.model import TIME, Case, ReasonCode
 from tfbench.session.metric_checks import MetricChecker
 from tfbench.session.races import Races
-from tfbench.session.reason_codes import ReasonCode
 from tfbench.session.request import CaseResult, ProgressReporter
 from tfbench.session.results import with_model
 from tfbench.session.strategies import Strategy

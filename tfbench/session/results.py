@@ -10,10 +10,22 @@ from traceback import format_exception
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
 from tfbench.metrics import contracts
 from tfbench.metrics.catalog import DISPATCH_TIME, FIRST_CALL, GPU_CLOCK, MODEL_METRICS, PEAK_HOST_MEMORY
-from tfbench.model import JSON, TIME, Case, Claim, Comparison, Outcome, Reason, Run, Sample, VariantResult, Verdict
+from tfbench.model import (
+    JSON,
+    TIME,
+    Case,
+    Claim,
+    Comparison,
+    Outcome,
+    Reason,
+    ReasonCode,
+    Run,
+    Sample,
+    VariantResult,
+    Verdict,
+)
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race
-from tfbench.session.reason_codes import ReasonCode
 from tfbench.session.request import CaseResult
 from tfbench.stats.alpha_spending import look_of
 from tfbench.stats.verdict import compare
@@ -55,7 +67,7 @@ def with_facts(result: CaseResult, facts: JSON) -> CaseResult:
 def with_model(result: CaseResult) -> CaseResult:
     """Add the model's accuracy and sizes to the variant result, if a probe has read them."""
     numbers = result.metric_values.numbers if result.metric_values else {}
-    return with_facts(result, {metric.name: numbers[metric.name] for metric in OF_MODELS if metric.name in numbers})
+    return with_facts(result, {name: numbers[name] for name in MODEL_METRICS if name in numbers})
 
 
 def claimed(race: Race, index: int) -> list[Verdict]:

@@ -26,7 +26,6 @@ from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, 
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
-from tfbench.storage.layout import Layout
 from tfbench.suite.shards import part
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tfbench.model import Case, MetricValues, Outcome, Reason, Verdict
+from tfbench.model import Case, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.race.interfaces import Entrant
 from tfbench.session.baseline import (
     ALL,
@@ -23,7 +23,6 @@ from tfbench.session.baseline import (
 from tfbench.session.metric_checks import ReferenceSide
 from tfbench.session.missing import missing
 from tfbench.session.races import RaceResults, Races
-from tfbench.session.reason_codes import ReasonCode
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
 from tfbench.session.side_starter import SideStarter
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
