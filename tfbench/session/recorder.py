@@ -83,7 +83,7 @@ class RunRecorder:
         floors = {name: sample.floors for name, sample in samples.items() if name not in changed}
         sources = {name: sample.case.source for name, sample in samples.items()}
         self.history.record(SessionRecord(measured.context, floors, sources))
-        return Baselines(self._request.folder / "candidates").save(baseline, measured) if baseline else None
+        return Baselines(Layout(self._request.folder).candidates).save(baseline, measured) if baseline else None
 
     def _measured(self, measurements: RunMeasurements, keep_as: str) -> Baseline:
         tree, environment = snapshot(self._request.root, keep_as), measurements.environment

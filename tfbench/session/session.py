@@ -26,6 +26,7 @@ from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, 
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
+from tfbench.storage.layout import Layout
 from tfbench.suite.shards import part
 
 
@@ -74,7 +75,7 @@ class Session:
         self._runs = CaseRuns(cases, skips, self._strategy, steps, report)
 
     def _choose_strategy(self, races: Races, sharing: int, report: ProgressReporter) -> Strategy:
-        request, contender, trees = self.request, self._contender, self.request.folder / "trees"
+        request, contender, trees = self.request, self._contender, Layout(self.request.folder).trees
         if request.baseline:
             saved = self._recorder.baselines.fetch(request.baseline)
             recreated = None
