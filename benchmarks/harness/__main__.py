@@ -51,7 +51,7 @@ def main() -> None:
             launch.prepare(index)
         plan = Plan(300, (iterations,) * 2, (prime,) * 2, (0.0, 0.0))
         found = launch.blocks(plan, orders([0, 1], plan.rounds, rng))
-        launch.close()
+        launch.finish()
         return sorted(block for turns in found.values() for block in turns)
 
     began = time.perf_counter()
@@ -81,7 +81,7 @@ def main() -> None:
         measuring = time.perf_counter()
         launch.blocks(plan, orders([0, 1], plan.rounds, rng))
         measured = time.perf_counter()
-        launch.close()
+        launch.finish()
         beside.append(time.perf_counter() - start - (measured - measuring))
     print(f"a launch of two matmuls beside its measuring: median {median(beside):.2f} s, most {max(beside):.2f} s")
     launcher.close()

@@ -20,6 +20,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tfbench.model import JSON
+from tfbench.protocol.messages import StartZygote
 from tfbench.worker import bench_options, tf_runtime
 from tfbench.worker.import_timer import ImportTimer
 from tfbench.worker.zygote import Zygote
@@ -62,7 +63,8 @@ class Shapes(Zygote):
     """Traces each case in a process of its own, instead of serving races."""
 
     def __init__(self, chosen: list[str], first: bool) -> None:
-        super().__init__(channel=None, order={"offenders": []}, argv=[], timer=ImportTimer())  # type: ignore[arg-type]
+        start = StartZygote(-1, str(ROOT), (), "", "importlib", (), "", None)
+        super().__init__(channel=None, start=start, timer=ImportTimer(), home=str(ROOT))  # type: ignore[arg-type]
         self._chosen = chosen
         self._first = first
         self._done: set[str] = set()

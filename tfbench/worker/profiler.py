@@ -22,17 +22,30 @@ LEVELS: Levels = {"host": 2, "device": 1, "python": 0}
 """Ops and the runtime's larger stretches; every call of Python would change what is measured."""
 
 
-def _profiler() -> Any:
-    tf = tf_runtime.tensorflow()
-    if tf is None:
-        raise BenchmarkError("nothing here has imported TensorFlow, so there is nothing to profile")
-    return tf.profiler.experimental
+def _tensorflow() -> Any:
+    """Return TensorFlow.
+
+    Raises:
+        BenchmarkError: The benchmarks do not import it.
+    """
+    if (tf := tf_runtime.tensorflow()) is None:
+        raise BenchmarkError("no benchmark here imports TensorFlow, so there is nothing to profile")
+    return tf
+
+
+def tf_profiler() -> Any:
+    """Return ``tf.profiler.experimental``.
+
+    Raises:
+        BenchmarkError: The benchmarks do not import TensorFlow.
+    """
+    return _tensorflow().profiler.experimental
 
 
 def options(levels: Levels) -> Any:
     """Levels as TensorFlow takes them; what is not named is as in `LEVELS`."""
     given = {**LEVELS, **levels}
-    return _profiler().ProfilerOptions(
+    return tf_profiler().ProfilerOptions(
         host_tracer_level=given["host"],
         device_tracer_level=given["device"],
         python_tracer_level=given["python"],
@@ -42,7 +55,7 @@ def options(levels: Levels) -> Any:
 @contextmanager
 def by_session(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
     """``tf.profiler.experimental.start`` and ``stop``."""
-    profiler = _profiler()
+    profiler = tf_profiler()
     profiler.start(folder, options(levels))
     try:
         yield
@@ -53,7 +66,7 @@ def by_session(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
 @contextmanager
 def by_context(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
     """``tf.profiler.experimental.Profile``."""
-    with _profiler().Profile(folder, options(levels)):
+    with tf_profiler().Profile(folder, options(levels)):
         yield
 
 
@@ -66,9 +79,7 @@ def by_callback(folder: str, batches: tuple[int, int]) -> Any:
     Raises:
         BenchmarkError: TensorBoard, which Keras writes with, is not installed.
     """
-    tf = tf_runtime.tensorflow()
-    if tf is None:
-        raise BenchmarkError("nothing here has imported TensorFlow, so there is nothing to profile")
+    tf = _tensorflow()
     if importlib.util.find_spec("tensorboard") is None:
         raise BenchmarkError("Keras' TensorBoard callback needs TensorBoard: pip install 'tfbench[profile]'")
     base = tf.keras.callbacks.TensorBoard
@@ -98,7 +109,7 @@ def _marking(base: Any) -> Any:
             super().on_epoch_end(epoch, logs)
 
         def _next(self) -> None:
-            self._step = _profiler().Trace("train", step_num=self._number, _r=1)
+            self._step = tf_profiler().Trace("train", step_num=self._number, _r=1)
             self._step.__enter__()
             self._number += 1
 
@@ -123,7 +134,7 @@ def serve(port: int = 0) -> str:
         with socket.socket() as probe:
             probe.bind(("localhost", 0))
             port = probe.getsockname()[1]
-    _profiler().server.start(port)
+    tf_profiler().server.start(port)
     return f"grpc://localhost:{port}"
 
 
@@ -133,8 +144,7 @@ def sample(addresses: Sequence[str], folder: str, seconds: float, levels: Levels
     Raises:
         BenchmarkError: None of them answers, or none had anything to tell.
     """
-    tf = tf_runtime.tensorflow()
-    profiler = _profiler()
+    tf, profiler = _tensorflow(), tf_profiler()
     try:
         profiler.client.trace(",".join(addresses), folder, round(seconds * 1000), options=options(levels))
     except tf.errors.OpError as error:
