@@ -92,7 +92,7 @@ def test_what_was_changed_afterwards_is_refused_with_the_fix(tmp_path, trace):
 
 
 def test_only_plain_arguments_have_a_key(tmp_path):
-    with pytest.raises(BenchmarkError, match="give texts, numbers and folders"):
+    with pytest.raises(BenchmarkError, match="pass strings, numbers and folders"):
         Shared(tmp_path)(write, object())
 
 
