@@ -1,6 +1,7 @@
 """Launches in real processes that follow a script: some of them die, hang or send malformed messages."""
 
 import random
+import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -122,6 +123,26 @@ def test_a_broken_entrant_is_named_at_once_while_the_other_one_waits_for_its_tur
         raced(opened, entrants)
     assert caught.value.entrant == 1
     assert time.monotonic() - began < POLICY.answer_seconds / 4
+
+
+def test_a_step_that_raises_in_its_timed_rounds_is_an_error_of_its_entrant(tmp_path):
+    (tmp_path / "t.py").write_text(
+        "import gc\n\n\ndef test_fine(bench):\n    bench(sum, [1])\n\n\n"
+        "def test_odd(bench):\n    def step():\n        assert gc.isenabled(), 'in a timed round'\n        return 1\n\n"
+        "    bench(step)\n"
+    )
+    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ())
+    launcher = ProcessLauncher(suite, POLICY, Processors((), ()))
+    side = Side("contender", sys.executable, tmp_path)
+    began = time.monotonic()
+    try:
+        with pytest.raises(EntrantFailed, match="while it was timed: AssertionError: in a timed round") as caught:
+            raced(launcher, [Entrant(case(FINE), side), Entrant(case(ODD), side)])
+    finally:
+        launcher.close()
+    assert caught.value.entrant == 1
+    assert "t.py" in caught.value.failure.output
+    assert time.monotonic() - began < POLICY.answer_seconds / 2
 
 
 def test_an_entrant_that_waits_for_its_turn_is_not_called_hung(launcher):
