@@ -76,7 +76,7 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
         ("set-up", "stop", WorkerHung, "was killed"),
         ("set-up", "skip", BenchmarkSkipped, "not here"),
         ("set-up", "fail", BenchmarkError, "^it broke"),
-        ("set-up", "done", BenchmarkError, "^it ended early"),
+        ("set-up", "done", BenchmarkError, "^the benchmark ended early"),
         ("set-up", "cut", WorkerDied, "exit code 0"),
         ("set-up", "garble", BenchmarkError, "sent no valid message: .*no JSON"),
         ("set-up", "mistake", BenchmarkError, "sent no valid message: .*launched"),
@@ -85,7 +85,7 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
         ("rounds", "hang", WorkerHung, "did not answer within 0.5 s while it was timed"),
         ("rounds", "skip", BenchmarkSkipped, "not here"),
         ("rounds", "fail", BenchmarkError, "while it was timed: it broke"),
-        ("rounds", "done", BenchmarkError, "while it was timed: it ended early"),
+        ("rounds", "done", BenchmarkError, "while it was timed: the benchmark ended early"),
         ("rounds", "cut", WorkerDied, "exit code 0"),
         ("rounds", "flood", WorkerDied, "exit code 3"),
         ("rounds", "garble", BenchmarkError, "while it was timed: .*no JSON"),
@@ -172,7 +172,7 @@ BROKEN = [
     ("die", WorkerDied, "exit code 3"),
     ("skip", BenchmarkSkipped, "not here"),
     ("fail", BenchmarkError, "it broke"),
-    ("done", BenchmarkError, "it ended early"),
+    ("done", BenchmarkError, "the benchmark ended early"),
     ("garble", BenchmarkError, "no JSON"),
     ("mistake", BenchmarkError, "launched"),
 ]
@@ -244,7 +244,7 @@ def test_a_side_that_does_not_start_says_why(launcher, does, words):
 @pytest.mark.parametrize("does", ["die", "hang", "garble"])
 def test_a_zygote_that_forks_nothing_is_an_error_of_its_side(launcher, does):
     opened, entrants = launcher(policy=IMPATIENT if does == "hang" else POLICY, at="launch", does=does)
-    with pytest.raises(SideError, match="its zygote is gone"):
+    with pytest.raises(SideError, match="the zygote is gone"):
         raced(opened, entrants)
 
 

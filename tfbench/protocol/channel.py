@@ -104,5 +104,5 @@ def pair() -> tuple[Channel, socket.socket]:
 
 
 def token_pipe() -> tuple[int, int]:
-    """Return a pipe that passes the turn: whoever reads a byte has the turn."""
+    """Return a pipe that passes the turn: the process that reads a byte has the turn."""
     return os.pipe()

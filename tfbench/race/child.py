@@ -74,19 +74,21 @@ class Process:
             message: Message = self.channel.receive(wanted, Done, Failed, Skipped, timeout=seconds)
         except ChannelClosed:
             status, output = self.end(kill=False)
-            raise WorkerDied(f"its process {_ending(status)}{phase}", output) from None
+            raise WorkerDied(f"the process {_ending(status)}{phase}", output) from None
         except TimedOut:
             output = self.end(kill=True)[1]
-            raise WorkerHung(f"it did not answer within {seconds:g} s{phase}, and was killed", output) from None
+            raise WorkerHung(
+                f"the process did not answer within {seconds:g} s{phase}, and was killed", output
+            ) from None
         except ProtocolError as error:
             output = self.end(kill=True)[1]
-            raise BenchmarkError(f"its process sent no valid message{phase}: {error}", output) from None
+            raise BenchmarkError(f"the process sent no valid message{phase}: {error}", output) from None
         if isinstance(message, wanted):
             return message
         output = self.end(kill=False)[1]
         if isinstance(message, Skipped):
             raise BenchmarkSkipped(message.message)
-        failed = message if isinstance(message, Failed) else Failed("it ended early")
+        failed = message if isinstance(message, Failed) else Failed("the benchmark ended early")
         raise BenchmarkError(f"{when}: {failed.message}" if when else failed.message, failed.trace or output)
 
     def end(self, *, kill: bool) -> tuple[int | None, str]:

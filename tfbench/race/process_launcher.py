@@ -204,7 +204,7 @@ class ProcessLaunch:
         for entrant, blocks in self._watched_blocks(plan, orders).items():
             times = [end - start for start, end in blocks]
             if len(times) != len(orders) or min(times) <= 0:
-                error = BenchmarkError("its blocks have no usable time: the benchmark's clock stood still")
+                error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
                 raise EntrantFailed(entrant, error)
             seconds[entrant] = [time * 1e-9 / plan.iterations[entrant] for time in times]
         self.finish()
@@ -257,7 +257,7 @@ class ProcessLaunch:
                 os.write(self._pipes[entrant][1], TOKEN * turns)
             late = {entrant: self._answer(entrant, Rounds, when, seconds) for entrant in waiting.values()}
             slowest = max(late, key=lambda entrant: sum(late[entrant].ended) - sum(late[entrant].began))
-            raise EntrantFailed(slowest, WorkerHung(f"its rounds took longer than {limit:g} s"))
+            raise EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:g} s"))
         return answers
 
     def finish(self) -> None:

@@ -109,7 +109,7 @@ class Race:
             progress: Called after every launch.
         """
         limit = self.policy.case_seconds * max(1, len(self.entrants) - 1)
-        # One side of a pair proves nothing. One variant alone is still worth measuring.
+        # One side of a pair proves no difference. One variant alone is still worth measuring.
         least = min(2, len({entrant.side.name for entrant in self.entrants}))
         tries = 0
         while len(self.working) >= least and not self._finished() and not self.abort_reason:

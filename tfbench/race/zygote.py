@@ -161,7 +161,7 @@ class Zygote:
             self.used = self.spawns
             return self._channel.receive(messages.Launched, timeout=self._policy.answer_seconds).pid
         except ProtocolError as error:
-            raise SideError(f"{self.side.name}: its zygote is gone ({error})\n{tail(self.log)}") from error
+            raise SideError(f"{self.side.name}: the zygote is gone ({error})\n{tail(self.log)}") from error
 
     def reap(self, pid: int, *, kill: bool) -> int | None:
         """End the process of a launch; return its exit code, negative for a signal, ``None`` if unknown."""

@@ -18,7 +18,7 @@ from tfbench.worker.probes.first_call import first_call
 from tfbench.worker.probes.memory import HostPeak
 
 Request = TypeVar("Request", bound=CaseRequest)
-NO_RESULT = "the step returned nothing: return its result, so that the work cannot be left out"
+NO_RESULT = "the step returned None: return its result, so that the work cannot be optimized away"
 
 
 class LaunchHandler(ABC, Generic[Request]):

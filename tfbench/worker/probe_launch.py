@@ -82,5 +82,5 @@ class _Probes:
         except MetricUnavailable as error:
             self.absent[probe.name] = str(error)
         except Exception as error:  # a change in TensorFlow's internals must not cost the other probes
-            self.absent[probe.name] = f"it could not be read ({type(error).__name__}: {str(error)[:200]})"
+            self.absent[probe.name] = f"the probe failed ({type(error).__name__}: {str(error)[:200]})"
         return None

@@ -29,7 +29,7 @@ def _tensorflow() -> Any:
         BenchmarkError: The benchmarks do not import it.
     """
     if (tf := tf_runtime.tensorflow()) is None:
-        raise BenchmarkError("no benchmark here imports TensorFlow, so there is nothing to profile")
+        raise BenchmarkError("the benchmark file does not import TensorFlow, whose profiler it needs")
     return tf
 
 

@@ -115,4 +115,6 @@ def _check(place: Path) -> None:
     except (OSError, ValueError, AttributeError):
         changed = [(_MANIFEST, "")]
     if changed:
-        raise BenchmarkError(f"{place}: {changed[0][0]} is not what was made; delete the folder, and it is made again")
+        raise BenchmarkError(
+            f"{place}: {changed[0][0]} was changed after it was built; delete the folder to build it again"
+        )

@@ -212,7 +212,7 @@ class Zygote:
         elif skipped := [report for report in reports if report.skipped]:
             channel.send(messages.Skipped(_skip_reason(skipped[0])))
         elif not self._launch.called:
-            channel.send(messages.Failed("it never called bench(step, ...), so there is nothing to time"))
+            channel.send(messages.Failed("the benchmark never called bench(step, ...), so it has no step to measure"))
         else:
             channel.send(messages.Done())
 
@@ -228,7 +228,7 @@ class Zygote:
     def bench(self) -> Bench:
         """``bench(step, *arguments, **keywords)`` measures a step, see `Bench`."""
         if self._launch is None:
-            raise TfbenchError("bench outside a launch")
+            raise TfbenchError("the bench fixture works only in the process of a launch")
         return Bench(self._launch)
 
     @pytest.fixture

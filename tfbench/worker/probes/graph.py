@@ -37,8 +37,8 @@ class Graph(Probe):
         graphs = self._metadata.function_graphs
         if not graphs:
             raise MetricUnavailable(
-                "the first call built no graph of TensorFlow's: an eager op, a function that XLA compiles as a "
-                "whole, or one that had been called before bench"
+                "the first call built no TensorFlow graph: it ran an eager op, a function that XLA compiles completely, "
+                "or a function that was called before bench"
             )
         optimized = [list(_nodes(graph.post_optimization_graph)) for graph in graphs]
         run = [
