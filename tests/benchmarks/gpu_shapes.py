@@ -21,7 +21,7 @@ from _pytest.runner import runtestprotocol
 
 from tfbench.model import JSON
 from tfbench.protocol.messages import StartZygote
-from tfbench.worker import bench_options, tf_runtime
+from tfbench.worker import tf_runtime
 from tfbench.worker.import_timer import ImportTimer
 from tfbench.worker.zygote import Zygote
 
@@ -33,6 +33,7 @@ class Tracing:
 
     def __init__(self) -> None:
         self.called = False
+        self.facts: JSON = {}
         self.reported: JSON = {}
 
     def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
@@ -41,7 +42,7 @@ class Tracing:
 
         self.called = True
         self.reported = {
-            "facts": sorted(bench_options.facts(keywords)),
+            "facts": sorted(self.facts),
             "bytes": sum(map(_size, tf.nest.flatten(arguments))),
         }
         function = step if hasattr(step, "get_concrete_function") else tf.function(step, autograph=False)

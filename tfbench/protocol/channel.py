@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import time
@@ -101,8 +100,3 @@ def pair() -> tuple[Channel, socket.socket]:
     """Return a channel, and the bare socket of its other end for another process."""
     ours, theirs = socket.socketpair()
     return Channel(ours), theirs
-
-
-def token_pipe() -> tuple[int, int]:
-    """Return a pipe that passes the turn: the process that reads a byte has the turn."""
-    return os.pipe()

@@ -80,7 +80,6 @@ class ConfirmedRace:
         confirm: bool = True,
     ) -> None:
         zygotes = policy.zygotes
-        self.interrupted = False
         self._first = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes)), clock, rng)
         self._second = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes, 2 * zygotes)), clock, rng)
         self._confirm = policy.confirm and confirm
@@ -105,7 +104,6 @@ class ConfirmedRace:
                 for judge in suspects:
                     judge.confirm(self._second)
         except KeyboardInterrupt:
-            self.interrupted = True
             self._first.conclude()
             for judge in self._judges:
                 judge.interrupt(self._first, self._confirm)

@@ -13,7 +13,6 @@ from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
 from tfbench.model import JSON, Case, Plan
 from tfbench.policy import Policy
-from tfbench.protocol.channel import token_pipe
 from tfbench.protocol.messages import (
     DevicesListed,
     Done,
@@ -182,7 +181,8 @@ class ProcessLaunch:
         self._policy = policy
         self._gpu_monitor = gpu_monitor
         self._cpus = tuple(sorted({cpu for entrant in entrants for cpu in launcher.processors.of(entrant.case)}))
-        self._pipes = [token_pipe() for _ in entrants]
+        self._pipes = [os.pipe() for _ in entrants]
+        """The inbox of each entrant: the process that reads a byte has the turn."""
         self._running: dict[int, Process] = {}
         self._facts: dict[int, JSON] = {}
 

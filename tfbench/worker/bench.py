@@ -37,13 +37,14 @@ class LaunchHandler(ABC, Generic[Request]):
         self.pipes = pipes
         self.called = False
         self.facts: JSON = {}
+        """Results of the launch besides its answer, and the keywords of ``bench``."""
 
     @abstractmethod
     def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
         """Do with the step what the request asks for, and answer it.
 
         Raises:
-            BenchmarkError: A keyword of ``bench`` has an invalid value, or the launch cannot use the step.
+            BenchmarkError: The launch cannot use the step.
         """
 
 
@@ -56,7 +57,6 @@ class TimingLaunch(LaunchHandler[TimeCase]):
         self._peak = HostPeak()
 
     def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
-        self.facts.update(bench_options.facts(keywords))
         synchronise = tf_runtime.synchroniser()
         call = partial(step, *arguments)
         block = Block(call, synchronise, self.clock)
@@ -118,4 +118,5 @@ class Bench:
         if not callable(step):
             raise BenchmarkError(f"bench({step!r}): the first argument must be a function; pass its arguments after it")
         self._launch.called = True
+        self._launch.facts.update(bench_options.facts(keywords))
         self._launch.serve(step, arguments, keywords)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfbench.model import JSON
 from tfbench.protocol.messages import Begin, Prepared, RepeatCase, Repeated
-from tfbench.worker import bench_options, tf_runtime
+from tfbench.worker import tf_runtime
 from tfbench.worker.bench import LaunchHandler
 from tfbench.worker.block import Block, warm_up
 
@@ -21,7 +21,6 @@ class EnergyLaunch(LaunchHandler[RepeatCase]):
     """Repeats the step for the seconds of the request, once the controller says so."""
 
     def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
-        self.facts.update(bench_options.facts(keywords))
         block = Block(partial(step, *arguments), tf_runtime.synchroniser(), time.perf_counter_ns)
         iteration = warm_up(block, *self.request.warmup, time.perf_counter_ns)
         self.channel.send(Prepared(iteration, self.facts))

@@ -38,7 +38,6 @@ class ProbingLaunch(LaunchHandler[ProbeCase]):
         tf_internals.seed()
 
     def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
-        self.facts.update(bench_options.facts(keywords))
         traces, live = Traces(), Live()
         # Graph comes last, so it collects from just before the first call to just after it, and no other graphs.
         probes = _Probes([

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfbench.model import JSON
 from tfbench.protocol.messages import ProfileCase, Profiled
-from tfbench.worker import bench_options, profiler, tf_runtime
+from tfbench.worker import profiler, tf_runtime
 from tfbench.worker.bench import LaunchHandler
 from tfbench.worker.block import Block, warm_up
 
@@ -22,7 +22,6 @@ class ProfilingLaunch(LaunchHandler[ProfileCase]):
     """Warms the step up, so that the profile shows its steady state, and profiles some of its calls."""
 
     def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
-        self.facts.update(bench_options.facts(keywords))
         call = partial(step, *arguments)
         block = Block(call, tf_runtime.synchroniser(), time.perf_counter_ns)
         call()
