@@ -32,7 +32,7 @@ def main() -> None:
     launches = parser.parse_args().launches
     policy, rng = Policy(), random.Random(1)
     launcher = ProcessLauncher(
-        Suite((STEPS, TENSORFLOW), "pytest.ini", "importlib", available_cpus()),
+        Suite((STEPS, TENSORFLOW), "pytest.ini", "importlib", "", available_cpus()),
         policy,
         processors(None, available_cpus()),
     )
