@@ -86,4 +86,4 @@ def test_an_operation_that_tflite_lacks_and_a_corrupt_file_are_told_and_the_rest
     file.write_bytes(b"corrupt")
     done = project.run("test_lacking.py")
     assert done.outcomes() == {"test_lacking": "error", "test_fine": "error"}
-    assert "model.tflite was changed after it was built; delete the folder to build it again" in done.reason("test_fine")
+    assert "model.tflite was changed after it was built; delete the folder" in done.reason("test_fine")
