@@ -16,13 +16,12 @@ class DeclarationError(TfbenchError):
 class BenchmarkError(TfbenchError):
     """A benchmark broke: it raised, never called ``bench``, or gave no usable time.
 
-    ``output`` is the tail of the process' output, and ``entrant`` the index of the entrant in its race.
+    ``output`` is the tail of the process' output.
     """
 
-    def __init__(self, message: str, output: str = "", entrant: int | None = None) -> None:
+    def __init__(self, message: str, output: str = "") -> None:
         super().__init__(message)
         self.output = output
-        self.entrant = entrant
 
 
 class BenchmarkSkipped(TfbenchError):

@@ -32,7 +32,7 @@ def main() -> None:
     launches = parser.parse_args().launches
     policy, rng = Policy(), random.Random(1)
     launcher = ProcessLauncher(
-        Suite((STEPS, TENSORFLOW), "pytest.ini", "importlib", available_cpus()),
+        Suite((STEPS, TENSORFLOW), "pytest.ini", "importlib", "", available_cpus()),
         policy,
         processors(None, available_cpus()),
     )
@@ -51,7 +51,7 @@ def main() -> None:
             launch.prepare(index)
         plan = Plan(300, (iterations,) * 2, (prime,) * 2, (0.0, 0.0))
         found = launch.blocks(plan, orders([0, 1], plan.rounds, rng))
-        launch.close()
+        launch.finish()
         return sorted(block for turns in found.values() for block in turns)
 
     began = time.perf_counter()
@@ -81,7 +81,7 @@ def main() -> None:
         measuring = time.perf_counter()
         launch.blocks(plan, orders([0, 1], plan.rounds, rng))
         measured = time.perf_counter()
-        launch.close()
+        launch.finish()
         overheads.append(time.perf_counter() - start - (measured - measuring))
     print(
         f"a launch of two matmuls, besides measuring: median {median(overheads):.2f} s, largest {max(overheads):.2f} s"

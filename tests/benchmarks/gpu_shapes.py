@@ -20,7 +20,8 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tfbench.model import JSON
-from tfbench.worker import bench_options, tf_runtime
+from tfbench.protocol.messages import StartZygote
+from tfbench.worker import tf_runtime
 from tfbench.worker.import_timer import ImportTimer
 from tfbench.worker.zygote import Zygote
 
@@ -32,6 +33,7 @@ class Tracing:
 
     def __init__(self) -> None:
         self.called = False
+        self.facts: JSON = {}
         self.reported: JSON = {}
 
     def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
@@ -40,7 +42,7 @@ class Tracing:
 
         self.called = True
         self.reported = {
-            "facts": sorted(bench_options.facts(keywords)),
+            "facts": sorted(self.facts),
             "bytes": sum(map(_size, tf.nest.flatten(arguments))),
         }
         function = step if hasattr(step, "get_concrete_function") else tf.function(step, autograph=False)
@@ -62,7 +64,8 @@ class Shapes(Zygote):
     """A zygote that traces each case in a process of its own, instead of serving races."""
 
     def __init__(self, chosen: list[str], first: bool) -> None:
-        super().__init__(channel=None, order={"offenders": []}, argv=[], timer=ImportTimer())  # type: ignore[arg-type]
+        start = StartZygote(-1, str(ROOT), (), "", "importlib", (), "", None)
+        super().__init__(channel=None, start=start, timer=ImportTimer(), home=str(ROOT))  # type: ignore[arg-type]
         self._chosen = chosen
         self._first = first
         self._done: set[str] = set()

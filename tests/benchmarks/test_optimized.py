@@ -88,4 +88,4 @@ def test_a_missing_tflite_operation_and_a_corrupt_file_are_reported_and_the_rest
     file.write_bytes(b"corrupt")
     done = project.run("test_lacking.py")
     assert done.outcomes() == {"test_lacking": "error", "test_fine": "error"}
-    assert "model.tflite is not what was made; delete the folder, and it is made again" in done.reason("test_fine")
+    assert "model.tflite was changed after it was built; delete the folder" in done.reason("test_fine")

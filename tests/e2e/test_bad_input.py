@@ -15,7 +15,7 @@ FINE = """
 BROKEN = {
     "raises": ("raise ValueError('the reason')", "ValueError: the reason"),
     "step_raises": ("bench(lambda: 1 / 0)", "division by zero"),
-    "returns_nothing": ("bench(lambda: None)", "returned nothing"),
+    "returns_nothing": ("bench(lambda: None)", "returned None"),
     "never_calls": ("pass", "never called bench"),
     "calls_twice": ("bench(sum, [1]); bench(sum, [1])", "bench was called twice"),
     "no_function": ("bench(3)", "must be a function"),

@@ -1,4 +1,4 @@
-"""A clock that nobody waits for and entrants that follow a script: the race without time passing."""
+"""A clock that tests advance and entrants that follow a script, for races without real time."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from pathlib import Path
 
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, Case, Plan
-from tfbench.race.interfaces import Entrant, OpenLaunch, Prepared
+from tfbench.protocol.messages import Prepared
+from tfbench.race.interfaces import Entrant, EntrantFailed, OpenLaunch
 from tfbench.sides.side import Side
 
 Script = Callable[[int, int, random.Random], float]
-"""From launch number and pair to the seconds that one iteration takes in that launch."""
+"""Maps launch number and pair of zygotes to the seconds of one iteration in that launch."""
 
 
 class Clock:
-    """Seconds that pass only when somebody lets them."""
+    """Seconds that pass only if a test adds them to ``now``."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -26,7 +27,7 @@ class Clock:
 
 
 class ScriptedLauncher:
-    """Opens launches whose entrants take the time that their scripts say."""
+    """Opens launches whose entrants take the times of their scripts."""
 
     def __init__(self, clock: Clock, scripts: Sequence[Script], seed: int = 0, launch_seconds: float = 0.7) -> None:
         self.clock = clock
@@ -36,11 +37,11 @@ class ScriptedLauncher:
         self.pairs: list[int] = []
         self.active: list[list[int]] = []
         self.memory: Sequence[Script] = ()
-        """Bytes that each entrant's process takes at most."""
+        """Peak memory of each entrant's process, in bytes."""
         self.broken: dict[int, Exception] = {}
-        """Entrant -> what its preparation raises."""
+        """Entrant -> exception of its preparation."""
         self.dies_at: dict[int, int] = {}
-        """Entrant -> the launch in which it dies while racing."""
+        """Entrant -> launch in which it dies while racing."""
         self.killed = 0
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
@@ -69,25 +70,22 @@ class ScriptedLaunch:
         self.launcher.clock.now += self.launcher.launch_seconds
         for entrant in orders[0]:
             if self.launcher.dies_at.get(entrant) == self.number:
-                raise BenchmarkError("died", entrant=entrant)
+                raise EntrantFailed(entrant, BenchmarkError("died"))
         typical = {entrant: self._seconds(entrant) for entrant in orders[0]}
         rng = self.launcher.rng
         return {entrant: [seconds * (1 + rng.expovariate(200)) for _ in orders] for entrant, seconds in typical.items()}
-
-    def close(self) -> None:
-        pass
 
     def kill(self) -> None:
         self.launcher.killed += 1
 
 
 def steady(seconds: float, deviation: float = 0.004) -> Script:
-    """A step that takes so long, with launches that differ by this deviation."""
+    """Return the script of a step with this mean time and relative deviation between launches."""
     return lambda number, pair, rng: seconds * (1 + rng.gauss(0, deviation))
 
 
 def sides_of(case: Case, slowdown: float = 0.0) -> list[Entrant]:
-    """The same case on two sides."""
+    """Return the entrants of the same case on two sides."""
     return [
         Entrant(case, Side("baseline", "python", Path("/"))),
         Entrant(case, Side("contender", "python", Path("/"), slowdown=slowdown)),
@@ -95,7 +93,7 @@ def sides_of(case: Case, slowdown: float = 0.0) -> list[Entrant]:
 
 
 def variants_of(*labels: str) -> list[Entrant]:
-    """Cases of one workload on one side."""
+    """Return the entrants of one workload's cases on one side."""
     side = Side("contender", "python", Path("/"))
     return [
         Entrant(Case(f"w.py::w[a={label}]", "w", "w.py::w", (("a", label),), number == 0), side)

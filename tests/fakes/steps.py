@@ -1,4 +1,4 @@
-"""Steps whose time is scripted, for benchmarks in real measuring processes: no clock runs and no noise exists."""
+"""Steps with a scripted time, for benchmarks in real workers without a real clock and without noise."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 def taking(bench: Any, seconds: float) -> Callable[[], int]:
-    """Return a step that takes ``seconds`` by its launch's clock, which only this step moves.
+    """Return a step that takes ``seconds`` by the clock of its launch, which only this step advances.
 
     Args:
-        bench: The ``bench`` fixture; call it with the step that is returned.
-        seconds: Use 1e-5, or a multiple of it where ``--inject-slowdown`` must find whole iterations.
+        bench: The ``bench`` fixture, to be called with the returned step.
+        seconds: 1e-5 or a multiple, so that ``--inject-slowdown`` can be made of whole iterations.
     """
     now = 0
 

@@ -1,12 +1,13 @@
-"""A measuring process that speaks the protocol and measures nothing: no TensorFlow, no pytest run, no time passes.
+"""A worker that speaks the protocol and measures no time: without TensorFlow, without a pytest run.
 
-It stands in for `tfbench.worker` in tests of the controller: `install` writes an interpreter that starts it, and a
-``script.json`` in the side's root says what it does::
+It replaces `tfbench.worker` in tests of the controller. `install` writes an interpreter that starts it, and a
+``script.json`` in the side's root that it follows::
 
     {"cases": {"t.py::test_a": {"seconds": 1e-5, "at": "rounds", "does": "die"}}}
 
-``seconds`` is the time of an iteration. At ``at`` (``set-up``, ``rounds``, ``stop``, of a launch; ``start``, ``launch``,
-of the zygote itself, at the top of the file) it does what ``does`` names, see `ACTIONS`.
+``seconds`` is the time of an iteration. The process answers once it has had ``waits`` turns, 0 by default. At ``at`` the process does what ``does`` names, see `ACTIONS`.
+``at`` is ``set-up``, ``rounds``, ``result`` or ``stop`` of a launch, or, at the top of the file, ``start`` or ``launch``
+of the zygote.
 """
 
 from __future__ import annotations
@@ -20,13 +21,38 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tfbench.protocol import Channel, ChannelClosed
+from tfbench.protocol.channel import Channel, ChannelClosed
+from tfbench.protocol.messages import (
+    Begin,
+    CaseRequest,
+    DevicesListed,
+    Done,
+    Failed,
+    Launched,
+    LaunchRequest,
+    Prepared,
+    ProbeCase,
+    Probed,
+    ProfileCase,
+    Profiled,
+    Ready,
+    Reap,
+    Reaped,
+    RepeatCase,
+    Repeated,
+    Rounds,
+    Serve,
+    Skipped,
+    StartZygote,
+    Stop,
+    decode,
+)  # fmt: skip
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def install(folder: Path, **script: Any) -> str:
-    """Write the script and an interpreter whose every measuring process is this one; returns the interpreter's path."""
+    """Write the script and an interpreter that always starts this worker; return the interpreter's path."""
     (folder / "script.json").write_text(json.dumps(script))
     interpreter = folder / "python"
     interpreter.write_text(
@@ -70,26 +96,27 @@ ACTIONS: dict[str, Callable[[Channel], Any]] = {
     "cut": lambda channel: (os.write(channel.fileno(), b'{"kind":"roun'), os._exit(0)),
     "garble": _raw(b"no JSON\n"),
     "mistake": _raw(b'{"kind":"launched","pid":1}\n'),
+    "malform": _raw(b'{"kind":"rounds","began":[1]}\n'),
     "flood": _flood,
-    "fail": lambda channel: (channel.send("failed", message="it broke", trace="where"), os._exit(0)),
-    "skip": lambda channel: (channel.send("skipped", message="not here"), os._exit(0)),
+    "fail": lambda channel: (channel.send(Failed("it broke", trace="where")), os._exit(0)),
+    "skip": lambda channel: (channel.send(Skipped("not here")), os._exit(0)),
+    "done": lambda channel: (print("last words", flush=True), channel.send(Done()), os._exit(0)),
 }
-"""Name -> what is done; those that return go on as if nothing had been."""
+"""Name -> action. If it returns, the process goes on normally."""
 
 
-def main(order: str) -> None:
-    """Be a zygote; ``order`` is what the controller gives one."""
-    given = json.loads(order)
-    channel = Channel.from_descriptor(given["channel"])
-    script = json.loads(Path(given["root"], "script.json").read_text())
+def main(argument: str) -> None:
+    """Be a zygote; ``argument`` is the one that the controller passes."""
+    start = decode(argument)
+    assert isinstance(start, StartZygote)
+    channel = Channel.from_descriptor(start.channel)
+    script = json.loads(Path(start.root, "script.json").read_text())
     _act(script, "start", channel)
     environment = {"python": "3", "executable": "python", "packages": {}, "settings": {}, "machine": {}, "defaults": {}}
-    channel.send(
-        "ready", cases=list(script["cases"]), broken={}, offenders=[], environment=environment, import_seconds=None, spawns=False, leaked_packages=[],
-    )  # fmt: skip
+    channel.send(Ready(tuple(script["cases"]), {}, (), environment, None, spawns=False, leaked_packages=()))
     try:
         while True:
-            _serve(channel, script, *channel.receive_with_descriptors("launch", "reap"))
+            _serve(channel, script, *channel.receive_with_descriptors(LaunchRequest, Reap))
     except ChannelClosed:
         os._exit(0)
 
@@ -99,36 +126,53 @@ def _act(script: dict[str, Any], now: str, channel: Channel) -> None:
         ACTIONS[script["does"]](channel)
 
 
-def _serve(channel: Channel, script: dict[str, Any], request: dict[str, Any], descriptors: list[int]) -> None:
-    if request["kind"] == "reap":
-        if request["kill"]:
-            os.kill(request["pid"], signal.SIGKILL)
-        status = os.waitpid(request["pid"], 0)[1]
-        channel.send("reaped", status=os.waitstatus_to_exitcode(status))
+def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Reap, descriptors: list[int]) -> None:
+    if isinstance(request, Reap):
+        if request.kill:
+            os.kill(request.pid, signal.SIGKILL)
+        status = os.waitpid(request.pid, 0)[1]
+        channel.send(Reaped(os.waitstatus_to_exitcode(status)))
         return
     _act(script, "launch", channel)
     if (pid := os.fork()) == 0:
         channel.close()
-        socket, log, *_ = descriptors
+        socket, log, *pipes = descriptors
         os.dup2(log, 1)
         os.dup2(log, 2)
         try:
-            _launch(Channel.from_descriptor(socket), script["cases"][request["case"]])
+            case = script["cases"][request.case] if isinstance(request, CaseRequest) else script
+            _launch(Channel.from_descriptor(socket), request, case, pipes)
         finally:
+            sys.stdout.flush()
             os._exit(0)
     for descriptor in descriptors:
         os.close(descriptor)
-    channel.send("launched", pid=pid)
+    channel.send(Launched(pid))
 
 
-def _launch(channel: Channel, case: dict[str, Any]) -> None:
+def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipes: list[int]) -> None:
     seconds = case.get("seconds", 1e-5)
+    facts = {"first_call": 0.1, "peak_host_memory": 1 << 24}
     _act(case, "set-up", channel)
-    channel.send("prepared", iteration=seconds, facts={"first_call": 0.1, "peak_host_memory": 1 << 24}, on_device=False)
-    while (request := channel.receive("serve", "stop"))["kind"] == "serve":
-        _act(case, "rounds", channel)
-        block = round(seconds * 1e9 * (request["iterations"] * (1 + request["extra"])))
-        began = [2 * block * turn for turn in range(len(request["follow"]))]
-        channel.send("rounds", began=began, ended=[start + block for start in began], dispatched=[])
+    if isinstance(request, ProbeCase):
+        channel.send(Probed({}, {}, facts))
+    elif isinstance(request, ProfileCase):
+        channel.send(Profiled(10, seconds, facts))
+    elif isinstance(request, RepeatCase):
+        channel.send(Prepared(seconds, facts))
+        channel.receive(Begin)
+        _act(case, "result", channel)
+        channel.send(Repeated(100))
+    elif isinstance(request, CaseRequest):
+        channel.send(Prepared(seconds, facts))
+        while isinstance(serve := channel.receive(Serve, Stop), Serve):
+            _act(case, "rounds", channel)
+            for _ in range(case.get("waits", 0)):
+                os.read(pipes[0], 1)
+            block = round(seconds * 1e9 * (serve.iterations * (1 + serve.extra)))
+            began = tuple(2 * block * turn for turn in range(len(serve.follow)))
+            channel.send(Rounds(began, tuple(start + block for start in began), ()))
+    else:
+        channel.send(DevicesListed({"CPU": ("cpu:0",)}))
     _act(case, "stop", channel)
-    channel.send("done")
+    channel.send(Done())

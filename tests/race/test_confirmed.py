@@ -1,4 +1,4 @@
-"""Two sides with a second race where the first one says regressed: time, and the peak of memory."""
+"""Two sides, with a second race after a `regressed` of time, first call or peak memory."""
 
 import random
 
@@ -24,7 +24,7 @@ def confirmed_race(scripts, memory=()):
 
 
 def lucky(factor):
-    """Slower or larger in the first race alone, whose pairs of zygotes have the lower numbers."""
+    """Slower or larger in the first race only, whose pairs of zygotes have the lower numbers."""
     return lambda number, pair, rng: factor if pair < POLICY.zygotes else 1.0
 
 
@@ -40,7 +40,7 @@ def of(base, script):
         (lucky(1.2), Outcome.INCONCLUSIVE, "fresh launches did not confirm it"),
     ],
 )
-def test_memory_is_confirmed_before_it_counts(script, outcome, reported):
+def test_a_regression_of_memory_counts_only_if_confirmed(script, outcome, reported):
     found = confirmed_race([steady(1e-4)] * 2, [lambda *_: 15 * MIB, of(15 * MIB, script)])
     assert found.memory.outcome is outcome
     assert reported in found.memory.reason.message
@@ -51,7 +51,7 @@ def test_memory_is_confirmed_before_it_counts(script, outcome, reported):
 @pytest.mark.parametrize(
     ("script", "outcome"), [(lambda *_: 1.1, Outcome.REGRESSED), (lucky(1.1), Outcome.INCONCLUSIVE)]
 )
-def test_time_is_confirmed_before_it_counts(script, outcome):
+def test_a_regression_of_time_counts_only_if_confirmed(script, outcome):
     found = confirmed_race([steady(1e-4), of(1e-4, script)])
     assert found.decision.outcome is outcome
     assert len(found.races) == 2

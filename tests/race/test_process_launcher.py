@@ -1,16 +1,23 @@
-"""Launches in real processes that follow a script: what the controller makes of those that die, hang or talk nonsense."""
+"""Launches in real processes that follow a script: some of them die, hang or send malformed messages."""
 
 import random
+import sys
+import time
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from tests.fakes import worker
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, SideError, WorkerDied, WorkerHung
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, WorkerDied, WorkerHung
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
-from tfbench.race.interfaces import Entrant
+from tfbench.race.energy import joules
+from tfbench.race.interfaces import Entrant, EntrantFailed
+from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.profiler import USUAL, Profiler
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.schedule import make_plan, orders
 from tfbench.race.zygote import Suite
@@ -28,13 +35,13 @@ def case(name):
 
 @pytest.fixture
 def launcher(tmp_path):
-    """From what its measuring processes do to a launcher, and the entrants of a fine case and of an odd one."""
+    """Returns a launcher whose workers follow the scripts, and the entrants of the fine and of the odd case."""
     opened = []
 
-    def start(odd=None, policy=POLICY, **script):
-        executable = worker.install(tmp_path, cases={FINE: {}, ODD: odd or {}}, **script)
+    def start(odd=None, policy=POLICY, fine=None, **script):
+        executable = worker.install(tmp_path, cases={FINE: fine or {}, ODD: odd or {}}, **script)
         suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ())
-        opened.append(ProcessLauncher(suite, policy, Processors((), ())))
+        opened.append(ProcessLauncher(suite, policy, Processors((), (0,))))
         sides = (Side("baseline", executable, tmp_path), Side("contender", executable, tmp_path))
         return opened[-1], [Entrant(case(FINE), sides[0]), Entrant(case(ODD), sides[1])]
 
@@ -44,14 +51,12 @@ def launcher(tmp_path):
 
 
 def raced(launcher, entrants):
-    """The seconds of one launch."""
+    """Returns the seconds of one launch."""
     launch = launcher.open(entrants, 0)
     try:
         ready = {index: launch.prepare(index).iteration for index in (0, 1)}
         plan = make_plan(entrants, ready, POLICY, False)
-        found = launch.rounds(plan, orders([0, 1], plan.rounds, random.Random(1)))
-        launch.close()
-        return found
+        return launch.rounds(plan, orders([0, 1], plan.rounds, random.Random(1)))
     finally:
         launch.kill()
 
@@ -70,35 +75,152 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
         ("set-up", "hang", WorkerHung, "did not answer within 0.5 s"),
         ("set-up", "stop", WorkerHung, "was killed"),
         ("set-up", "skip", BenchmarkSkipped, "not here"),
-        ("set-up", "fail", BenchmarkError, "it broke"),
+        ("set-up", "fail", BenchmarkError, "^it broke"),
+        ("set-up", "done", BenchmarkError, "^the benchmark ended early"),
         ("set-up", "cut", WorkerDied, "exit code 0"),
-        ("rounds", "die", WorkerDied, "exit code 3"),
+        ("set-up", "garble", BenchmarkError, "sent no valid message: .*no JSON"),
+        ("set-up", "mistake", BenchmarkError, "sent no valid message: .*launched"),
+        ("rounds", "die", WorkerDied, "exit code 3.*while it was timed"),
         ("rounds", "kill", WorkerDied, "SIGKILL"),
-        ("rounds", "hang", WorkerHung, "did not answer within 0.5 s"),
+        ("rounds", "hang", WorkerHung, "did not answer within 0.5 s while it was timed"),
+        ("rounds", "skip", BenchmarkSkipped, "not here"),
+        ("rounds", "fail", BenchmarkError, "while it was timed: it broke"),
+        ("rounds", "done", BenchmarkError, "while it was timed: the benchmark ended early"),
         ("rounds", "cut", WorkerDied, "exit code 0"),
         ("rounds", "flood", WorkerDied, "exit code 3"),
+        ("rounds", "garble", BenchmarkError, "while it was timed: .*no JSON"),
+        ("rounds", "mistake", BenchmarkError, "while it was timed: .*launched"),
+        ("rounds", "malform", BenchmarkError, r"while it was timed: .*\(dispatched, ended\).*\[1\]"),
         ("stop", "die", WorkerDied, "exit code 3"),
         ("stop", "hang", WorkerHung, "was killed"),
+        ("stop", "skip", BenchmarkSkipped, "not here"),
         ("stop", "fail", BenchmarkError, "after it had been timed: it broke"),
+        ("stop", "garble", BenchmarkError, "after it had been timed: .*no JSON"),
+        ("stop", "mistake", BenchmarkError, "after it had been timed: .*launched"),
     ],
 )
 def test_an_entrant_that_breaks_is_named_with_its_reason(launcher, at, does, error, words):
     opened, entrants = launcher({"at": at, "does": does}, IMPATIENT if does in ("hang", "stop") else POLICY)
-    with pytest.raises(error, match=words) as caught:
+    with pytest.raises(error if at == "set-up" else EntrantFailed, match=words) as caught:
         raced(opened, entrants)
+    failure = caught.value
     if at != "set-up":
-        assert caught.value.entrant == 1
-    if does == "die":
-        assert "last words" in caught.value.output
-    assert raced(opened, [entrants[0], replace(entrants[1], case=case(FINE))])  # the zygotes are as they were
+        assert failure.entrant == 1
+        failure = failure.failure
+        assert isinstance(failure, error)
+    if does in ("die", "done"):
+        assert "last words" in failure.output
+    if does == "fail":
+        assert failure.output == "where"
+    assert raced(opened, [entrants[0], replace(entrants[1], case=case(FINE))])  # the zygotes still work
 
 
-@pytest.mark.parametrize("does", ["garble", "mistake"])
-@pytest.mark.parametrize("at", ["set-up", "rounds", "stop"])
-def test_what_is_no_answer_is_an_error_that_quotes_it(launcher, at, does):
-    opened, entrants = launcher({"at": at, "does": does})
-    with pytest.raises(ProtocolError, match="no JSON" if does == "garble" else "launched"):
+@pytest.mark.parametrize("does", ["fail", "skip", "done", "malform", "die"])
+def test_a_broken_entrant_is_named_at_once_while_the_other_one_waits_for_its_turn(launcher, does):
+    opened, entrants = launcher({"at": "rounds", "does": does}, fine={"waits": 2})
+    began = time.monotonic()
+    with pytest.raises(EntrantFailed) as caught:
         raced(opened, entrants)
+    assert caught.value.entrant == 1
+    assert time.monotonic() - began < POLICY.answer_seconds / 4
+
+
+def test_a_step_that_raises_in_its_timed_rounds_is_an_error_of_its_entrant(tmp_path):
+    (tmp_path / "t.py").write_text(
+        "import gc\n\n\ndef test_fine(bench):\n    bench(sum, [1])\n\n\n"
+        "def test_odd(bench):\n    def step():\n        assert gc.isenabled(), 'in a timed round'\n        return 1\n\n"
+        "    bench(step)\n"
+    )
+    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ())
+    launcher = ProcessLauncher(suite, POLICY, Processors((), ()))
+    side = Side("contender", sys.executable, tmp_path)
+    began = time.monotonic()
+    try:
+        with pytest.raises(EntrantFailed, match="while it was timed: AssertionError: in a timed round") as caught:
+            raced(launcher, [Entrant(case(FINE), side), Entrant(case(ODD), side)])
+    finally:
+        launcher.close()
+    assert caught.value.entrant == 1
+    assert "t.py" in caught.value.failure.output
+    assert time.monotonic() - began < POLICY.answer_seconds / 2
+
+
+def test_an_entrant_that_waits_for_its_turn_is_not_called_hung(launcher):
+    opened, entrants = launcher({"at": "rounds", "does": "hang"}, IMPATIENT, fine={"waits": 2})
+    with pytest.raises(EntrantFailed, match="did not answer") as caught:
+        raced(opened, entrants)
+    assert caught.value.entrant == 1
+
+
+def test_rounds_that_take_too_long_are_the_slowest_entrants(launcher):
+    opened, entrants = launcher({"waits": 2, "seconds": 1e-3}, IMPATIENT, fine={"waits": 2})
+    with pytest.raises(EntrantFailed, match="took longer than") as caught:
+        raced(opened, entrants)
+    assert caught.value.entrant == 1
+    assert isinstance(caught.value.failure, WorkerHung)
+
+
+class Monitor:
+    """Watches no GPU and reads 50 J."""
+
+    @contextmanager
+    def watching(self, who):
+        yield SimpleNamespace(cause="", energy=50.0)
+
+
+BROKEN = [
+    ("die", WorkerDied, "exit code 3"),
+    ("skip", BenchmarkSkipped, "not here"),
+    ("fail", BenchmarkError, "it broke"),
+    ("done", BenchmarkError, "the benchmark ended early"),
+    ("garble", BenchmarkError, "no JSON"),
+    ("mistake", BenchmarkError, "launched"),
+]
+
+
+@pytest.mark.parametrize("at", ["set-up", "stop"])
+@pytest.mark.parametrize(("does", "error", "words"), [one for one in BROKEN if one[0] != "done"])
+def test_a_probing_launch_that_breaks_ends_in_the_reason_of_its_process(launcher, at, does, error, words):
+    opened, entrants = launcher({"at": at, "does": does})
+    fine, odd = Prober(opened, POLICY).probe(entrants)
+    assert fine.facts["first_call"] == 0.1
+    assert type(odd) is error
+    assert words in str(odd)
+    if error is not BenchmarkSkipped:
+        assert f"{'while' if at == 'set-up' else 'after'} it was probed" in str(odd)
+
+
+@pytest.mark.parametrize("at", ["set-up", "stop"])
+@pytest.mark.parametrize(("does", "error", "words"), [one for one in BROKEN if one[0] != "done"])
+def test_a_profiling_launch_that_breaks_ends_in_the_reason_of_its_process(launcher, tmp_path, at, does, error, words):
+    opened, entrants = launcher({"at": at, "does": does})
+    with pytest.raises(error, match=words):
+        Profiler(opened, POLICY, USUAL).profile(entrants[1], tmp_path / "logs", 0)
+
+
+@pytest.mark.parametrize("at", ["set-up", "result"])
+@pytest.mark.parametrize(("does", "error", "words"), BROKEN)
+def test_an_energy_launch_that_breaks_ends_in_the_reason_of_its_process(launcher, at, does, error, words):
+    opened, (_, odd) = launcher({"at": at, "does": does})
+    with pytest.raises(error, match=words):
+        joules(opened, Monitor(), odd, POLICY)
+
+
+def test_energy_is_divided_by_the_iterations_of_its_launch(launcher):
+    opened, (fine, _) = launcher()
+    assert joules(opened, Monitor(), fine, POLICY) == 0.5
+
+
+def test_devices_are_listed_by_a_process_of_their_own(launcher):
+    opened, (fine, _) = launcher()
+    assert opened.devices(fine.side) == {"CPU": ("cpu:0",)}
+
+
+@pytest.mark.parametrize(("does", "error", "words"), BROKEN)
+def test_devices_that_cannot_be_listed_are_an_error_with_the_reason(launcher, does, error, words):
+    opened, (fine, _) = launcher(at="set-up", does=does)
+    with pytest.raises(error, match=words):
+        opened.devices(fine.side)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +229,7 @@ def test_what_is_no_answer_is_an_error_that_quotes_it(launcher, at, does):
         ("die", "last words"),
         ("hang", "no answer within 2 s"),
         ("cut", "the other process is gone"),
+        ("garble", "no JSON"),
         ("fail", "it broke"),
     ],
 )
@@ -121,26 +244,27 @@ def test_a_side_that_does_not_start_says_why(launcher, does, words):
 @pytest.mark.parametrize("does", ["die", "hang", "garble"])
 def test_a_zygote_that_forks_nothing_is_an_error_of_its_side(launcher, does):
     opened, entrants = launcher(policy=IMPATIENT if does == "hang" else POLICY, at="launch", does=does)
-    with pytest.raises(SideError, match="its zygote is gone"):
+    with pytest.raises(SideError, match="the zygote is gone"):
         raced(opened, entrants)
 
 
-def test_a_case_that_the_side_does_not_collect_is_no_launch(launcher):
+def test_a_case_that_the_side_does_not_collect_is_an_error_without_a_launch(launcher):
     opened, (fine, odd) = launcher()
     with pytest.raises(BenchmarkError, match="does not collect"):
         raced(opened, [fine, replace(odd, case=case("t.py::test_other"))])
 
 
 @pytest.mark.parametrize(("seconds", "outcome"), [(1e-5, Outcome.UNCHANGED), (1.5e-5, Outcome.REGRESSED)])
-def test_a_race_is_decided_by_what_the_processes_say(launcher, seconds, outcome):
+def test_a_race_is_decided_by_the_times_of_its_processes(launcher, seconds, outcome):
     opened, entrants = launcher({"seconds": seconds})
     race = Race(entrants, opened, POLICY, RaceConfig(1, range(3)), lambda: 0.0, random.Random(1))
     race.run()
     assert race.decisions[1].outcome is outcome
 
 
-def test_a_race_names_who_died_and_goes_on_with_nobody(launcher):
-    opened, entrants = launcher({"at": "rounds", "does": "die"})
+@pytest.mark.parametrize("does", ["die", "skip", "fail", "done", "malform"])
+def test_a_race_names_the_entrant_that_broke_and_ends(launcher, does):
+    opened, entrants = launcher({"at": "rounds", "does": does})
     race = Race(entrants, opened, POLICY, RaceConfig(1, range(3)), lambda: 0.0, random.Random(1))
     race.run()
     assert set(race.failures) == {1}

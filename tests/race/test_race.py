@@ -1,4 +1,4 @@
-"""The race's own logic, with scripted entrants and a clock that nobody waits for."""
+"""The logic of a race, with scripted entrants and a scripted clock."""
 
 import random
 from dataclasses import replace
@@ -42,7 +42,7 @@ def test_a_large_difference_stops_at_the_first_look():
     assert len(race.launches) == POLICY.looks[0]
 
 
-def test_noise_without_end_is_inconclusive_at_the_last_look():
+def test_heavy_noise_is_inconclusive_at_the_last_look():
     race, _ = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)])
     assert race.decisions[1].outcome is Outcome.INCONCLUSIVE
     assert len(race.launches) == POLICY.looks[-1]
@@ -55,7 +55,7 @@ def test_the_budget_of_seconds_ends_a_race():
     assert race.wall_seconds == pytest.approx(5.6)
 
 
-def test_launches_draw_from_the_pairs_in_turn():
+def test_launches_come_from_the_pairs_in_turn():
     race, launcher = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], pairs=range(4, 8))
     assert launcher.pairs[:5] == [4, 5, 6, 7, 4]
     assert [effect.pair for effect in race.effects(1)] == launcher.pairs
@@ -70,7 +70,7 @@ def test_every_variant_is_compared_with_the_reference_and_leaves_when_decided():
         assert sorted(launcher.active[-1]) == [0, 2]
 
 
-def test_a_case_alone_is_measured_without_a_decision():
+def test_a_single_case_is_measured_without_a_decision():
     race, _ = raced(variants_of("only"), [steady(1e-4)])
     assert len(race.launches) == POLICY.looks[0]
     assert race.decisions == {}
@@ -102,7 +102,7 @@ def test_the_last_variant_that_works_is_measured_alone():
     assert len(race.runs(1)) == POLICY.looks[0]
 
 
-def test_half_a_pair_of_sides_is_not_raced():
+def test_one_side_of_a_pair_is_not_raced():
     def prepare(launcher):
         launcher.broken[1] = BenchmarkError("boom")
 
@@ -111,17 +111,17 @@ def test_half_a_pair_of_sides_is_not_raced():
     assert len(launcher.pairs) == 1
 
 
-def test_an_entrant_that_dies_in_the_middle_ends_its_comparison_only():
+def test_an_entrant_that_dies_in_the_middle_ends_only_its_own_comparison():
     def prepare(launcher):
         launcher.dies_at[1] = 2
 
     race, launcher = raced(variants_of("a", "b", "c"), [steady(1e-4)] * 3, prepare=prepare)
     assert set(race.failures) == {1}
     assert race.decisions[2].outcome is Outcome.UNCHANGED
-    assert launcher.killed == len(launcher.pairs)  # every launch is ended, come what may
+    assert launcher.killed == len(launcher.pairs)  # every launch is ended
 
 
-def test_an_interrupted_race_keeps_what_it_has():
+def test_an_interrupted_race_keeps_its_launches():
     clock = Clock()
     launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
     race = Race(sides_of(CASE), launcher, POLICY, RaceConfig(1, range(4)), clock, random.Random(0))
@@ -137,7 +137,7 @@ def test_an_interrupted_race_keeps_what_it_has():
     assert race.decisions[1].outcome is not None
 
 
-def test_progress_hears_of_every_launch():
+def test_progress_is_called_after_every_launch():
     clock, heard = Clock(), []
     launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
     race = Race(sides_of(CASE), launcher, POLICY, RaceConfig(1, range(4)), clock, random.Random(0))

@@ -1,4 +1,4 @@
-"""From an iteration's time to a launch's plan."""
+"""The plan of a launch, from the time of an iteration."""
 
 import random
 
@@ -22,7 +22,7 @@ def test_short_steps_fill_a_block_of_a_third_of_a_millisecond():
     assert plan.rounds == pytest.approx(POLICY.launch_seconds / (2 * 7e-4), rel=0.01)
 
 
-def test_what_is_handed_to_a_device_has_longer_blocks():
+def test_work_on_a_device_has_longer_blocks():
     plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY, on_device=True)
     assert plan.iterations == (300, 300)
     assert plan.rounds >= 40

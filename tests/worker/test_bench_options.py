@@ -9,7 +9,7 @@ from tfbench.errors import BenchmarkError
 from tfbench.worker.bench_options import facts
 
 
-def test_amounts_and_contracts_are_kept_and_what_is_none_is_left_out():
+def test_amounts_and_contracts_are_kept_and_none_is_left_out():
     given = {
         "flops": 3,
         "items": None,
@@ -39,12 +39,12 @@ def test_amounts_and_contracts_are_kept_and_what_is_none_is_left_out():
         ({"expect_ops": "A"}, "how often each op"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_what_could(keywords, words):
+def test_an_invalid_keyword_is_refused_with_the_valid_ones(keywords, words):
     with pytest.raises(BenchmarkError, match=words):
         facts(keywords)
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numpy_scalars_are_numbers():
     found = facts({"bytes": np.int64(7), "flops": np.float32(2.5)})
     assert found == {"bytes": 7, "flops": 2.5}
     assert json.dumps(found)

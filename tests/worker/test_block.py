@@ -1,12 +1,14 @@
-"""The inner loops, with a clock that ticks when it is asked or when the step lets it."""
+"""The inner loops, with a clock that only the step advances."""
 
 import gc
 import os
 import threading
+import time
 
 import pytest
 
-from tfbench.worker.block import Block, gc_disabled, serve_turns, spins_for, warm_up
+from tfbench.errors import BenchmarkError
+from tfbench.worker.block import Block, gc_disabled, serve_turns, slowdown, spin, spins_for, warm_up
 
 
 class Clock:
@@ -48,7 +50,7 @@ def test_the_device_is_waited_for_before_and_at_the_end_of_a_block():
     assert ended - began == 2050
 
 
-def test_when_the_work_was_handed_over_is_noted_where_a_device_does_it():
+def test_the_time_of_dispatch_is_recorded_for_work_on_a_device():
     clock = Clock()
 
     def synchronise():
@@ -63,7 +65,7 @@ def test_when_the_work_was_handed_over_is_noted_where_a_device_does_it():
     assert block.dispatched == []
 
 
-def test_warm_up_runs_until_two_stretches_agree():
+def test_warm_up_runs_until_two_windows_agree():
     clock, calls = Clock(), []
 
     def step():
@@ -86,10 +88,6 @@ def test_warm_up_gives_up_at_its_limit():
 
 
 def test_spins_take_about_as_long_as_asked():
-    import time
-
-    from tfbench.worker.block import spin
-
     turns = spins_for(2e6, time.perf_counter_ns)
     took = []
     for _ in range(15):
@@ -99,14 +97,22 @@ def test_spins_take_about_as_long_as_asked():
     assert min(took) == pytest.approx(2e6, rel=0.5)
 
 
-def test_the_collector_is_held_off_and_comes_back():
+def test_a_clock_that_stands_still_is_an_error_that_names_it():
+    with pytest.raises(BenchmarkError, match="the benchmark's clock stood still"):
+        spins_for(1e6, lambda: 7)
+    clock = Clock()
+    with pytest.raises(BenchmarkError, match="--inject-slowdown"):
+        slowdown(Block(clock.step(), None, clock), iterations=1, prime=1, fraction=0.1, clock=clock)
+
+
+def test_garbage_collection_is_disabled_and_comes_back():
     assert gc.isenabled()
     with gc_disabled():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
-def test_turns_are_handed_over_in_order():
+def test_turns_are_passed_on_in_order():
     clock, order = Clock(), []
     pipes = [os.pipe() for _ in range(2)]
     outboxes = [write for _, write in pipes]

@@ -1,11 +1,11 @@
-"""What a process says it is made of."""
+"""The environment info of a process."""
 
 import pytest
 
 from tfbench.worker.environment import describe, machine
 
 
-def test_this_process():
+def test_this_process_is_described():
     found = describe()
     assert found["machine"]["processors"]
     assert "numpy" in found["packages"]
@@ -23,7 +23,7 @@ def test_gpus_are_read_from_the_drivers_files(tmp_path, module):
     assert (found["gpus"], found["driver"]) == ("NVIDIA H200, NVIDIA H200", "550.54.15")
 
 
-def test_settings_that_change_a_time_are_told(monkeypatch):
+def test_settings_that_can_change_a_time_are_reported(monkeypatch):
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -32,7 +32,7 @@ def test_settings_that_change_a_time_are_told(monkeypatch):
     assert "TF_CPP_MIN_LOG_LEVEL" not in settings
 
 
-def test_what_another_program_calls_by_the_same_letters_is_not_told(monkeypatch):
+def test_variables_of_terraform_are_not_reported(monkeypatch):
     for name in ("TF_TOKEN_app_terraform_io", "TF_VAR_password", "TF_CLI_CONFIG_FILE", "TF_LOG"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("TF_DATA_EXPERIMENT_OPT_IN", "all")

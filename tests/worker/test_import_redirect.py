@@ -1,4 +1,4 @@
-"""A source tree in the place of the working tree: paths, finders of editable installations, and what escapes them."""
+"""Imports redirected to another source tree: paths, finders of editable installations, and leaked packages."""
 
 import sys
 import types
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def trees(tmp_path, monkeypatch):
-    """The working tree, and within it the tree that takes its place."""
+    """The working tree, and inside it the tree that replaces it."""
     there, here = tmp_path.resolve(), tmp_path.resolve() / ".tfbench" / "trees" / "abc"
     (here / "src").mkdir(parents=True)
     (there / "src").mkdir()
@@ -22,7 +22,7 @@ def trees(tmp_path, monkeypatch):
     return str(there), str(here)
 
 
-def test_entries_of_the_path_are_moved_and_installed_ones_stay(trees):
+def test_entries_of_the_path_are_redirected_and_installed_ones_stay(trees):
     there, here = trees
     installed = f"{there}/.venv/lib/python3.11/site-packages"
     sys.path[:0] = [f"{there}/src", installed, f"{here}/src", "/elsewhere"]
@@ -30,7 +30,7 @@ def test_entries_of_the_path_are_moved_and_installed_ones_stay(trees):
     assert sys.path[:4] == [f"{here}/src", installed, f"{here}/src", "/elsewhere"]
 
 
-def test_finders_of_editable_installations_are_moved(trees, monkeypatch):
+def test_finders_of_editable_installations_are_redirected(trees, monkeypatch):
     there, here = trees
     module = types.ModuleType("__editable___mine_finder")
     module.MAPPING = {"mine": f"{there}/mine", "other": "/elsewhere/other", "tfbench": f"{there}/tfbench"}
@@ -43,7 +43,7 @@ def test_finders_of_editable_installations_are_moved(trees, monkeypatch):
     } == module.MAPPING  # fmt: skip
 
 
-def test_what_comes_from_the_working_tree_all_the_same_is_named(trees, monkeypatch):
+def test_packages_that_still_come_from_the_working_tree_are_named(trees, monkeypatch):
     there, here = trees
     for name, file in {"ours.deep": f"{there}/ours/deep.py", "theirs": f"{here}/theirs.py", "far": "/far.py"}.items():
         module = types.ModuleType(name)
@@ -52,10 +52,10 @@ def test_what_comes_from_the_working_tree_all_the_same_is_named(trees, monkeypat
     assert leaked_packages(there, here) == ["ours"]
 
 
-def test_a_lazy_module_is_not_loaded_by_looking(trees, monkeypatch):
+def test_the_search_for_leaked_packages_loads_no_lazy_module(trees, monkeypatch):
     class Lazy(types.ModuleType):
         def __getattr__(self, name):
-            raise AssertionError(f"{name} was asked for")
+            raise AssertionError(f"{name} was read")
 
     monkeypatch.setitem(sys.modules, "lazy_one", Lazy("lazy_one"))
     assert "lazy_one" not in leaked_packages(*trees)
@@ -68,4 +68,4 @@ def test_this_package_may_lie_in_the_working_tree(trees, monkeypatch):
     monkeypatch.setitem(sys.modules, "__mp_main__", main)
     found = leaked_packages(root, trees[1])
     assert not {"tfbench", "__mp_main__"} & set(found)
-    assert "tests" in found  # of which this module is one
+    assert "tests" in found  # this module is in that package

@@ -1,4 +1,4 @@
-"""How long an import takes."""
+"""The timer of TensorFlow's import."""
 
 import importlib
 import sys
@@ -13,7 +13,7 @@ def test_the_first_import_is_timed_and_the_module_is_itself(tmp_path, monkeypatc
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     timer = import_timer.ImportTimer()
     sys.meta_path.insert(0, timer)
-    import json  # noqa: F401 - others pass
+    import json  # noqa: F401 - other imports pass
 
     assert timer.seconds is None
     module = importlib.import_module("slow_to_import")
@@ -24,6 +24,6 @@ def test_the_first_import_is_timed_and_the_module_is_itself(tmp_path, monkeypatc
     del sys.modules["slow_to_import"]
 
 
-def test_what_is_not_there_is_not_there(monkeypatch):
+def test_a_missing_module_is_not_found(monkeypatch):
     monkeypatch.setattr(import_timer, "_MODULE", "no_such_module")
     assert import_timer.ImportTimer().find_spec("other", None) is None

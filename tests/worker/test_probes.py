@@ -1,4 +1,4 @@
-"""Probes that need no TensorFlow: causes of traces, sizes of artifacts, memory of a process of its own."""
+"""Probes without TensorFlow: causes of traces, sizes of artifacts, memory of a separate process."""
 
 import os
 from types import SimpleNamespace
@@ -45,13 +45,13 @@ def traced(*signatures):
         ((tensor(2),), (tensor(2), tensor(2)), "called with 1 arguments, then with 2"),
     ],
 )
-def test_a_retrace_says_why(first, second, cause):
+def test_a_retrace_states_its_cause(first, second, cause):
     found = traced(first, second)
     assert found["first"] == ["f"]
     assert cause in found["later"][0]
 
 
-def test_addresses_are_no_cause():
+def test_an_address_is_no_cause_of_a_retrace():
     assert "a new tf.function" in traced((object(),), (object(),))["later"][0]
 
 
@@ -69,9 +69,9 @@ def test_artifacts_are_bytes_files_and_folders(tmp_path):
             Artifact(nothing).found()
 
 
-def test_the_peak_is_what_was_held_at_once_even_if_it_is_gone(tmp_path):
+def test_the_peak_counts_memory_that_was_released(tmp_path):
     pid = os.fork()
-    if pid == 0:  # a process of its own, as nobody else may allocate meanwhile
+    if pid == 0:  # a separate process, without other allocations
         peak = HostPeak()
         block = np.ones(64 << 17)  # 64 MiB
         del block
@@ -84,7 +84,7 @@ def test_the_peak_is_what_was_held_at_once_even_if_it_is_gone(tmp_path):
     assert code == 255 or 60 <= code <= 72
 
 
-def test_results_are_numbers_however_nested(tmp_path):
+def test_numbers_are_found_in_nested_results(tmp_path):
     outputs = Outputs(tmp_path)
     outputs.between({"a": [np.ones(3), 2.0], "b": ("text", np.array([1, 2]))})
     outputs.found()
@@ -95,7 +95,7 @@ def test_results_are_numbers_however_nested(tmp_path):
         outputs.found()
 
 
-def test_only_modules_of_the_step_are_told(tmp_path, monkeypatch):
+def test_only_modules_of_the_step_are_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--mine")
     probe = Xla(tmp_path)
     assert os.environ["XLA_FLAGS"].startswith("--mine --xla_dump_to=")
@@ -111,7 +111,7 @@ def test_only_modules_of_the_step_are_told(tmp_path, monkeypatch):
     assert of_module(name) == "step"
 
 
-def test_without_tensorflow_probes_say_so(monkeypatch):
+def test_probes_report_that_tensorflow_is_missing(monkeypatch):
     monkeypatch.setattr(tf_internals.tf_runtime, "tensorflow", lambda: None)
     with pytest.raises(MetricUnavailable, match="does not use TensorFlow"):
         tf_internals.collect_graphs(True)

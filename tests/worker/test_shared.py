@@ -1,4 +1,4 @@
-"""What is made once: by whom, when again, and what is said where it went wrong. Real processes, real files."""
+"""Shared set-ups, with real processes and files: who builds them, when they are rebuilt, and their errors."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from tfbench.worker.shared import Shared
 
 
 def write(folder: Path, text: str = "made", source: Path | None = None) -> None:
-    """Leaves a file, and elsewhere a trace of each time that it ran."""
+    """Writes a file into the folder, and a line elsewhere for each call."""
     time.sleep(0.05)
     (folder / "deeper").mkdir()
     (folder / "deeper" / "file.txt").write_text(text + ((source / "deeper" / "file.txt").read_text() if source else ""))
@@ -37,7 +37,7 @@ def content(folder: Path) -> str:
     return (folder / "deeper" / "file.txt").read_text()
 
 
-def test_it_is_made_once_in_a_process_of_its_own(tmp_path, trace):
+def test_a_set_up_is_built_once_in_a_process_of_its_own(tmp_path, trace):
     shared = Shared(tmp_path / "made")
     first, second = shared(write, "text"), Shared(tmp_path / "made")(write, "text")
     assert first == second
@@ -47,7 +47,7 @@ def test_it_is_made_once_in_a_process_of_its_own(tmp_path, trace):
     assert [path.name for path in (tmp_path / "made").iterdir() if path.name.startswith(".")] == []
 
 
-def test_other_arguments_and_other_versions_make_it_again(tmp_path, trace, monkeypatch):
+def test_other_arguments_and_other_versions_lead_to_another_build(tmp_path, trace, monkeypatch):
     shared = Shared(tmp_path / "made")
     folders = [shared(write, "text"), shared(write, "other"), shared(write, "text", shared(write, "text"))]
     monkeypatch.setattr("tfbench.worker.shared.packages", lambda: {"tensorflow": "9.9"})
@@ -56,7 +56,7 @@ def test_other_arguments_and_other_versions_make_it_again(tmp_path, trace, monke
     assert content(folders[2]) == "texttext"
 
 
-def test_two_processes_that_ask_at_once_make_it_once(tmp_path, trace):
+def test_processes_that_ask_at_the_same_time_build_once(tmp_path, trace):
     children = []
     for _ in range(3):
         if (pid := os.fork()) == 0:
@@ -72,31 +72,31 @@ def test_two_processes_that_ask_at_once_make_it_once(tmp_path, trace):
 @pytest.mark.parametrize(
     ("how", "reported"), [("raises", "ValueError: no such model$"), ("ends", "its process ended with status 3")]
 )
-def test_what_fails_is_told_and_leaves_nothing(tmp_path, how, reported):
+def test_a_failed_build_is_reported_and_leaves_no_folder(tmp_path, how, reported):
     with pytest.raises(BenchmarkError, match=reported):
         Shared(tmp_path)(fail, how)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
-def test_what_was_changed_afterwards_is_refused_with_the_fix(tmp_path, trace):
+def test_a_changed_set_up_is_refused_with_the_fix(tmp_path, trace):
     shared = Shared(tmp_path)
     folder = shared(write)
     (folder / "deeper" / "file.txt").write_text("changed")
     with pytest.raises(
-        BenchmarkError, match=r"file\.txt is not what was made; delete the folder, and it is made again"
+        BenchmarkError, match=r"file\.txt was changed after it was built; delete the folder to build it again"
     ):
         shared(write)
     (folder / "made.json").write_text("{")
-    with pytest.raises(BenchmarkError, match=r"made\.json is not what was made"):
+    with pytest.raises(BenchmarkError, match=r"made\.json was changed"):
         shared(write)
 
 
-def test_only_plain_arguments_have_a_key(tmp_path):
-    with pytest.raises(BenchmarkError, match="give texts, numbers and folders"):
+def test_only_plain_arguments_are_accepted(tmp_path):
+    with pytest.raises(BenchmarkError, match="pass strings, numbers and folders"):
         Shared(tmp_path)(write, object())
 
 
-def test_it_must_stand_before_the_first_op_even_where_nothing_is_to_be_made(tmp_path, trace, monkeypatch):
+def test_shared_must_come_before_the_first_op_even_if_the_folder_exists(tmp_path, trace, monkeypatch):
     Shared(tmp_path)(write)
     monkeypatch.setattr(tf_runtime, "has_run_an_op", lambda: True)
     with pytest.raises(BenchmarkError, match="before the first op"):

@@ -16,7 +16,8 @@ from tfbench.doctor.detection import CASES, LEAST, DetectionLimit, detection_lim
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, Case, Effect, Launch, Plan
 from tfbench.policy import Policy
-from tfbench.race.interfaces import Clock, Entrant, Launcher, Prepared
+from tfbench.protocol.messages import Prepared
+from tfbench.race.interfaces import Clock, Entrant, Launcher
 from tfbench.race.launch import run_launch
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.schedule import make_plan

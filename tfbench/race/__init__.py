@@ -1,1 +1,1 @@
-"""The controller's wing: launching workers, turns, and when to stop."""
+"""Races: processes of launches, their turns, and the decision when to stop."""

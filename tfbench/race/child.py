@@ -1,34 +1,36 @@
-"""One launched process: forked from a zygote, spoken to over a channel, ended."""
+"""The process of a launch, as the controller sees it: forked from a zygote, asked over a channel, and ended."""
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, WorkerDied, WorkerHung
-from tfbench.model import JSON, Case
-from tfbench.protocol import Channel, ChannelClosed, TimedOut, pair
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, WorkerDied, WorkerHung
+from tfbench.protocol.channel import Channel, ChannelClosed, TimedOut, pair
+from tfbench.protocol.messages import Done, Failed, LaunchRequest, M, Message, Skipped
 from tfbench.race.zygote import Zygote, tail
 
 
 @dataclass
 class Process:
-    """Its channel, its pid and what it prints."""
+    """One forked process. As a context manager it is killed at the end."""
 
     zygote: Zygote
     channel: Channel
     pid: int
     log: IO[bytes] = field(repr=False)
+    _ended: tuple[int | None, str] | None = None
 
     @classmethod
-    def start(cls, zygote: Zygote, case: Case | None, descriptors: Sequence[int] = (), **fields: object) -> Process:
-        """Fork it for this case.
+    def start(cls, zygote: Zygote, request: LaunchRequest, descriptors: Sequence[int] = ()) -> Process:
+        """Fork the process of a launch.
 
         Args:
-            descriptors: Open files that it is handed beside its channel and its log.
-            fields: What else it is told, see `worker.zygote`.
+            descriptors: Open files for the process, besides its channel and its log.
 
         Raises:
             SideError: The zygote is gone.
@@ -37,42 +39,74 @@ class Process:
         log = tempfile.TemporaryFile()
         try:
             with theirs:
-                pid = zygote.launch(case, [theirs.fileno(), log.fileno(), *descriptors], **fields)
+                pid = zygote.launch(request, [theirs.fileno(), log.fileno(), *descriptors])
         except BaseException:
             channel.close()
             log.close()
             raise
         return cls(zygote, channel, pid, log)
 
-    def answer(self, kind: str, doing: str, seconds: float) -> JSON:
-        """Its next message, which has to be of this kind.
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end(kill=True)
+
+    def ask(self, request: Message) -> None:
+        """Send a request. If the process is gone, `answer` reports why."""
+        with suppress(ChannelClosed):
+            self.channel.send(request)
+
+    def answer(self, wanted: type[M], when: str, seconds: float) -> M:
+        """Return the next message, which must be of this type. After any error the process has ended.
 
         Args:
-            doing: What is done with it, for the reason of a failure: ``probed``.
-            seconds: How long to wait.
+            when: The phase of the launch, for the error: ``while it was probed``, or ``""`` for the set-up.
+            seconds: Time limit.
 
         Raises:
-            BenchmarkSkipped: It cannot run here.
-            BenchmarkError: It says or shows that it broke, died or hung.
+            BenchmarkSkipped: The benchmark skips itself.
+            WorkerDied, WorkerHung: The process ended, or did not answer in time.
+            BenchmarkError: The benchmark broke or returned early, or the message is malformed.
         """
+        phase = f" {when}" if when else ""
         try:
-            kinds = dict.fromkeys((kind, "done", "failed", "skipped"))
-            message = self.channel.receive(*kinds, timeout=seconds)
+            message: Message = self.channel.receive(wanted, Done, Failed, Skipped, timeout=seconds)
         except ChannelClosed:
-            raise WorkerDied(f"its process ended while it was {doing}", tail(self.log)) from None
+            status, output = self.end(kill=False)
+            raise WorkerDied(f"the process {_ending(status)}{phase}", output) from None
         except TimedOut:
-            text = f"it did not answer within {seconds:g} s while it was {doing}, and was killed"
-            raise WorkerHung(text, tail(self.log)) from None
-        if message["kind"] == "skipped":
-            raise BenchmarkSkipped(message["message"])
-        if message["kind"] != kind:
-            text = message.get("message", "it ended early")
-            raise BenchmarkError(f"while it was {doing}: {text}", message.get("trace") or tail(self.log))
-        return message
+            output = self.end(kill=True)[1]
+            raise WorkerHung(
+                f"the process did not answer within {seconds:g} s{phase}, and was killed", output
+            ) from None
+        except ProtocolError as error:
+            output = self.end(kill=True)[1]
+            raise BenchmarkError(f"the process sent no valid message{phase}: {error}", output) from None
+        if isinstance(message, wanted):
+            return message
+        output = self.end(kill=False)[1]
+        if isinstance(message, Skipped):
+            raise BenchmarkSkipped(message.message)
+        failed = message if isinstance(message, Failed) else Failed("the benchmark ended early")
+        raise BenchmarkError(f"{when}: {failed.message}" if when else failed.message, failed.trace or output)
 
     def end(self, *, kill: bool) -> tuple[int | None, str]:
-        """End it; its exit code, if anybody knows it, and the last lines it wrote."""
-        self.channel.close()
-        status = self.zygote.reap(self.pid, kill=kill)
-        with self.log:
-            return status, tail(self.log)
+        """End the process; return its exit code, if known, and the last lines it wrote. Ending twice is fine."""
+        if self._ended is None:
+            self.channel.close()
+            status = self.zygote.reap(self.pid, kill=kill)
+            with self.log:
+                self._ended = status, tail(self.log)
+        return self._ended
+
+
+def _ending(status: int | None) -> str:
+    if status is None:
+        return "ended"
+    if status >= 0:
+        return f"died (exit code {status})"
+    try:
+        return f"died ({signal.Signals(-status).name})"
+    except ValueError:
+        return f"died (signal {-status})"

@@ -1,36 +1,72 @@
-"""Two sides of a case: a race, and where it says `regressed` a second one that shares no data with it.
+"""Two sides of a case: a race, and after a `regressed` a second race that shares no data with it.
 
-The first call of the step and the peak of memory are judged from the same launches, of which each gives one sample.
+Time, the first call of the step and peak memory are judged from the same launches.
+A launch has one sample of each of the latter two.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
-from tfbench.metrics.sampled import first_call, memory
+from tfbench.metrics import sampled
 from tfbench.model import Outcome, Reason, ReasonCode, Run, Verdict
 from tfbench.policy import Policy
-from tfbench.race.interfaces import Clock, Entrant, Launcher
-from tfbench.race.launch import Failure
+from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.race import Race, RaceConfig
 from tfbench.stats.verdict import Decision
 
 Judged = TypeVar("Judged", Decision, Verdict)
 
 
-class ConfirmedRace:
-    """From two sides to a decision that may fail a test.
+@dataclass
+class _Judge(Generic[Judged]):
+    """One metric that is judged from a race, and its result so far."""
 
-    The second race draws from zygotes of its own, numbered behind those of the first, so that the
-    luck of a pair cannot speak twice.
+    judge: Callable[[Race], Judged | None]
+    result: Judged | None = None
+
+    @property
+    def regressed(self) -> bool:
+        return self.result is not None and self.result.outcome is Outcome.REGRESSED
+
+    def confirm(self, race: Race) -> None:
+        """Replace a `regressed` by the result of a second race."""
+        first, second = self.result, self.judge(race)
+        if first is None or second is None:
+            self.result = None
+        elif second.outcome is Outcome.REGRESSED:
+            text = f"{second.reason.message}; found twice, the first time as {first.reason.message}"
+            self.result = replace(second, reason=Reason(second.reason.code, text))
+        else:
+            text = (
+                f"a first race said: {first.reason.message}; fresh launches did not confirm it: {second.reason.message}"
+            )
+            self._withdraw(second, ReasonCode.NOT_CONFIRMED, text)
+
+    def interrupt(self, race: Race, confirm: bool) -> None:
+        """Judge the unfinished race, and withdraw a `regressed` that was still to be confirmed."""
+        self.result = self.judge(race)
+        if self.result is not None and self.regressed and confirm:
+            text = f"the run was interrupted before this was confirmed: {self.result.reason.message}"
+            self._withdraw(self.result, ReasonCode.INTERRUPTED, text)
+
+    def _withdraw(self, result: Judged, code: ReasonCode, text: str) -> None:
+        self.result = replace(result, outcome=Outcome.INCONCLUSIVE, reason=Reason(code, text))
+
+
+class ConfirmedRace:
+    """Judges two sides of a case, with the confirmation that a failed test needs.
+
+    The second race uses zygotes of its own, numbered after those of the first,
+    so that the bias of one pair of zygotes does not count twice.
 
     Args:
         entrants: Baseline and contender of one case.
         cases: Cases of the whole run, which share its alpha.
-        confirm: Whether the policy's confirmation is wanted; without it the levels of a stage stay as they are.
+        confirm: Whether to apply the policy's confirmation. A calibration of variants does without it.
     """
 
     def __init__(
@@ -44,86 +80,70 @@ class ConfirmedRace:
         confirm: bool = True,
     ) -> None:
         zygotes = policy.zygotes
-        self.decision: Decision | None = None
-        self.first_call: Decision | None = None
-        self.memory: Verdict | None = None
-        self.interrupted = False
         self._first = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes)), clock, rng)
         self._second = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes, 2 * zygotes)), clock, rng)
         self._confirm = policy.confirm and confirm
+        self._time: _Judge[Decision] = _Judge(lambda race: race.decisions.get(1))
+        self._first_call: _Judge[Decision] = _Judge(_first_call)
+        self._memory: _Judge[Verdict] = _Judge(_memory)
+        self._judges: tuple[_Judge[Any], ...] = (self._time, self._first_call, self._memory)
 
     def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
-        """Race, and confirm where that is needed. Cut short, it decides from what there is.
+        """Race, and confirm each `regressed`. After an interruption the present evidence is judged.
 
         Args:
             progress: Called after every launch.
         """
         try:
             self._first.run(progress)
-            self.decision, self.first_call = self._first.decisions.get(1), self._first_call_of(self._first)
-            self.memory = self._memory_of(self._first)
-            suspects = [one for one in (self.decision, self.first_call, self.memory) if _is_regressed(one)]
+            for judge in self._judges:
+                judge.result = judge.judge(self._first)
+            suspects = [judge for judge in self._judges if judge.regressed]
             if self._confirm and suspects and not self.failures:
                 self._second.run(progress)
-                if _is_regressed(self.decision):
-                    self.decision = self._joined(self.decision, self._second.decisions.get(1))
-                if _is_regressed(self.first_call):
-                    self.first_call = self._joined(self.first_call, self._first_call_of(self._second))
-                if _is_regressed(self.memory):
-                    self.memory = self._joined(self.memory, self._memory_of(self._second))
+                for judge in suspects:
+                    judge.confirm(self._second)
         except KeyboardInterrupt:
-            self.interrupted = True
             self._first.conclude()
-            self.decision = self._unconfirmed(self._first.decisions.get(1))
-            self.first_call = self._unconfirmed(self._first_call_of(self._first))
-            self.memory = self._unconfirmed(self._memory_of(self._first))
+            for judge in self._judges:
+                judge.interrupt(self._first, self._confirm)
             raise
 
-    def _memory_of(self, race: Race) -> Verdict | None:
-        facts = [[run.facts for run in race.runs(side)] for side in (0, 1)]
-        return memory(race.entrants[1].case, facts[0], facts[1], race.policy) if all(facts) else None
+    # Results
 
-    def _first_call_of(self, race: Race) -> Decision | None:
-        both = [launch for launch in race.launches if None not in launch.runs]
-        facts = [[run.facts for launch in both if (run := launch.runs[side]) is not None] for side in (0, 1)]
-        return first_call(facts[0], facts[1], [launch.pair for launch in both], race.policy, race.config.cases)
+    @property
+    def decision(self) -> Decision | None:
+        """On the time of an iteration."""
+        return self._time.result
 
-    @staticmethod
-    def _joined(first: Judged | None, second: Judged | None) -> Judged | None:
-        if first is None or second is None:
-            return None
-        if second.outcome is Outcome.REGRESSED:
-            text = f"{second.reason.message}; found twice, the first time as {first.reason.message}"
-            return replace(second, reason=Reason(second.reason.code, text))
-        text = f"a first race said: {first.reason.message}; fresh launches did not confirm it: {second.reason.message}"
-        return replace(second, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.NOT_CONFIRMED, text))
+    @property
+    def first_call(self) -> Decision | None:
+        """On the first call of the step."""
+        return self._first_call.result
 
-    def _unconfirmed(self, decision: Judged | None) -> Judged | None:
-        if decision is None or decision.outcome is not Outcome.REGRESSED or not self._confirm:
-            return decision
-        text = f"the run was interrupted before this was confirmed: {decision.reason.message}"
-        return replace(decision, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.INTERRUPTED, text))
-
-    # What it took
+    @property
+    def memory(self) -> Verdict | None:
+        """On the peak of host memory."""
+        return self._memory.result
 
     @property
     def races(self) -> list[Race]:
-        """The race, and the second one if there was any."""
+        """The first race, and the second one if it took place."""
         second = self._second
         return [self._first, *([second] if second.launches or second.failures or second.disturbed else [])]
 
     @property
     def abort_reason(self) -> str:
-        """Why one of the races was given up, ``""`` if none was."""
+        """Reason for giving up one of the races, ``""`` if none was given up."""
         return next((race.abort_reason for race in self.races if race.abort_reason), "")
 
     @property
     def failures(self) -> dict[int, Failure]:
-        """What broke, by entrant."""
+        """Failures by entrant."""
         return {entrant: failure for race in self.races for entrant, failure in race.failures.items()}
 
     def runs(self, entrant: int) -> list[Run]:
-        """What this entrant gave, launch by launch."""
+        """Return the runs of this entrant, one per launch."""
         return [run for race in self.races for run in race.runs(entrant)]
 
     @property
@@ -137,9 +157,16 @@ class ConfirmedRace:
 
     @property
     def wall_seconds(self) -> float:
-        """What the launches took, the start of zygotes left out."""
+        """Wall time of the launches, without the start of zygotes."""
         return sum(race.wall_seconds for race in self.races)
 
 
-def _is_regressed(decision: Decision | Verdict | None) -> bool:
-    return decision is not None and decision.outcome is Outcome.REGRESSED
+def _memory(race: Race) -> Verdict | None:
+    before, now = ([run.facts for run in race.runs(side)] for side in (0, 1))
+    return sampled.memory(race.entrants[1].case, before, now, race.policy) if before and now else None
+
+
+def _first_call(race: Race) -> Decision | None:
+    both = [launch for launch in race.launches if None not in launch.runs]
+    before, now = ([run.facts for launch in both if (run := launch.runs[side]) is not None] for side in (0, 1))
+    return sampled.first_call(before, now, [launch.pair for launch in both], race.policy, race.config.cases)

@@ -1,42 +1,33 @@
-"""Joules of one iteration on a GPU, where the device counts them: a launch of its own that loops while it is watched."""
+"""Energy of one iteration on GPUs that count it, from a launch that repeats the step while they are watched."""
 
 from __future__ import annotations
 
-from tfbench.errors import BenchmarkError, LaunchDisturbed, WorkerDied
+from tfbench.errors import LaunchDisturbed
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.policy import Policy
-from tfbench.protocol import ChannelClosed
-from tfbench.race.child import Process
+from tfbench.protocol.messages import Begin, Prepared, RepeatCase, Repeated
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.race.zygote import tail
 
 _DOING = "repeated for its energy"
 
 
 def joules(launcher: ProcessLauncher, gpu_monitor: GpuMonitor, entrant: Entrant, policy: Policy) -> float | None:
-    """Of an iteration, what all watched GPUs took together, idling included; ``None`` where one does not count.
+    """Return the joules of an iteration, summed over all watched GPUs and including their idle power.
+
+    ``None`` if one of the GPUs does not count its energy.
 
     Raises:
         SideError: A zygote does not start.
         BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
-        LaunchDisturbed: The GPU was, so that it says nothing.
+        LaunchDisturbed: The GPU was disturbed, so the energy is not that of the step.
     """
-    zygote = launcher.zygote(entrant, 0)
-    if (reason := zygote.skip_reason(entrant.case)) is not None:
-        raise BenchmarkError(reason)
-    cpus = list(launcher.processors.of(entrant.case))
-    how = {"seconds": policy.energy_seconds, "warmup": policy.warmup}
-    process = Process.start(zygote, entrant.case, loop=how, cpus=cpus, threads=len(cpus))
-    try:
-        process.answer("prepared", _DOING, policy.setup_seconds)
+    request = RepeatCase(launcher.processors.of(entrant.case), entrant.case.name, policy.energy_seconds, policy.warmup)
+    with launcher.start(entrant, 0, request) as process:
+        process.answer(Prepared, f"while it was {_DOING}", policy.setup_seconds)
         with gpu_monitor.watching((entrant.case.name, entrant.side.name, _DOING)) as launch_monitor:
-            process.channel.send("serve")
-            iterations = process.answer("looped", _DOING, policy.answer_seconds)["iterations"]
-    except ChannelClosed:
-        raise WorkerDied(f"its process ended while it was {_DOING}", tail(process.log)) from None
-    finally:
-        process.end(kill=True)
+            process.ask(Begin())
+            iterations = process.answer(Repeated, f"while it was {_DOING}", policy.answer_seconds).iterations
     if launch_monitor.cause:
         raise LaunchDisturbed(launch_monitor.cause)
     return launch_monitor.energy / iterations if launch_monitor.energy is not None and iterations else None

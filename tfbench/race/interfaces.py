@@ -1,4 +1,4 @@
-"""What a race needs from the outside: something that opens launches. Real ones are in `process_launcher`."""
+"""What a race needs: entrants, and a launcher that starts their processes. `process_launcher` has the real one."""
 
 from __future__ import annotations
 
@@ -6,64 +6,61 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tfbench.model import JSON, Case, Plan
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, TfbenchError
+from tfbench.model import Case, Plan
+from tfbench.protocol.messages import Prepared
 from tfbench.sides.side import Side
 
 Clock = Callable[[], float]
 """Seconds, monotonic."""
+Failure = BenchmarkError | BenchmarkSkipped
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A case on a side."""
+    """A case on a side that takes part in a race."""
 
     case: Case
     side: Side
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A process that is warm and waits for its first turn."""
+class EntrantFailed(TfbenchError):
+    """One entrant of a launch broke or skipped itself, so the rounds of the launch do not count."""
 
-    iteration: float
-    """Seconds of one iteration, as the warm-up saw it."""
-    facts: JSON
-    on_device: bool = False
-    """Whether steps only hand their work over, to be waited for at the end of a block."""
+    def __init__(self, entrant: int, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.entrant = entrant
+        self.failure = failure
 
 
 class OpenLaunch(Protocol):
-    """Fresh processes of one launch, one for each entrant."""
+    """One launch: a fresh process for each entrant."""
 
     def prepare(self, entrant: int) -> Prepared:
-        """Start and warm up this entrant's process; one at a time.
+        """Start and warm up the process of this entrant, one entrant at a time.
 
         Raises:
-            BenchmarkError: The benchmark broke; the others can go on.
-            BenchmarkSkipped: It cannot run here.
+            BenchmarkError: The benchmark broke. The other entrants can go on.
+            BenchmarkSkipped: The case cannot run here.
         """
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
-        """Run the rounds, each a permutation of the prepared entrants; seconds an iteration for each.
+        """Run all rounds and let the processes finish; return the seconds of an iteration for each entrant and round.
+
+        Args:
+            orders: For each round, a permutation of the prepared entrants.
 
         Raises:
-            BenchmarkError: A process died or hung; its ``entrant`` says whose.
-            LaunchDisturbed: Something from outside was at work meanwhile: the launch does not count.
-        """
-
-    def close(self) -> None:
-        """Let the processes finish and wait for them.
-
-        Raises:
-            BenchmarkError: A benchmark failed after it had been timed.
+            EntrantFailed: An entrant broke or skipped itself, during its rounds or after them.
+            LaunchDisturbed: A disturbance from outside makes the times useless.
         """
 
     def kill(self) -> None:
-        """End the processes at once; never raises."""
+        """End all processes at once. It never raises."""
 
 
 class Launcher(Protocol):
     """Opens launches."""
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
-        """A launch whose processes come from this pair of zygotes."""
+        """Open a launch whose processes come from this pair of zygotes."""

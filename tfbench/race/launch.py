@@ -1,4 +1,4 @@
-"""One launch: fresh processes, warmed one after the other, racing in turns."""
+"""One launch: fresh processes, warmed up one after the other, then racing in turns."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.model import Launch, Plan, Run
-from tfbench.race.interfaces import Clock, Entrant, Launcher, Prepared
+from tfbench.protocol.messages import Prepared
+from tfbench.race.interfaces import Clock, Entrant, EntrantFailed, Failure, Launcher
 from tfbench.race.schedule import orders
 
-Failure = BenchmarkError | BenchmarkSkipped
 Planner = Callable[[Mapping[int, Prepared]], Plan]
 
 
@@ -24,22 +24,22 @@ def run_launch(
     rng: random.Random,
     least: int,
 ) -> tuple[Launch | None, dict[int, Failure]]:
-    """Race the active entrants once; those that break are named and the others go on.
+    """Race the active entrants once. If an entrant breaks during its set-up, the others go on.
 
     Args:
         active: Indices of the entrants that take part.
-        planner: From what the warm-up saw to the plan of the rounds.
-        least: With fewer entrants left than this there is nothing to time.
+        planner: Makes the plan of the rounds from the results of the warm-up.
+        least: With fewer prepared entrants the launch ends without rounds.
 
     Raises:
-        LaunchDisturbed: The launch does not count, whoever took part.
+        LaunchDisturbed: The launch does not count.
 
     Returns:
-        The launch, or ``None`` if it could not be finished, and who broke.
+        The launch, or ``None`` if it could not be finished, and the failures by entrant.
     """
     failures: dict[int, Failure] = {}
     opened = launcher.open(entrants, pair)
-    began = clock()  # zygotes that had to be started for it are no cost of this case
+    began = clock()  # the start of zygotes is no cost of this case
     try:
         prepared: dict[int, Prepared] = {}
         for entrant in rng.sample(list(active), len(active)):
@@ -52,12 +52,8 @@ def run_launch(
         plan = planner(prepared)
         try:
             seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, rng))
-            opened.close()
-        except BenchmarkError as error:
-            if error.entrant is None:
-                raise
-            failures[error.entrant] = error
-            return None, failures
+        except EntrantFailed as error:
+            return None, {**failures, error.entrant: error.failure}
         runs = tuple(
             Run(tuple(seconds[index]), plan.iterations[index], prepared[index].facts) if index in seconds else None
             for index in range(len(entrants))

@@ -1,24 +1,32 @@
-"""Launches in real processes: pools of zygotes, pinned children, turns handed over through pipes."""
+"""Launches in real processes: pools of zygotes, pinned processes, and turns that pass through pipes."""
 
 from __future__ import annotations
 
 import os
 import select
-import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
-from typing import Any
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProtocolError, WorkerDied, WorkerHung
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
 from tfbench.model import JSON, Case, Plan
 from tfbench.policy import Policy
-from tfbench.protocol import ChannelClosed, TimedOut, token_pipe
+from tfbench.protocol.messages import (
+    DevicesListed,
+    Done,
+    LaunchRequest,
+    ListDevices,
+    M,
+    Prepared,
+    Rounds,
+    Serve,
+    Stop,
+    TimeCase,
+)  # fmt: skip
 from tfbench.race.child import Process
-from tfbench.race.interfaces import Entrant, OpenLaunch, Prepared
+from tfbench.race.interfaces import Entrant, EntrantFailed, OpenLaunch
 from tfbench.race.schedule import followers
 from tfbench.race.zygote import Suite, Zygote
 from tfbench.sides.side import Side
@@ -29,26 +37,27 @@ Environment = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Processors:
-    """Where workers run: ``one`` pinned core, or ``every`` one for a workload that asks."""
+    """Processors of the workers: ``one`` pinned core, or ``every`` one for a workload that asks."""
 
     one: tuple[int, ...]
     every: tuple[int, ...]
 
     def of(self, case: Case) -> tuple[int, ...]:
+        """Return the processors that the case runs on."""
         return self.every if case.cpus == "all" else self.one
 
 
 _SPAWNS = (
     "on the side {}, CUDA is initialised while benchmarks are imported (as tf.config.list_physical_devices does), so its "
-    "launches are started anew instead of forked, seconds each; ask for devices within benchmarks and fixtures"
+    "launches are started anew instead of forked, which takes seconds each; list devices inside benchmarks and fixtures"
 )
 
 
 class ProcessLauncher:
-    """Opens launches from pools of zygotes, one pool for each side and environment.
+    """Opens launches from pools of zygotes, one pool per side and environment.
 
-    The pools of two sides are never shared, not even when the sides are the same program, and the
-    zygotes are numbered by pair: launches of pair ``p`` come from zygote ``p`` of each side.
+    Two sides never share a pool, even if they are the same program.
+    Zygotes are numbered by pair: launches of pair ``p`` come from zygote ``p`` of each side.
     """
 
     def __init__(
@@ -60,13 +69,13 @@ class ProcessLauncher:
         self.processors = processors
         self._zygotes: dict[tuple[str, Environment, int], Zygote] = {}
         self.notes: list[str] = []
-        """What the user ought to know of how launches are made."""
+        """Warnings about the way launches are made, for the user."""
 
     def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int]) -> None:
-        """Start the zygotes of these pairs that are not there yet, as many at a time as there are processors.
+        """Start the missing zygotes of these pairs, as many at a time as there are processors.
 
         Raises:
-            SideError: One of them does not start.
+            SideError: A zygote does not start.
         """
         numbers, wanted = list(pairs), list(wanted)
         missing = [
@@ -81,7 +90,7 @@ class ProcessLauncher:
             starting = []
             for name, env, pair in missing[first : first + at_once]:
                 if (dead := self._zygotes.get((name, env, pair))) is not None and not dead.used:
-                    dead.close()  # one that has become a launch is ended with it
+                    dead.close()  # a zygote that became a launch ends with it
                 zygote = Zygote(sides[name], dict(env), self._suite, self._policy)
                 self._zygotes[name, env, pair] = zygote
                 starting.append(zygote)
@@ -91,25 +100,35 @@ class ProcessLauncher:
                     self.notes.append(_SPAWNS.format(zygote.side.name))
 
     def zygote(self, entrant: Entrant, pair: int) -> Zygote:
-        """The zygote of this pair, started if need be.
+        """Return the zygote of this pair, and start it if necessary.
 
         Raises:
-            SideError: It does not start.
+            SideError: The zygote does not start.
         """
         key = (entrant.side.name, entrant.case.env, pair)
         if key not in self._zygotes or not self._zygotes[key].alive:
             self.ready([(entrant.side, entrant.case.env)], [pair])
         return self._zygotes[key]
 
+    def start(self, entrant: Entrant, pair: int, request: LaunchRequest, descriptors: Sequence[int] = ()) -> Process:
+        """Fork the process of a launch from the zygote of this pair.
+
+        Raises:
+            SideError: The zygote does not start.
+            BenchmarkError: The side cannot run the case.
+        """
+        zygote = self.zygote(entrant, pair)
+        if (reason := zygote.skip_reason(entrant.case)) is not None:
+            raise BenchmarkError(reason)
+        return Process.start(zygote, request, descriptors)
+
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         self.ready([(entrant.side, entrant.case.env) for entrant in entrants], [pair])
-        cpus = sorted({cpu for entrant in entrants for cpu in self.processors.of(entrant.case)})
         on_gpu = any(entrant.case.levels.get("device") != "cpu" for entrant in entrants)
-        pool = partial(self.zygote, pair=pair)
-        return ProcessLaunch(entrants, pool, cpus, self._policy, self._gpu_monitor if on_gpu else None)
+        return ProcessLaunch(self, entrants, pair, self._policy, self._gpu_monitor if on_gpu else None)
 
     def environment(self, side: Side) -> JSON:
-        """What the side's processes say they are made of, a variant's own settings left out."""
+        """Return the environment info of a side, without the settings of variants."""
         for (name, env, _), zygote in self._zygotes.items():
             if name == side.name and zygote.environment:
                 settings = {key: value for key, value in zygote.environment["settings"].items() if key not in dict(env)}
@@ -117,90 +136,81 @@ class ProcessLauncher:
         return {}
 
     def import_seconds(self, side: Side) -> float | None:
-        """What importing TensorFlow took the side's zygotes, their median; ``None`` if none did."""
+        """Return the median import time of TensorFlow in the side's zygotes, ``None`` if none imports it."""
         zygotes = (zygote for (name, _, _), zygote in self._zygotes.items() if name == side.name)
         found = [zygote.import_seconds for zygote in zygotes if zygote.import_seconds is not None]
         return median(found) if found else None
 
-    def devices(self, side: Side) -> JSON:
-        """The devices TensorFlow sees on this side, asked in a process that ends afterwards."""
+    def devices(self, side: Side) -> Mapping[str, Sequence[str]]:
+        """Return the names of TensorFlow's devices on this side by type, from a process that then ends.
+
+        Raises:
+            SideError: The zygote does not start.
+            BenchmarkError: TensorFlow could not list its devices.
+        """
         zygote = self.zygote(Entrant(Case("", "", ""), side), 0)
-        process = Process.start(zygote, None, cpus=list(self.processors.every), threads=1)
-        try:
-            found: JSON = process.channel.receive("done", timeout=self._policy.answer_seconds)["devices"]
-        except ProtocolError as error:
-            _, output = process.end(kill=False)
-            raise WorkerDied(f"asking TensorFlow for its devices failed ({error})", output) from error
-        process.end(kill=False)
-        return found
+        with Process.start(zygote, ListDevices(self.processors.every)) as process:
+            return process.answer(DevicesListed, "while it listed devices", self._policy.answer_seconds).devices
 
     def release(self, side: Side) -> None:
-        """End what was started for a side: each of its zygotes keeps some 200 MB."""
+        """End the zygotes of a side, each of which holds about 200 MB."""
         for key in [key for key in self._zygotes if key[0] == side.name]:
             self._zygotes.pop(key).close()
 
     def close(self) -> None:
-        """End every zygote and what it forked."""
+        """End every zygote and the processes it forked."""
         for zygote in self._zygotes.values():
             zygote.close()
         self._zygotes.clear()
 
 
 class ProcessLaunch:
-    """One fresh process for each entrant, on the same processors, one of them running at a time."""
+    """A fresh process for each entrant, all on the same processors, of which one runs at a time."""
 
     def __init__(
         self,
+        launcher: ProcessLauncher,
         entrants: Sequence[Entrant],
-        zygote_of: Callable[[Entrant], Zygote],
-        cpus: list[int],
+        pair: int,
         policy: Policy,
         gpu_monitor: GpuMonitor | None = None,
     ) -> None:
-        self._gpu_monitor = gpu_monitor
+        self._launcher = launcher
         self._entrants = entrants
-        self._zygote_of = zygote_of
-        self._cpus = cpus
+        self._pair = pair
         self._policy = policy
-        self._pipes = [token_pipe() for _ in entrants]
+        self._gpu_monitor = gpu_monitor
+        self._cpus = tuple(sorted({cpu for entrant in entrants for cpu in launcher.processors.of(entrant.case)}))
+        self._pipes = [os.pipe() for _ in entrants]
+        """The inbox of each entrant: the process that reads a byte has the turn."""
         self._running: dict[int, Process] = {}
         self._facts: dict[int, JSON] = {}
 
     def prepare(self, entrant: int) -> Prepared:
-        zygote, case = self._zygote_of(self._entrants[entrant]), self._entrants[entrant].case
-        if (reason := zygote.skip_reason(case)) is not None:
-            raise BenchmarkError(reason)
-        inbox = self._pipes[entrant][0]
-        outboxes = [write for _, write in self._pipes]
-        policy = self._policy
-        self._running[entrant] = Process.start(
-            zygote,
-            case,
-            [inbox, *outboxes],
-            own=entrant,
-            cpus=self._cpus,
-            threads=len(self._cpus),
-            warmup=policy.warmup,
-        )
-        answer = self._answer(entrant, "prepared", "failed", "skipped", "done", seconds=policy.setup_seconds)
-        if answer["kind"] == "prepared":
-            self._facts[entrant] = answer["facts"]
-            return Prepared(float(answer["iteration"]), answer["facts"], bool(answer["on_device"]))
-        _, output = self._end(entrant, kill=False)
-        if answer["kind"] == "skipped":
-            raise BenchmarkSkipped(answer["message"])
-        raise BenchmarkError(answer.get("message", "it ended early"), answer.get("trace") or output)
+        request = TimeCase(self._cpus, self._entrants[entrant].case.name, entrant, self._policy.warmup)
+        pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
+        process = self._launcher.start(self._entrants[entrant], self._pair, request, pipes)
+        self._running[entrant] = process
+        try:
+            prepared = process.answer(Prepared, "", self._policy.setup_seconds)
+        except (BenchmarkError, BenchmarkSkipped):
+            del self._running[entrant]
+            raise
+        self._facts[entrant] = prepared.facts
+        return prepared
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
         seconds = {}
-        for entrant, blocks in self._guarded(plan, orders).items():
+        for entrant, blocks in self._watched_blocks(plan, orders).items():
             times = [end - start for start, end in blocks]
-            if len(times) != len(orders) or not all(isinstance(time, int) and time > 0 for time in times):
-                raise self._broke(entrant, BenchmarkError("its blocks have no usable time: the clock stood still"))
+            if len(times) != len(orders) or min(times) <= 0:
+                error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
+                raise EntrantFailed(entrant, error)
             seconds[entrant] = [time * 1e-9 / plan.iterations[entrant] for time in times]
+        self.finish()
         return seconds
 
-    def _guarded(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
+    def _watched_blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
         if self._gpu_monitor is None:
             return self.blocks(plan, orders)
         who = tuple((entrant.case.name, entrant.side.name) for entrant in self._entrants)
@@ -214,105 +224,78 @@ class ProcessLaunch:
         return blocks
 
     def blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
-        """Run the rounds; when each block of each entrant began and ended, in nanoseconds of one clock.
+        """Run the rounds; return the begin and end of each block by entrant, in nanoseconds of one clock.
 
         Raises:
-            BenchmarkError: A process died or hung; its ``entrant`` says whose.
+            EntrantFailed: An entrant broke or skipped itself.
         """
-        follow = followers(orders)
-        for entrant, turns in follow.items():
-            self._ask(
-                entrant, "serve", follow=turns, iterations=plan.iterations[entrant],
-                prime=plan.primes[entrant], extra=plan.extra[entrant],
-            )  # fmt: skip
+        for entrant, turns in followers(orders).items():
+            request = Serve(tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant])
+            self._running[entrant].ask(request)
         os.write(self._pipes[orders[0][0]][1], TOKEN)
-        self._wait_for_all(list(follow))
-        answers = {entrant: self._answer(entrant, "rounds", seconds=self._policy.answer_seconds) for entrant in follow}
+        answers = self._all_rounds(len(orders))
         for entrant, answer in answers.items():
-            if handed := [then - start for start, then in zip(answer["began"], answer["dispatched"], strict=False)]:
-                self._facts[entrant][DISPATCH_TIME] = median(handed) * 1e-9 / plan.iterations[entrant]
-        return {
-            entrant: list(zip(answer["began"], answer["ended"], strict=True)) for entrant, answer in answers.items()
-        }
+            if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
+                self._facts[entrant][DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
+        return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
 
-    def close(self) -> None:
+    def _all_rounds(self, turns: int) -> dict[int, Rounds]:
+        """Receive the times of all entrants. The first one that sends anything else ends the wait for the others."""
+        when, seconds = "while it was timed", self._policy.answer_seconds
+        waiting = {process.channel: entrant for entrant, process in self._running.items()}
+        limit = self._policy.launch_seconds * len(waiting) + seconds
+        answers: dict[int, Rounds] = {}
+        while waiting:
+            for channel in (ready := select.select(list(waiting), [], [], limit)[0]):
+                entrant = waiting.pop(channel)
+                answers[entrant] = self._answer(entrant, Rounds, when, seconds)
+            if not ready:
+                break
+        if waiting:
+            # An entrant that waits for its turn looks like one that hangs. Given all its turns, it finishes.
+            for entrant in waiting.values():
+                os.write(self._pipes[entrant][1], TOKEN * turns)
+            late = {entrant: self._answer(entrant, Rounds, when, seconds) for entrant in waiting.values()}
+            slowest = max(late, key=lambda entrant: sum(late[entrant].ended) - sum(late[entrant].began))
+            raise EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:g} s"))
+        return answers
+
+    def finish(self) -> None:
+        """Let the benchmarks return and the processes end.
+
+        Raises:
+            EntrantFailed: A benchmark failed after it had been timed.
+        """
         failures = []
-        for entrant in list(self._running):
-            self._ask(entrant, "stop")
-            answer = self._answer(entrant, "done", "failed", "skipped", seconds=self._policy.answer_seconds)
-            if answer["kind"] != "done":
-                text = f"after it had been timed: {answer['message']}"
-                failures.append(self._broke(entrant, BenchmarkError(text, answer.get("trace", ""))))
-            self._end(entrant, kill=False)
+        for entrant, process in self._running.items():
+            process.ask(Stop())
+            try:
+                self._answer(entrant, Done, "after it had been timed", self._policy.answer_seconds)
+                process.end(kill=False)
+            except EntrantFailed as failed:
+                failures.append(failed)
         self.kill()
         if failures:
             raise failures[0]
 
     def kill(self) -> None:
-        for entrant in list(self._running):
-            self._end(entrant, kill=True)
+        for process in self._running.values():
+            process.end(kill=True)
+        self._running.clear()
         for pipe in self._pipes:
             for descriptor in pipe:
                 os.close(descriptor)
         self._pipes = []
 
-    def _ask(self, entrant: int, kind: str, **fields: Any) -> None:
+    def _answer(self, entrant: int, wanted: type[M], when: str, seconds: float) -> M:
         try:
-            self._running[entrant].channel.send(kind, **fields)
-        except ChannelClosed:
-            raise self._gone(entrant) from None
-
-    def _answer(self, entrant: int, *kinds: str, seconds: float) -> JSON:
-        try:
-            return self._running[entrant].channel.receive(*kinds, timeout=seconds)
-        except ChannelClosed:
-            raise self._gone(entrant) from None
-        except TimedOut:
-            _, output = self._end(entrant, kill=True)
-            text = f"it did not answer within {seconds:g} s and was killed"
-            raise self._broke(entrant, WorkerHung(text, output)) from None
-
-    def _wait_for_all(self, entrants: list[int]) -> None:
-        """Until each has said something, or one is gone, which the others would wait for without end."""
-        channels = {self._running[entrant].channel: entrant for entrant in entrants}
-        limit = self._policy.launch_seconds * len(entrants) + self._policy.answer_seconds
-        while channels:
-            speaking = select.select(list(channels), [], [], limit)[0]
-            if not speaking:
-                return  # whoever is asked first is reported as hung
-            for channel in speaking:
-                entrant = channels.pop(channel)
-                if channel.ended():
-                    raise self._gone(entrant)
-
-    def _gone(self, entrant: int) -> BenchmarkError:
-        status, output = self._end(entrant, kill=False)
-        how = "its process ended" if status is None else f"its process died ({_status_text(status)})"
-        return self._broke(entrant, WorkerDied(how, output))
-
-    def _broke(self, entrant: int, error: BenchmarkError) -> BenchmarkError:
-        error.entrant = entrant
-        return error
-
-    def _end(self, entrant: int, *, kill: bool) -> tuple[int | None, str]:
-        """As `Process.end`; it no longer counts as running."""
-        return self._running.pop(entrant).end(kill=kill)
-
-
-def _status_text(status: int) -> str:
-    if status >= 0:
-        return f"exit code {status}"
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"
+            return self._running[entrant].answer(wanted, when, seconds)
+        except (BenchmarkError, BenchmarkSkipped) as error:
+            raise EntrantFailed(entrant, error) from None
 
 
 def processors(chosen: Sequence[int] | None, available: Mapping[int, None] | Sequence[int]) -> Processors:
-    """The processors of the workers: those chosen, or the last one alone.
-
-    The last, since a system's interrupts are served by the first ones.
-    """
+    """Return the processors of the workers: the chosen ones, or the last one, since the first ones serve interrupts."""
     every = tuple(sorted(available))
     if chosen:
         return Processors(one=tuple(chosen), every=tuple(chosen))

@@ -1,4 +1,4 @@
-"""Launch after launch until the evidence decides, or the policy's budget is spent."""
+"""Race entrants, launch after launch, until the evidence decides or the policy's budget is spent."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from tfbench.errors import LaunchDisturbed
 from tfbench.model import Effect, Launch, Plan, Run
 from tfbench.policy import Policy
-from tfbench.race.interfaces import Clock, Entrant, Launcher, Prepared
-from tfbench.race.launch import Failure, run_launch
+from tfbench.protocol.messages import Prepared
+from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
+from tfbench.race.launch import run_launch
 from tfbench.race.schedule import make_plan
 from tfbench.stats.interval import median_log_ratio
 from tfbench.stats.verdict import Decision, decide
@@ -18,19 +19,19 @@ from tfbench.stats.verdict import Decision, decide
 
 @dataclass(frozen=True)
 class RaceConfig:
-    """What is to be decided, beside the policy."""
+    """Settings of a race besides the policy."""
 
     cases: int
     """Cases of the whole run, which share its alpha."""
     pairs: Sequence[int]
-    """Pairs of zygotes that the launches draw from in turn."""
+    """Pairs of zygotes that the launches come from in turn."""
 
 
 class Race:
-    """A race of several entrants against a reference; every state of it can be read, even when it was cut short.
+    """A race of several entrants against a reference. Its state is readable at any time, also after an interruption.
 
-    The reference is the first entrant that works. An entrant whose comparison is decided takes no
-    part in later launches. A single entrant is measured in as many launches as the first look has.
+    The reference is the first entrant that works. An entrant leaves the race once its comparison is decided.
+    A single entrant is measured in as many launches as the first look has.
     """
 
     def __init__(
@@ -53,13 +54,13 @@ class Race:
         self._rng = rng
         self._iteration: dict[int, float] = {}
         self.disturbed: list[str] = []
-        """Why launches were discarded, in time order."""
+        """Reasons of the discarded launches, in time order."""
 
-    # What is known
+    # State
 
     @property
     def working(self) -> list[int]:
-        """Entrants that have not failed."""
+        """Indices of the entrants that have not failed."""
         return [index for index in range(len(self.entrants)) if index not in self.failures]
 
     @property
@@ -69,7 +70,7 @@ class Race:
 
     @property
     def undecided(self) -> list[int]:
-        """Working entrants, the reference left out, whose comparison goes on."""
+        """Working entrants whose comparison with the reference is not decided."""
         return [
             index
             for index in self.working
@@ -77,11 +78,11 @@ class Race:
         ]
 
     def runs(self, entrant: int) -> list[Run]:
-        """What this entrant gave, launch by launch."""
+        """Return the runs of this entrant, one per launch."""
         return [run for launch in self.launches if (run := launch.runs[entrant]) is not None]
 
     def effects(self, entrant: int, other: int | None = None) -> list[Effect]:
-        """The evidence about this entrant against the other one, or the reference, a value a launch."""
+        """Return the effects of this entrant against the other one or the reference, one per launch."""
         reference = self.reference if other is None else other
         found = []
         for launch in self.launches:
@@ -92,23 +93,23 @@ class Race:
 
     @property
     def wall_seconds(self) -> float:
-        """What the launches took, the start of zygotes left out."""
+        """Wall time of the launches, without the start of zygotes."""
         return sum(launch.wall_seconds for launch in self.launches)
 
     def rounds(self, entrant: int) -> int:
-        """Rounds of this entrant so far."""
+        """Return the number of rounds of this entrant so far."""
         return sum(len(run.seconds) for run in self.runs(entrant))
 
     # Racing
 
     def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
-        """Race until every comparison is decided, or the looks or the seconds of the policy are used up.
+        """Race until every comparison is decided, or the policy's looks or seconds are used up.
 
         Args:
             progress: Called after every launch.
         """
         limit = self.policy.case_seconds * max(1, len(self.entrants) - 1)
-        # Half a pair of sides says nothing; a variant whose fellows cannot run is still worth its time.
+        # One side of a pair proves no difference. One variant alone is still worth measuring.
         least = min(2, len({entrant.side.name for entrant in self.entrants}))
         tries = 0
         while len(self.working) >= least and not self._finished() and not self.abort_reason:
@@ -124,7 +125,7 @@ class Race:
                 progress(self)
                 continue
             if failures and self.reference in failures:
-                self.decisions.clear()  # they were about another reference
+                self.decisions.clear()  # they compared with another reference
             self.failures.update(failures)
             if launch is not None:
                 self.launches.append(launch)
@@ -133,11 +134,11 @@ class Race:
 
     @property
     def abort_reason(self) -> str:
-        """Why the race was given up: the last of too many disturbances, ``""`` if it was not."""
+        """Reason for giving up the race: the last of too many disturbances, ``""`` if there were not too many."""
         return self.disturbed[-1] if len(self.disturbed) > self.policy.disturbed_launches else ""
 
     def conclude(self) -> None:
-        """Decide what is open from what there is: for a race that was cut short."""
+        """Decide the open comparisons from the present evidence, after an interruption."""
         self._look(final=True)
 
     def _finished(self) -> bool:
@@ -153,7 +154,7 @@ class Race:
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]
-        return mine.side.name == theirs.side.name and mine.case.env == theirs.case.env  # as pools of zygotes are kept
+        return mine.side.name == theirs.side.name and mine.case.env == theirs.case.env  # the key of a pool of zygotes
 
     def _look(self, final: bool) -> None:
         for entrant in self.undecided:

@@ -1,4 +1,4 @@
-"""From how long an iteration takes to how a launch is run."""
+"""Plan a launch: sizes of blocks, number of rounds, order of turns."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 
 REFERENCE_ENTRANTS = 2
-"""``Policy.launch_seconds`` is the budget of so many entrants; more of them get more time."""
+"""``Policy.launch_seconds`` is the budget of so many entrants. More entrants get more time."""
 
 
 def make_plan(
     entrants: Sequence[Entrant], iteration: Mapping[int, float], policy: Policy, on_device: bool = False
 ) -> Plan:
-    """Blocks near ``block_seconds``, or one iteration, as many rounds as the launch's budget holds.
+    """Plan blocks of about ``block_seconds``, at least one iteration, and the rounds that fit into the launch's budget.
 
-    Entrants of the same case get blocks of the same number of iterations, so that what a block
-    costs at its start weighs the same on both sides.
+    Entrants of the same case get blocks of equally many iterations, so that the fixed cost of a block has the same
+    weight on both sides.
 
     Args:
-        iteration: Seconds of one iteration of each entrant that takes part, by index.
-        on_device: Whether one of them hands its work to a device, so that ``device_block_seconds`` holds.
+        iteration: Seconds of one iteration of each participating entrant, by index.
+        on_device: Whether a step runs asynchronously on a device. Blocks then take ``device_block_seconds``.
     """
     block = policy.device_block_seconds if on_device else policy.block_seconds
     iterations, primes, extra, turn = [], [], [], 0.0
@@ -47,12 +47,12 @@ def make_plan(
 
 
 def orders(entrants: Sequence[int], rounds: int, rng: random.Random) -> list[list[int]]:
-    """A random order of the entrants for each round."""
+    """Draw a random order of the entrants for each round."""
     return [rng.sample(list(entrants), len(entrants)) for _ in range(rounds)]
 
 
 def followers(order: Sequence[Sequence[int]]) -> dict[int, list[int]]:
-    """For each entrant and each of its turns, who has the turn after it; -1 ends the launch."""
+    """Return for each entrant, and each of its turns, the entrant of the next turn; -1 ends the launch."""
     turns = [entrant for one in order for entrant in one]
     follow: dict[int, list[int]] = {entrant: [] for entrant in turns}
     for entrant, after in zip(turns, [*turns[1:], -1], strict=True):

@@ -1,8 +1,7 @@
-"""The controller's end of a zygote: starting it, forking launches from it, ending it."""
+"""A zygote, as the controller sees it: started, asked to fork launches, and ended."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
@@ -16,16 +15,17 @@ from tfbench.fs import isolated_package_dir, python_path
 from tfbench.gpus.selection import GROWTH, has_driver
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
-from tfbench.protocol import ChannelClosed, TimedOut, pair
+from tfbench.protocol import messages
+from tfbench.protocol.channel import pair
 from tfbench.sides.side import Side
 
 TAIL_LINES = 20
-"""How much of a process' last output is shown."""
+"""Lines of a process' last output that an error shows."""
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Which benchmark files there are and how pytest was told to import them."""
+    """The benchmark files, and how pytest imports them."""
 
     files: tuple[str, ...]
     """Relative to the side's root."""
@@ -33,13 +33,13 @@ class Suite:
     """Relative to the side's root, ``""`` if there is none."""
     import_mode: str
     made: str
-    """Folder for what benchmarks make once for all launches."""
+    """Folder of shared set-ups."""
     cpus: tuple[int, ...]
-    """Processors that a zygote may use while it starts, whatever the controller keeps to itself."""
+    """Processors that a zygote may use while it starts, also those that the controller avoids."""
 
 
 def worker_environment(side: Side, extra: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a side's processes: the user's, the side's, the variant's, one thread a library."""
+    """Return the environment of a side's processes: the user's, the side's and the variant's, one thread per library."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     env = {key: value for key, value in env.items() if key not in side.unset}
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -47,7 +47,7 @@ def worker_environment(side: Side, extra: Mapping[str, str]) -> dict[str, str]:
         env.setdefault(GROWTH, "true")
     env.update(side.env)
     env.update(extra)
-    # A pinned process whose BLAS or OpenMP has two threads spins against itself and seems to hang.
+    # With two threads of BLAS or OpenMP, a pinned process spins against itself and seems to hang.
     env.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
     env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     env["PYTHONPATH"] = python_path(side.root, env.get("PYTHONPATH", ""))
@@ -55,14 +55,14 @@ def worker_environment(side: Side, extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def tail(log: IO[bytes]) -> str:
-    """The last lines that a process wrote."""
+    """Return the last lines that a process wrote."""
     log.seek(0)
     lines = log.read().decode(errors="replace").strip().splitlines()
     return "\n".join(lines[-TAIL_LINES:])
 
 
 class Zygote:
-    """One process that has imported TensorFlow and forks launches. Started at once, ready later."""
+    """A process that imports TensorFlow and forks launches. It starts at once, and `wait_ready` waits for it."""
 
     def __init__(self, side: Side, env: Mapping[str, str], suite: Suite, policy: Policy) -> None:
         self.side = side
@@ -71,36 +71,35 @@ class Zygote:
         self.offenders: frozenset[str] = frozenset()
         self.environment: JSON = {}
         self.import_seconds: float | None = None
-        """What importing TensorFlow took it, ``None`` if it did not."""
+        """Import time of TensorFlow, ``None`` if no benchmark imports it."""
         self.spawns = False
-        """Whether CUDA is initialised in it, so that it cannot be forked: its one launch is itself."""
+        """Whether it has initialised CUDA. It cannot fork then, and becomes the process of its only launch."""
         self.used = False
-        """Whether it has become a launch."""
+        """Whether it has become the process of a launch."""
         self.log: IO[bytes] = tempfile.TemporaryFile()
         self._policy = policy
         self._channel, theirs = pair()
-        order: JSON = {
-            "channel": theirs.fileno(),
-            "root": str(side.root),
-            "files": tuple(dict.fromkeys((*suite.files, *side.files))),
-            "inifile": str(side.root / suite.inifile) if suite.inifile else "",
-            "import_mode": suite.import_mode,
-            "cpus": suite.cpus,
-            "made": suite.made,
-            "tree_redirect": side.tree_redirect,
-            "offenders": [],
-        }
+        start = messages.StartZygote(
+            channel=theirs.fileno(),
+            root=str(side.root),
+            files=tuple(dict.fromkeys((*suite.files, *side.files))),
+            inifile=str(side.root / suite.inifile) if suite.inifile else "",
+            import_mode=suite.import_mode,
+            cpus=suite.cpus,
+            made=suite.made,
+            tree_redirect=side.tree_redirect,
+        )
         try:
             self._process = subprocess.Popen(
-                [side.executable, "-m", "tfbench.worker", json.dumps(order)],
-                # Not in the side's root: where that holds a tfbench of its own, Python would take it for this one.
+                [side.executable, "-m", "tfbench.worker", messages.encode(start).decode()],
+                # Not in the side's root: Python would import a tfbench there instead of this one.
                 cwd=isolated_package_dir(),
                 env=worker_environment(side, env),
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C is the controller's to answer
+                start_new_session=True,  # only the controller handles Ctrl-C
             )
         except OSError as error:
             self._channel.close()
@@ -109,33 +108,33 @@ class Zygote:
             theirs.close()
 
     def wait_ready(self) -> None:
-        """Until it has imported and collected.
+        """Wait until it has imported TensorFlow and collected the benchmarks.
 
         Raises:
-            SideError: It ended or did not get there within the policy's limit.
+            SideError: It ended, did not get there within the policy's limit, or imports packages of another tree.
         """
+        name = self.side.name
         try:
-            answer = self._channel.receive("ready", "failed", timeout=self._policy.start_seconds)
-        except (ChannelClosed, TimedOut) as error:
+            answer = self._channel.receive(messages.Ready, messages.Failed, timeout=self._policy.start_seconds)
+        except ProtocolError as error:
+            raise SideError(f"{name}: the measuring process did not start ({error})\n{tail(self.log)}") from error
+        if isinstance(answer, messages.Failed):
+            raise SideError(f"{name}: {answer.message}\n{tail(self.log)}")
+        assert isinstance(answer, messages.Ready)
+        self.cases = frozenset(answer.cases)
+        self.broken = answer.broken
+        self.offenders = frozenset(answer.offenders)
+        self.environment = answer.environment
+        if answer.leaked_packages:
             raise SideError(
-                f"{self.side.name}: the measuring process did not start ({error})\n{tail(self.log)}"
-            ) from error
-        if answer["kind"] == "failed":
-            raise SideError(f"{self.side.name}: {answer['message']}\n{tail(self.log)}")
-        self.cases = frozenset(answer["cases"])
-        self.broken = answer["broken"]
-        self.offenders = frozenset(answer["offenders"])
-        self.environment = answer["environment"]
-        if leaked_packages := answer["leaked_packages"]:
-            raise SideError(
-                f"{self.side.name}: {', '.join(leaked_packages)} would come from the working tree and not from "
+                f"{name}: {', '.join(answer.leaked_packages)} would come from the working tree and not from "
                 f"{self.side.spec}, so both sides would be the same; install it without --editable"
             )
-        self.import_seconds = answer["import_seconds"]
-        self.spawns = answer["spawns"]
+        self.import_seconds = answer.import_seconds
+        self.spawns = answer.spawns
 
     def skip_reason(self, case: Case) -> str | None:
-        """Why this zygote cannot run the case, or ``None`` if it can."""
+        """Return why this zygote cannot run the case, ``None`` if it can."""
         file = str(self.side.root / case.name.partition("::")[0])
         if file in self.offenders:
             return (
@@ -151,32 +150,31 @@ class Zygote:
             )
         return None
 
-    def launch(self, case: Case | None, descriptors: Sequence[int], **fields: object) -> int:
-        """Fork a process for this case; returns its pid.
+    def launch(self, request: messages.LaunchRequest, descriptors: Sequence[int]) -> int:
+        """Fork the process of a launch; return its pid.
 
         Raises:
             SideError: The zygote is gone.
         """
         try:
-            name = case.name if case is not None else None
-            self._channel.send("launch", descriptors=descriptors, case=name, **fields)
+            self._channel.send(request, descriptors)
             self.used = self.spawns
-            return int(self._channel.receive("launched", timeout=self._policy.answer_seconds)["pid"])
+            return self._channel.receive(messages.Launched, timeout=self._policy.answer_seconds).pid
         except ProtocolError as error:
-            raise SideError(f"{self.side.name}: its zygote is gone ({error})\n{tail(self.log)}") from error
+            raise SideError(f"{self.side.name}: the zygote is gone ({error})\n{tail(self.log)}") from error
 
     def reap(self, pid: int, *, kill: bool) -> int | None:
-        """End a launched process; its exit code, negative for a signal, ``None`` if nobody knows."""
+        """End the process of a launch; return its exit code, negative for a signal, ``None`` if unknown."""
         if self.used:
             return self._end(kill)
         try:
-            self._channel.send("reap", pid=pid, kill=kill)
-            return int(self._channel.receive("reaped", timeout=self._policy.answer_seconds)["status"])
+            self._channel.send(messages.Reap(pid, kill))
+            return self._channel.receive(messages.Reaped, timeout=self._policy.answer_seconds).status
         except (ProtocolError, OSError):
             return None
 
-    def _end(self, kill: bool) -> int | None:
-        """End it, which has become a launch."""
+    def _end(self, kill: bool) -> int:
+        """End this process, which has become a launch; return its exit code."""
         if kill:
             self._process.kill()
         try:
@@ -189,12 +187,12 @@ class Zygote:
 
     @property
     def alive(self) -> bool:
-        """Whether launches can be had from it."""
+        """Whether it can still fork or become a launch."""
         return not self.used and self._process.poll() is None
 
     def close(self) -> None:
-        """End it and what it forked; ending twice is fine."""
-        self._channel.close()  # it reads the end of file and goes
+        """End it and the processes it forked. Ending twice is fine."""
+        self._channel.close()  # it exits at the end of file
         try:
             self._process.wait(timeout=0.5)
         except subprocess.TimeoutExpired:

@@ -13,8 +13,7 @@ from tfbench.metrics.catalog import PARITY, PEAK_HOST_MEMORY, PROBED
 from tfbench.metrics.extract import read
 from tfbench.model import JSON, Case, Claim, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
-from tfbench.race.interfaces import Entrant
-from tfbench.race.launch import Failure
+from tfbench.race.interfaces import Entrant, Failure
 from tfbench.race.prober import Prober
 from tfbench.session.baseline import CHANGED
 from tfbench.session.request import CaseResult

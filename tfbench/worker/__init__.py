@@ -1,4 +1,4 @@
-"""The measuring wing: everything that runs in the processes that are timed.
+"""The measuring processes: zygotes, and the processes of launches that they fork.
 
-It needs nothing but TensorFlow, numpy and pytest, so that it runs beside any version of them.
+They need only TensorFlow, numpy and pytest, so they run beside any version of these.
 """

@@ -1,8 +1,8 @@
-"""``python -m tfbench.worker``: start a zygote. Called by the controller, never by hand."""
+"""Start a zygote: ``python -m tfbench.worker``. The controller calls it, never the user."""
 
 import sys
 
 from tfbench.worker.zygote import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1]))

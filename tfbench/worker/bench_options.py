@@ -1,4 +1,4 @@
-"""The keywords of ``bench``: what one call of the step is, and what must hold of it."""
+"""The keywords of ``bench``: the work of one call of the step, its contracts, and the qualities of a model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CEILING = "ceiling"
 
 
 def facts(keywords: Mapping[str, Any]) -> JSON:
-    """Amounts of work, and ``contracts`` and ``qualities`` if there are any; what is ``None`` is left out.
+    """Return amounts of work, and ``contracts`` and ``qualities`` if there are any. Keywords that are ``None`` are left out.
 
     Raises:
-        BenchmarkError: A keyword is unknown, or its value cannot be meant.
+        BenchmarkError: A keyword is unknown, or its value is invalid.
     """
     given = {name: _plain(value) for name, value in keywords.items() if value is not None and name != ARTIFACT}
     for name, value in given.items():
@@ -31,20 +31,17 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
             raise BenchmarkError(f"bench has no keyword {name!r}; it has {known}")
         if (wanted := _CHECKS[name](value)) is not None:
             raise BenchmarkError(f"bench: {name}={value!r} must be {wanted}")
-    contracts = {name: given[name] for name in CONTRACTS if name in given}
-    amounts = {name: given[name] for name in (*WORK, CEILING) if name in given}
     if CEILING in given and given[CEILING] not in given:
-        raise BenchmarkError(f"bench: ceiling={given[CEILING]!r} needs {given[CEILING]}= beside it")
-    qualities = {name: given[name] for name in MODEL if name in given}
-    return {
-        **amounts,
-        **({"contracts": contracts} if contracts else {}),
-        **({QUALITIES: qualities} if qualities else {}),
-    }
+        raise BenchmarkError(f"bench: ceiling={given[CEILING]!r} also needs {given[CEILING]}=")
+    amounts, contracts, qualities = (
+        {name: given[name] for name in names if name in given} for names in ((*WORK, CEILING), CONTRACTS, MODEL)
+    )
+    groups = {"contracts": contracts, QUALITIES: qualities}
+    return {**amounts, **{name: group for name, group in groups.items() if group}}
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy's as one of Python's: shapes and sizes come as such."""
+    """Return a numpy scalar as a Python number: shapes and sizes are often numpy's."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -69,10 +66,8 @@ def _fraction(value: Any) -> str | None:
 
 
 def _counts(value: Any) -> str | None:
-    good = (
-        isinstance(value, dict) and value and all(isinstance(op, str) and _count(n) is None for op, n in value.items())
-    )
-    return None if good else 'how often each op stands in the graph, as {"_FusedConv2D": 1}'
+    good = isinstance(value, dict) and value and all(isinstance(op, str) and not _count(n) for op, n in value.items())
+    return None if good else 'how often each op is in the graph, such as {"_FusedConv2D": 1}'
 
 
 _CHECKS: Mapping[str, Callable[[Any], str | None]] = {

@@ -1,4 +1,4 @@
-"""The inner loops: one timed block, and the turns of a launch. Everything here is on the hot path."""
+"""The inner loops: one timed block, and the turns of a launch. All of it is on the hot path."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from contextlib import contextmanager
 from itertools import repeat
 from statistics import median
 
+from tfbench.errors import BenchmarkError
+
 Clock = Callable[[], int]
-"""Nanoseconds of a clock that all processes of the machine share."""
+"""Monotonic nanoseconds that all processes of the machine share."""
 Call = Callable[[], object]
 
 TOKEN = b"1"
 
 
 class Block:
-    """A step made ready to be timed.
+    """A timed sequence of iterations.
 
     Args:
         call: One iteration.
-        synchronise: Waits until the device has finished; ``None`` where a call returns finished.
-        clock: Monotonic, in nanoseconds.
+        synchronise: Waits until the device has finished, ``None`` where a call returns finished.
     """
 
     def __init__(self, call: Call, synchronise: Call | None, clock: Clock) -> None:
@@ -31,13 +32,13 @@ class Block:
         self._synchronise = synchronise
         self._clock = clock
         self.dispatched: list[int] = []
-        """When each block had handed its work to the device, in nanoseconds; none where calls return finished."""
+        """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
 
     def __call__(self, iterations: int, prime: int, extra: int, spins: int) -> tuple[int, int]:
-        """Prime, then time ``iterations`` calls; returns when the block began and ended.
+        """Prime, then time ``iterations`` calls; return the begin and end of the block in nanoseconds.
 
-        ``extra`` calls and ``spins`` turns of an empty loop are done inside the timed block and
-        counted by nobody: the slowdown that ``--inject-slowdown`` puts there on purpose.
+        ``extra`` calls and ``spins`` turns of an empty loop run inside the timed block and are not counted.
+        They are the slowdown of ``--inject-slowdown``.
         """
         call, clock = self._call, self._clock
         for _ in repeat(None, prime):
@@ -55,19 +56,23 @@ class Block:
         return began, clock()
 
     def wait(self) -> None:
-        """Until the device has finished what it was given."""
+        """Wait until the device has finished the work dispatched so far."""
         if self._synchronise is not None:
             self._synchronise()
 
 
 def spin(turns: int) -> None:
-    """An empty loop: extra work finer than one iteration."""
+    """Run an empty loop: extra work in finer steps than one iteration."""
     for _ in repeat(None, turns):
         pass
 
 
 def spins_for(nanoseconds: float, clock: Clock) -> int:
-    """Turns of `spin` that take this long on this processor now."""
+    """Return the turns of `spin` that take this long on this processor now.
+
+    Raises:
+        BenchmarkError: The clock stands still while the loop runs.
+    """
     if nanoseconds <= 0:
         return 0
     turns, costs = 20_000, []
@@ -75,14 +80,22 @@ def spins_for(nanoseconds: float, clock: Clock) -> int:
         began = clock()
         spin(turns)
         costs.append((clock() - began) / turns)
-    return max(1, round(nanoseconds / median(costs)))
+    if (cost := median(costs)) <= 0:
+        raise BenchmarkError(
+            f"the benchmark's clock stood still during {turns:,} turns of an empty loop, so the slowdown of "
+            "--inject-slowdown cannot be measured out; use a clock that runs"
+        )
+    return max(1, round(nanoseconds / cost))
 
 
 def slowdown(block: Block, iterations: int, prime: int, fraction: float, clock: Clock) -> tuple[int, int]:
-    """How a block is made slower by a fraction: whole extra iterations, and spins for what is left.
+    """Return the extra work that slows a block down by a fraction: whole iterations, and spins for the rest.
 
-    A block of thirty iterations does three more for a tenth. A block of one cannot: there the rest
-    is an empty loop, as long as that fraction of primed blocks takes on this processor now.
+    A block of 30 iterations does 3 more for 10%. For a block of one iteration the extra work is an empty loop,
+    calibrated to this fraction of the median primed block on this processor now.
+
+    Raises:
+        BenchmarkError: The clock stands still.
     """
     surplus = fraction * iterations
     whole = math.floor(surplus + 1e-9)
@@ -95,7 +108,7 @@ def slowdown(block: Block, iterations: int, prime: int, fraction: float, clock: 
 
 @contextmanager
 def gc_disabled() -> Iterator[None]:
-    """No garbage collection inside; what is alive now is not looked at again."""
+    """Disable garbage collection, and freeze the objects that are alive now."""
     was = gc.isenabled()
     gc.collect()
     gc.freeze()
@@ -109,19 +122,22 @@ def gc_disabled() -> Iterator[None]:
 
 
 def warm_up(block: Block, seconds: float, limit: float, steady: float, clock: Clock) -> float:
-    """Run until the floors of two successive stretches agree within ``steady``, at most ``limit`` seconds.
+    """Run until the fastest blocks of two successive windows agree within ``steady``, at most ``limit`` seconds.
+
+    Args:
+        seconds: Two windows take this long.
 
     Returns:
-        Median seconds of an iteration in the last stretch.
+        Median seconds of an iteration in the last window.
     """
     began = clock()
     first, last = block(1, 0, 0, 0)
     size = max(1, int(1e5 / max(1, last - first)))
     previous = float("inf")
     while True:
-        stretch = clock()
+        window = clock()
         times: list[float] = []
-        while len(times) < 2 or clock() - stretch < seconds * 5e8:
+        while len(times) < 2 or clock() - window < seconds * 5e8:
             start, end = block(size, 0, 0, 0)
             times.append((end - start) / size)
         floor = min(times)
@@ -143,13 +159,13 @@ def serve_turns(
     extra: int,
     spins: int,
 ) -> tuple[list[int], list[int]]:
-    """Time one block at each of one's turns and hand the turn on; nobody else is asked in between.
+    """Time one block in each turn of this entrant, and pass the turn on without the controller.
 
     Args:
-        own: This entrant's index.
-        follow: For each of one's turns, who has the next turn; -1 after the last turn of all.
-        inbox: Descriptor that one's turn arrives on, one byte a turn.
-        outboxes: Descriptor of every entrant's inbox to write to.
+        own: Index of this entrant.
+        follow: For each turn of this entrant, the entrant of the next turn; -1 after the last turn of the launch.
+        inbox: Descriptor from which this entrant reads one byte per turn.
+        outboxes: For each entrant, the descriptor that writes to its inbox.
 
     Returns:
         When each block began and ended, in nanoseconds of the clock.

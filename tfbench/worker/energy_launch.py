@@ -1,45 +1,32 @@
-"""A launch that runs its step for a while and counts: for what is read from outside meanwhile, as a GPU's energy."""
+"""A launch that repeats its step and counts, while the controller reads the energy counters of the GPUs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from tfbench.model import JSON
-from tfbench.protocol import Channel
-from tfbench.worker import bench_options, tf_runtime
+from tfbench.protocol.messages import Begin, Prepared, RepeatCase, Repeated
+from tfbench.worker import tf_runtime
+from tfbench.worker.bench import LaunchHandler
 from tfbench.worker.block import Block, warm_up
 
+_UNWATCHED_SECONDS = 0.01
+"""The time is read once per so many seconds of iterations."""
 
-@dataclass
-class Looping:
-    """A launched process that was told to loop."""
 
-    channel: Channel
-    seconds: float
-    """How long."""
-    warmup: tuple[float, float, float]
-    """As in `worker.bench.Launch`."""
-    called: bool = False
-    facts: JSON = field(default_factory=dict)
+class EnergyLaunch(LaunchHandler[RepeatCase]):
+    """Repeats the step for the seconds of the request, once the controller says so."""
 
     def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
-        """Warm the step up, wait to be told, run it for the time, and tell how often it ran.
-
-        Raises:
-            BenchmarkError: A keyword of ``bench`` cannot be meant.
-        """
-        self.facts.update(bench_options.facts(keywords))
         block = Block(partial(step, *arguments), tf_runtime.synchroniser(), time.perf_counter_ns)
-        iteration = warm_up(block, *self.warmup, time.perf_counter_ns)
-        self.channel.send("prepared", iteration=iteration, facts=self.facts)
-        if self.channel.receive("serve", "stop")["kind"] == "stop":
-            return
-        at_once, done, began = max(1, round(0.01 / iteration)), 0, time.perf_counter()
-        while time.perf_counter() - began < self.seconds:
+        iteration = warm_up(block, *self.request.warmup, time.perf_counter_ns)
+        self.channel.send(Prepared(iteration, self.facts))
+        self.channel.receive(Begin)
+        at_once, done, began = max(1, round(_UNWATCHED_SECONDS / iteration)), 0, time.perf_counter()
+        while time.perf_counter() - began < self.request.seconds:
             block(at_once, 0, 0, 0)
             done += at_once
-        self.channel.send("looped", iterations=done)
+        self.channel.send(Repeated(done))

@@ -1,4 +1,4 @@
-"""What a process was made of, in words that can be compared."""
+"""Environment info: interpreter, packages, settings and machine of a process, as comparable text."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ PACKAGES = (
 _PREFIXES = ("TF_", "XLA_", "KERAS_")
 _NAMES = ("NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", "MALLOC_ARENA_MAX", "LD_PRELOAD")
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-"""Which GPUs: that there are none is a setting, which ones there are is a fact of the machine."""
+"""They select the GPUs. To hide all GPUs is a setting; which ones are visible is a fact of the machine."""
 _TERRAFORM = (
     "TF_CLI_", "TF_DATA_DIR", "TF_IGNORE", "TF_INPUT", "TF_IN_AUTOMATION", "TF_LOG", "TF_PLUGIN_", "TF_REGISTRY_",
     "TF_STATE_", "TF_TOKEN_", "TF_VAR_", "TF_WORKSPACE",
 )  # fmt: skip
-"""Another program's, which uses the same letters: they change no time, are nobody's business in a report, and some of
-them are secrets."""
+"""Terraform's variables share the prefix ``TF_``. They change no time, and some hold secrets, so no report may show them."""
 _SILENT = ("TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_ENABLE_DEPRECATION_WARNINGS")
 
 
 def describe() -> JSON:
-    """Interpreter, packages, settings and machine of this process."""
+    """Return interpreter, packages, settings and machine of this process."""
     return {
         "python": platform.python_version(),
         "executable": sys.executable,
@@ -42,7 +41,7 @@ def describe() -> JSON:
 
 
 def packages() -> dict[str, str]:
-    """Distributions that can change a time, with their versions."""
+    """Return the installed distributions that can change a time, with their versions."""
     found = {}
     for name in PACKAGES:
         try:
@@ -53,7 +52,7 @@ def packages() -> dict[str, str]:
 
 
 def settings() -> dict[str, str]:
-    """Environment variables that can change a time."""
+    """Return the environment variables that can change a time."""
     return {
         key: value
         for key, value in sorted(os.environ.items())
@@ -64,12 +63,12 @@ def settings() -> dict[str, str]:
 
 
 def machine(root: Path = Path("/")) -> dict[str, str]:
-    """Processor, a digest of its features, how many of them there are, and the GPUs with their driver, if any.
+    """Return the processor, a digest of its features, the number of processors, and any GPUs with their driver.
 
-    GPUs are read from the driver's files: a process that has asked CUDA cannot be forked any more.
+    GPUs are read from the driver's files, because a process that has asked CUDA cannot be forked any more.
 
     Args:
-        root: Where /proc is.
+        root: Folder that contains ``proc``.
     """
     model, flags = platform.processor() or platform.machine(), ""
     try:

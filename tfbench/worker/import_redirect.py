@@ -1,7 +1,7 @@
-"""Another source tree in the place of the working tree: what is imported from the one comes from the other.
+"""Redirect imports from the working tree to another source tree.
 
-A package that is installed editable, or named in PYTHONPATH, would otherwise be the working tree's on both sides, and
-every comparison of commits would find them equal.
+An editable installation or an entry of PYTHONPATH would otherwise import the working tree on both sides, and every
+comparison of commits would find them equal.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import types
 
 OWN = "tfbench"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-"""This package is the same on both sides, though it may lie in the working tree: it measures."""
+"""tfbench measures both sides with the same code, even if it lies in the working tree."""
 
 
 def redirect_imports(there: str, here: str) -> None:
-    """Have imports that would read ``there``, the working tree, read ``here`` instead.
+    """Make imports from ``there``, the working tree, read ``here`` instead.
 
-    Reads what setuptools leaves for editable installations: entries of the path, or a finder with a ``MAPPING`` from
-    packages to folders. Others are found by `leaked_packages`.
+    Handles the editable installations of setuptools: entries of the path, and finders with a ``MAPPING`` from packages
+    to folders. `leaked_packages` finds the others.
     """
     sys.path[:] = [_moved(entry, there, here) for entry in sys.path]
     for finder in sys.meta_path:
@@ -30,12 +30,12 @@ def redirect_imports(there: str, here: str) -> None:
 
 
 def leaked_packages(there: str, here: str) -> list[str]:
-    """Packages that were imported from the working tree all the same; this one and installed ones left out."""
+    """Return packages that were imported from the working tree nevertheless, without tfbench and installed ones."""
     found = set()
     for name, module in list(sys.modules.items()):
         if not isinstance(module, types.ModuleType):
             continue
-        # Not asked for as an attribute: a lazy module would load, here in the zygote and so for one side alone.
+        # Attribute access would load a lazy module here in the zygote, on one side only.
         file, package = object.__getattribute__(module, "__dict__").get("__file__"), name.partition(".")[0]
         if isinstance(file, str) and _moved(file, there, here) != file and not _below(os.path.realpath(file), _PACKAGE):
             found.add(package)
@@ -54,5 +54,5 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _installed(path: str) -> bool:
-    """In an environment, which often lies within the working tree."""
+    """Return whether the path is in an environment, which often lies inside the working tree."""
     return "site-packages" in path.split(os.sep) or any(_below(path, root) for root in {sys.prefix, sys.base_prefix})

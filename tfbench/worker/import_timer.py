@@ -1,4 +1,4 @@
-"""How long it takes to import TensorFlow, told by the import system itself."""
+"""Import time of TensorFlow, measured by a finder of the import system."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MODULE = "tensorflow"
 
 
 class ImportTimer(MetaPathFinder):
-    """Times the one import of TensorFlow, whoever asks for it first; to be put before all other finders."""
+    """Times the first import of TensorFlow. It must come before all other finders."""
 
     def __init__(self) -> None:
         self.seconds: float | None = None
-        """``None`` until it is done."""
+        """``None`` until the import is done."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != _MODULE:

@@ -1,7 +1,7 @@
-"""The four ways in which TensorFlow's profiler collects, each with the same levels; see its guide.
+"""The four methods of TensorFlow's profiler, with the same levels for each; see its guide.
 
-A session and a context profile what runs between two lines, the callback does it between two batches of Keras' ``fit``,
-and sampling asks a process over a port, from another process too.
+A session and a context profile the code between two lines, and the callback profiles batches of Keras' ``fit``.
+Sampling profiles a process over a port, also from another process.
 """
 
 from __future__ import annotations
@@ -17,22 +17,35 @@ from tfbench.errors import BenchmarkError
 from tfbench.worker import tf_runtime
 
 Levels = Mapping[str, int]
-"""``host``, ``device`` and ``python``: how much is noted of each; see ``tf.profiler.experimental.ProfilerOptions``."""
+"""Levels of detail for ``host``, ``device`` and ``python``, see ``tf.profiler.experimental.ProfilerOptions``."""
 LEVELS: Levels = {"host": 2, "device": 1, "python": 0}
-"""Ops and the runtime's larger stretches; every call of Python would change what is measured."""
+"""Ops and the larger phases of the runtime. To record every Python call would change the times."""
 
 
-def _profiler() -> Any:
-    tf = tf_runtime.tensorflow()
-    if tf is None:
-        raise BenchmarkError("nothing here has imported TensorFlow, so there is nothing to profile")
-    return tf.profiler.experimental
+def _tensorflow() -> Any:
+    """Return TensorFlow.
+
+    Raises:
+        BenchmarkError: The benchmarks do not import it.
+    """
+    if (tf := tf_runtime.tensorflow()) is None:
+        raise BenchmarkError("the benchmark file does not import TensorFlow, whose profiler it needs")
+    return tf
+
+
+def tf_profiler() -> Any:
+    """Return ``tf.profiler.experimental``.
+
+    Raises:
+        BenchmarkError: The benchmarks do not import TensorFlow.
+    """
+    return _tensorflow().profiler.experimental
 
 
 def options(levels: Levels) -> Any:
-    """Levels as TensorFlow takes them; what is not named is as in `LEVELS`."""
+    """Return TensorFlow's options for these levels. Missing levels are those of `LEVELS`."""
     given = {**LEVELS, **levels}
-    return _profiler().ProfilerOptions(
+    return tf_profiler().ProfilerOptions(
         host_tracer_level=given["host"],
         device_tracer_level=given["device"],
         python_tracer_level=given["python"],
@@ -41,8 +54,8 @@ def options(levels: Levels) -> Any:
 
 @contextmanager
 def by_session(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
-    """``tf.profiler.experimental.start`` and ``stop``."""
-    profiler = _profiler()
+    """Profile with ``tf.profiler.experimental.start`` and ``stop``."""
+    profiler = tf_profiler()
     profiler.start(folder, options(levels))
     try:
         yield
@@ -52,23 +65,21 @@ def by_session(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
 
 @contextmanager
 def by_context(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
-    """``tf.profiler.experimental.Profile``."""
-    with _profiler().Profile(folder, options(levels)):
+    """Profile with ``tf.profiler.experimental.Profile``."""
+    with tf_profiler().Profile(folder, options(levels)):
         yield
 
 
 def by_callback(folder: str, batches: tuple[int, int]) -> Any:
-    """A callback for Keras' ``fit`` that profiles from the first to the last of these batches, counted from 1.
+    """Return a callback for Keras' ``fit`` that profiles from the first to the last of these batches, counted from 1.
 
-    Keras decides over the levels. A step is from the end of one batch to the end of the next, so that the fetching of
-    its input is part of it; Keras 2 marks them so itself.
+    Keras chooses the levels. A step lasts from the end of one batch to the end of the next, so it includes the fetch of
+    its input. Keras 2 marks such steps itself.
 
     Raises:
-        BenchmarkError: TensorBoard, which Keras writes with, is not installed.
+        BenchmarkError: TensorBoard, which Keras needs for this, is not installed.
     """
-    tf = tf_runtime.tensorflow()
-    if tf is None:
-        raise BenchmarkError("nothing here has imported TensorFlow, so there is nothing to profile")
+    tf = _tensorflow()
     if importlib.util.find_spec("tensorboard") is None:
         raise BenchmarkError("Keras' TensorBoard callback needs TensorBoard: pip install 'tfbench[profile]'")
     base = tf.keras.callbacks.TensorBoard
@@ -76,7 +87,7 @@ def by_callback(folder: str, batches: tuple[int, int]) -> Any:
 
 
 def _marking(base: Any) -> Any:
-    """Keras 3's callback, which marks no steps, with marks."""
+    """Return a subclass of Keras 3's callback that marks steps."""
 
     class Marking(base):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -89,7 +100,7 @@ def _marking(base: Any) -> Any:
             self._next()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            super().on_train_batch_end(batch, logs)  # ends Keras' own trace of the batch, which lies in this step
+            super().on_train_batch_end(batch, logs)  # ends Keras' own trace of the batch, which is inside this step
             self._end()
             self._next()
 
@@ -98,7 +109,7 @@ def _marking(base: Any) -> Any:
             super().on_epoch_end(epoch, logs)
 
         def _next(self) -> None:
-            self._step = _profiler().Trace("train", step_num=self._number, _r=1)
+            self._step = tf_profiler().Trace("train", step_num=self._number, _r=1)
             self._step.__enter__()
             self._number += 1
 
@@ -111,30 +122,26 @@ def _marking(base: Any) -> Any:
 
 
 def serve(port: int = 0) -> str:
-    """Let this process be sampled from now on.
+    """Make this process open to sampling; return its address.
 
     Args:
-        port: Where it listens; one that is free if it is 0.
-
-    Returns:
-        Its address.
+        port: Port to listen on, 0 for any free one.
     """
     if not port:
         with socket.socket() as probe:
             probe.bind(("localhost", 0))
             port = probe.getsockname()[1]
-    _profiler().server.start(port)
+    tf_profiler().server.start(port)
     return f"grpc://localhost:{port}"
 
 
 def sample(addresses: Sequence[str], folder: str, seconds: float, levels: Levels = LEVELS) -> None:
-    """Profile processes that `serve`, all of them at once, whatever they are doing.
+    """Profile processes that called `serve`, all at the same time.
 
     Raises:
-        BenchmarkError: None of them answers, or none had anything to tell.
+        BenchmarkError: No process answers, or none has any events.
     """
-    tf = tf_runtime.tensorflow()
-    profiler = _profiler()
+    tf, profiler = _tensorflow(), tf_profiler()
     try:
         profiler.client.trace(",".join(addresses), folder, round(seconds * 1000), options=options(levels))
     except tf.errors.OpError as error:
@@ -143,7 +150,7 @@ def sample(addresses: Sequence[str], folder: str, seconds: float, levels: Levels
 
 @contextmanager
 def by_sampling(folder: str, levels: Levels = LEVELS, seconds: float = 1.0) -> Iterator[Callable[[], bool]]:
-    """Have this process sampled; what is yielded says whether it still is, and steps are to be run for so long."""
+    """Sample this process; yield a function that says whether the sampling goes on. Run steps while it does."""
     address = serve()
     failed: list[BaseException] = []
 
@@ -168,4 +175,4 @@ METHODS: Mapping[str, Callable[[str, Levels], AbstractContextManager[Any]]] = {
     "context": by_context,
     "sampling": by_sampling,
 }
-"""By which a launch can be profiled; what a step is told, Keras' callback does not know."""
+"""The methods for profiling a launch. Keras' callback is none of them, because a launch has steps and no batches."""

@@ -1,4 +1,4 @@
-"""What a benchmark needs and takes long to make, made once and read by all launches: a trained model, a converted file."""
+"""Shared set-ups: folders that one launch builds for all launches, such as a trained model or a converted file."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 class Shared:
-    """The ``shared`` fixture in the measuring process.
+    """The ``shared`` fixture in the process of a launch.
 
     Args:
-        root: Where everything that was made is kept.
+        root: Folder of all shared set-ups.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def __call__(self, build: Callable[..., object], *arguments: Any) -> Path:
-        """The folder that ``build(folder, *arguments)`` has filled; it is for reading only.
+        """Return the folder that ``build(folder, *arguments)`` has filled. Benchmarks may only read it.
 
-        It is made by the first launch that asks, in a process of its own, so that neither memory nor TensorFlow of
-        the launch know of it. It is made anew for another source file of ``build``, other arguments, or other
-        versions of TensorFlow's packages.
+        The first launch that asks builds it in a process of its own, which leaves the launch's memory and TensorFlow
+        as they were. Another source file of ``build``, other arguments or other versions of TensorFlow's packages
+        lead to another build.
 
         Args:
-            build: A function at the top of a module.
-            arguments: Texts, numbers, and folders that ``shared`` gave.
+            build: A function at the top level of a module.
+            arguments: Strings, numbers, and folders that ``shared`` returned.
 
         Raises:
-            BenchmarkError: ``build`` fails, what it made has been changed since, or an op has run in this process.
+            BenchmarkError: ``build`` fails, its result was changed later, or an op has run in this process.
         """
-        if tf_runtime.has_run_an_op():  # told even where nothing is to be made now
-            raise BenchmarkError("shared(...) must stand before the first op: TensorFlow that has run cannot be forked")
+        if tf_runtime.has_run_an_op():  # an error also if the folder exists, so that it does not depend on the cache
+            raise BenchmarkError("shared(...) must come before the first op: TensorFlow that has run cannot be forked")
         name = f"{build.__name__}-{_key(build, arguments)}"
         place = self._root / name
         with locked(self._root / f"{name}.lock"):
@@ -67,17 +67,14 @@ class Shared:
                 _build(folder, partial(build, folder, *arguments))
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if code:
-                reported = folder / _FAILED
-                why = (
-                    reported.read_text(encoding="utf-8")
-                    if reported.exists()
-                    else f"its process ended with status {code}"
-                )
-                raise BenchmarkError(f"{build.__name__} failed: {why}")
+                report = folder / _FAILED
+                ended = f"its process ended with status {code}"
+                reason = report.read_text(encoding="utf-8") if report.exists() else ended
+                raise BenchmarkError(f"{build.__name__} failed: {reason}")
 
 
 def _build(folder: Path, build: Callable[[], object]) -> NoReturn:
-    """In the process of its own."""
+    """Fill the folder, write its manifest, and exit."""
     code = 1
     try:
         tf_runtime.die_with_parent()
@@ -97,14 +94,16 @@ def _build(folder: Path, build: Callable[[], object]) -> NoReturn:
 def _key(build: Callable[..., object], arguments: tuple[Any, ...]) -> str:
     for argument in arguments:
         if not isinstance(argument, (*_PLAIN, Path)):
-            raise BenchmarkError(f"shared({build.__name__}, {argument!r}): give texts, numbers and folders of shared()")
+            raise BenchmarkError(
+                f"shared({build.__name__}, {argument!r}): pass strings, numbers and folders of shared()"
+            )
     plain = [argument.name if isinstance(argument, Path) else argument for argument in arguments]
     known: list[JSON | str | list[Any]] = [digest(inspect.getmodule(build)), build.__qualname__, plain, packages()]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """File -> SHA-256 of its content."""
+    """Return file -> SHA-256 of its content."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != _MANIFEST)
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
@@ -116,4 +115,6 @@ def _check(place: Path) -> None:
     except (OSError, ValueError, AttributeError):
         changed = [(_MANIFEST, "")]
     if changed:
-        raise BenchmarkError(f"{place}: {changed[0][0]} is not what was made; delete the folder, and it is made again")
+        raise BenchmarkError(
+            f"{place}: {changed[0][0]} was changed after it was built; delete the folder to build it again"
+        )

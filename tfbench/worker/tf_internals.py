@@ -1,6 +1,7 @@
-"""What probes and the first call ask of TensorFlow's own books; with `tf_runtime`, all that is known of its private corners.
+"""TensorFlow's internals, as probes and the first call read them: graphs, traces, tensors, memory of devices.
 
-Written for TensorFlow 2.12 to 2.21. What a version lacks, or a process without TensorFlow, is `MetricUnavailable`.
+Written for TensorFlow 2.12 to 2.21. `MetricUnavailable` reports a version that lacks one, or a process without TensorFlow.
+No other module than this one and `tf_runtime` uses private parts of TensorFlow.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from tfbench.worker import tf_runtime
 from tfbench.worker.probes import MetricUnavailable
 
 Traced = Callable[[str, Any, float], None]
-"""Told the function's name, its graph and the seconds that tracing it took."""
+"""Called with the name of a function, its graph, and the seconds of its tracing."""
 
 
 def required() -> Any:
-    """TensorFlow.
+    """Return TensorFlow.
 
     Raises:
         MetricUnavailable: The benchmarks do not use it.
@@ -37,12 +38,12 @@ def required() -> Any:
 
 
 def seed() -> None:
-    """The same random numbers in every process that calls this before anything draws some."""
+    """Seed all random generators, so that every process draws the same numbers."""
     random.seed(1)
     np.random.seed(1)
     if (tf := tf_runtime.tensorflow()) is not None and hasattr(tf, "random"):
         tf.random.set_seed(1)
-        # Keras draws from a generator of its own once it is loaded.
+        # Once loaded, Keras has its own generator.
         if (keras := sys.modules.get("keras") or sys.modules.get("tf_keras")) is not None:
             with contextlib.suppress(AttributeError):
                 keras.utils.set_random_seed(1)
@@ -59,7 +60,7 @@ def _context() -> Any:
 
 
 def collect_graphs(on: bool) -> None:
-    """Have every function that is built from now on leave its graphs, or stop that."""
+    """Start or stop the collection of the graphs of all functions that are built."""
     context = _context()
     if on:
         context.enable_graph_collection()
@@ -69,12 +70,12 @@ def collect_graphs(on: bool) -> None:
 
 
 def collected_graphs() -> Any:
-    """RunMetadata with the graphs since the last time this was asked."""
+    """Return the RunMetadata with the graphs since the last call."""
     return _context().export_run_metadata()
 
 
 def dtype_name(number: int) -> str:
-    """``float32`` from the number that a graph has for it."""
+    """Return the name of a type, such as ``float32``, from its number in a graph."""
     try:
         return str(required().dtypes.as_dtype(number).name)
     except TypeError:
@@ -82,7 +83,7 @@ def dtype_name(number: int) -> str:
 
 
 def has_onednn() -> bool:
-    """Whether this TensorFlow rewrites graphs for oneDNN, by its build, the processor and the settings."""
+    """Return whether TensorFlow rewrites graphs for oneDNN, which depends on build, processor and settings."""
     try:
         from tensorflow.python.util import _pywrap_util_port
 
@@ -92,7 +93,7 @@ def has_onednn() -> bool:
 
 
 def defaults() -> JSON:
-    """What this version decides for its user and another one may decide otherwise, in words; starts nothing."""
+    """Return defaults that differ between versions of TensorFlow, in words. It does not start the runtime."""
     tf = tf_runtime.tensorflow()
     if tf is None or not hasattr(tf, "function"):
         return {}
@@ -109,10 +110,10 @@ def defaults() -> JSON:
 
 
 def on_trace(callback: Traced) -> Callable[[], None]:
-    """Have ``callback`` called after each trace of a Python function that is no part of another one.
+    """Call ``callback`` after each trace of a Python function, without traces nested in another trace.
 
     Returns:
-        What ends it.
+        A function that ends this.
     """
     if tf_runtime.tensorflow() is None:
         return lambda: None
@@ -124,7 +125,7 @@ def on_trace(callback: Traced) -> Callable[[], None]:
         return lambda: None
     depth = 0
 
-    def tell(name: str, *args: Any, **kwargs: Any) -> Any:
+    def timed(name: str, *args: Any, **kwargs: Any) -> Any:
         nonlocal depth
         depth += 1
         began = time.perf_counter()
@@ -136,7 +137,7 @@ def on_trace(callback: Traced) -> Callable[[], None]:
             callback(str(name), graph, time.perf_counter() - began)
         return graph
 
-    func_graph.func_graph_from_py_func = tell
+    func_graph.func_graph_from_py_func = timed
 
     def stop() -> None:
         func_graph.func_graph_from_py_func = traced
@@ -146,7 +147,7 @@ def on_trace(callback: Traced) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def tracing_timed() -> Iterator[list[float]]:
-    """Seconds of each trace inside."""
+    """Collect the seconds of each trace inside the context."""
     seconds: list[float] = []
     stop = on_trace(lambda name, graph, took: seconds.append(took))
     try:
@@ -156,7 +157,7 @@ def tracing_timed() -> Iterator[list[float]]:
 
 
 def flops(graph: Any) -> int:
-    """Of a graph, by the statistics that TensorFlow has of its ops."""
+    """Return the floating-point operations of a graph, from TensorFlow's statistics of its ops."""
     profiler = required().compat.v1.profiler
     builder = profiler.ProfileOptionBuilder
     options = builder(builder.float_operation()).with_empty_output().build()
@@ -168,13 +169,13 @@ def flops(graph: Any) -> int:
 
 
 def eager_tensor_type() -> type:
-    """What tensors with a value are instances of."""
+    """Return the type of tensors that have a value."""
     tensor: type = required().Tensor
     return tensor
 
 
 def tensor_bytes(tensor: Any) -> int:
-    """Of its numbers; 0 for a symbolic tensor, a string and what has no fixed shape."""
+    """Return the bytes of a tensor's numbers; 0 for a symbolic tensor, a string, and a tensor without fixed shape."""
     try:
         return int(tensor.shape.num_elements()) * int(tensor.dtype.size) if hasattr(tensor, "numpy") else 0
     except (TypeError, ValueError):
@@ -182,7 +183,7 @@ def tensor_bytes(tensor: Any) -> int:
 
 
 def flattened(result: object) -> list[np.ndarray[Any, Any]]:
-    """Every array of numbers in a result, however nested; variables and tensors by their values."""
+    """Return every array of numbers in a nested result. Variables and tensors count with their values."""
     tf = tf_runtime.tensorflow()
     nested = hasattr(tf, "nest")
     parts = tf.nest.flatten(result, expand_composites=True) if tf is not None and nested else _leaves(result)
@@ -190,7 +191,7 @@ def flattened(result: object) -> list[np.ndarray[Any, Any]]:
     for part in parts:
         value = part.numpy() if hasattr(part, "numpy") else part
         array = np.asarray(value)
-        # bfloat16 and float8 are extension types, to numpy of kind V.
+        # For numpy, bfloat16 and float8 are extension types of kind V.
         if array.dtype.kind in "fiubc" or (array.dtype.kind == "V" and array.dtype.names is None):
             arrays.append(array)
     return arrays
@@ -209,7 +210,7 @@ def _leaves(result: object) -> Iterator[object]:
 # Devices
 
 
-def _gpu_session() -> list[str]:
+def _gpus() -> list[str]:
     tf = tf_runtime.tensorflow()
     if tf is None or not hasattr(tf, "config"):
         return []
@@ -217,11 +218,11 @@ def _gpu_session() -> list[str]:
 
 
 def reset_device_memory() -> None:
-    """Let the peaks of all accelerators begin anew."""
-    for name in _gpu_session():
+    """Reset the memory peaks of all accelerators."""
+    for name in _gpus():
         required().config.experimental.reset_memory_stats(name)
 
 
 def device_memory(which: str) -> dict[str, int]:
-    """Accelerator -> bytes that TensorFlow has allocated on it, ``current`` or ``peak``."""
-    return {name: int(required().config.experimental.get_memory_info(name)[which]) for name in _gpu_session()}
+    """Return accelerator -> bytes allocated by TensorFlow; ``which`` is ``current`` or ``peak``."""
+    return {name: int(required().config.experimental.get_memory_info(name)[which]) for name in _gpus()}

@@ -1,4 +1,4 @@
-"""What the worker asks of TensorFlow itself; the one place that knows its private corners."""
+"""TensorFlow's runtime, as the worker uses it: threads, devices, and whether the process can still be forked."""
 
 from __future__ import annotations
 
@@ -6,32 +6,30 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from tfbench.model import JSON
-
 
 def tensorflow() -> Any:
-    """The TensorFlow that the benchmarks imported, or ``None`` if none did."""
+    """Return the TensorFlow that the benchmarks imported, ``None`` if they imported none."""
     return sys.modules.get("tensorflow")
 
 
 def import_all() -> None:
-    """Import what benchmarks touch late (Keras), so that every launch need not; runs no op."""
+    """Import Keras, which TensorFlow loads late, once for all launches. It runs no op."""
     tf = tensorflow()
     if tf is not None:
         try:
-            tf.keras.layers.Dense  # noqa: B018 - the touch imports Keras
+            tf.keras.layers.Dense  # noqa: B018 - the access imports Keras
         except (ImportError, AttributeError):
-            pass  # TensorFlow without Keras is a TensorFlow that can be measured
+            pass  # TensorFlow without Keras can be measured as well
 
 
 def has_run_an_op() -> bool:
-    """Whether the eager runtime has started, after which this process cannot be forked safely.
+    """Return whether the eager runtime has started, after which this process cannot be forked safely.
 
-    Reads ``tensorflow.python.eager.context`` as 2.12 to 2.21 have it.
+    It reads ``tensorflow.python.eager.context`` as it is in TensorFlow 2.12 to 2.21.
     """
     module = sys.modules.get("tensorflow.python.eager.context")
     context = getattr(module, "_context", None)
@@ -39,28 +37,28 @@ def has_run_an_op() -> bool:
 
 
 def has_opened_gpu(files: Path = Path("/proc/self/fd")) -> bool:
-    """Whether CUDA was initialised in this process, whose children could not use it any more.
+    """Return whether CUDA was initialised in this process, after which its children cannot use it.
 
-    Seen by the driver's files being open: asking CUDA would initialise it.
+    An open file of the driver shows it. A question to CUDA would initialise it.
 
     Args:
-        files: Where the open files of this process are.
+        files: Folder of this process' open files.
     """
     try:
         opened = list(files.iterdir())
     except OSError:
-        return False  # no Linux, and no CUDA either
+        return False  # not Linux, so there is no CUDA either
     for file in opened:
         try:
             if os.readlink(file).startswith("/dev/nvidia"):
                 return True
         except OSError:
-            continue  # closed meanwhile
+            continue  # closed in the meantime
     return False
 
 
 def set_threads(threads: int) -> None:
-    """Intra- and inter-op threads of this process; to be called before the first op."""
+    """Set the intra- and inter-op threads of this process. Call it before the first op."""
     tf = tensorflow()
     if tf is not None:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -68,9 +66,9 @@ def set_threads(threads: int) -> None:
 
 
 def synchroniser() -> Callable[[], object] | None:
-    """What waits for the devices, or ``None`` where every call returns finished work.
+    """Return a function that waits for the devices, ``None`` where every call returns finished work.
 
-    CPU ops return when they are done; asking all the same costs 12 µs a block.
+    On a CPU an op returns when it is done. Waiting all the same costs 12 µs per block.
     """
     tf = tensorflow()
     if tf is None or not tf.config.list_physical_devices("GPU"):
@@ -78,27 +76,26 @@ def synchroniser() -> Callable[[], object] | None:
     return tf.test.experimental.sync_devices  # type: ignore[no-any-return]
 
 
-def devices() -> JSON:
-    """The devices that TensorFlow sees, by kind. Initialises CUDA: for launched processes only."""
+def devices() -> dict[str, tuple[str, ...]]:
+    """Return the names of TensorFlow's devices by type. It initialises CUDA, so only processes of launches call it."""
     tf = tensorflow()
-    if tf is None:
-        return {}
-    found: dict[str, list[str]] = {}
-    for device in tf.config.list_physical_devices():
+    found: dict[str, tuple[str, ...]] = {}
+    for device in tf.config.list_physical_devices() if tf is not None else ():
         details = tf.config.experimental.get_device_details(device) if device.device_type == "GPU" else {}
-        found.setdefault(device.device_type, []).append(str(details.get("device_name", device.name)))
+        name = str(details.get("device_name", device.name))
+        found[device.device_type] = (*found.get(device.device_type, ()), name)
     return found
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its zygote ends, so that none is left over (Linux)."""
+    """Have the Linux kernel kill this process when its zygote ends, so that none is left over."""
     try:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     except (OSError, AttributeError):
         pass
 
 
-def pin(cpus: list[int]) -> None:
-    """Keep this process on these processors, where the system can."""
+def pin(cpus: Collection[int]) -> None:
+    """Restrict this process to these processors, if the system can."""
     if cpus and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cpus)

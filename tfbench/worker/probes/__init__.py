@@ -1,8 +1,8 @@
-"""What a launch shows beside its time, each thing read by a probe of its own.
+"""Probes: each reads one kind of evidence for the metrics other than time.
 
-A probe sees a launch in which nothing is timed. Its methods are called in this order: ``before`` the
-first call of the step, ``between`` the first call and the later ones, ``after`` the last call. What it found
-is plain JSON; deriving metrics from it is the controller's work.
+Probes run in a launch that takes no times. Their methods are called ``before`` the first call of the step, ``between``
+the first call and the later ones, and ``after`` the last call. The evidence is JSON, from which the controller derives
+the metrics.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from tfbench.model import JSON
 
 
 class Probe:
-    """Reads one thing; a method that a probe does not need does nothing."""
+    """Reads one kind of evidence. A subclass overrides only the methods that it needs."""
 
     name = ""
 
     def before(self) -> None:
-        """Nothing of the step has run in this process."""
+        """Prepare for the first call of the step in this process."""
 
     def between(self, result: object) -> None:
-        """The first call is done; ``result`` is what it returned."""
+        """Read the state after the first call, which returned ``result``."""
 
     def after(self, calls: int) -> None:
-        """So many further calls are done, their results let go."""
+        """Read the state after so many further calls, whose results are released."""
 
     def found(self) -> JSON:
-        """What there is to tell.
+        """Return the evidence as JSON.
 
         Raises:
-            MetricUnavailable: It cannot be told here, and why.
+            MetricUnavailable: It cannot be read here.
         """
         raise NotImplementedError
 
 
 class MetricUnavailable(Exception):
-    """What a probe wants to read is not there; the message says why."""
+    """A probe cannot read its evidence. The message states the reason."""

@@ -1,4 +1,4 @@
-"""How large what a benchmark makes for deployment is: a model file, a folder, or bytes."""
+"""Size of the artifact that a benchmark makes for deployment: a model file, a folder, or bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfbench.worker.probes import MetricUnavailable, Probe
 
 
 class Artifact(Probe):
-    """Bytes of ``bench(..., artifact=)``, raw and gzipped.
+    """Counts the bytes of ``bench(..., artifact=)``, raw and gzipped.
 
     Args:
         artifact: Bytes, or the path of a file or folder; ``None`` if the benchmark makes none.
@@ -40,7 +40,7 @@ def _contents(artifact: Any) -> Iterator[bytes]:
         return
     path = Path(os.fspath(artifact))
     if not path.exists():
-        raise MetricUnavailable(f"the artifact {path} is not there")
+        raise MetricUnavailable(f"the artifact {path} does not exist")
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     for file in files:
         yield file.read_bytes()

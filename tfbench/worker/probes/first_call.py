@@ -1,4 +1,4 @@
-"""The first call of a step, and what its time went into. Read in timed launches: what it needs is gone again before a round."""
+"""The first call of a step and the parts of its time. It is read in timed launches, and leaves no trace before the rounds."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tfbench.worker import tf_internals
 
 
 def first_call(call: Callable[[], object], wait: Callable[[], object]) -> tuple[bool, JSON]:
-    """Call for the first time, and once more.
+    """Call the step for the first time, and once more.
 
     Args:
         call: One iteration.
         wait: Returns when the device has finished.
 
     Returns:
-        Whether it returned anything, and seconds: of the whole first call, of the tracing of Python functions, of compiling
-        (grappler, XLA, the choice of kernels: what is neither tracing nor what the second call needs too), and of
-        the execution, which is the second call's.
+        Whether the step returned a result, and the seconds of the first call: in total, in tracing of Python functions,
+        in compilation and in execution. The second call gives the execution. Compilation (grappler, XLA, the choice
+        of kernels) is the rest.
     """
     with tf_internals.tracing_timed() as traces:
         began = time.perf_counter()

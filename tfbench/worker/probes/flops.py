@@ -1,4 +1,4 @@
-"""Floating-point operations of the traced graphs, by TensorFlow's own statistics of its ops."""
+"""Floating-point operations of the traced graphs, from TensorFlow's statistics of its ops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfbench.worker.probes.traces import Traces
 
 
 class Flops(Probe):
-    """Counts those of the graphs that were traced in the first call; ops without statistics count nothing."""
+    """Counts the graphs that were traced in the first call. Ops without statistics count as 0."""
 
     name = "flops"
 
@@ -19,5 +19,5 @@ class Flops(Probe):
     def found(self) -> JSON:
         graphs = list(self._traces.graphs.values())
         if not graphs:
-            raise MetricUnavailable("nothing was traced in the first call")
+            raise MetricUnavailable("the first call traced no function")
         return {"flops": sum(map(tf_internals.flops, graphs))}

@@ -1,7 +1,7 @@
-"""The graphs that TensorFlow runs, as grappler left them and as they were placed on devices.
+"""The graphs that TensorFlow runs: after grappler, and as placed on devices.
 
-A graph is exported when a function is built for its first call, so nothing is to be had of functions that
-were called before the benchmark called `bench`.
+TensorFlow exports a graph when it builds a function for its first call. Functions that were called before `bench` are
+therefore missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TYPES = ("T", "dtype", "DstT", "SrcT", "out_type", "Tparams", "Toutput")
 
 
 class Graph(Probe):
-    """Nodes of the graphs of the first call."""
+    """Lists the nodes of the first call's graphs."""
 
     name = "graph"
 
@@ -37,8 +37,8 @@ class Graph(Probe):
         graphs = self._metadata.function_graphs
         if not graphs:
             raise MetricUnavailable(
-                "the first call built no graph of TensorFlow's: an eager op, a function that XLA compiles as a "
-                "whole, or one that had been called before bench"
+                "the first call built no TensorFlow graph: it ran an eager op, a function that XLA compiles completely, "
+                "or a function that was called before bench"
             )
         optimized = [list(_nodes(graph.post_optimization_graph)) for graph in graphs]
         run = [
@@ -49,7 +49,7 @@ class Graph(Probe):
 
 
 def _nodes(graph: Any) -> Iterator[JSON]:
-    """Of a GraphDef and the functions in it: the name without counters, the op, what was fused, the types."""
+    """Yield the nodes of a GraphDef and of its functions: name without counters, op, fused ops, types."""
     yield from map(_node, graph.node)
     for function in graph.library.function:
         yield from map(_node, function.node_def)

@@ -20,7 +20,7 @@ class Live(Probe):
         self._calls = 1
 
     def settled(self) -> None:
-        """The first calls have filled what is filled once; what grows from here on, grows with every call."""
+        """Count once the first calls have filled the caches. Any later growth repeats with every call."""
         self._before = _alive()
 
     def after(self, calls: int) -> None:
@@ -33,7 +33,7 @@ class Live(Probe):
 
 
 def _alive() -> tuple[int, int]:
-    """How many tensors, and their bytes, once what nobody can reach is gone."""
+    """Return the number and bytes of eager tensors after a garbage collection."""
     gc.collect()
     eager = tf_internals.eager_tensor_type()
     found = [thing for thing in gc.get_objects() if issubclass(type(thing), eager)]

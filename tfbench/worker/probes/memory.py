@@ -1,8 +1,8 @@
-"""Memory: the most that the process and the devices held.
+"""Peak memory of the process and of the devices.
 
-Of the process, what is its own counts (anonymous pages), above what the zygote had given it: pages of
-program files come and go as code is touched. The kernel keeps the highest size of all pages only, and files
-stay resident, so their size at the end is taken off it.
+For the process, only anonymous pages above those inherited from the zygote count, because pages of program files come
+and go with the code that runs. The kernel records only the peak of all resident pages. Pages of files stay resident,
+so their size at the end is subtracted from it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _FIELDS = ("VmHWM", "RssAnon", "RssFile", "RssShmem")
 
 
 class HostPeak:
-    """The most anonymous memory that this process held above what it began with, in bytes."""
+    """Peak anonymous memory of this process in bytes, above its size at the start."""
 
     def __init__(self) -> None:
         self._began = _resident().get("RssAnon")
         self._most = 0
 
     def mark(self) -> None:
-        """Take the highest so far, and have the kernel begin anew, where it lets a process do that."""
+        """Record the peak so far, and reset the kernel's record if the process may do that."""
         now = _resident()
         if self._began is None or not set(_FIELDS) <= set(now):
             return
@@ -34,16 +34,16 @@ class HostPeak:
         try:
             _CLEAR.write_text("5", encoding="ascii")
         except OSError:
-            pass  # the highest of all time will do: it can only hide that a later call needed less
+            pass  # the peak of all time then counts, which only hides that a later call needed less
 
     @property
     def bytes(self) -> int | None:
-        """``None`` where the system does not tell."""
+        """Bytes, ``None`` if the system does not report them."""
         return None if self._began is None else max(0, self._most)
 
 
 def _resident() -> dict[str, int]:
-    """Bytes, as Linux counts them; empty elsewhere."""
+    """Return field -> bytes as Linux counts them; empty on other systems."""
     try:
         lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -53,7 +53,7 @@ def _resident() -> dict[str, int]:
 
 
 class DevicePeak(Probe):
-    """The most that TensorFlow had allocated on each accelerator."""
+    """Reads TensorFlow's peak allocation on each accelerator."""
 
     name = "device_memory"
 
@@ -63,5 +63,5 @@ class DevicePeak(Probe):
     def found(self) -> JSON:
         peaks = tf_internals.device_memory("peak")
         if not peaks:
-            raise MetricUnavailable("TensorFlow sees no accelerator, and does not count what it allocates on a CPU")
+            raise MetricUnavailable("TensorFlow sees no accelerator, and does not count its allocations on a CPU")
         return {"peak": peaks}

@@ -1,4 +1,4 @@
-"""The result of the first call as arrays, for the controller to compare."""
+"""The result of the first call as arrays, which the controller compares."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Array = np.ndarray[Any, Any]
 
 FILE = "outputs.npz"
 LARGEST = 1 << 28
-"""Bytes. Larger results would fill the machine's memory when all variants of a workload are held at once."""
+"""Upper limit in bytes, since the controller holds the results of all variants of a workload at once."""
 
 
 class Outputs(Probe):
-    """Writes the numbers of the result to a file below the launch's folder; no Python objects."""
+    """Writes the numbers of the result, and no Python objects, to a file in the launch's folder."""
 
     name = "outputs"
 
@@ -34,13 +34,11 @@ class Outputs(Probe):
         if not self._arrays:
             raise MetricUnavailable("the step returns no numbers")
         if (size := sum(array.nbytes for array in self._arrays)) > LARGEST:
-            raise MetricUnavailable(
-                f"the step returns {size >> 20} MiB, more than the {LARGEST >> 20} that are compared"
-            )
+            raise MetricUnavailable(f"the step returns {size >> 20} MiB, more than the limit of {LARGEST >> 20} MiB")
         np.savez(self._file, *map(_portable, self._arrays))
         return {"file": FILE}
 
 
 def _portable(array: Array) -> Array:
-    """In a type that every numpy reads."""
+    """Return the array in a type that every version of numpy reads."""
     return array.astype(np.float32) if array.dtype.kind == "V" else array

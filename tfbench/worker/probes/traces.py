@@ -1,4 +1,4 @@
-"""How often Python functions are traced into graphs, and for which arguments."""
+"""Traces of Python functions into graphs: their number, and the arguments that cause a retrace."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LONGEST = 60
 
 
 class Traces(Probe):
-    """Counts traces that are no part of another one: in the first call, and in later ones with their cause."""
+    """Counts traces that are not nested in another trace: those of the first call, and later ones with their cause."""
 
     name = "traces"
 
     def __init__(self) -> None:
         self.graphs: dict[str, Any] = {}
-        """Function -> the last graph traced of it in the first call."""
+        """Function -> its last graph of the first call."""
         self._first: list[str] = []
         self._later: list[str] = []
         self._signatures: dict[str, list[str]] = {}
@@ -51,7 +51,7 @@ class Traces(Probe):
 
 
 def _signature(graph: Any) -> list[str]:
-    """Every argument in words; tensors by type and shape, Python values as they are."""
+    """Describe every argument: tensors by type and shape, Python values by their representation."""
     positional, named = graph.structured_input_signature or ((), {})
     arguments = [*enumerate(positional), *sorted(named.items())]
     return [f"{place}: {_words(value)}" for place, value in arguments]

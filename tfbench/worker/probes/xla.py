@@ -1,4 +1,4 @@
-"""What XLA compiles, as it writes it down itself when told to in time."""
+"""The modules that XLA compiles, from its own dump."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ _ENDING = "_after_optimizations.txt"
 
 
 class Xla(Probe):
-    """Names of the files that hold the modules compiled in all calls, below the launch's folder.
+    """Lists the files of the modules that are compiled in any call, below the launch's folder.
 
-    Not in the first one alone: what XLA clusters by itself is compiled at the second call.
-
-    Made before anything has run: XLA reads its flags once.
+    All calls count, because XLA compiles its automatic clusters at the second call.
+    The probe must be created before the first op, because XLA reads its flags only once.
     """
 
     name = "xla"
@@ -38,7 +37,7 @@ class Xla(Probe):
 
     def found(self) -> JSON:
         if not self._new:
-            raise MetricUnavailable("XLA compiled nothing")
+            raise MetricUnavailable("XLA compiled no module")
         return {"modules": self._new}
 
     def _modules(self) -> set[str]:
@@ -46,6 +45,6 @@ class Xla(Probe):
 
 
 def of_module(file: str) -> str:
-    """What a module was made of, from the name of its file: without the counters and hashes that XLA adds."""
+    """Return the function of a module from its file name, without the counters and hashes that XLA adds."""
     name = file.partition(".")[2].partition("__XlaMustCompile")[0].removesuffix(_ENDING)
     return re.sub(r"^a_inference_|_\d+$", "", name) or file

@@ -1,1 +1,1 @@
-"""Small fixed workloads of TensorFlow, from 5 µs to 50 ms, that the gate is measured with."""
+"""Small fixed workloads of TensorFlow, from 5 µs to 50 ms, for the calibration of the gate and checks of machines."""

@@ -1,4 +1,4 @@
-"""The steps: name -> a function that makes one and its arguments. Nothing runs before it is called."""
+"""The steps: name -> a function that returns a step and its arguments. No op runs before the function is called."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def training_step() -> Step:
 
 
 def elementwise() -> Step:
-    """A million elements: bound by memory."""
+    """A million elements, bound by memory."""
     x = tf.random.normal([1 << 20])
     return tf.function(lambda a, b: a + b), (x, x)
 
@@ -83,7 +83,7 @@ def sort() -> Step:
 
 
 def large_matmul() -> Step:
-    """Tens of milliseconds a step: few rounds a launch."""
+    """Tens of milliseconds per step, so few rounds per launch."""
     x = tf.random.normal([1280, 1280])
     return tf.function(lambda a, b: tf.matmul(a, b)), (x, x)
 

@@ -1,4 +1,4 @@
-"""What a GPU is tried with: a product that keeps it busy, or a small one where there is none."""
+"""The benchmark of the GPU check: a product that keeps a GPU busy, or a small one on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workloads as tfbench measures them."""
+"""The workloads, measured by tfbench."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The same workloads as pytest-benchmark measures them, in a run of their own. Part of `tfbench calibrate`."""
+"""The same workloads, measured by pytest-benchmark in a run of their own. Part of `tfbench calibrate`."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from tfbench.worker.workloads.steps import STEPS
 
 @pytest.mark.parametrize("name", STEPS)
 def test_step(benchmark: Any, name: str) -> None:
-    """One of the fixed workloads, slowed by the fraction ``TFBENCH_SLOWDOWN`` with an empty loop."""
+    """One of the fixed workloads, slowed down by the fraction ``TFBENCH_SLOWDOWN`` with an empty loop."""
     step, arguments = STEPS[name]()
     fraction = float(os.environ.get("TFBENCH_SLOWDOWN", "0"))
     for _ in range(20):

@@ -1,0 +1,88 @@
+"""The messages between controller and workers: their form on the line, and the check of their fields."""
+
+import json
+
+import pytest
+
+from tfbench.errors import ProtocolError
+from tfbench.protocol import messages
+from tfbench.protocol.messages import (
+    MESSAGES,
+    DevicesListed,
+    Prepared,
+    ProfileCase,
+    Ready,
+    Reap,
+    Rounds,
+    Serve,
+    StartZygote,
+    Stop,
+    decode,
+    encode,
+)  # fmt: skip
+
+EXAMPLES = [
+    StartZygote(3, "/side", ("a.py",), "", "importlib", (1, 2), "/made", ("/working", "/other"), ("/side/b.py",)),
+    StartZygote(3, "/side", (), "", "importlib", (), "/made", None),
+    ProfileCase((1,), "a", "/logs", (10, 60), 0.04, "session", {"host": 2}, (0.05, 0.5, 0.02)),
+    Ready(("a", "b"), {"c.py": "no"}, (), {"packages": {"numpy": "2"}}, None, False, ()),
+    Ready((), {}, (), {}, 2.5, True, ("mine",)),
+    Reap(7, True),
+    Serve((1, 0, -1), 30, 40, 0.1),
+    Stop(),
+    Prepared(1e-5, {"parts": [1, None, {"a": "b"}]}, True),
+    Rounds((1, 3), (2, 4), ()),
+    DevicesListed({"CPU": ("cpu:0",), "GPU": ("a", "b")}),
+]
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: message.kind)
+def test_a_message_is_one_json_object_on_a_line_that_decodes_to_itself(message):
+    line = encode(message)
+    assert line.endswith(b"\n")
+    assert json.loads(line)["kind"] == message.kind
+    assert decode(line) == message
+
+
+def test_every_message_has_a_kind_of_its_own_and_fields_that_can_be_checked():
+    types = [one for one in vars(messages).values() if isinstance(one, type) and "kind" in vars(one)]
+    assert sorted(one.__name__ for one in types) == sorted(one.__name__ for one in MESSAGES.values())
+    for kind in MESSAGES:
+        assert messages._field_types(kind) is not None
+
+
+def test_whole_numbers_are_fractions_where_fractions_are_wanted():
+    (message,) = [decode(b'{"kind":"serve","follow":[],"iterations":1,"prime":1,"extra":0}')]
+    assert message == Serve((), 1, 1, 0.0)
+    assert isinstance(message.extra, float)
+
+
+def test_numbers_that_json_lacks_are_refused():
+    with pytest.raises(ValueError, match="JSON"):
+        encode(Prepared(float("nan"), {}))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("", "not a JSON message"),
+        ("[1]", "no known kind"),
+        ("{}", "no known kind"),
+        ('{"kind":1}', "no known kind"),
+        ('{"kind":"other"}', "no known kind"),
+        ('{"kind":"reap","pid":7}', r"missing or unknown fields in a message \(kill\)"),
+        ('{"kind":"stop","now":true}', r"missing or unknown fields in a message \(now\)"),
+        ('{"kind":"reap","pid":"7","kill":true}', "field pid .* wrong type"),
+        ('{"kind":"reap","pid":true,"kill":true}', "field pid .* wrong type"),
+        ('{"kind":"reap","pid":7,"kill":0}', "field kill .* wrong type"),
+        ('{"kind":"rounds","began":[1.5],"ended":[2],"dispatched":[]}', "field began .* wrong type"),
+        ('{"kind":"rounds","began":null,"ended":[2],"dispatched":[]}', "field began .* wrong type"),
+        ('{"kind":"devices-listed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
+        ('{"kind":"prepared","iteration":1.0,"facts":[],"on_device":false}', "field facts .* wrong type"),
+        (encode(EXAMPLES[2]).decode().replace("[10,60]", "[10]"), "field steps .* wrong type"),
+    ],
+)
+def test_a_wrong_or_missing_field_is_an_error_that_quotes_the_start_of_the_line(line, reason):
+    with pytest.raises(ProtocolError, match=reason) as caught:
+        decode(line)
+    assert repr(line[:30])[:-1] in str(caught.value)

@@ -1,0 +1,1 @@
+"""Messages between controller and workers, and the channel that carries them."""

@@ -1,0 +1,344 @@
+"""The messages between controller and workers, each a frozen dataclass and one line of JSON.
+
+Every message is either a request or the answer to one, so a reader never waits for more than one line.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+
+from tfbench.errors import ProtocolError
+from tfbench.model import JSON
+
+QUOTED = 80
+"""Bytes of a malformed line that an error quotes."""
+
+MESSAGES: dict[str, type[Message]] = {}
+"""Kind -> type, for decoding."""
+M = TypeVar("M", bound="Message")
+
+
+@dataclass(frozen=True)
+class Message:
+    """Base of all messages. Fields are JSON values, and tuples where JSON has lists."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            MESSAGES[cls.kind] = cls
+
+
+# Controller to zygote
+
+
+@dataclass(frozen=True)
+class StartZygote(Message):
+    """The argument that a zygote is started with."""
+
+    kind = "start"
+    channel: int
+    """Descriptor of the inherited socket."""
+    root: str
+    files: tuple[str, ...]
+    inifile: str
+    import_mode: str
+    cpus: tuple[int, ...]
+    made: str
+    """Folder of shared set-ups."""
+    tree_redirect: tuple[str, str] | None
+    """Working tree and the tree that replaces it, if the side has another source tree."""
+    offenders: tuple[str, ...] = ()
+    """Benchmark files left out, because they run an op while they are imported."""
+
+
+@dataclass(frozen=True)
+class LaunchRequest(Message):
+    """Base of the requests that fork a process. Its socket, its log and other open files are sent along."""
+
+    cpus: tuple[int, ...]
+    """Processors that the process is pinned to. TensorFlow gets as many threads."""
+
+
+@dataclass(frozen=True)
+class CaseRequest(LaunchRequest):
+    """Base of the requests that run a case."""
+
+    case: str
+
+
+@dataclass(frozen=True)
+class TimeCase(CaseRequest):
+    """Time blocks in turns. The inbox of this entrant and all outboxes are sent along."""
+
+    kind = "time"
+    entrant: int
+    warmup: tuple[float, float, float]
+    """Seconds, limit in seconds and relative steadiness, see `worker.block.warm_up`."""
+
+
+@dataclass(frozen=True)
+class ProbeCase(CaseRequest):
+    """Read the metrics other than time."""
+
+    kind = "probe"
+    folder: str
+    """Where the process leaves files for the controller."""
+    calls: int
+    """Calls after the first ones, to find retraces and tensors that stay alive."""
+
+
+@dataclass(frozen=True)
+class ProfileCase(CaseRequest):
+    """Run steps under TensorFlow's profiler."""
+
+    kind = "profile"
+    folder: str
+    steps: tuple[int, int]
+    """Fewest and most steps."""
+    seconds: float
+    """Between the two, as many steps as fit into this time."""
+    method: str
+    levels: dict[str, int]
+    warmup: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class RepeatCase(CaseRequest):
+    """Repeat the step while the controller reads the energy counters."""
+
+    kind = "repeat"
+    seconds: float
+    warmup: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class ListDevices(LaunchRequest):
+    """List the devices that TensorFlow sees."""
+
+    kind = "devices"
+
+
+@dataclass(frozen=True)
+class Reap(Message):
+    """End a process of a launch."""
+
+    kind = "reap"
+    pid: int
+    kill: bool
+
+
+# Zygote to controller
+
+
+@dataclass(frozen=True)
+class Ready(Message):
+    """The zygote has collected the benchmarks and waits for requests."""
+
+    kind = "ready"
+    cases: tuple[str, ...]
+    broken: dict[str, str]
+    """Benchmark file -> error of its import."""
+    offenders: tuple[str, ...]
+    environment: JSON
+    import_seconds: float | None
+    """Import time of TensorFlow, ``None`` if no benchmark imports it."""
+    spawns: bool
+    """Whether the zygote has opened a GPU. It cannot fork then, and becomes the process of its only launch."""
+    leaked_packages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Launched(Message):
+    """A process was forked."""
+
+    kind = "launched"
+    pid: int
+
+
+@dataclass(frozen=True)
+class Reaped(Message):
+    """A process has ended, with this exit code, negative for a signal."""
+
+    kind = "reaped"
+    status: int
+
+
+# Controller to the process of a launch
+
+
+@dataclass(frozen=True)
+class Serve(Message):
+    """Time blocks in turns."""
+
+    kind = "serve"
+    follow: tuple[int, ...]
+    """For each turn of this entrant, the entrant of the next turn; -1 after the last turn."""
+    iterations: int
+    prime: int
+    extra: float
+    """Injected slowdown, as a fraction of a block."""
+
+
+@dataclass(frozen=True)
+class Begin(Message):
+    """Start repeating the step."""
+
+    kind = "begin"
+
+
+@dataclass(frozen=True)
+class Stop(Message):
+    """Return from ``bench``."""
+
+    kind = "stop"
+
+
+# Process of a launch to controller
+
+
+@dataclass(frozen=True)
+class Prepared(Message):
+    """The process is warm and waits for its first turn."""
+
+    kind = "prepared"
+    iteration: float
+    """Seconds of one iteration at the end of the warm-up."""
+    facts: JSON
+    on_device: bool = False
+    """Whether the step runs asynchronously on a device, so that a block ends by waiting for it."""
+
+
+@dataclass(frozen=True)
+class Rounds(Message):
+    """When each block began and ended, and when it had dispatched its work, in nanoseconds of a shared clock."""
+
+    kind = "rounds"
+    began: tuple[int, ...]
+    ended: tuple[int, ...]
+    dispatched: tuple[int, ...]
+    """Empty where calls return finished."""
+
+
+@dataclass(frozen=True)
+class Probed(Message):
+    """The evidence of a probing launch."""
+
+    kind = "probed"
+    found: JSON
+    absent: dict[str, str]
+    """Probe -> why it read no value."""
+    facts: JSON
+
+
+@dataclass(frozen=True)
+class Profiled(Message):
+    """The profiler has written its files."""
+
+    kind = "profiled"
+    steps: int
+    iteration: float
+    facts: JSON
+
+
+@dataclass(frozen=True)
+class Repeated(Message):
+    """How often the step ran."""
+
+    kind = "repeated"
+    iterations: int
+
+
+@dataclass(frozen=True)
+class DevicesListed(Message):
+    """Device type -> names."""
+
+    kind = "devices-listed"
+    devices: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Done(Message):
+    """The benchmark function has returned and passed."""
+
+    kind = "done"
+
+
+@dataclass(frozen=True)
+class Skipped(Message):
+    """The benchmark called ``pytest.skip``."""
+
+    kind = "skipped"
+    message: str
+
+
+@dataclass(frozen=True)
+class Failed(Message):
+    """The benchmark or the collection broke."""
+
+    kind = "failed"
+    message: str
+    trace: str = ""
+
+
+def encode(message: Message) -> bytes:
+    """Return the message as one line.
+
+    Raises:
+        ValueError: A field is NaN or infinite, which JSON cannot carry.
+    """
+    content = {"kind": message.kind, **vars(message)}
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes | str) -> Message:
+    """Return the message on a line.
+
+    Raises:
+        ProtocolError: The line is not JSON, its kind is unknown, or a field is missing, unknown or of a wrong type.
+    """
+    try:
+        content = json.loads(line)
+    except ValueError as error:
+        raise ProtocolError(f"not a JSON message: {line[:QUOTED]!r}") from error
+    kind = content.pop("kind", None) if isinstance(content, dict) else None
+    if not isinstance(kind, str) or kind not in MESSAGES:
+        raise ProtocolError(f"a message of no known kind: {line[:QUOTED]!r}")
+    types = _field_types(kind)
+    if odd := sorted(types.keys() ^ content.keys()):
+        raise ProtocolError(f"missing or unknown fields in a message ({', '.join(odd)}): {line[:QUOTED]!r}")
+    values = {}
+    for name, wanted in types.items():
+        try:
+            values[name] = _typed(content[name], wanted)
+        except TypeError as error:
+            raise ProtocolError(f"field {name} of a message has a wrong type: {line[:QUOTED]!r}") from error
+    return MESSAGES[kind](**values)
+
+
+@cache
+def _field_types(kind: str) -> dict[str, Any]:
+    hints = get_type_hints(MESSAGES[kind])
+    return {field.name: hints[field.name] for field in fields(MESSAGES[kind])}
+
+
+def _typed(value: Any, wanted: Any) -> Any:
+    """Return a JSON value as the annotated type: lists become tuples, integers become floats where floats are wanted."""
+    origin, parts = get_origin(wanted), get_args(wanted)
+    if wanted is Any or type(value) is wanted:
+        return value
+    if wanted is float and type(value) is int:
+        return float(value)
+    if type(None) in parts:
+        return None if value is None else _typed(value, parts[0])
+    if origin is dict and isinstance(value, dict):
+        return {key: _typed(part, parts[1]) for key, part in value.items()}
+    if origin is tuple and isinstance(value, list):
+        if parts[-1] is ...:
+            return tuple(_typed(part, parts[0]) for part in value)
+        if len(value) == len(parts):
+            return tuple(map(_typed, value, parts))
+    raise TypeError(f"{type(value).__name__} instead of {wanted}")
