@@ -134,7 +134,7 @@ OPTIONS = [
     (["--baseline", "nope"], "save one with --save-baseline"),
     (["--baseline", "../x"], "cannot name a baseline"),
     (["--save-baseline", "a/b"], "cannot name a baseline"),
-    (["--policy", "lax"], "no policy named 'lax'; there are quick, standard, strict"),
+    (["--policy", "lax"], "no policy named 'lax'; the policies are quick, standard, strict"),
     (["--device", "tpu"], "choose from cpu, gpu, all"),
     (["--replay", "some"], "choose from all"),
     (["--against", "selfish"], "not understood"),
