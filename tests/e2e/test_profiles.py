@@ -96,8 +96,11 @@ def cases(tmp_path_factory):
 @pytest.fixture(scope="module")
 def causes(cases):
     found = measured(cases, PAIRS)
-    # Another program of this machine may have disturbed one side of a pair: what is small is taken once more.
-    return found | measured(cases, {name: PAIRS[name] for name, one in found.items() if one["share"] < 0.8})
+    # Another program may disturb one side of a pair: three launches in ten of the lost fusion showed a share below 0.8
+    # on a busy machine. So a small share is measured again, up to three times.
+    for _ in range(3):
+        found |= measured(cases, {name: PAIRS[name] for name, one in found.items() if one["share"] < 0.8})
+    return found
 
 
 def measured(cases, pairs):
