@@ -1,4 +1,4 @@
-"""The house: who imports whom, what is never used, and bounds that are written twice."""
+"""Check the architecture: direction of imports, forbidden calls, sizes, and version bounds that two files repeat."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ LAYERS = (
     ("model", "fs"),
     ("errors",),
 )
-"""Each line imports only from lower lines, and nothing from its own but from the same room."""
+"""A package imports only from lower lines, and from no other package of its own line."""
 LEVELS = {name: level for level, line in enumerate(reversed(LAYERS)) for name in line}
 ENTRANCES = {"__init__": {"suite"}, "__main__": {"cli"}}
-"""What the files that are no room may import."""
+"""What the entry points may import."""
 MODULE = re.compile(r"tfbench(\.\w+)+")
 WORKER_NEEDS = {"pytest", "_pytest", "numpy", "tensorflow", "keras", "tf_keras", "tfbench"}
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "multiprocessing"}
 RUNS_TEXT = {"eval", "exec", "compile", "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
 BY_NAME = {"__import__", "import_module", "importlib.import_module"}
-LONGEST = 450
-"""Lines. A longer file is to be thought over, not to be squeezed."""
+LONGEST = 350
+"""Lines of a module. Split a longer one by subject."""
 
 
 def room(file: Path) -> str:
@@ -51,7 +51,7 @@ def room(file: Path) -> str:
 
 
 def imports(text: str, package: str) -> set[str]:
-    """Every module that the text of a module of a package imports: inside functions, relatively and by name too."""
+    """Find every module that a module imports, including relative imports, imports by name, and in functions."""
     found = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -78,7 +78,7 @@ def ours(file: Path) -> set[str]:
 
 
 def dangers(text: str) -> list[str]:
-    """What a module does that would run what it reads: a pickle, a text as code, a line for the shell."""
+    """Find code that executes its input: unpickling, evaluation, shell commands."""
     found = sorted({name.partition(".")[0] for name in imports(text, "tfbench")} & RUNS_WHAT_IT_READS)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call):

@@ -1,30 +1,21 @@
 """Draw architecture.svg from the imports of tfbench: ``python docs/figures/architecture.py [--check]``.
 
 A line goes from a package to each package that it imports and does not reach through another one. Lines to the lowest
-layer are left out. A line that goes up, against the layers, is red. ``--check`` draws no file, and exits with 1 if the committed one is out of date.
+two layers are left out. A line that goes up, against the layers, is red. ``--check`` draws no file, and exits with 1 if the committed one is out of date.
 """
 
 from __future__ import annotations
 
-import ast
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.test_architecture import FILES, LAYERS, LEVELS, ours, room  # noqa: E402 - the test holds the layers
+
+LOWEST = {*LAYERS[-1], *LAYERS[-2]}
 TARGET = Path(__file__).with_suffix(".svg")
-LAYERS = (
-    ("cli",),
-    ("commands",),
-    ("compare",),
-    ("plugin", "versions"),
-    ("session", "doctor", "calibration"),
-    ("race", "gate"),
-    ("report", "metrics"),
-    ("worker", "profiles", "gpus", "stats"),
-    ("sides", "storage", "suite", "policy", "protocol"),
-    ("model", "errors", "fs"),
-)
 ROLES = {
     "cli": "command line",
     "commands": "one file per command",
@@ -57,34 +48,17 @@ INK, GREY, ACCENT, RED = "#1f2933", "#9aa5b1", "#c2410c", "#dc2626"
 FONT = "font-family='sans-serif'"
 
 
-def imports_of(package: Path) -> dict[str, set[str]]:
+def package_imports() -> dict[str, set[str]]:
     """Return, for each package or module at the top of tfbench, the others that it imports."""
-    names = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    found: dict[str, set[str]] = {name: set() for name in names if not name.startswith("__")}
-    for file in sorted(package.rglob("*.py")):
-        name = file.relative_to(package).parts[0].removesuffix(".py")
-        if name in found:
-            tree = ast.parse(file.read_text(encoding="utf-8"))
-            found[name] |= {other for other in _targets(tree) if other in found and other != name}
+    found: dict[str, set[str]] = {name: set() for name in LEVELS}
+    for file in FILES:
+        if (name := room(file)) in found:
+            found[name] |= ours(file) & found.keys() - {name}
     return found
 
 
-def _targets(tree: ast.AST) -> Iterator[str]:
-    """Yield the second part of every imported name below tfbench."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module == "tfbench":
-            names = [f"tfbench.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
-        else:
-            continue
-        yield from (name.split(".")[1] for name in names if name.startswith("tfbench."))
-
-
 def reduced(imports: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Return the imports without those that are reached through another import."""
+    """Leave out each import that another import already reaches."""
 
     def reach(name: str, seen: frozenset[str] = frozenset()) -> set[str]:
         direct = imports[name] - seen
@@ -98,23 +72,21 @@ def reduced(imports: dict[str, set[str]]) -> dict[str, set[str]]:
 
 def draw(imports: dict[str, set[str]]) -> str:
     """Return the diagram as SVG text."""
-    rows = [[name for name in row if name in imports] for row in LAYERS]
     place = {}
-    for index, row in enumerate(rows):
+    for index, row in enumerate(LAYERS):
         for column, name in enumerate(row):
             x = MARGIN + (column + (COLUMNS - len(row)) / 2) * (WIDTH + MARGIN)
             place[name] = (x, MARGIN + index * ROW)
-    width, height = MARGIN + COLUMNS * (WIDTH + MARGIN), MARGIN + len(rows) * ROW - (ROW - HEIGHT) + MARGIN
+    width, height = MARGIN + COLUMNS * (WIDTH + MARGIN), MARGIN + len(LAYERS) * ROW - (ROW - HEIGHT) + MARGIN
     lines = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}' "
         "role='img' aria-label='Packages of tfbench and their imports'>",
         f"<rect width='{width}' height='{height}' fill='white'/>",
     ]
-    upper = {name: {other for other in others if other not in LAYERS[-1]} for name, others in imports.items()}
+    upper = {name: {other for other in others if other not in LOWEST} for name, others in imports.items()}
     for name, others in sorted(reduced(upper).items()):
         for other in sorted(others):
-            if name in place and other in place:
-                lines.append(_line(place[name], place[other]))
+            lines.append(_line(place[name], place[other]))
     lines += [_box(name, *place[name]) for name in sorted(place)]
     return "\n".join([*lines, "</svg>"]) + "\n"
 
@@ -141,11 +113,10 @@ def _box(name: str, x: float, y: float) -> str:
 
 
 def main() -> int:
-    imports = imports_of(ROOT / "tfbench")
-    if unknown := sorted(set(imports) - {name for row in LAYERS for name in row}):
-        print(f"{Path(__file__).name}: no layer for {', '.join(unknown)}; add it to LAYERS and ROLES", file=sys.stderr)
+    if unknown := sorted(LEVELS.keys() - ROLES.keys()):
+        print(f"{Path(__file__).name}: no role for {', '.join(unknown)}; add it to ROLES", file=sys.stderr)
         return 1
-    text = draw(imports)
+    text = draw(package_imports())
     if "--check" in sys.argv[1:]:
         if TARGET.read_text(encoding="utf-8") == text:
             return 0
