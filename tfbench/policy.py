@@ -104,8 +104,8 @@ class Policy:
     """Profiled launches per side in a comparison, since single ones differ by several percent. The faster half is used,
     because a disturbance makes a launch slower, and hits one side only."""
     profile_zygotes: int = 2
-    """Zygotes per side for these launches: those that every race starts first. They differ by about 1%, less than the
-    overhead of profiling."""
+    """Zygotes per side for these launches. A race starts these first. They differ by about 1%, less than the overhead of
+    profiling."""
     profile_trim: float = 0.2
     """Share of a launch's steps, the slowest, that is left out for the same reason. It is not larger, because a
     pipeline may wait in one step of several."""
@@ -164,7 +164,7 @@ class Policy:
     warmup_seconds: float = 0.05
     """Time that a fresh process runs the step before the check for steadiness."""
     warmup_limit_seconds: float = 0.5
-    """A step that is not steady by then is raced as it is."""
+    """The race starts after this time even if the step is not steady."""
     warmup_steady: float = 0.02
     """Largest difference between the floors of two successive intervals of a steady step."""
 

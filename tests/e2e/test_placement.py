@@ -1,4 +1,4 @@
-"""Placement of ops on logical devices of one CPU, which stand in for several GPUs."""
+"""Place ops on two logical devices of one CPU, in place of two GPUs."""
 
 import pytest
 

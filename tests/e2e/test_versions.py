@@ -1,4 +1,4 @@
-"""``tfbench versions`` with real processes. Settings stand in for versions, because they need no installation."""
+"""``tfbench versions`` with real processes. The sides differ in settings, which need no installation."""
 
 import json
 

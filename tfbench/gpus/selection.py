@@ -1,4 +1,4 @@
-"""Select the GPUs of a run: ``gpu``, ``gpu:0,2``, ``gpu:GPU-8f6…``, or those that CUDA_VISIBLE_DEVICES leaves."""
+"""Select the GPUs of a run: ``gpu``, ``gpu:0,2``, ``gpu:GPU-8f6…``, or every GPU in CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class GpuSession:
             raise
 
     def _chosen(self, there: Sequence[Identity], names: Sequence[str], left: tuple[str, ...] | None) -> list[Identity]:
-        """Return the named GPUs, or those that the environment leaves, or all."""
+        """Return the GPUs that the user named; otherwise the visible ones, or all."""
         if names:
             return choose(there, names)
         if left is not None:

@@ -55,7 +55,7 @@ def graph_changes(before: Nodes, now: Nodes) -> list[Change]:
         if became["op"] == "Const":
             folded[fusion(was)] += 1
             continue
-        # The side without the fusion has more nodes: those that lead to the namesake and have no namesake themselves.
+        # The side without the fusion has extra nodes: they lead to the namesake and have none of their own.
         lost, gained = _leading(key, old, gone), _leading(key, new, came)
         gone -= set(lost)
         came -= set(gained)

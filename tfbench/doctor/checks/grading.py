@@ -28,7 +28,7 @@ class Limits:
     quota_warn: float = 2.0
     """Processors. A worker takes one, and the controller must not use up the worker's share."""
     quota_bad: float = 1.0
-    """With less than one processor, every worker is stopped in the middle of its blocks."""
+    """Below one processor, the kernel throttles every worker during its timed blocks."""
     throttled_bad: float = 0.01
     """Share of the time. A stop lasts up to 0.1 s, which is hundreds of blocks."""
     memory_warn: int = 9 * GIB // 2
@@ -50,7 +50,7 @@ class Limits:
     """Percent. An idle device reads 0, a desktop 1 to 4."""
     gpu_busy_bad: float = 20.0
     slowdown_bad: float = 0.05
-    """A gate must find slowdowns of this size. A machine that hides them in the middle workload is not fit."""
+    """A gate must find slowdowns of this size. If noise hides them in the median workload, the machine is not fit."""
     found: float = 0.95
     """Share of races that must call a slowdown regressed for it to count as detectable."""
 
