@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from tfbench.compare.timing import FileComparison, Timing
-from tfbench.model import Ratio, Reason
+from tfbench.model import Ratio, Reason, ReasonCode
 from tfbench.stats.interval import Floats
 from tfbench.stats.verdict import change
 
@@ -23,26 +23,24 @@ BATCHES = 20
 """Number of equally long parts into which the times of one process are divided, in time order."""
 MIN_BATCHES = 5
 MIN_LAUNCHES = 3
-STANDS_OUT = "stands-out"
-"""Reason code of a difference beyond the scatter."""
 
 
 def contrast(case: str, first: Timing | None, second: Timing | None) -> FileComparison:
     """Compare the second file's time of a case with the first file's."""
     if first is None or second is None:
         text = f"in the {'first' if second is None else 'second'} file only"
-        return FileComparison(case, first, second, Reason("one-file", text))
+        return FileComparison(case, first, second, Reason(ReasonCode.ONE_FILE, text))
     before, first_units = _units(first)
     after, second_units = _units(second)
     if not before or not after:
         text = first_units if not before else second_units
-        return FileComparison(case, first, second, Reason("no-interval", text), second.median / first.median)
+        return FileComparison(case, first, second, Reason(ReasonCode.NO_INTERVAL, text), second.median / first.median)
     effect, reach = _welch(np.log(before), np.log(after))
     interval = Ratio(math.exp(effect), math.exp(effect - reach), math.exp(effect + reach), CONFIDENCE)
     scatter = f"the scatter of {' and '.join(dict.fromkeys((first_units, second_units)))}"
-    reason = Reason("within-scatter", f"within {scatter}")
+    reason = Reason(ReasonCode.WITHIN_SCATTER, f"within {scatter}")
     if not interval.low <= 1 <= interval.high:
-        reason = Reason(STANDS_OUT, f"{change(interval.center)}, beyond {scatter}")
+        reason = Reason(ReasonCode.STANDS_OUT, f"{change(interval.center)}, beyond {scatter}")
     return FileComparison(case, first, second, reason, interval.center, interval)
 
 

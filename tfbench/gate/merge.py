@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Outcome, Reason, Report, Verdict
+from tfbench.model import JSON, Outcome, Reason, ReasonCode, Report, Verdict
 from tfbench.suite.shards import digest
 
 Named = tuple[str, Report]
@@ -129,4 +129,4 @@ def _confirmed(verdict: Verdict, again: Mapping[tuple[str, str], Verdict]) -> Ve
         text = f"{first}; a second job {_CONFIRMING[other.outcome]}: {other.reason.message}"
         return replace(verdict, reason=Reason(verdict.reason.code, text))
     text = f"first job: {first}; a second job did not confirm it: {other.outcome}, {other.reason.message}"
-    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason("not-confirmed", text))
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.NOT_CONFIRMED, text))

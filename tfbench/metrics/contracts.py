@@ -9,7 +9,7 @@ from typing import Any
 
 from tfbench.metrics.catalog import BYTES, CONTRACT
 from tfbench.metrics.exact import amount, named
-from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Reason, Verdict
+from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
 from tfbench.stats.verdict import evidence
 
@@ -41,20 +41,20 @@ def row(case: Case, contract: str, contract_result: ContractResult) -> Verdict:
 
 
 def _held(text: str) -> ContractResult:
-    return Outcome.UNCHANGED, Reason("contract-held", text)
+    return Outcome.UNCHANGED, Reason(ReasonCode.CONTRACT_HELD, text)
 
 
 def _broken(text: str) -> ContractResult:
-    return Outcome.REGRESSED, Reason("contract-broken", text)
+    return Outcome.REGRESSED, Reason(ReasonCode.CONTRACT_BROKEN, text)
 
 
 def unreadable(text: str) -> ContractResult:
     """Make the result of a contract that cannot be checked, which is an error."""
-    return Outcome.ERROR, Reason("contract-unreadable", text)
+    return Outcome.ERROR, Reason(ReasonCode.CONTRACT_UNREADABLE, text)
 
 
 def _open(text: str) -> ContractResult:
-    return Outcome.INCONCLUSIVE, Reason("contract-open", text)
+    return Outcome.INCONCLUSIVE, Reason(ReasonCode.CONTRACT_OPEN, text)
 
 
 def _expected(expected: Mapping[str, int], metric_values: MetricValues) -> ContractResult:

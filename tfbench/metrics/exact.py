@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tfbench.metrics import catalog
 from tfbench.metrics.catalog import BYTES, PARITY, Metric, Worse
-from tfbench.model import Case, MetricValues, Outcome, Reason, Verdict
+from tfbench.model import Case, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
 
 _NAMED = 4
@@ -48,7 +48,7 @@ def compare(
         outcome, reason = _evaluate(metric, before, now, context, policy)
         other_environment = context.differences or other_setting or (metric.compiled and context.machines)
         changed = outcome not in (Outcome.UNCHANGED, Outcome.NEW)
-        if changed and other_environment and not policy.exact_across_versions and reason.code != "not-exact":
+        if changed and other_environment and not policy.exact_across_versions and reason.code != ReasonCode.NOT_EXACT:
             explained.append(f"{metric.name} {reason.message}")
             continue
         verdicts.append(Verdict(case, outcome, reason, metric.name, launches=1, values=(old, new), unit=metric.unit))
@@ -61,23 +61,25 @@ def _evaluate(
     old, new = before.value(metric.name), now.value(metric.name)
     if old is None:
         why = before.absent.get(metric.name, "it was saved without this metric")
-        return Outcome.NEW, Reason("not-in-baseline", f"{amount(new, metric.unit)}; no value in the baseline: {why}")
+        return Outcome.NEW, Reason(
+            ReasonCode.NOT_IN_BASELINE, f"{amount(new, metric.unit)}; no value in the baseline: {why}"
+        )
     if new is None:
         why = now.absent.get(metric.name, "the probing launch did not report it")
         return Outcome.MISSING, Reason(
-            "not-read", f"{amount(old, metric.unit)} in the baseline, unavailable now: {why}"
+            ReasonCode.NOT_READ, f"{amount(old, metric.unit)} in the baseline, unavailable now: {why}"
         )
     if same(metric, before, now, policy):
-        return Outcome.UNCHANGED, Reason("same", f"{amount(new, metric.unit)}, as before")
+        return Outcome.UNCHANGED, Reason(ReasonCode.SAME, f"{amount(new, metric.unit)}, as before")
     if how := context.unstable.get(metric.name):
         text = f"{_from_to(metric, old, new)}, but it is not exact here: {how}"
-        return Outcome.INCONCLUSIVE, Reason("not-exact", text)
+        return Outcome.INCONCLUSIVE, Reason(ReasonCode.NOT_EXACT, text)
     text = _from_to(metric, old, new) + details(metric.name, before, now)
     if new == old or metric.worse is Worse.NEITHER:
-        return Outcome.INCONCLUSIVE, Reason("other", f"{text}: neither better nor worse by itself")
+        return Outcome.INCONCLUSIVE, Reason(ReasonCode.OTHER, f"{text}: neither better nor worse by itself")
     more = new > old
     outcome = Outcome.REGRESSED if more == (metric.worse is Worse.MORE) else Outcome.IMPROVED
-    return outcome, Reason("more" if more else "fewer", text)
+    return outcome, Reason(ReasonCode.MORE if more else ReasonCode.FEWER, text)
 
 
 def same(metric: Metric, before: MetricValues, now: MetricValues, policy: Policy) -> bool:

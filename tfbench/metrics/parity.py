@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfbench.model import Case, Outcome, Reason, Verdict
+from tfbench.model import Case, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
 
 PARITY = "parity"
@@ -108,19 +108,19 @@ def evaluate(case: Case, old: float | None, new: float, whose: str, policy: Poli
         whose: Description of the result that this one is compared with.
     """
 
-    def verdict(outcome: Outcome, code: str, text: str) -> Verdict:
+    def verdict(outcome: Outcome, code: ReasonCode, text: str) -> Verdict:
         return Verdict(case, outcome, Reason(code, text), PARITY, launches=1, values=(old, new))
 
     text = f"differs from {whose} by {describe(new)}"
     if old is None:
-        return verdict(Outcome.NEW, "not-in-baseline", f"{text}; no value in the baseline")
+        return verdict(Outcome.NEW, ReasonCode.NOT_IN_BASELINE, f"{text}; no value in the baseline")
     compared = f"{text}, by {describe(old)} before"
     if new > max(policy.parity_floor, policy.parity_growth * old):
-        return verdict(Outcome.REGRESSED, "more", compared)
+        return verdict(Outcome.REGRESSED, ReasonCode.MORE, compared)
     if old > max(policy.parity_floor, policy.parity_growth * new):
-        return verdict(Outcome.IMPROVED, "fewer", compared)
+        return verdict(Outcome.IMPROVED, ReasonCode.FEWER, compared)
     rounding = max(old, new) <= policy.parity_floor
-    return verdict(Outcome.UNCHANGED, "same", f"{text}: rounding at most" if rounding else compared)
+    return verdict(Outcome.UNCHANGED, ReasonCode.SAME, f"{text}: rounding at most" if rounding else compared)
 
 
 def describe(error: float) -> str:

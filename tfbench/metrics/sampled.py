@@ -9,7 +9,7 @@ from statistics import median
 
 from tfbench.metrics.catalog import BYTES, FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import amount
-from tfbench.model import JSON, Case, Effect, Outcome, Reason, Verdict
+from tfbench.model import JSON, Case, Effect, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
 from tfbench.stats.verdict import Decision, decide
 
@@ -34,23 +34,25 @@ def memory(case: Case, before: Facts, now: Facts, policy: Policy) -> Verdict | N
     launches = len(new)
     values = (median(old) if old else None, median(new) if new else None)
 
-    def verdict(outcome: Outcome, code: str, text: str) -> Verdict:
+    def verdict(outcome: Outcome, code: ReasonCode, text: str) -> Verdict:
         return Verdict(case, outcome, Reason(code, text), PEAK_HOST_MEMORY, None, launches, values=values, unit=BYTES)
 
     if not old:
-        return verdict(Outcome.NEW, "not-in-baseline", f"{amount(values[1], BYTES)}; no value in the baseline")
+        return verdict(Outcome.NEW, ReasonCode.NOT_IN_BASELINE, f"{amount(values[1], BYTES)}; no value in the baseline")
     if not new:
-        return verdict(Outcome.MISSING, "not-read", f"{amount(values[0], BYTES)} in the baseline, unavailable now")
+        return verdict(
+            Outcome.MISSING, ReasonCode.NOT_READ, f"{amount(values[0], BYTES)} in the baseline, unavailable now"
+        )
     old_median, new_median = median(old), median(new)
     text = f"{amount(old_median, BYTES)} before, {amount(new_median, BYTES)} now ({launches} launches)"
     if abs(new_median - old_median) <= max(policy.memory_tolerance * old_median, policy.memory_abs_tolerance):
-        return verdict(Outcome.UNCHANGED, "within-tolerance", text)
+        return verdict(Outcome.UNCHANGED, ReasonCode.WITHIN_TOLERANCE, text)
     more = new_median > old_median
     apart = min(new) > max(old) if more else max(new) < min(old)
     if not apart or min(len(old), len(new)) < policy.memory_launches:
         why = "the launches of both sides overlap" if not apart else f"{policy.memory_launches} launches are needed"
-        return verdict(Outcome.INCONCLUSIVE, "not-decided", f"{text}, but {why}")
-    return verdict(Outcome.REGRESSED if more else Outcome.IMPROVED, "more" if more else "fewer", text)
+        return verdict(Outcome.INCONCLUSIVE, ReasonCode.NOT_DECIDED, f"{text}, but {why}")
+    return verdict(Outcome.REGRESSED if more else Outcome.IMPROVED, ReasonCode.MORE if more else ReasonCode.FEWER, text)
 
 
 def first_call_policy(policy: Policy) -> Policy:
@@ -86,7 +88,7 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     difference = median(new for _, new, _ in both) - median(old for old, _, _ in both)
     if decision.outcome is not Outcome.UNCHANGED and abs(difference) < policy.first_call_abs_tolerance:
         text = f"within {policy.first_call_abs_tolerance * 1e3:.0f} ms either way: {difference * 1e3:+.1f} ms"
-        return replace(decision, outcome=Outcome.UNCHANGED, reason=Reason("within-slack", text))
+        return replace(decision, outcome=Outcome.UNCHANGED, reason=Reason(ReasonCode.WITHIN_ABS_TOLERANCE, text))
     return replace(decision, reason=Reason(decision.reason.code, decision.reason.message + _parts(before, now)))
 
 

@@ -16,7 +16,7 @@ from statistics import mean, stdev
 
 from scipy import special
 
-from tfbench.model import Comparison, Outcome, Ratio, Reason
+from tfbench.model import Comparison, Outcome, Ratio, Reason, ReasonCode
 from tfbench.policy import Policy
 from tfbench.stats.verdict import Decision, change, classify, evidence, hidden
 
@@ -72,7 +72,9 @@ def evaluate(
             f"at least {policy.sessions} are needed to estimate the spread between sessions"
         )
         unknown = Ratio(math.exp(floor(now) - mean(known[: len(own)])), 0.0, math.inf, 1.0)
-        return Decision(Outcome.INCONCLUSIVE, Reason("few-sessions", text), Comparison(unknown, len(now), 1, rounds))
+        return Decision(
+            Outcome.INCONCLUSIVE, Reason(ReasonCode.FEW_SESSIONS, text), Comparison(unknown, len(now), 1, rounds)
+        )
 
     def against(alpha: float) -> Comparison:
         ratio = predict(floor(now), [floor(session) for session in own], known, alpha)
@@ -82,12 +84,12 @@ def evaluate(
     strict = against(policy.alpha / max(1, cases))
     if (changed := classify(strict.ratio.low, strict.ratio.high, policy)) in _CHANGED:
         text = f"{change(strict.ratio.center)} than {spread}, allows ({evidence(strict)}); not raced"
-        return Decision(changed, Reason("saved-times", text), strict)
+        return Decision(changed, Reason(ReasonCode.SAVED_TIMES, text), strict)
     lax = against(policy.alpha_case)
     screen = replace(policy, tolerance=policy.screen_tolerance)
     if classify(lax.ratio.low, lax.ratio.high, screen) is Outcome.UNCHANGED:
         within = f"within {policy.screen_tolerance:.1%} by saved times, {change(lax.ratio.center)}"
         text = f"{within}, against {spread} ({evidence(lax)})"
-        return Decision(Outcome.UNCHANGED, Reason("saved-times", f"{text}; not raced"), lax)
+        return Decision(Outcome.UNCHANGED, Reason(ReasonCode.SAVED_TIMES, f"{text}; not raced"), lax)
     text = f"saved times do not decide: {change(lax.ratio.center)}; {spread}, could hide {hidden(lax.ratio):.1%}"
-    return Decision(Outcome.INCONCLUSIVE, Reason("saved-times", text), lax)
+    return Decision(Outcome.INCONCLUSIVE, Reason(ReasonCode.SAVED_TIMES, text), lax)
