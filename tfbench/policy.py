@@ -27,6 +27,9 @@ class Policy:
     alpha_case: float = 0.05
     """Upper limit for both ends of one stage's interval, however few cases there are. Unconfirmed `unchanged` and
     `improved` verdicts are then right 97 times in 100 at the edge."""
+    min_compared: float = 0.5
+    """Least share of a report's cases whose times must have been compared for the gate to pass. Where fewer than half
+    were, most of the suite is new, skipped or gone, and a pass would say little about the change."""
     looks: tuple[int, ...] = (3, 4, 6, 9, 12, 18, 30)
     """Launches after which the evidence is evaluated. Three detect a large change. Steps of about 1.4 follow, because a
     look at little new evidence wastes alpha. Beyond 30, the zygotes limit the decision, and no launches help."""

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fakes.report import complete
 from tests.report.test_json_reader import REPORT
 from tests.sides.test_source_tree import git
 from tests.storage.test_baselines import BASELINE, CASE, CONTEXT, SAMPLE
 from tfbench import cli
-from tfbench.model import Case, Outcome, Reason, Report, Sample, Verdict
+from tfbench.model import Case, Outcome, Reason, Sample, Verdict
 from tfbench.report import json_writer
 from tfbench.sides.source_tree import CANDIDATES, KEPT, snapshot
 from tfbench.storage.baselines import Baseline, Baselines
@@ -23,7 +24,7 @@ def written(path, report):
 
 def one(outcome):
     verdict = Verdict(CASE, outcome, Reason("code", "the reason"))
-    return Report({"name": "standard"}, {}, (verdict,))
+    return complete([verdict])
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,11 @@ import datetime
 
 import pytest
 
+from tests.fakes.report import complete
 from tfbench.errors import UsageError
 from tfbench.gate.accepted import accept, entries
 from tfbench.gate.rules import Gate, rule
-from tfbench.model import Case, Outcome, Ratio, Reason, Report, Verdict
+from tfbench.model import Case, Outcome, Ratio, Reason, Verdict
 
 TODAY = datetime.date(2026, 11, 21)
 ENTRY = {"case": "b/test_x.py::test_x", "reason": "agreed", "until": TODAY, "up_to": 1.1}
@@ -19,7 +20,7 @@ def row(outcome=Outcome.REGRESSED, ratio=1.05, name=ENTRY["case"], **more):
 
 
 def decided(verdicts, *rows, today=TODAY):
-    report = Report({"name": "quick"}, {}, tuple(verdicts))
+    report = complete(verdicts)
     return rule(report, accept(report, entries({"accept": list(rows)}, "a.toml"), today))
 
 
@@ -54,11 +55,11 @@ def test_an_unused_entry_fails(verdicts):
 def test_other_metrics_and_deleted_cases_are_accepted_by_name():
     exact = row(ratio=None, metric="graph_ops", values=(3, 4))
     entry = {**ENTRY, "metric": "graph_ops", "up_to": 4}
-    assert decided([exact, OTHER], entry).gate is Gate.PASS
+    assert decided([row(Outcome.UNCHANGED), exact, OTHER], entry).gate is Gate.PASS
     assert decided([exact, OTHER], {**entry, "up_to": 3}).gate is Gate.REGRESSED
     assert decided([exact, row(), OTHER], entry).gate is Gate.REGRESSED  # its time is not accepted
     del entry["up_to"]
-    assert decided([exact, OTHER], entry).gate is Gate.PASS
+    assert decided([row(Outcome.UNCHANGED), exact, OTHER], entry).gate is Gate.PASS
     gone = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"gone": True}
     assert decided([row(Outcome.MISSING, None), OTHER], gone).gate is Gate.PASS
     assert decided([row(), OTHER], gone).gate is Gate.REGRESSED

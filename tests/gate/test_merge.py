@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fakes.report import complete, row
 from tfbench.errors import ReportError
 from tfbench.gate.merge import confirm, merge
-from tfbench.model import Case, Outcome, Reason, Report, Skip, Verdict
+from tfbench.model import Outcome, Ratio, Skip
 from tfbench.suite.shards import Shard, part
 
 NAMES = [f"b/test_x.py::test_{letter}" for letter in "abcdef"]
@@ -14,14 +15,11 @@ SIDES = {"contender": {"spec": "working tree", "python": "3.12.1", "packages": {
                        "machine": {"system": "Linux", "architecture": "x86_64", "processor": "one"}}}  # fmt: skip
 
 
-def row(name, outcome=Outcome.UNCHANGED, metric="time", text="the same"):
-    return Verdict(Case(name, "w", name), outcome, Reason("code", text), metric)
-
-
 def shard(index, of=2, names=None, **changes):
     mine = NAMES[index - 1 :: of] if names is None else names
-    report = Report({"name": "quick"}, SIDES, tuple(map(row, mine)), wall_seconds=float(index))
-    return f"{index}.json", replace(report, **{"shard": part(Shard(index, of), NAMES, mine), **changes})
+    rows = changes.pop("verdicts", tuple(map(row, mine)))
+    given = {"sides": SIDES, "wall_seconds": float(index), "shard": part(Shard(index, of), NAMES, mine), **changes}
+    return f"{index}.json", complete(rows, **given)
 
 
 def test_shards_merge_into_one_report():
@@ -52,6 +50,11 @@ WRONG = {
     "is in 1.json and in 2.json": lambda: [shard(1), shard(2, names=NAMES[:4])],
     "have 5 cases together, the suite has 6": lambda: [shard(1), shard(2, names=NAMES[1:5:2])],
     "has no row for its case b/test_x.py::test_b and 2 more": lambda: [shard(1), shard(2, verdicts=())],
+    "cannot be merged: the run did not come to its end": lambda: [shard(1), shard(2, complete=False)],
+    "cannot be merged: b/test_x.py::test_z was due": lambda: [
+        shard(1),
+        shard(2, due=(*NAMES[1::2], f"{NAMES[0][:-1]}z")),
+    ],
     "a case of another shard": lambda: [shard(1), shard(2, verdicts=tuple(map(row, NAMES)))],
     "suite of cases differ": lambda: [shard(1), shard(2, shard=part(Shard(2, 2), NAMES[:5], NAMES[1::2]))],
 }
@@ -69,21 +72,42 @@ def test_any_shard_may_report_a_missing_case():
     assert gone in merge([(name, replace(report, verdicts=(*report.verdicts, gone))), shard(2)]).verdicts
 
 
+COMPARED = Ratio(1.0, 0.9, 1.1, 0.99)
+
+
 @pytest.mark.parametrize(
     ("second", "becomes", "reported"),
     [
-        (Outcome.REGRESSED, Outcome.REGRESSED, "a second job confirms it"),
-        (Outcome.UNCHANGED, Outcome.INCONCLUSIVE, "did not confirm it: unchanged"),
-        (Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE, "did not confirm it"),
-        (Outcome.ERROR, Outcome.REGRESSED, "a second job broke"),
-        (None, Outcome.REGRESSED, "a second job has no row for it"),
+        (row(NAMES[0], "regressed"), Outcome.REGRESSED, "a second job confirms it"),
+        (row(NAMES[0], "unchanged"), Outcome.INCONCLUSIVE, "did not confirm it: unchanged"),
+        (row(NAMES[0], "inconclusive", ratio=COMPARED), Outcome.INCONCLUSIVE, "did not confirm it"),
+        (row(NAMES[0], "inconclusive"), Outcome.REGRESSED, "could not compare it, inconclusive"),
+        (row(NAMES[0], "error"), Outcome.REGRESSED, "could not compare it, error"),
+        (row(NAMES[0], "new"), Outcome.REGRESSED, "could not compare it, new"),
+        (row(NAMES[0], "missing"), Outcome.REGRESSED, "could not compare it, missing"),
+        (row(NAMES[0], "incomparable"), Outcome.REGRESSED, "could not compare it, incomparable"),
+        (row(NAMES[2], "unchanged"), Outcome.REGRESSED, "a second job has no row for it"),
     ],
 )
-def test_a_regression_is_confirmed_or_becomes_inconclusive(second, becomes, reported):
-    first = Report({"name": "quick"}, SIDES, (row(NAMES[0], Outcome.REGRESSED, text="9% slower"), row(NAMES[1])))
-    again = Report({"name": "quick"}, SIDES, (row(NAMES[0], second, text="so"),) if second else ())
-    one, other = confirm(first, again).verdicts
+def test_only_a_comparison_clears_a_regression(second, becomes, reported):
+    first = complete([row(NAMES[0], "regressed", text="9% slower"), row(NAMES[1])], sides=SIDES)
+    one, other = confirm(first, complete([second], sides=SIDES)).verdicts
     assert one.outcome is becomes
     assert "9% slower" in one.reason.message
     assert reported in one.reason.message
     assert other == first.verdicts[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "reported"),
+    [
+        ({"complete": False}, "confirms nothing: the run did not come to its end"),
+        ({"complete": None}, "confirms nothing: it does not tell which cases were due"),
+        ({"policy": {"name": "strict"}}, "its policy differ from those of the first"),
+        ({"sides": {"contender": {**SIDES["contender"], "packages": {"numpy": "1"}}}}, "its sides differ"),
+    ],
+)
+def test_another_kind_of_run_confirms_nothing(change, reported):
+    first = complete([row(NAMES[0], "regressed")], sides=SIDES)
+    with pytest.raises(ReportError, match=reported):
+        confirm(first, complete([row(NAMES[0])], **{"sides": SIDES, **change}))

@@ -5,17 +5,18 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fakes.report import complete
 from tfbench.gate.accepted import Accepted, Entry
 from tfbench.gate.rules import Gate, rule
-from tfbench.model import Case, Outcome, Reason, Report, Verdict
+from tfbench.model import Case, Outcome, Reason, Verdict
 
 
-def report(*outcomes, interrupted=False):
+def report(*outcomes, **changes):
     verdicts = tuple(
         Verdict(Case(f"f.py::t{number}", "t", "t"), Outcome(outcome), Reason("x", "why"))
         for number, outcome in enumerate(outcomes)
     )
-    return Report({"name": "standard"}, {}, verdicts, interrupted=interrupted)
+    return complete(verdicts, **changes)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,11 @@ class Strategy:
         self.answers = {"race": races or {}, "replay": replays or {}}
         self.asked = []
 
+    def skipped(self, case, reason):
+        return CaseResult(case, skip=reason)
+
+    skipped_by_mark = skipped
+
     def group_of(self, case):
         return case.group
 

@@ -1,7 +1,7 @@
 """Match the cases of another source tree with those of this run."""
 
 from tfbench.model import Case
-from tfbench.sides.counterparts import Counterparts
+from tfbench.sides.counterparts import Benchmark, Counterparts
 
 
 def case(name, source):
@@ -9,7 +9,9 @@ def case(name, source):
 
 
 def counterparts(before, *now):
-    return Counterparts(before, [case(name, source) for name, source in now])
+    return Counterparts(
+        {name: Benchmark(source) for name, source in before.items()}, [case(name, source) for name, source in now]
+    )
 
 
 def test_the_same_name_is_the_same_case_whatever_its_code():

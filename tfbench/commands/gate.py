@@ -1,6 +1,6 @@
 """Decide by the exit code whether a run passes, and print why not.
 
-0: every case was compared and none is slower. 1: a case regressed. 2: the command line is wrong. 3: a case is
+0: enough cases were compared and none is slower. 1: a case regressed. 2: the command line is wrong. 3: a case is
 inconclusive. 4: a case is incomparable or missing, or no case was compared with a baseline. 5: a case broke, the run
 was interrupted, the report cannot be read, or an accepted regression has expired or is no longer needed. A regression
 takes precedence over all other codes, and then the largest code counts.
@@ -20,6 +20,7 @@ from rich.text import Text
 from tfbench.fs import write_whole
 from tfbench.gate.decide import MEANING, as_comment, as_json, decided, load_accepted, load_report
 from tfbench.model import TIME, Outcome
+from tfbench.policy import Policy
 from tfbench.report.github import annotation
 from tfbench.report.style import COLOURS
 from tfbench.suite.fingerprint import line_of
@@ -34,6 +35,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write-accepted", type=Path, metavar="PATH", help="write the accepted regressions, for the comment"
     )
+    parser.add_argument(
+        "--min-compared", type=float, default=Policy().min_compared, metavar="SHARE",
+        help="least share of the cases whose times must have been compared (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--write-regressed", type=Path, metavar="PATH", help="write the regressed cases, one per line")
 
 
@@ -41,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Decide, print, and return the exit code."""
     report = load_report(arguments.report)
     agreed = load_accepted(arguments.accepted) if arguments.accepted else []
-    decision = decided(report, agreed)
+    decision = decided(report, agreed, min_compared=arguments.min_compared)
     console = Console(highlight=False, soft_wrap=True)
     for verdict, entry in decision.accepted.verdicts:
         console.print(Text(f"accepted until {entry.until}: {verdict.case.name}: {entry.reason}", "dim"))
@@ -65,5 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         regressed = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
         write_whole(arguments.write_regressed, "".join(f"{name}\n" for name in dict.fromkeys(regressed)))
     word, style = MEANING[decision.gate]
+    for skip in report.skips:
+        console.print(Text(f"skipped {skip.case.name}: {skip.reason}", "dim"))
     console.print(Text.assemble((word, style), f": {decision.because}"))
     return int(decision.gate)

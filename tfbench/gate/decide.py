@@ -15,6 +15,7 @@ from tfbench.gate.accepted import Entry, accept, entries
 from tfbench.gate.artifact import files_of
 from tfbench.gate.rules import Gate, GateDecision, rule
 from tfbench.model import Report
+from tfbench.policy import Policy
 from tfbench.report import comment, json_reader
 
 if sys.version_info >= (3, 11):
@@ -100,10 +101,15 @@ def _of_json(text: str) -> list[Entry]:
         raise ReportError(f"{ACCEPTED} is invalid: {error}") from None
 
 
-def decided(report: Report, accepted: Sequence[Entry] = (), today: datetime.date | None = None) -> GateDecision:
-    """Decide on a report; ``today`` defaults to the date in UTC."""
+def decided(
+    report: Report,
+    accepted: Sequence[Entry] = (),
+    today: datetime.date | None = None,
+    min_compared: float = Policy().min_compared,
+) -> GateDecision:
+    """Decide on a report; ``today`` defaults to the date in UTC. See `rule` for ``min_compared``."""
     day = today or datetime.datetime.now(datetime.timezone.utc).date()
-    return rule(report, accept(report, accepted, day))
+    return rule(report, accept(report, accepted, day), min_compared)
 
 
 def as_comment(report: Report, decision: GateDecision, link: str = "") -> str:

@@ -20,8 +20,8 @@ def merge(reports: Sequence[Named]) -> Report:
     """Merge the reports of all shards into the report of the whole suite.
 
     Raises:
-        ReportError: The reports are not the shards of one suite, a shard or a case is missing or occurs twice, or the
-            policies, sides or kinds of machines differ.
+        ReportError: The reports are not the shards of one suite, a shard or a case is missing or occurs twice, a shard
+            did not come to its end, or the policies, sides or kinds of machines differ.
     """
     if not reports:
         raise ReportError("no report to merge: no shard has reported")
@@ -47,6 +47,8 @@ def merge(reports: Sequence[Named]) -> Report:
         profiles=tuple(profile for _, one in reports for profile in one.profiles),
         wall_seconds=max(one.wall_seconds for _, one in reports),
         interrupted=any(one.interrupted for _, one in reports),
+        due=tuple(name for _, one in reports for name in one.due),
+        complete=True,
         shard=None,
     )
 
@@ -54,6 +56,8 @@ def merge(reports: Sequence[Named]) -> Report:
 def _shard(name: str, report: Report) -> JSON:
     if report.shard is None:
         raise ReportError(f"{name} is not a shard's report: it was measured without --shard")
+    if report.gap:
+        raise ReportError(f"{name} cannot be merged: {report.gap}")
     return report.shard
 
 
@@ -85,11 +89,10 @@ def _complete(shards: Sequence[tuple[str, JSON, Report]]) -> None:
             if case in owner:
                 raise ReportError(f"{case} is in {owner[case]} and in {name}")
             owner[case] = name
-        reported = {verdict.case.name for verdict in report.verdicts} | {skip.case.name for skip in report.skips}
-        if silent := sorted(set(shard["cases"]) - reported):
+        if silent := sorted(set(shard["cases"]) - set(report.due)):
             raise ReportError(f"{name} has no row for its case {silent[0]}{_more(silent)}")
-        measured = {verdict.case.name for verdict in report.verdicts if verdict.outcome is not Outcome.MISSING}
-        if strange := sorted(measured - set(shard["cases"])):
+        collected = {name for name in report.due if "::" in name}  # the others stand for files that are broken
+        if strange := sorted(collected - set(shard["cases"])):
             raise ReportError(f"{name} has a verdict on {strange[0]}{_more(strange)}, a case of another shard")
     suite, count = shards[0][1]["suite"], shards[0][1]["suite_cases"]
     if len(owner) != count or digest(owner) != suite:
@@ -106,16 +109,20 @@ def _more(names: Sequence[str]) -> str:
 def confirm(first: Report, second: Report) -> Report:
     """Return the first report with its regressions confirmed by an independent second run in fresh processes.
 
-    A regression that the second run does not confirm becomes inconclusive. One that is missing from the second run
-    stays regressed, because missing data never counts as a pass.
+    A regression becomes inconclusive if the second run compared the case again and did not find it. Whatever the
+    second run could not compare stays regressed, because missing data never counts as a pass.
+
+    Raises:
+        ReportError: The second run did not come to its end, or had another policy or other sides than the first.
     """
+    if second.gap:
+        raise ReportError(f"the second run confirms nothing: {second.gap}")
+    for what, mine, theirs in (("policy", first.policy, second.policy), ("sides", _sides(first), _sides(second))):
+        if mine != theirs:
+            raise ReportError(f"the second run confirms nothing: its {what} differ from those of the first")
     again = {(verdict.case.name, verdict.metric): verdict for verdict in second.verdicts}
     verdicts = tuple(_confirmed(verdict, again) for verdict in first.verdicts)
     return replace(first, verdicts=verdicts, profiles=(*first.profiles, *second.profiles))
-
-
-_CONFIRMING = {Outcome.REGRESSED: "confirms it", Outcome.ERROR: "broke"}
-"""Outcomes of the second run that leave the case regressed, with their description."""
 
 
 def _confirmed(verdict: Verdict, again: Mapping[tuple[str, str], Verdict]) -> Verdict:
@@ -125,8 +132,12 @@ def _confirmed(verdict: Verdict, again: Mapping[tuple[str, str], Verdict]) -> Ve
     first = verdict.reason.message
     if other is None:
         return replace(verdict, reason=Reason(verdict.reason.code, f"{first}; a second job has no row for it"))
-    if other.outcome in _CONFIRMING:
-        text = f"{first}; a second job {_CONFIRMING[other.outcome]}: {other.reason.message}"
-        return replace(verdict, reason=Reason(verdict.reason.code, text))
+    compared = other.ratio is not None or (other.values is not None and None not in other.values)
+    cleared = other.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED)
+    if not cleared and not (compared and other.outcome is Outcome.INCONCLUSIVE):
+        what = "confirms it" if other.outcome is Outcome.REGRESSED else f"could not compare it, {other.outcome}"
+        return replace(
+            verdict, reason=Reason(verdict.reason.code, f"{first}; a second job {what}: {other.reason.message}")
+        )
     text = f"first job: {first}; a second job did not confirm it: {other.outcome}, {other.reason.message}"
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.NOT_CONFIRMED, text))

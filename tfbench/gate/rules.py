@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfbench.gate.accepted import Accepted
-from tfbench.metrics.catalog import CONTRACT, DECISIVE
-from tfbench.model import Outcome, Report, Verdict
+from tfbench.metrics.catalog import DECISIVE
+from tfbench.model import TIME, Outcome, Report, Verdict
+from tfbench.policy import Policy
 
 
 class Gate(enum.IntEnum):
@@ -42,16 +43,17 @@ _BY_SEVERITY: Mapping[Outcome, Gate] = {
 COMPARED = (Outcome.UNCHANGED, Outcome.IMPROVED, *_BY_SEVERITY)
 
 
-def rule(report: Report, accepted: Accepted | None = None) -> GateDecision:
+def rule(report: Report, accepted: Accepted | None = None, min_compared: float = Policy().min_compared) -> GateDecision:
     """Decide whether the run may pass. Missing data never counts as a pass.
 
     A new case passes if other cases were compared. A run without any comparison does not pass.
 
     Args:
         accepted: The accepted regressions. An acceptance that has expired or is unused fails the gate.
+        min_compared: Least share of the cases whose times must have been compared.
     """
     accepted = accepted or Accepted()
-    decision = _without(report, {_key(verdict) for verdict, _ in accepted.verdicts})
+    decision = _without(report, {_key(verdict) for verdict, _ in accepted.verdicts}, min_compared)
     if accepted.problems and decision.gate is not Gate.REGRESSED:
         because = f"{decision.because}; {len(accepted.problems)} expired or unused acceptances"
         decision = replace(decision, gate=Gate.ERROR, because=because)
@@ -66,7 +68,7 @@ def _key(verdict: Verdict) -> _Key:
     return verdict.case.name, verdict.metric
 
 
-def _without(report: Report, accepted: Collection[_Key]) -> GateDecision:
+def _without(report: Report, accepted: Collection[_Key], min_compared: float) -> GateDecision:
     bad = [
         verdict
         for outcome in _BY_SEVERITY
@@ -76,20 +78,30 @@ def _without(report: Report, accepted: Collection[_Key]) -> GateDecision:
     ]
     if bad and bad[0].outcome is Outcome.REGRESSED:
         return GateDecision(Gate.REGRESSED, _counts(bad), tuple(bad))
-    if report.interrupted:
-        return GateDecision(Gate.ERROR, "the run was interrupted, so its other cases are unknown", tuple(bad))
+    if gap := _gap(report):
+        return GateDecision(Gate.ERROR, gap, tuple(bad))
     if bad:
         return GateDecision(_BY_SEVERITY[bad[0].outcome], _counts(bad), tuple(bad))
-    compared = [
-        verdict
-        for verdict in report.verdicts
-        if verdict.outcome in COMPARED and not verdict.metric.startswith(CONTRACT)
-    ]
+    times = [verdict for verdict in report.verdicts if verdict.metric == TIME]
+    compared = [verdict for verdict in times if verdict.outcome in COMPARED]
+    skipped = f", {len(report.skips)} skipped" if report.skips else ""
     if not compared:
-        measured = len({verdict.case.name for verdict in report.verdicts})
-        cases = f"{measured} cases measured, none compared" if measured else "no case was measured"
-        return GateDecision(Gate.INCOMPARABLE, f"{cases}: run with --baseline NAME or --against SPEC")
-    return GateDecision(Gate.PASS, _counts([verdict for verdict in report.verdicts if verdict.metric in DECISIVE]))
+        cases = f"{len(times)} cases measured, none compared" if times else "no case was measured"
+        return GateDecision(Gate.INCOMPARABLE, f"{cases}{skipped}: run with --baseline NAME or --against SPEC")
+    if len(compared) < min_compared * len(report.due):
+        few = f"only {len(compared)} of {len(report.due)} cases were compared ({_counts(times)}{skipped})"
+        return GateDecision(Gate.INCOMPARABLE, f"{few}; if that is meant, lower --min-compared {min_compared:g}")
+    return GateDecision(Gate.PASS, _counts(times) + skipped)
+
+
+def _gap(report: Report) -> str:
+    """Return why the report does not show the whole suite, ``""`` if it does."""
+    if report.interrupted:
+        return "the run was interrupted, so its other cases are unknown"
+    if report.shard is not None:
+        part = f"{report.shard['index']} of {report.shard['of']}"
+        return f"the report is shard {part} alone; combine the shards with tfbench merge"
+    return f"the report cannot be used: {report.gap}" if report.gap else ""
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfbench.model.case import JSON
-from tfbench.model.verdict import Skip, VariantResult, Verdict
+from tfbench.model.case import JSON, TIME
+from tfbench.model.verdict import Outcome, Skip, VariantResult, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +22,30 @@ class Report:
     wall_seconds: float = 0.0
     seed: int = 0
     interrupted: bool = False
+    due: tuple[str, ...] = ()
+    """Names of the cases that the run had to measure, fixed before it measured anything."""
+    complete: bool | None = None
+    """Whether the run wrote this report at its end. ``None`` in a report of a version that did not tell."""
     shard: JSON | None = None
     """The part of the suite, see `tfbench.suite.shards`. ``None`` for the whole suite."""
     profiles: tuple[JSON, ...] = ()
     """Contents of the profiles, one entry per case and side, see `tfbench.report.profile`."""
+
+    @property
+    def gap(self) -> str:
+        """Why nobody may decide from this report; ``""`` if each case that was due has one row on time, or a skip."""
+        if self.complete is None:
+            return "it does not tell which cases were due; measure again with this version of tfbench"
+        if not self.complete:
+            return "the run did not come to its end"
+        rows = [row.case.name for row in self.verdicts if row.metric == TIME and row.outcome is not Outcome.MISSING]
+        answers = Counter([*rows, *(skip.case.name for skip in self.skips)])
+        due = set(self.due)
+        if stranger := next((name for name in answers if name not in due), ""):
+            return f"it has a result of {stranger}, which was not due"
+        if name := next((name for name in self.due if answers[name] != 1), ""):
+            return f"{name} was due and has {answers[name] or 'no'} results"
+        return ""
 
     def why(self, case: str) -> list[str]:
         """Return the explanation of a regressed case by its latest profiles, as lines."""

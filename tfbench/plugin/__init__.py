@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +105,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     except TfbenchError as error:
         raise pytest.UsageError(str(error)) from None
     return result
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    runner = collector.config.stash.get(RUNNER, None)
+    if runner is not None and not report.passed:
+        runner.not_collected(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    runner = item.config.stash.get(RUNNER, None)
+    if runner is not None and item.nodeid in runner.cases:
+        runner.ended(runner.cases[item.nodeid], report)
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)

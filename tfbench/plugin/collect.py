@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks  # pytest offers it nowhere else
 
 from tfbench.errors import UsageError
+from tfbench.fs import write_whole
 from tfbench.model import Case
 from tfbench.plugin import RUNNER
 from tfbench.race.zygote import Suite
@@ -30,6 +32,8 @@ class Collected:
     suite: Suite
     cases: Mapping[str, Case]
     """By name."""
+    skipped: frozenset[str] = frozenset()
+    """Names of the cases that a mark of pytest skips."""
 
     def named(self, name: str) -> Case:
         """Find a case by its name, or by any part of the name that is unique.
@@ -75,11 +79,21 @@ class _Catcher:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         runner = session.config.stash[RUNNER]
-        self.collected = Collected(session.config.rootpath, runner.suite, dict(runner.cases))
+        skipped = frozenset(item.nodeid for item in session.items if _skipped(item))
+        self.collected = Collected(session.config.rootpath, runner.suite, dict(runner.cases), skipped)
+
+
+def _skipped(item: pytest.Item) -> bool:
+    """Tell whether pytest would skip an item by its marks. A mark that cannot be evaluated fails when it runs."""
+    try:
+        xfail = evaluate_xfail_marks(item)
+        return evaluate_skip_marks(item) is not None or (xfail is not None and not xfail.run)
+    except pytest.fail.Exception:
+        return False
 
 
 def _collect_elsewhere(text: str) -> int:
-    """Print the cases of another source tree with digests of their code, on request of `sides.counterparts`."""
+    """Write the cases of another source tree with digests of their code, on request of `sides.counterparts`."""
     order = json.loads(text)
     os.chdir(order["root"])
     if order["tree_redirect"]:
@@ -89,7 +103,10 @@ def _collect_elsewhere(text: str) -> int:
     except UsageError as error:
         print(error, file=sys.stderr)
         return 1
-    print(json.dumps({name: case.source for name, case in collected.cases.items()}))
+    found = {
+        name: {"source": case.source, "skipped": name in collected.skipped} for name, case in collected.cases.items()
+    }
+    write_whole(Path(order["answer"]), json.dumps(found))
     return 0
 
 

@@ -14,7 +14,7 @@ import pytest
 from tfbench.errors import BaselineError, DeclarationError, TfbenchError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
-from tfbench.model import TIME, Case, Outcome, Verdict
+from tfbench.model import Case, Outcome, Report
 from tfbench.plugin.options import (
     available_cpus,
     case_of,
@@ -25,6 +25,7 @@ from tfbench.plugin.options import (
     prefixes,
     wanted_by_device,
 )
+from tfbench.plugin.outcome import benchmark_fixture, end_test, failure, skip_reason, store_sample
 from tfbench.plugin.progress import Display
 from tfbench.policy import preset
 from tfbench.race.process_launcher import processors
@@ -32,6 +33,7 @@ from tfbench.race.zygote import Suite
 from tfbench.report import json_writer, terminal
 from tfbench.session.baseline import CHOICES
 from tfbench.session.request import CaseResult, RunRequest
+from tfbench.session.results import not_collected
 from tfbench.session.session import Session
 from tfbench.storage.layout import PROFILES, Layout
 from tfbench.suite.shards import parse_shard
@@ -54,7 +56,10 @@ class Runner:
         self._suite: list[str] = []
         """Names of the cases of all shards."""
         self._collected: frozenset[str] = frozenset()
+        self._uncollected: dict[str, CaseResult] = {}
         option = config.getoption
+        _check_not_taken_for_test(config, "--report-json", option("report_json"))
+        self._write_report()  # the report of an earlier run must not stay where this one fails
         self._device, self._gpus = parse_device(option("device"))
         if option("replay") not in CHOICES:
             raise UsageError(f"--replay {option('replay')!r}: choose from {', '.join(CHOICES)}")
@@ -65,7 +70,6 @@ class Runner:
             raise UsageError("--inject-slowdown slows down the contender of a comparison; add --against self")
         if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
             raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n")
-        _check_not_taken_for_test(config, "--report-json", option("report_json"))
         self._profile = PROFILES if option("profile") is True else str(option("profile") or "")
         _check_not_taken_for_test(config, "--profile", self._profile)
         self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
@@ -109,6 +113,11 @@ class Runner:
         if not self._config.getoption("collectonly"):
             self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
             self._session = Session(self._request(), list(self.cases.values()), self._display)
+            self._write_report()  # a run that is killed leaves every case as an error
+
+    def not_collected(self, report: pytest.CollectReport) -> None:
+        """Note a file or class that pytest could not collect, or that skips itself."""
+        self._uncollected[report.nodeid] = not_collected(report.nodeid, report.longreprtext, skip_reason(report))
 
     def _has(self, item: pytest.Item) -> bool:
         """Tell whether a plain pytest-benchmark test belongs to this shard."""
@@ -153,6 +162,7 @@ class Runner:
             suite_cases=tuple(self._suite),
             paths=() if whole else tuple(os.path.relpath(os.path.abspath(one), root) for one in config.args),
             collected=self._collected,
+            uncollected=tuple(self._uncollected.values()),
             profile=self._profiles if self._profile else None,
             profile_regressed=self._profiles if option("profile_on_regression") else None,
             profiler_config=self._profiler_config,
@@ -186,13 +196,21 @@ class Runner:
         finally:
             self._display.clear()
         if result.sample is not None:
-            _store_sample(item, case, result)
-        elif fixture := _fixture(item):
+            store_sample(item, case, result)
+        elif fixture := benchmark_fixture(item):
             fixture.skipped = True
             fixture._mode = "tfbench"
         if result.verdict is None:
             pytest.skip(result.skip)
-        _end_test(result, self._strict)
+        end_test(result, self._strict)
+
+    def ended(self, case: Case, report: pytest.TestReport) -> None:
+        """Note that pytest, a mark or another plugin ended a case; a result that the case has stays."""
+        assert self._session is not None
+        if report.skipped:
+            self._session.skip(case, skip_reason(report))
+        elif report.failed:
+            self._session.fail(case, f"pytest ended it in its {report.when} phase: {failure(report)}")
 
     @property
     def _strict(self) -> bool:
@@ -218,15 +236,30 @@ class Runner:
                 except BaselineError as error:
                     self._errors.append(str(error))
         self._remember()
-        if path := self._config.getoption("report_json"):
-            try:
-                write_whole(Path(path), json_writer.render(self._session.report()))
-                self._notes.append(f"report written: {path}")
-            except OSError as error:
-                self._errors.append(f"--report-json {path}: {error.strerror or error}")
+        try:
+            self._write_report(complete=True)
+        except UsageError as error:
+            self._errors.append(str(error))
         if self._errors and status == pytest.ExitCode.OK:
             return pytest.ExitCode.TESTS_FAILED
         return status
+
+    def _write_report(self, *, complete: bool = False) -> None:
+        """Write the report, if the user asked for one.
+
+        Raises:
+            UsageError: It cannot be written.
+        """
+        path = self._config.getoption("report_json")
+        if not path or self._config.getoption("collectonly"):
+            return
+        empty = Report({"name": self._config.getoption("policy")}, {}, complete=False)
+        try:
+            write_whole(Path(path), json_writer.render(self._session.report(complete) if self._session else empty))
+        except OSError as error:
+            raise UsageError(f"--report-json {path}: {error.strerror or error}") from None
+        if complete:
+            self._notes.append(f"report written: {path}")
 
     def _remember(self) -> None:
         assert self._session is not None
@@ -264,30 +297,6 @@ class Runner:
             self._display.close()
 
 
-def _end_test(result: CaseResult, strict: bool) -> None:
-    """Fail, skip or pass a test by the verdicts on its case.
-
-    An open verdict on a metric other than time fails only under a strict gate.
-    """
-    assert result.verdict is not None
-    output = f"\n--- last output ---\n{result.output}" if result.output else ""
-    if failures := result.failures:
-        pytest.fail("\n".join([*map(_describe, failures), *result.why]) + output, pytrace=False)
-    end = pytest.fail if strict else pytest.skip
-    if result.verdict.outcome in _OPEN:
-        end(_describe(result.verdict) + output)
-    if rows := [row for row in result.metrics if row.outcome in (_OPEN if strict else (Outcome.MISSING,))]:
-        end("\n".join(map(_describe, rows)))
-
-
-_OPEN = (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.MISSING)
-
-
-def _describe(verdict: Verdict) -> str:
-    metric = "" if verdict.metric == TIME else f"{verdict.metric} "
-    return f"{metric}{verdict.outcome}: {verdict.reason.message}"
-
-
 def _check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> None:
     """Refuse a path that pytest would take for a test, and its folder for the root.
 
@@ -307,28 +316,3 @@ def _check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> 
             f"{option} {path}: pytest takes an existing path outside this folder for a test; "
             f"write {option}={path}, with an equals sign"
         )
-
-
-def _fixture(item: pytest.Function) -> Any:
-    """Return pytest-benchmark's fixture of this item, ``None`` without one."""
-    return item.funcargs.get("benchmark")
-
-
-def _store_sample(item: pytest.Function, case: Case, result: CaseResult) -> None:
-    """Hand the sample to pytest-benchmark, so that its table, storage and options work on the sample.
-
-    This uses private parts of pytest-benchmark 5.3, so requirements.txt bounds its version.
-    """
-    sample, fixture = result.sample, _fixture(item)
-    if fixture is None or fixture.disabled or sample is None or not sample.runs:
-        return
-    fixture._mode = "tfbench"
-    fixture.group = fixture.group or case.group.rpartition("::")[2]
-    fixture.params = {**(fixture.params or {}), **case.levels}
-    fixture.params.pop("variant", None)
-    verdict = result.verdict.as_json() if result.verdict else None
-    fixture.extra_info["tfbench"] = {"verdict": verdict, "facts": sample.runs[0].facts}
-    iterations = sample.runs[0].iterations
-    stats = fixture._make_stats(iterations)
-    for seconds in sample.seconds:
-        stats.update(seconds * iterations)

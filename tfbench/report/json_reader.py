@@ -95,12 +95,14 @@ def report_of(content: Any, name: str) -> Report:
         wall_seconds=content["wall_seconds"],
         seed=content.get("seed", 0),
         interrupted=content["interrupted"],
+        due=tuple(map(_plain, content.get("due", ()))),
+        complete=content.get("complete"),
         shard=content.get("shard"),
         profiles=tuple(map(_profile, content.get("profiles", []))),
     )
 
 
-_NAME = re.compile(r"(?![/~])(?!.*(?:^|/)\.\.(?:/|::))[^<>`\\\x00-\x1f\x7f]+::[^<>`\\\x00-\x1f\x7f]+")
+_NAME = re.compile(r"(?![/~@-])(?!.*(?:^|/)\.\.(?:/|::|$))[^<>`\\\x00-\x1f\x7f]+(?:::[^<>`\\\x00-\x1f\x7f]+|(?<=\.py))")
 
 
 def check_names(report: Report, name: str) -> None:
@@ -110,7 +112,7 @@ def check_names(report: Report, name: str) -> None:
         ReportError: The report has such a name.
     """
     cases = [row.case.name for rows in (report.verdicts, report.variant_results, report.skips) for row in rows]
-    for case in (*cases, *(profile["case"] for profile in report.profiles)):
+    for case in (*report.due, *cases, *(profile["case"] for profile in report.profiles)):
         if not _NAME.fullmatch(case):
             raise ReportError(f"{name} has a case named {_brief(repr(case))}, which is not a valid name of a benchmark")
 

@@ -21,7 +21,9 @@ def render(report: Report) -> str:
         "wall_seconds": round(report.wall_seconds, 3),
         "seed": report.seed,
         "interrupted": report.interrupted,
+        "due": list(report.due),
         **({"shard": report.shard} if report.shard else {}),
         **({"profiles": list(report.profiles)} if report.profiles else {}),
+        **({} if report.complete is None else {"complete": report.complete}),
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"

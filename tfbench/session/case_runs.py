@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tfbench.model import Case
 from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult, ProgressReporter
-from tfbench.session.results import broken, with_failure
+from tfbench.session.results import broken, not_measured, with_failure
 from tfbench.session.strategies import Strategy
 
 Step = Callable[[CaseResult, Sequence[Case]], CaseResult]
@@ -70,13 +70,38 @@ class CaseRuns:
         self._runs = {run.case.name: run for group in groups.values() for run in group}
         for name, reason in skips.items():
             run = self._runs[name]
-            run.state, run.result = CaseState.FINISHED, CaseResult(run.case, skip=reason)
+            run.state, run.result = CaseState.FINISHED, strategy.skipped(run.case, reason)
         self._count()
 
     @property
     def final(self) -> list[CaseResult]:
         """The results of all cases whose verdict on time is final."""
         return [result for run in self._runs.values() if (result := run.final) is not None]
+
+    @property
+    def all(self) -> list[CaseResult]:
+        """A result for each case of the run: a case without a final verdict on time is an error."""
+        return [run.final or not_measured(run.case) for run in self._runs.values()]
+
+    def skip(self, case: Case, reason: str) -> None:
+        """Note that pytest skipped a case before it was measured; a final result stays."""
+        if self._runs[case.name].final is not None:
+            return
+        try:
+            result = self._strategy.skipped_by_mark(case, reason)
+        except Exception as error:
+            result = broken(case, error)
+        self._end(case, result)
+
+    def fail(self, case: Case, why: str) -> None:
+        """Note that pytest ended a case before it was measured; a final result stays."""
+        self._end(case, not_measured(case, why))
+
+    def _end(self, case: Case, result: CaseResult) -> None:
+        run = self._runs[case.name]
+        if run.final is None:
+            run.state, run.result = CaseState.FINISHED, result
+            self._count()
 
     def result(self, case: Case) -> CaseResult:
         """Return the result of this case; measures it if that has not happened yet.
@@ -126,8 +151,10 @@ class CaseRuns:
     def _keep(self, raced: RaceResults) -> None:
         for results, state in ((raced.settled, CaseState.RACED), (raced.suspects, CaseState.SUSPECT)):
             for result in results:
-                run = self._runs[result.case.name]
-                run.state, run.result = state, result
+                case = result.case
+                run = self._runs[case.name]
+                run.state = state
+                run.result = result if result.verdict else self._strategy.skipped(case, result.skip)
         self._count()
         if raced.interrupt is not None:
             raise raced.interrupt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +52,8 @@ class RunRequest:
     """Names of the cases of all shards."""
     collected: frozenset[str] = frozenset()
     """Names of all cases in the collected files, including deselected cases."""
+    uncollected: Sequence[CaseResult] = ()
+    """Results in the place of the cases of files that pytest could not collect."""
     profile: Path | None = None
     """Folder for a profile of each case; ``None`` for no profiles."""
     profile_regressed: Path | None = None

@@ -202,6 +202,27 @@ def broken(case: Case, error: Exception) -> CaseResult:
     return CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=output)
 
 
+def not_measured(case: Case, why: str = "the run ended before this case was measured") -> CaseResult:
+    """Return the result of a case that was due and has no measurement."""
+    return CaseResult(case, Verdict(case, Outcome.ERROR, Reason(ReasonCode.NOT_MEASURED, why)))
+
+
+def not_collected(name: str, error: str, skip: str = "") -> CaseResult:
+    """Return a result in the place of the cases of a file or class that pytest could not collect.
+
+    Args:
+        name: Its node id.
+        error: What pytest reports of it.
+        skip: Why it skips itself, instead of an error.
+    """
+    case = Case(name, name.rpartition("/")[2], name)
+    if skip:
+        return CaseResult(case, skip=skip)
+    last = next((line for line in reversed(error.splitlines()) if line.strip()), "no reason given")
+    text = f"pytest could not collect it, so its cases are unknown: {last.strip().removeprefix('E ').strip()}"
+    return CaseResult(case, Verdict(case, Outcome.ERROR, Reason(ReasonCode.NOT_COLLECTED_HERE, text)), output=error)
+
+
 def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResult:
     """Add a verdict `error` to a case that was timed before the failure.
 

@@ -101,22 +101,36 @@ class Session:
             self._interrupted = True
             raise
 
+    def skip(self, case: Case, reason: str) -> None:
+        """Note that pytest skipped a case before it was measured."""
+        self._runs.skip(case, reason)
+
+    def fail(self, case: Case, why: str) -> None:
+        """Note that pytest ended a case before it was measured."""
+        self._runs.fail(case, why)
+
     def missing(self) -> list[Verdict]:
         """Return a verdict for each case that the other side has and this run lacks."""
         return self._strategy.missing()
 
-    def report(self) -> Report:
-        """Build the report of everything known so far."""
-        results, shard = self._runs.final, self.request.shard
+    def report(self, complete: bool = False) -> Report:
+        """Build the report: it has a row for each case that was due, whatever is known so far.
+
+        Args:
+            complete: Whether the run has come to its end.
+        """
+        results, shard = [*self._runs.all, *self.request.uncollected], self.request.shard
         return Report(
             policy=self.request.policy.as_json(),
             sides=self._sides(),
             verdicts=(*(row for result in results for row in result.rows), *self.missing()),
             variant_results=with_shares([result.variant_result for result in results if result.variant_result]),
-            skips=tuple(Skip(result.case, result.skip) for result in results if result.skip),
+            skips=tuple(Skip(result.case, result.skip) for result in results if result.verdict is None),
             wall_seconds=time.perf_counter() - self._began,
             seed=self.request.seed,
             interrupted=self._interrupted,
+            due=tuple(result.case.name for result in results),
+            complete=complete,
             shard=part(shard, self.request.suite_cases, [case.name for case in self._cases]) if shard else None,
             profiles=tuple(profile for result in results for profile in result.profiles),
         )

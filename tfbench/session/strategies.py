@@ -79,6 +79,18 @@ class Strategy(ABC):
         """Return what the other metrics of a case are compared with, ``None`` without a counterpart."""
         return None
 
+    def skipped(self, case: Case, reason: str) -> CaseResult:
+        """Return the result of a case that cannot run here, and not on a live side either."""
+        return CaseResult(case, skip=reason or "no reason given")
+
+    def skipped_by_mark(self, case: Case, reason: str) -> CaseResult:
+        """Return the result of a case that pytest skips here; the other side may run it.
+
+        Raises:
+            SideError: The other side's benchmarks cannot be collected.
+        """
+        return self.skipped(case, reason)
+
     def missing(self) -> list[Verdict]:
         """Return a verdict for each case that the other side has and this run lacks."""
         return []
@@ -116,8 +128,7 @@ class LiveSideStrategy(Strategy):
         return self.side
 
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
-        if self.side.tree_redirect and self.counterparts is None:
-            self._collect_side()
+        self._collect_side()
         self.starter.start(group, self.contender, self.side)
         there = self._counterpart(case)
         if there is None:
@@ -127,12 +138,22 @@ class LiveSideStrategy(Strategy):
         return self.races.sides(case, self.side, note, there)
 
     def _collect_side(self) -> None:
-        """Collect the benchmarks of the live side's source tree, whose files its zygotes must import."""
+        """Collect the benchmarks of the live side's source tree, if it has one, whose files its zygotes must import."""
+        if not self.side.tree_redirect or self.counterparts is not None:
+            return
         self.report(f"collecting the benchmarks of {self.side.spec}")
         request = self.request
-        before = benchmarks_of(self.side, request.selection, request.paths, request.collect_command)
+        before = benchmarks_of(
+            self.side, request.selection, request.paths, request.collect_command, request.policy.start_seconds
+        )
         self.counterparts = Counterparts(before, self.cases)
         self.side = replace(self.side, files=tuple(dict.fromkeys(name.partition("::")[0] for name in before)))
+
+    def skipped_by_mark(self, case: Case, reason: str) -> CaseResult:
+        self._collect_side()
+        if self.counterparts is None or not self.counterparts.runs(case):
+            return self.skipped(case, reason)
+        return _skipped_here(case, f"{self.side.spec} runs it", reason)
 
     def _counterpart(self, case: Case) -> Case | None:
         return self.counterparts.of(case) if self.counterparts else case
@@ -232,6 +253,11 @@ class SavedBaselineStrategy(Strategy):
             machines=machine_differences(saved.environment, here),
         )
 
+    def skipped(self, case: Case, reason: str) -> CaseResult:
+        if case.name not in self.saved.samples:
+            return super().skipped(case, reason)
+        return _skipped_here(case, f"measured in the baseline {self.saved.name!r}", reason)
+
     def missing(self) -> list[Verdict]:
         gone = [sample.case for name, sample in self.saved.samples.items() if name not in self.request.collected]
         return missing(
@@ -239,3 +265,8 @@ class SavedBaselineStrategy(Strategy):
             gone,
             f"in the baseline {self.saved.name!r} but no longer collected; was it deleted or renamed?",
         )
+
+
+def _skipped_here(case: Case, other: str, reason: str) -> CaseResult:
+    text = f"skipped here, and {other}: {reason}"
+    return CaseResult(case, Verdict(case, Outcome.INCOMPARABLE, Reason(ReasonCode.SKIPPED_ON_ONE_SIDE, text)))

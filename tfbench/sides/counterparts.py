@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfbench.errors import SideError
@@ -15,14 +16,30 @@ from tfbench.fs import isolated_package_dir, python_path
 from tfbench.model import Case
 from tfbench.sides.side import Side
 
+_TAIL = 4000
+"""Characters of a failed process that a message quotes."""
 
-def benchmarks_of(side: Side, selection: Sequence[str], paths: Sequence[str], command: Sequence[str]) -> dict[str, str]:
-    """Collect the cases of a side: name -> digest of the benchmark's code.
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A case of another source tree."""
+
+    source: str
+    """Digest of its code."""
+    skipped: bool = False
+    """Whether a mark of pytest skips it there."""
+
+
+def benchmarks_of(
+    side: Side, selection: Sequence[str], paths: Sequence[str], command: Sequence[str], seconds: float
+) -> dict[str, Benchmark]:
+    """Collect the cases of a side, by name.
 
     Args:
         selection: Options of pytest that select cases, such as ``-k`` and its expression.
         paths: Files, folders and cases relative to the root. Paths that the side does not have are ignored.
-        command: Collects a source tree and prints the result as JSON. Its last argument is the request as JSON.
+        command: Collects a source tree and writes the result to a file. Its last argument is the request as JSON.
+        seconds: Time limit.
 
     Raises:
         SideError: pytest cannot collect the side's benchmarks.
@@ -37,15 +54,22 @@ def benchmarks_of(side: Side, selection: Sequence[str], paths: Sequence[str], co
     }
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     env["PYTHONPATH"] = python_path(side.root, env.get("PYTHONPATH", ""))
-    done = subprocess.run(
-        [*command, json.dumps(request)],
-        cwd=isolated_package_dir(), env=env, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise SideError(f"{side.spec}: pytest cannot collect its benchmarks\n{(done.stderr or done.stdout).strip()}")
-    found: dict[str, str] = json.loads(done.stdout)
+    with tempfile.TemporaryDirectory(prefix="tfbench-collect-") as folder:
+        answer = Path(folder, "benchmarks.json")  # what the tree's own code prints is not in the way there
+        try:
+            done = subprocess.run(
+                [*command, json.dumps(request | {"answer": str(answer)})],
+                cwd=isolated_package_dir(), env=env, capture_output=True, text=True, errors="replace", check=False,
+                stdin=subprocess.DEVNULL, timeout=seconds,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise SideError(f"{side.spec}: pytest did not collect its benchmarks within {seconds:.0f} s") from None
+        if done.returncode or not answer.exists():
+            last = (done.stderr.strip() or done.stdout.strip())[-_TAIL:]
+            raise SideError(f"{side.spec}: pytest cannot collect its benchmarks\n{last}")
+        found = {name: Benchmark(**one) for name, one in json.loads(answer.read_text(encoding="utf-8")).items()}
     if present and all("::" in path for path in present):
-        return {name: source for name, source in found.items() if name.startswith(tuple(present))}
+        return {name: one for name, one in found.items() if name.startswith(tuple(present))}
     return found
 
 
@@ -57,9 +81,9 @@ class Counterparts:
         now: Cases of this run.
     """
 
-    def __init__(self, before: Mapping[str, str], now: Sequence[Case]) -> None:
+    def __init__(self, before: Mapping[str, Benchmark], now: Sequence[Case]) -> None:
         self._before = before
-        self._renamed = renamed(before, now)
+        self._renamed = renamed({name: one.source for name, one in before.items()}, now)
 
     def of(self, case: Case) -> Case | None:
         """Return the case under its name in that tree, or ``None`` if the tree does not have it."""
@@ -67,6 +91,11 @@ class Counterparts:
             return case
         old = self._renamed.get(case.name)
         return replace(case, name=old) if old else None
+
+    def runs(self, case: Case) -> bool:
+        """Return whether that tree has the case and no mark of pytest skips it there."""
+        there = self.of(case)
+        return there is not None and not self._before[there.name].skipped
 
     def gone(self, collected: Collection[str]) -> list[Case]:
         """Return that tree's cases that are neither in ``collected`` nor renamed."""

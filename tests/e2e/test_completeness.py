@@ -1,0 +1,179 @@
+"""Whatever ends a run early, every case that was due is in the report, and the gate does not pass."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.e2e.project import LIMIT, wait_for
+
+STEP = "from tests.fakes.steps import taking\n"
+GOOD = "def test_good(bench):\n    bench(taking(bench, 1e-5))\n"
+MEASURED = "def test_measured(bench):\n    bench(taking(bench, 1e-5))\n"
+
+
+def gate(project, name="report.json"):
+    done = project.tfbench("gate", name)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_what_pytest_skips_is_a_row_and_not_a_pass(project):
+    project.write(
+        "import pytest\n" + STEP + GOOD + """
+@pytest.mark.skip(reason="too slow for us")
+def test_skip(bench): ...
+
+@pytest.mark.skipif("True", reason="always")
+def test_skipif(bench): ...
+
+@pytest.mark.xfail(run=False, reason="crashes")
+def test_xfail(bench): ...
+
+@pytest.mark.slow
+def test_slow(bench): ...
+""")  # fmt: skip
+    project.write(
+        """
+        import pytest
+
+        def pytest_collection_modifyitems(items):
+            for item in items:
+                if item.get_closest_marker("slow"):
+                    item.add_marker(pytest.mark.skip(reason="needs --runslow"))
+        """,
+        "conftest.py",
+    )
+    done = project.run("--against", "self")
+    assert done.report["complete"] is True
+    assert len(done.report["due"]) == 5
+    skipped = {row["case"].rpartition("::")[2]: row["reason"] for row in done.report["skipped"]}
+    assert skipped == {
+        "test_skip": "too slow for us",
+        "test_skipif": "always",
+        "test_xfail": "marked xfail without a run: [NOTRUN] crashes",
+        "test_slow": "needs --runslow",
+    }
+    code, output = gate(project)
+    assert code == 4
+    assert "only 1 of 5 cases were compared (1 unchanged, 4 skipped)" in output
+    assert "skipped benchmarks/test_mine.py::test_slow: needs --runslow" in output
+    assert project.tfbench("gate", "report.json", "--min-compared", "0.2").returncode == 0
+
+
+def test_a_mark_does_not_hide_a_case_that_the_base_runs(project):
+    project.write("import pytest\n" + STEP + GOOD + MEASURED)
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "base")
+    project.write("import pytest\n" + STEP + GOOD + "@pytest.mark.skip(reason='later')\n" + MEASURED)
+    done = project.run("--against", "git:HEAD")
+    assert done.outcomes() == {"test_good": "unchanged", "test_measured": "incomparable"}
+    assert "skipped here, and git:HEAD runs it: later" in done.reason("test_measured")
+    assert gate(project)[0] == 4
+    project.git("commit", "-qam", "the mark is on both sides now")
+    done = project.run("--against", "git:HEAD")
+    assert done.outcomes() == {"test_good": "unchanged"}
+    assert [row["reason"] for row in done.report["skipped"]] == ["later"]
+
+
+def test_a_case_of_the_baseline_that_is_skipped_now_is_incomparable(project):
+    project.write("import pytest\n" + STEP + GOOD + MEASURED)
+    assert project.run("--save-baseline", "main").code == 0
+    project.write(
+        "import pytest\n" + STEP + GOOD + "def test_measured(bench):\n    pytest.skip('no longer')\n"
+    )  # fmt: skip
+    done = project.run("--baseline", "main", "--replay", "never")
+    assert done.outcomes()["test_measured"] == "incomparable"
+    assert "skipped here, and measured in the baseline 'main': no longer" in done.reason("test_measured")
+
+
+def test_a_file_that_cannot_be_imported_is_an_error_row(project):
+    project.write(STEP + GOOD)
+    project.write("import no_such_module\n" + STEP + MEASURED, "benchmarks/test_broken.py")
+    project.write("import pytest\npytest.importorskip('no_such_module')\n" + MEASURED, "benchmarks/test_skipped.py")
+    for options in ((), ("--continue-on-collection-errors",)):
+        done = project.run("--against", "self", *options)
+        rows = {row["case"]: row["reason"] for row in done.report["verdicts"] if row["outcome"] == "error"}
+        assert rows["benchmarks/test_broken.py"]["code"] == "not-collected-here"
+        assert "No module named 'no_such_module'" in rows["benchmarks/test_broken.py"]["message"]
+        assert [row["case"] for row in done.report["skipped"]] == ["benchmarks/test_skipped.py"]
+        assert gate(project)[0] == 5
+    assert done.outcomes()["test_good"] == "unchanged"
+
+
+def test_the_first_failure_leaves_the_later_cases_as_errors(project):
+    project.write(STEP + "def test_bad(bench):\n    raise ValueError('no')\n" + GOOD)
+    done = project.run("--against", "self", "-x")
+    assert done.outcomes() == {"test_bad": "error", "test_good": "error"}
+    assert done.reason("test_good") == "the run ended before this case was measured"
+    assert gate(project)[0] == 5
+
+
+def test_another_plugin_that_ends_a_test_leaves_a_row(project):
+    project.write(STEP + GOOD + MEASURED)
+    project.write(
+        """
+        import pytest
+
+        def pytest_runtest_setup(item):
+            if item.name == "test_good":
+                raise RuntimeError("Timeout >1.0s")
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_pyfunc_call(pyfuncitem):
+            if pyfuncitem.name == "test_measured":
+                pytest.exit("enough")
+        """,
+        "conftest.py",
+    )
+    done = project.run("--against", "self")
+    assert done.outcomes() == {"test_good": "error", "test_measured": "error"}
+    assert "pytest ended it in its setup phase: RuntimeError: Timeout >1.0s" in done.reason("test_good")
+    assert gate(project)[0] == 5
+
+
+def test_a_run_that_fails_early_leaves_no_report_of_an_earlier_run(project):
+    project.write(STEP + GOOD)
+    assert project.run("--against", "self").code == 0
+    assert gate(project) == (0, gate(project)[1])
+    subprocess.run(
+        project.command("--benchmark", "--report-json=report.json", "--against", "git:none"),
+        cwd=project.root, env=project.environment(), capture_output=True, timeout=LIMIT, check=False,
+    )  # fmt: skip
+    code, output = gate(project)
+    assert code == 5
+    assert "the run did not come to its end" in output
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL])
+def test_a_run_that_is_killed_leaves_every_case_as_an_error(project, ending):
+    project.write(
+        STEP
+        + GOOD
+        + "def test_waits(bench):\n    import pathlib, time\n    pathlib.Path('here').touch()\n    time.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        project.command("--benchmark", "--report-json=report.json", "--against", "self"),
+        cwd=project.root, env=project.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for(project.root / "here")
+    os.kill(process.pid, ending)
+    process.wait(LIMIT)
+    report = json.loads((project.root / "report.json").read_text())
+    assert report["complete"] is False
+    assert {row["case"]: row["reason"]["code"] for row in report["verdicts"]} == dict.fromkeys(
+        report["due"], "not-measured"
+    )
+    code, output = gate(project)
+    assert code == 5
+    assert "the run did not come to its end" in output
+
+
+def test_a_report_that_cannot_be_written_is_said_before_anything_is_measured(project):
+    project.write(STEP + GOOD)
+    (project.root / "folder").mkdir()
+    (done,) = project.run_each(["--report-json=folder", "--against", "self"])
+    assert done.code == 4
+    assert "--report-json folder: Is a directory" in done.output
