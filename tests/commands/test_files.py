@@ -93,6 +93,13 @@ def test_two_reports_show_their_verdicts(tmp_path, capsys):
     assert "no raw times" in shown
 
 
+def test_a_report_of_a_run_that_did_not_end_is_not_compared(tmp_path, capsys):
+    first = written(tmp_path / "a.json", REPORT)
+    second = written(tmp_path / "b.json", replace(REPORT, complete=False))
+    assert cli.main(["compare", first, second]) != 0
+    assert "b.json cannot be compared: the run did not come to its end" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["[]", "{}", "nonsense"])
 def test_a_file_without_results_is_an_error(tmp_path, capsys, text):
     (tmp_path / "x.json").write_text(text)

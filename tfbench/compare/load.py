@@ -22,7 +22,10 @@ def read(path: Path) -> ResultFile:
     """
     content = _content(path)
     if "schema" in content:
-        return result_file.of_report(str(path), json_reader.report_of(content, str(path)))
+        report = json_reader.report_of(content, str(path))
+        if report.complete is not None and report.gap:  # earlier versions did not write which cases were due
+            raise ReportError(f"{path} cannot be compared: {report.gap}")
+        return result_file.of_report(str(path), report)
     return result_file.of_content(str(path), content)
 
 
