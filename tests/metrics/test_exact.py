@@ -99,7 +99,6 @@ def test_a_metric_that_differs_between_launches_of_a_side_is_inconclusive():
     assert rows["casts"].outcome is Outcome.INCONCLUSIVE
     assert rows["casts"].reason.code == "not-exact"
     assert differing([launches[0], launches[1]], POLICY) == {}
-    assert set(differing([MetricValues(sketch=(1.0, 2.0)), MetricValues(sketch=(1.0, 3.0))], POLICY)) == {"parity"}
 
 
 def test_amounts_have_a_unit_that_suits_them():

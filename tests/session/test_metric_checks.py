@@ -86,6 +86,49 @@ def test_a_metric_that_varies_within_a_side_is_inconclusive():
     assert rows["flops"].reason.code == "not-exact"
 
 
+def test_rounding_does_not_hide_a_wrong_result():
+    wrong = (2.1, 2.0)
+    answers = {
+        "contender": [
+            probe_output(outputs=wrong),
+            probe_output(outputs=(2.1 + 1e-15, 2.0)),
+            probe_output(outputs=wrong),
+        ]
+    }
+    _, rows, _ = judged(answers, ReferenceSide(side=THERE))
+    assert rows["parity"].outcome is Outcome.REGRESSED
+    random = {"contender": [probe_output(outputs=(value, 2.0)) for value in (2.1, 1.3, 0.2)]}
+    _, rows, _ = judged(random, ReferenceSide(side=THERE))
+    assert (rows["parity"].outcome, rows["parity"].reason.code) == (Outcome.INCONCLUSIVE, "not-exact")
+
+
+def test_a_change_that_cannot_be_read_again_is_an_error():
+    answers = {"contender": [probe_output(11), BenchmarkError("it broke"), probe_output(11)]}
+    with pytest.raises(BenchmarkError, match="it broke"):
+        judged(answers, ReferenceSide(side=THERE))
+
+
+def test_values_to_be_saved_tell_what_differs_between_launches_of_their_side():
+    prober = Prober({"contender": [probe_output(11), probe_output(12), probe_output(11)]})
+    checker = MetricChecker(prober, POLICY, (REFERENCE,))
+    first = checker.checked(timed(REFERENCE), HERE, None).metric_values
+    unstable = checker.stable(REFERENCE, HERE, first)
+    assert set(unstable.unstable) == {"flops"}
+    _, rows, _ = judged({"contender": probe_output(13)}, ReferenceSide(metric_values=unstable))
+    assert (rows["flops"].outcome, rows["flops"].reason.code) == (Outcome.INCONCLUSIVE, "not-exact")
+    assert MetricValues.of_json(unstable.as_json()) == unstable
+
+
+@pytest.mark.parametrize(
+    "other", [{"differences": ["tensorflow 2.20 there, 2.21 here"]}, {"machines": ["another CPU"]}]
+)
+def test_saved_memory_of_another_machine_or_version_explains_and_does_not_gate(other):
+    saved = ReferenceSide(metric_values=MetricValues(), facts=[{"peak_host_memory": 90 << 20}] * 3, **other)
+    result, rows, _ = judged({}, saved)
+    assert "peak_host_memory" not in rows
+    assert "peak_host_memory 90.00 MiB before, 10.00 MiB now" in result.verdict.reason.message
+
+
 def test_a_side_with_saved_metrics_is_not_probed():
     saved = MetricValues(numbers={"flops": 9.0}, counts={"nonfinite": {}})
     result, rows, prober = judged({}, ReferenceSide(metric_values=saved))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tfbench.metrics import catalog
-from tfbench.metrics.catalog import BYTES, PARITY, Metric, Worse
+from tfbench.metrics.catalog import BYTES, Metric, Worse
 from tfbench.model import Case, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
 
@@ -26,6 +26,8 @@ class ComparisonContext:
     """How the machines differ, which matters for XLA: it compiles for the processor of the machine."""
     unstable: Mapping[str, str] = field(default_factory=dict)
     """Metric -> how launches of one side differ. A change of such a metric is inconclusive."""
+    scatter: float = 0.0
+    """How far results of the step differ between launches of one side, see `tfbench.metrics.parity.scatter`."""
 
 
 def compare(
@@ -93,7 +95,10 @@ def same(metric: Metric, before: MetricValues, now: MetricValues, policy: Policy
 
 
 def differing(launches: Collection[MetricValues], policy: Policy) -> dict[str, str]:
-    """Map each metric that launches of one side disagree about to a description of the difference."""
+    """Map each metric that launches of one side disagree about to a description of the difference.
+
+    The results of a step are compared by `tfbench.metrics.parity.scatter`.
+    """
     first, *others = launches
     found = {}
     for metric in catalog.PROBED:
@@ -102,8 +107,6 @@ def differing(launches: Collection[MetricValues], policy: Policy) -> dict[str, s
             values = sorted({amount(metric_values.value(metric.name), metric.unit) for metric_values in launches})
             what = details(metric.name, first, unlike) or f", with the values {' and '.join(values)}"
             found[metric.name] = f"launches of the same side differ{what}"
-    if any(other.sketch != first.sketch for other in others):
-        found[PARITY] = "launches of the same side return other numbers"
     return found
 
 

@@ -95,6 +95,16 @@ def sketched_error(mine: Sequence[float], theirs: Sequence[float]) -> float:
     return difference / theirs[0] if theirs[0] else math.inf
 
 
+def scatter(sketches: Sequence[Sequence[float]]) -> float:
+    """Return the largest distance of a launch's result from the first launch's of the same side, 0 without results.
+
+    Raises:
+        ValueError: A sketch has the wrong length.
+    """
+    first, *others = sketches
+    return max((min(sketched_error(other, first), LARGEST) for other in others if other and first), default=0.0)
+
+
 LARGEST = 1e300
 """Represents an infinite error in files, because JSON has no infinity."""
 

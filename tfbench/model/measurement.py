@@ -66,6 +66,8 @@ class MetricValues:
     """Settings that change metrics and are not in the environment info, such as oneDNN's graph rewrites."""
     sketch: tuple[float, ...] = ()
     """Sketch of the benchmark's result, see `tfbench.metrics.parity`. Empty without a result."""
+    unstable: Mapping[str, str] = field(default_factory=dict)
+    """Metric -> how launches of this side differ. Empty where one launch was read."""
 
     def value(self, metric: str) -> float | None:
         """Return the value of a metric, ``None`` if it could not be read."""
@@ -80,6 +82,7 @@ class MetricValues:
             "absent": dict(self.absent),
             "setting": dict(self.setting),
             "sketch": list(self.sketch),
+            **({"unstable": dict(self.unstable)} if self.unstable else {}),
         }
 
     @staticmethod
@@ -94,8 +97,10 @@ class MetricValues:
             for metric, counts in content["counts"].items()
         }
         numbers = {str(metric): float(number) for metric, number in content["numbers"].items()}
-        absent, setting = ({str(k): str(v) for k, v in content[key].items()} for key in ("absent", "setting"))
-        return MetricValues(counts, numbers, absent, setting, tuple(map(float, content["sketch"])))
+        absent, setting, unstable = (
+            {str(k): str(v) for k, v in content.get(key, {}).items()} for key in ("absent", "setting", "unstable")
+        )
+        return MetricValues(counts, numbers, absent, setting, tuple(map(float, content["sketch"])), unstable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,13 +211,18 @@ class MetricChecker:
         context = exact.ComparisonContext(differences, reference_side.machines)
         rows, explained = self._rows(case, theirs, mine.metric_values, context)
         if any(row.outcome not in (Outcome.UNCHANGED, Outcome.NEW) for row in rows):
-            unstable = self._unstable(case, side, mine.metric_values)
+            unstable, scatter = self._unstable(case, side, mine.metric_values)
             if reference_side.side is not None and reference_side.metric_values is None:
-                unstable |= self._unstable(reference_side.case or case, reference_side.side, theirs)
-            if unstable:
-                rows, explained = self._rows(case, theirs, mine.metric_values, replace(context, unstable=unstable))
+                more, other = self._unstable(reference_side.case or case, reference_side.side, theirs)
+                unstable, scatter = unstable | more, max(scatter, other)
+            context = replace(context, unstable=unstable | dict(theirs.unstable), scatter=scatter)
+            rows, explained = self._rows(case, theirs, mine.metric_values, context)
         if (row := sampled.memory(case, reference_side.facts, facts, self._policy)) is not None:
-            rows.append(row)
+            elsewhere = context.differences or context.machines
+            if elsewhere and row.outcome is not Outcome.UNCHANGED and not self._policy.exact_across_versions:
+                explained.append(f"{row.metric} {row.reason.message}")
+            else:
+                rows.append(row)
         return rows, explained
 
     def _rows(
@@ -226,7 +231,9 @@ class MetricChecker:
         rows, explained = exact.compare(case, theirs, mine, context, self._policy)
         row = self._parity(case, theirs, mine)
         if row is not None and row.outcome is Outcome.REGRESSED:
-            if how := context.unstable.get(PARITY):
+            error = row.values[1] if row.values else None
+            if error is not None and error <= self._policy.parity_growth * context.scatter:
+                how = f"launches of the same side differ by {parity.describe(context.scatter)}"
                 text = f"{row.reason.message}, but the metric is not exact here: {how}"
                 row = replace(row, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.NOT_EXACT, text))
             elif context.differences and not self._policy.exact_across_versions:
@@ -246,11 +253,26 @@ class MetricChecker:
         error = min(parity.sketched_error(mine.sketch, theirs.sketch), parity.LARGEST)
         return parity.evaluate(case, 0.0, error, "the baseline's result", self._policy)
 
-    def _unstable(self, case: Case, side: Side, metric_values: MetricValues) -> dict[str, str]:
-        """Return the metrics that differ between further launches of a side, and how."""
-        again = [Entrant(case, side)] * (self._policy.probe_launches - 1)
-        repeated = [probed.metric_values for probed in self._probe(again) if isinstance(probed, _Probed)]
-        return exact.differing([metric_values, *repeated], self._policy)
+    def stable(self, case: Case, side: Side, metric_values: MetricValues) -> MetricValues:
+        """Return the values with the metrics that differ between further launches, to be saved with them.
+
+        Raises:
+            SideError: A zygote does not start.
+        """
+        return replace(metric_values, unstable=self._unstable(case, side, metric_values)[0])
+
+    def _unstable(self, case: Case, side: Side, metric_values: MetricValues) -> tuple[dict[str, str], float]:
+        """Probe a side again; returns the metrics that differ between launches and how, and `parity.scatter`.
+
+        Raises:
+            TfbenchError: A launch fails, although an earlier one did not.
+        """
+        repeated = [metric_values]
+        for probed in self._probe([Entrant(case, side)] * (self._policy.probe_launches - 1)):
+            if isinstance(probed, Exception):  # a change that was read once is neither confirmed nor refuted
+                raise probed
+            repeated.append(probed.metric_values)
+        return exact.differing(repeated, self._policy), parity.scatter([values.sketch for values in repeated])
 
 
 def _not_probed(case: Case, text: str) -> Verdict:

@@ -28,6 +28,8 @@ class OtherMetrics:
     contender: Side
     cases: Sequence[Case]
     report: ProgressReporter
+    saving: bool = False
+    """Whether the metrics become a baseline, which must know which of them differ between launches."""
 
     def probe(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
         """Add the verdicts on the metrics that a probing launch reads.
@@ -43,7 +45,11 @@ class OtherMetrics:
             return result
         self.report(f"{result.case.workload}: other metrics")
         self.checker.look(measured, self.contender)
-        return with_model(self.checker.checked(result, self.contender, self.strategy.reference_side(result)))
+        checked = self.checker.checked(result, self.contender, self.strategy.reference_side(result))
+        if self.saving and checked.metric_values is not None:
+            values = self.checker.stable(result.case, self.contender, checked.metric_values)
+            checked = replace(checked, metric_values=values)
+        return with_model(checked)
 
     def race_claims(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
         """Add the verdicts on contracts about other variants' times, unless the variants have raced each other.
