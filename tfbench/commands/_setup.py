@@ -58,7 +58,7 @@ def worker_processors(cpus: str | None) -> Processors:
 
 def progress_bar(console: Console) -> Progress:
     """Create a progress bar that is shown on terminals only."""
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not sys.stdout.isatty())
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from tfbench.errors import BaselineError, UsageError
 from tfbench.gate.baseline_store import BaselineStore
+from tfbench.report.screen import Screen
 from tfbench.report.style import table
 from tfbench.report.units import duration
 from tfbench.storage.baselines import Baseline
@@ -41,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Do the action; 0 if it succeeds."""
     store = BaselineStore(arguments.root)
-    console = Console(highlight=False)
+    console = Screen()
     if arguments.action == "list":
         _list(store, console)
     elif arguments.action == "show":

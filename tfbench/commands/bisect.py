@@ -27,6 +27,7 @@ from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.report.explain import render
+from tfbench.report.screen import Screen
 from tfbench.session.explain import explained
 from tfbench.sides.side import Side
 from tfbench.versions import bisect_report
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     policy = _policy(arguments)
     if arguments.metric not in (TIME, FIRST_CALL):
         raise UsageError(f"--metric {arguments.metric!r}: there are {TIME} and {FIRST_CALL}")
-    console = Console(highlight=False)
+    console = Screen()
     began = time.monotonic()
     changes = {}
     with (

@@ -30,6 +30,7 @@ from tfbench.model import JSON
 from tfbench.plugin.collect import collect
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import Policy, preset
+from tfbench.report.screen import Screen
 from tfbench.storage.layout import Layout
 from tfbench.worker.environment import machine
 
@@ -98,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     name = f"{policy.name}{'-variants' * arguments.variants}{'-busy' * arguments.with_load}.jsonl"
     journal = Journal(arguments.journal or Layout.of(Path()).calibration / name)
-    console = Console(highlight=False)
+    console = Screen()
     load = background_load(available_cpus(), plan.processors.one) if arguments.with_load else nullcontext()
     interrupted = False
     with progress_bar(console) as bar, load:
@@ -130,7 +131,7 @@ def _determinism(arguments: argparse.Namespace, policy: Policy) -> int:
     cases = [case for case in collected.cases.values() if arguments.chosen in case.name]
     if not cases:
         raise UsageError(f"no benchmark has {arguments.chosen!r} in its name")
-    console = Console(highlight=False, markup=False)
+    console = Screen()
     with progress_bar(console) as bar:
         task = bar.add_task("", total=None)
         found = examine(

@@ -11,13 +11,13 @@ import argparse
 import json
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from tfbench.compare import result_file, table
 from tfbench.compare.contrast import contrast
 from tfbench.compare.load import read
 from tfbench.fs import write_whole
+from tfbench.report.screen import Screen
 
 SCHEMA = "tfbench-comparison/1"
 
@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print; 0 if both files can be read."""
     first, second = (read(path) for path in (arguments.first, arguments.second))
-    console = Console(highlight=False)
+    console = Screen()
     for name, file in (("first", first), ("second", second)):
         console.print(Text(f"{name}: {file.path} ({file.kind}{', of ' + file.saved if file.saved else ''})"))
     differences = result_file.differences(first, second)

@@ -34,6 +34,7 @@ from tfbench.model import JSON
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
+from tfbench.report.screen import Screen
 from tfbench.report.style import table
 from tfbench.report.units import duration, times
 from tfbench.worker.environment import machine as machine_words
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Examine the machine and print the findings; returns the exit code."""
     if not _SECONDS[0] <= arguments.seconds <= _SECONDS[1]:
         raise UsageError(f"--seconds {arguments.seconds:g} must lie from {_SECONDS[0]:g} to {_SECONDS[1]:g}")
-    limits, console = Limits(), Console(highlight=False)
+    limits, console = Limits(), Screen()
     where = worker_processors(arguments.cpus)
     machine = inspect.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
     test, window, raced = (

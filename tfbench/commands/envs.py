@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 import time
 
-from rich.console import Console
 from rich.text import Text
 
+from tfbench.report.screen import Screen
 from tfbench.report.style import table
 from tfbench.report.units import size
 from tfbench.sides.environments import Environment, Environments, kept
@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """List or prune; always 0."""
     environments = Environments(kept())
-    console = Console(highlight=False, soft_wrap=True)
+    console = Screen(soft_wrap=True)
     if arguments.action == "prune":
         sizes = {one.folder: one.bytes for one in environments.every()}
         removed = environments.prune(arguments.days)

@@ -24,10 +24,12 @@ from tfbench.race.profiler import USUAL, Profiler
 from tfbench.report.attribution import attributed
 from tfbench.report.explain import render
 from tfbench.report.profile import render as sections
+from tfbench.report.screen import Screen
 from tfbench.session.explain import explained
 from tfbench.session.profiling import BASELINE, CONTENDER, reread, take
 from tfbench.sides.spec import KINDS
 from tfbench.storage.layout import PROFILES
+from tfbench.untrusted import command
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain; 0 whatever differs."""
     if arguments.against and arguments.other:
         raise UsageError("give either --against SPEC or a second case, not both")
-    console = Console(highlight=False)
+    console = Screen()
     if not arguments.against and not arguments.other:
         if not arguments.profile:
             raise UsageError("give --against SPEC or a second case to compare with, or --profile DIR to read")
@@ -79,7 +81,7 @@ def _read(console: Console, arguments: argparse.Namespace) -> int:
     """Print the saved profiles of all cases that the name selects."""
     for kept in named(Path(arguments.profile), arguments.case):
         _print(console, kept)
-    console.print(f"tensorboard --logdir {arguments.profile}", markup=False)
+    console.print(command("tensorboard", "--logdir", arguments.profile))
     return 0
 
 

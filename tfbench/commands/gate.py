@@ -14,16 +14,18 @@ import argparse
 import os
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
+from tfbench.errors import ReportError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gate.decide import MEANING, as_comment, as_json, decided, load_accepted, load_report
 from tfbench.model import TIME, Outcome
 from tfbench.policy import Policy
 from tfbench.report.github import annotation
+from tfbench.report.screen import Screen
 from tfbench.report.style import COLOURS
 from tfbench.suite.fingerprint import line_of
+from tfbench.untrusted import brief, is_case
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,10 +46,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Decide, print, and return the exit code."""
+    if not 0 <= arguments.min_compared <= 1:
+        raise UsageError(f"--min-compared {arguments.min_compared:g}: write a share from 0 to 1")
     report = load_report(arguments.report)
     agreed = load_accepted(arguments.accepted) if arguments.accepted else []
     decision = decided(report, agreed, min_compared=arguments.min_compared)
-    console = Console(highlight=False, soft_wrap=True)
+    console = Screen(soft_wrap=True)
     for verdict, entry in decision.accepted.verdicts:
         console.print(Text(f"accepted until {entry.until}: {verdict.case.name}: {entry.reason}", "dim"))
     for verdict in decision.verdicts:
@@ -58,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             for line in report.why(verdict.case.name):
                 console.print(Text(f"  {line}"))
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            print(annotation(verdict, line_of(arguments.root, verdict.case.name)))
+            print(annotation(verdict, line_of(arguments.root, verdict.case.name)))  # escaped by itself
     for problem in decision.accepted.problems:
         console.print(Text(problem, "red"))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
@@ -68,6 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
         write_whole(arguments.write_accepted, as_json(agreed))
     if arguments.write_regressed:
         regressed = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
+        if strange := next((name for name in regressed if not is_case(name)), ""):  # pytest reads options there as well
+            raise ReportError(
+                f"{arguments.report} has a case named {brief(repr(strange))}, which is no name of a benchmark"
+            )
         write_whole(arguments.write_regressed, "".join(f"{name}\n" for name in dict.fromkeys(regressed)))
     word, style = MEANING[decision.gate]
     for skip in report.skips:

@@ -26,6 +26,7 @@ from tfbench.gpus.recording import Recording
 from tfbench.gpus.selection import has_driver, parse_device
 from tfbench.gpus.session import GpuSession
 from tfbench.policy import preset
+from tfbench.report.screen import Screen
 
 WORKS, BROKEN, NO_GPU = 0, 1, 3
 
@@ -39,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the checks and print each finding; returns the exit code."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Screen(soft_wrap=True)
     kind, names = parse_device(arguments.device)
     if not has_driver():
         console.print(

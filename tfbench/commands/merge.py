@@ -14,6 +14,7 @@ from tfbench.gate.artifact import files_of
 from tfbench.gate.decide import load_report
 from tfbench.gate.merge import confirm, merge
 from tfbench.report import json_reader, json_writer
+from tfbench.report.screen import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +34,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.confirmed_by:
         whole = confirm(whole, load_report(arguments.confirmed_by))
     write_whole(arguments.report_json, json_writer.render(whole))
-    print(
-        f"{len(found)} reports, {len({verdict.case.name for verdict in whole.verdicts})} cases: {arguments.report_json}"
-    )
+    cases = len({verdict.case.name for verdict in whole.verdicts})
+    say(f"{len(found)} reports, {cases} cases: {arguments.report_json}")
     return 0

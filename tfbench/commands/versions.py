@@ -12,12 +12,11 @@ import argparse
 import random
 from pathlib import Path
 
-from rich.console import Console
-
 from tfbench.commands._setup import CommandSetup, add_selections, paths_among
 from tfbench.compare.load import medians
 from tfbench.fs import write_whole
 from tfbench.policy import PRESETS, preset
+from tfbench.report.screen import Screen
 from tfbench.versions import matrix_report
 from tfbench.versions.matrix import ordered, race, sides_of
 
@@ -42,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     paths, specs = paths_among(arguments.words)
     labels = ordered(specs, arguments.reference)
     saved = {name: times for path in arguments.show_saved for name, times in medians(path).items()}
-    console = Console(highlight=False)
+    console = Screen()
     with CommandSetup(arguments, paths, policy) as setup, console.status("looking for versions") as status:
         setup.tell = status.update
         setup.prefer_one_python(labels)

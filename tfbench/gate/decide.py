@@ -112,8 +112,10 @@ def decided(
     return rule(report, accept(report, accepted, day), min_compared)
 
 
-def as_comment(report: Report, decision: GateDecision, link: str = "") -> str:
-    """Format a decision as Markdown; ``link`` points to the run."""
+def as_comment(report: Report, decision: GateDecision, link: str = "", run: comment.Run | None = None) -> str:
+    """Format a decision as Markdown; ``link`` points to the run, and ``run`` is what GitHub says of it."""
     accepted = [(verdict, entry.reason, str(entry.until)) for verdict, entry in decision.accepted.verdicts]
     word, _ = MEANING[decision.gate]
-    return comment.render(report, word, decision.because, decision.verdicts, accepted, decision.accepted.problems, link)
+    return comment.render(
+        report, word, decision.because, decision.verdicts, accepted, decision.accepted.problems, link, run
+    )

@@ -19,6 +19,7 @@ from tfbench.fs import write_whole
 from tfbench.model import Case
 from tfbench.plugin import RUNNER
 from tfbench.race.zygote import Suite
+from tfbench.report.screen import say
 from tfbench.worker.import_redirect import redirect_imports
 
 _TAIL = 15
@@ -101,7 +102,7 @@ def _collect_elsewhere(text: str) -> int:
     try:
         collected = collect(order["arguments"])
     except UsageError as error:
-        print(error, file=sys.stderr)
+        say(str(error), error=True)
         return 1
     found = {
         name: {"source": case.source, "skipped": name in collected.skipped} for name, case in collected.cases.items()

@@ -6,11 +6,11 @@ import os
 import time
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from tfbench.race.race import Race
+from tfbench.report.screen import Screen
 from tfbench.report.units import times
 from tfbench.session.request import RunProgress
 
@@ -38,7 +38,7 @@ class Display:
             # pytest would capture a newline of the reporter. Without a current file it prints the file name again.
             self._file.write("\n")
             self._reporter.currentfspath = None
-            console = Console(file=self._file, force_terminal=True, highlight=False)
+            console = Screen(file=self._file, force_terminal=True)
             self._live = Live(console=console, auto_refresh=False, transient=True)
             self._live.start()
         self._live.update(self._line(progress), refresh=True)

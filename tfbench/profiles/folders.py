@@ -14,6 +14,7 @@ from pathlib import Path
 from tfbench.errors import ProfileError, UsageError
 from tfbench.fs import write_whole
 from tfbench.model import JSON
+from tfbench.untrusted import command
 
 SCHEMA = "tfbench-profiled-case/1"
 ABOUT = "case.json"
@@ -108,7 +109,8 @@ def every(folder: Path) -> Iterator[Kept]:
         ProfileError: A description is not in the format of this version.
     """
     if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder: create profiles with `pytest --benchmark --profile {folder}`")
+        how = command("pytest", "--benchmark", "--profile", str(folder))
+        raise UsageError(f"{folder} is not a folder: create profiles with `{how}`")
     for about in sorted(folder.glob(f"*/{ABOUT}")):
         yield _read(about)
 

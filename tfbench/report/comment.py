@@ -5,20 +5,37 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tfbench.model import TIME, Outcome, Report, Verdict
 from tfbench.report.differences import differences
 from tfbench.report.units import times
+from tfbench.untrusted import command, is_case, is_shared_spec, printable
 
 MARK = "<!-- tfbench -->"
 """Marks the comment, so that a later run finds and replaces it."""
 LONGEST = 60_000
 """Maximum characters. GitHub allows 65,536."""
-_ROWS, _WORDS = 25, 400
-"""Maximum rows per table, and characters per reason. The report has the rest."""
+_ROWS, _WORDS, _CODE = 25, 400, 2000
+"""Maximum rows per table, and characters per reason and per name. The report has the rest."""
 _BREAK = "\u2060"
 """An invisible word joiner. Inside a mention, link or reference, it disables it."""
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+\-!|~$])")
+
+_PASS = "pass"
+_CONCLUSIONS = {"success": _PASS, "failure": "failed", "timed_out": "timed out"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as GitHub knows it."""
+
+    conclusion: str
+    """GitHub's word, such as ``success``."""
+    commit: str = ""
+    own_files: Sequence[str] = ()
+    """Changed files that are part of the gate, see `tfbench.gate.own_files`."""
+
 
 Agreed = Sequence[tuple[Verdict, str, str]]
 """Accepted verdicts, with the reason and the last day."""
@@ -32,6 +49,7 @@ def render(
     agreed: Agreed = (),
     problems: Sequence[str] = (),
     link: str = "",
+    run: Run | None = None,
 ) -> str:
     """Render the comment.
 
@@ -41,8 +59,9 @@ def render(
         verdicts: Verdicts that fail the gate, the gravest first.
         problems: Accepted regressions to remove, as sentences.
         link: Address of the full report.
+        run: The run as GitHub knows it, which a report cannot forge.
     """
-    parts = [MARK, f"### tfbench: {plain(result)}", f"{plain(counts)}.", _context(report)]
+    parts = [MARK, *_head(result, counts, run), _context(report)]
     if verdicts:
         parts.append(_table(verdicts))
         parts.append(_next_steps(report, verdicts))
@@ -58,20 +77,57 @@ def render(
         parts.append(_folded("differences between the sides", "\n".join(f"- {plain(line)}" for line in lines)))
     if link:
         parts.append(f"[Full report]({link})")
+    return _whole(parts)
+
+
+def without_report(run: Run, why: str, link: str = "") -> str:
+    """Render the comment on a run whose report is absent or unusable."""
+    parts = [MARK, _title(run), f"There is no usable report: {plain(why)}.", _own_files(run)]
+    return _whole([*parts, f"[The run]({link})" if link else ""])
+
+
+def _whole(parts: Sequence[str]) -> str:
     text = "\n\n".join(part for part in parts if part) + "\n"
     if len(text) > LONGEST:
         text = f"{text[:LONGEST].rpartition(chr(10))[0]}\n\n… truncated: see the report for the rest\n"
     return text
 
 
+def _head(result: str, counts: str, run: Run | None) -> list[str]:
+    if run is None:
+        return [f"### tfbench: {plain(result)}", f"{plain(counts)}."]
+    agrees = (run.conclusion == "success") == (result == _PASS)
+    warning = "" if agrees else "**The report and the conclusion of the run disagree.** Trust neither before a review."
+    return [_title(run), f"The report of the run says {plain(result)}: {plain(counts)}.", warning, _own_files(run)]
+
+
+def _title(run: Run) -> str:
+    word = _CONCLUSIONS.get(run.conclusion, run.conclusion.replace("_", " "))
+    return f"### tfbench: {plain(word)}" + (f" ({code(run.commit[:12])})" if run.commit else "")
+
+
+def _own_files(run: Run) -> str:
+    if not run.own_files:
+        return ""
+    names = ", ".join(code(name) for name in run.own_files[:_ROWS])
+    more = f" and {len(run.own_files) - _ROWS} more" if len(run.own_files) > _ROWS else ""
+    return f"**The pull request changes what the gate itself runs**, so its result needs a review: {names}{more}"
+
+
 def code(text: str) -> str:
     """Format as code, in which GitHub reads no mention, link or markup."""
-    return f"`{' '.join(text.replace('`', chr(39)).split()).replace('|', chr(92) + '|') or ' '}`"
+    return verbatim(text).replace("|", "\\|")
+
+
+def verbatim(text: str) -> str:
+    """Format as code outside of a table, where GitHub shows the backslash of an escaped bar."""
+    shown = " ".join(printable(text[:_CODE]).replace("`", "'").split())
+    return f"`{shown or ' '}`"
 
 
 def plain(text: str) -> str:
     """Format as text: escape markup, and break links, mentions and references."""
-    short = " ".join(text.split())
+    short = " ".join(printable(text).split())
     short = short if len(short) <= _WORDS else f"{short[: _WORDS - 1]}…"
     broken = re.sub(r"@|#|:(?=//)|www(?=\.)|GH(?=-)", lambda found: f"{found[0]}{_BREAK}", short)
     return _PUNCTUATION.sub(r"\\\1", html.escape(broken, quote=False))
@@ -114,14 +170,18 @@ def _why(report: Report, verdicts: Sequence[Verdict]) -> str:
 
 
 def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
+    """Say how to go on. A command is shown only where each of its parts is of a form that can do no harm."""
     spec = str(report.sides.get("baseline", {}).get("spec", ""))
-    cases = dict.fromkeys(one.case.name for one in verdicts if one.outcome is not Outcome.MISSING)
+    cases = [one.case.name for one in verdicts if one.outcome is not Outcome.MISSING]
     if not spec or not cases:
         return ""
-    command = f'pytest --benchmark --against "{spec}" "{next(iter(cases))}"'
+    accept = "If it is intended, add it to the file of accepted regressions, with a reason and an end."
+    if not (is_shared_spec(spec) and is_case(cases[0])):
+        return f"To reproduce it, race the case against the other side with `pytest --benchmark --against`. {accept}"
+    again = command("pytest", "--benchmark", "--against", spec, cases[0])
     return (
-        f"To reproduce it: {code(command)}. To see changes in the graph: `tfbench explain` with the same case and "
-        "`--against`. If it is intended, add it to the file of accepted regressions, with a reason and an end."
+        f"To reproduce it: {verbatim(again)}. To see changes in the graph: `tfbench explain` with the same case and "
+        f"`--against`. {accept}"
     )
 
 

@@ -30,7 +30,7 @@ def _facts(side: JSON) -> dict[str, str]:
     if "packages" not in side:
         return {}
     packages = {name: version for name, version in side["packages"].items() if not name.startswith(_ASKED)}
-    return {"Python": side["python"], **side.get("defaults", {}), **packages, **side["settings"]}
+    return {"Python": side.get("python", ""), **side.get("defaults", {}), **packages, **side.get("settings", {})}
 
 
 def _grouped(found: Mapping[str, str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfbench.model import TIME, Outcome, Verdict
+from tfbench.untrusted import printable
 
 _LEVELS = {Outcome.REGRESSED: "error", Outcome.ERROR: "error", Outcome.MISSING: "error"}
 
@@ -23,7 +24,7 @@ def annotation(verdict: Verdict, line: int | None) -> str:
 
 
 def _text(value: str) -> str:
-    return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return printable(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _field(value: str) -> str:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib import resources
-from typing import Any, NoReturn, TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError, validators
 
 from tfbench.errors import ReportError
 from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
 from tfbench.policy import RENAMED_FIELDS
+from tfbench.untrusted import brief, is_case, parse_json, printable
 
-_DIGITS = 18
-"""Maximum digits of a whole number. Seeds have ten."""
 Value = TypeVar("Value")
 
 LARGEST = 64 << 20
 """Maximum bytes. A report of ten thousand cases has five million."""
+_ERRORS = 100
+"""Violations of the schema among which the message names the outermost."""
 
 
 def read(text: str, name: str) -> Report:
@@ -38,37 +39,17 @@ def read(text: str, name: str) -> Report:
 
 
 def load(text: str, name: str) -> Any:
-    """Parse JSON text, and refuse numbers that JSON does not have.
+    """Parse JSON text strictly, see `parse_json`.
 
     Raises:
         ReportError: The text is too large or not JSON.
     """
-
-    def refuse(word: str) -> NoReturn:
-        raise ValueError(f"{word} is not a JSON number")
-
-    def finite(word: str) -> float:
-        if not math.isfinite(number := float(word)):
-            raise ValueError(f"{_brief(word)} is too large for a number")
-        return number
-
-    def whole(word: str) -> int:
-        if len(word) > _DIGITS:
-            raise ValueError(f"a number of {len(word)} digits")
-        return int(word)
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            raise ValueError(f"the key {_brief(_duplicate(key for key, _ in pairs))!r} is duplicated")
-        return found
-
     if len(text) > LARGEST:
-        raise ReportError(f"{name} is larger than {LARGEST >> 20} MiB, the limit for a report")
+        raise ReportError(f"{brief(name)} is larger than {LARGEST >> 20} MiB, the limit for a report")
     try:
-        return json.loads(text, parse_constant=refuse, parse_float=finite, parse_int=whole, object_pairs_hook=once)
-    except (ValueError, RecursionError) as error:
-        raise ReportError(f"{name} is not JSON: {error}") from None
+        return parse_json(text)
+    except ValueError as error:
+        raise ReportError(f"{brief(name)} is not JSON: {brief(error)}") from None
 
 
 def report_of(content: Any, name: str) -> Report:
@@ -77,21 +58,23 @@ def report_of(content: Any, name: str) -> Report:
     Raises:
         ReportError: The content violates the schema.
     """
-    error = min(_validator().iter_errors(content), key=lambda error: len(error.absolute_path), default=None)
+    errors = islice(_validator().iter_errors(content), _ERRORS)
+    error = min(errors, key=lambda error: len(error.absolute_path), default=None)
     if error is not None:
-        where = "/".join(map(str, error.absolute_path)) or "the top"
-        raise ReportError(f"{name} is not a report of the schema tfbench-report/1: at {where}, {_brief(error.message)}")
+        where = brief("/".join(map(str, error.absolute_path)) or "the top")
+        text = f"is not a report of the schema tfbench-report/1: at {where}, {brief(error.message)}"
+        raise ReportError(f"{brief(name)} {text}")
     verdicts = tuple(map(_verdict, content["verdicts"]))
     rows = [(verdict.case.name, verdict.metric) for verdict in verdicts]
     if len(set(rows)) != len(rows):
         case, metric = _duplicate(rows)
-        raise ReportError(f"{name} has two verdicts on the {metric} of {case}")
+        raise ReportError(f"{brief(name)} has two verdicts on the {brief(metric)} of {brief(case)}")
     return Report(
         policy={RENAMED_FIELDS.get(key, key): value for key, value in content["policy"].items()},
         sides=content["sides"],
         verdicts=verdicts,
         variant_results=tuple(map(_variant_result, content["standings"])),
-        skips=tuple(Skip(_case(row["case"]), _plain(row["reason"])) for row in content["skipped"]),
+        skips=tuple(Skip(_case(row["case"]), printable(row["reason"])) for row in content["skipped"]),
         wall_seconds=content["wall_seconds"],
         seed=content.get("seed", 0),
         interrupted=content["interrupted"],
@@ -102,9 +85,6 @@ def report_of(content: Any, name: str) -> Report:
     )
 
 
-_NAME = re.compile(r"(?![/~@-])(?!.*(?:^|/)\.\.(?:/|::|$))[^<>`\\\x00-\x1f\x7f]+(?:::[^<>`\\\x00-\x1f\x7f]+|(?<=\.py))")
-
-
 def check_names(report: Report, name: str) -> None:
     """Refuse a report with a case name that pytest cannot give to a benchmark below its root.
 
@@ -113,14 +93,22 @@ def check_names(report: Report, name: str) -> None:
     """
     cases = [row.case.name for rows in (report.verdicts, report.variant_results, report.skips) for row in rows]
     for case in (*report.due, *cases, *(profile["case"] for profile in report.profiles)):
-        if not _NAME.fullmatch(case):
-            raise ReportError(f"{name} has a case named {_brief(repr(case))}, which is not a valid name of a benchmark")
+        if not is_case(case):
+            raise ReportError(f"{brief(name)} has a case named {brief(repr(case))}, which is no name of a benchmark")
 
 
 @lru_cache(maxsize=1)
-def _validator() -> Draft202012Validator:
+def _validator() -> Any:
+    # The library's own check of uniqueItems takes quadratic time for items of mixed types.
+    validator = validators.extend(Draft202012Validator, {"uniqueItems": _unique})
     schema = json.loads(resources.files("tfbench.report").joinpath("schema.json").read_text(encoding="utf-8"))
-    return Draft202012Validator(schema)
+    return validator(schema)
+
+
+def _unique(_: Any, unique: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    texts = [one for one in instance if isinstance(one, str)] if isinstance(instance, list) else []
+    if unique and len(set(texts)) != len(texts):
+        yield ValidationError(f"{_duplicate(texts)!r} is there twice")
 
 
 def _duplicate(values: Iterable[Value]) -> Value:
@@ -128,16 +116,12 @@ def _duplicate(values: Iterable[Value]) -> Value:
     return Counter(values).most_common(1)[0][0]
 
 
-def _brief(message: str) -> str:
-    return message if len(message) <= 200 else f"{message[:97]} … {message[-97:]}"
-
-
-_CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
-"""Control characters, which could move the cursor of a terminal."""
-
-
 def _plain(text: str) -> str:
-    return text.translate(_CONTROL)
+    """Return a name with its invisible characters replaced, so that it stays one line in lists."""
+    return printable(text).translate(_BREAKS)
+
+
+_BREAKS = {9: "\N{REPLACEMENT CHARACTER}", 10: "\N{REPLACEMENT CHARACTER}"}
 
 
 def _case(name: str, workload: str = "", variant: JSON | None = None) -> Case:
@@ -151,7 +135,7 @@ def _verdict(row: JSON) -> Verdict:
     return Verdict(
         case=_case(row["case"], row["workload"], row["variant"]),
         outcome=Outcome(row["outcome"]),
-        reason=Reason(_plain(row["reason"]["code"]), _plain(row["reason"]["message"])),
+        reason=Reason(_plain(row["reason"]["code"]), printable(row["reason"]["message"])),
         metric=_plain(row["metric"]),
         ratio=_ratio(row["ratio"]),
         launches=row["launches"],
@@ -176,7 +160,7 @@ def _variant_result(row: JSON) -> VariantResult:
 
 
 def _profile(row: JSON) -> JSON:
-    return {**row, "case": _plain(row["case"]), "why": list(map(_plain, row["why"]))}
+    return {**row, "case": _plain(row["case"]), "why": list(map(printable, row["why"]))}
 
 
 def _ratio(row: JSON | None) -> Ratio | None:

@@ -6,12 +6,13 @@ import io
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tfbench.model import TIME, Case, Outcome, ReasonCode, Report, VariantResult, Verdict
 from tfbench.report.differences import differences
+from tfbench.report.screen import Screen
 from tfbench.report.style import COLOURS, add_columns, add_row, table
 from tfbench.report.units import duration, joules, percent, rate, size, times
 
@@ -154,9 +155,9 @@ def _other_metrics(case: str, verdicts: list[Verdict]) -> Table:
 
 
 def _text(parts: Iterable[RenderableType], width: int, colour: bool) -> str:
-    console = Console(
+    console = Screen(
         file=io.StringIO(), width=width, force_terminal=colour, no_color=not colour,
-        color_system="standard" if colour else None, highlight=False, legacy_windows=False,
+        color_system="standard" if colour else None, legacy_windows=False,
     )  # fmt: skip
     for part in parts:
         console.print(part)

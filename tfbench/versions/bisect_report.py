@@ -11,6 +11,7 @@ from rich.text import Text
 from tfbench.model import JSON
 from tfbench.report.style import COLOURS, table
 from tfbench.report.units import duration, times
+from tfbench.untrusted import command
 from tfbench.versions.search import BisectResult, BisectStep, Point
 
 SCHEMA = "tfbench-bisect/1"
@@ -47,10 +48,11 @@ def hints(result: BisectResult, points: Sequence[Point], skipped: bool) -> list[
     before, first, last = points[result.search.good], points[found.point], points[-1]
     lines = []
     if skipped:
-        lines.append(f"releases between the two: tfbench bisect --good {before.spec} --bad {first.spec}")
+        narrower = command("tfbench", "bisect", "--good", before.spec, "--bad", first.spec)
+        lines.append(f"releases between the two: {narrower}")
     if found.ratio and end.ratio and found.ratio.high < end.ratio.low:
-        command = f"tfbench bisect --good {first.spec} --bad {last.spec}"
-        lines.append(f"{last.label} is slower still, {times(end.ratio)}: {command}")
+        later = command("tfbench", "bisect", "--good", first.spec, "--bad", last.spec)
+        lines.append(f"{last.label} is slower still, {times(end.ratio)}: {later}")
     return lines
 
 

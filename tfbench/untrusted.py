@@ -1,0 +1,193 @@
+"""Handle text and JSON of unknown origin: read it strictly, and print it without effect on terminals and runners."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+DIGITS = 18
+"""Maximum digits of a whole number. Seeds have ten."""
+DEEPEST = 32
+"""Maximum nesting of JSON. A report has 9 levels, and code that walks a text of thousands would exhaust the stack."""
+TIMES = (1e-15, 1e9)
+"""Shortest and longest time in seconds that a file may state. Ratios of such times are finite numbers."""
+
+# Output
+
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Control characters, which move a terminal's cursor; bidirectional controls, which reorder text; lone surrogates,
+which cannot be written; and characters without width."""
+_COMMAND = re.compile(r"^(\s*):(?=:|$)|##(?=\[)", re.MULTILINE)
+"""Where GitHub's runner starts to read a command: ``::`` at the start of a line, ``##[`` anywhere."""
+
+
+def printable(text: str) -> str:
+    """Replace every character without a visible form, apart from newlines and tabs."""
+    return _INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def harmless(text: str) -> str:
+    """Return text that neither a terminal nor, in one of its jobs, GitHub's runner takes for a command."""
+    shown = printable(text)
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return shown
+    return _COMMAND.sub(lambda found: f"{found[1]}: " if found[1] is not None else "## ", shown)
+
+
+def brief(value: object, longest: int = 200) -> str:
+    """Quote foreign text in a message: one line of visible characters, cut in its middle."""
+    text = str(value)
+    if len(text) > 4 * longest:
+        text = f"{text[: 2 * longest]} {text[-2 * longest :]}"
+    line = " ".join(printable(text).split())
+    half = longest // 2
+    return line if len(line) <= longest else f"{line[: half - 2]} … {line[1 - half :]}"
+
+
+_CASE = re.compile(r"(?![/~@-])(?!.*(?:^|/)\.\.(?:/|::|$))[^<>`\\\x00-\x1f\x7f]+(?:::[^<>`\\\x00-\x1f\x7f]+|(?<=\.py))")
+_SHARED_SPEC = re.compile(
+    r"(?:self|git:[A-Za-z0-9][\w./-]{0,99}(?:[~^]\d{0,3}){0,3}|(?:tensorflow|tensorflow-cpu|keras)==\d[\w.]{0,29}|tf-nightly)"
+    r"(?:\+(?!self|git:)(?:(?:tensorflow|tensorflow-cpu|keras)==\d[\w.]{0,29}|tf-nightly)){0,2}", re.ASCII
+)  # fmt: skip
+
+
+def is_case(name: str) -> bool:
+    """Whether pytest can give this name to a benchmark below its root; it is then no option, ``@file`` or other path."""
+    return printable(name) == name and _CASE.fullmatch(name) is not None
+
+
+def is_shared_spec(text: str) -> bool:
+    """Whether a specification may stand in a command that strangers propose: it starts no program, sets no variable,
+    and installs no package but TensorFlow and Keras."""
+    return _SHARED_SPEC.fullmatch(text) is not None
+
+
+def command(*words: str) -> str:
+    """Write a command for a shell. Each word is quoted where the shell would read more than a word."""
+    return shlex.join(words)
+
+
+# Input
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON text strictly, and within limits of depth and size.
+
+    Raises:
+        ValueError: The text is not JSON, is nested deeper than `DEEPEST`, has a number that is not finite or longer
+            than `DIGITS`, has a key twice, or has half a character.
+    """
+
+    def refuse(word: str) -> NoReturn:
+        raise ValueError(f"{word} is not a JSON number")
+
+    def finite(word: str) -> float:
+        if not math.isfinite(number := float(word)):
+            raise ValueError(f"{brief(word)} is too large for a number")
+        return number
+
+    def whole(word: str) -> int:
+        if len(word) > DIGITS:
+            raise ValueError(f"a number of {len(word)} digits")
+        return int(word)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+            raise ValueError(f"the key {brief(key)!r} is duplicated")
+        return found
+
+    try:
+        content = json.loads(text, parse_constant=refuse, parse_float=finite, parse_int=whole, object_pairs_hook=once)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if _depth(content) > DEEPEST:
+        raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+    if re.search(r"\\u[dD][89a-fA-F]", text):
+        try:
+            json.dumps(content, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("it has half a character, a lone surrogate") from None
+    return content
+
+
+def _depth(content: Any) -> int:
+    """Count the levels of nested lists and objects, up to one more than `DEEPEST`."""
+    level, depth = [content], 0
+    while depth <= DEEPEST and (level := [one for one in level if isinstance(one, (dict, list))]):
+        level = [child for one in level for child in (one.values() if isinstance(one, dict) else one)]
+        depth += 1
+    return depth
+
+
+def an_object(value: Any, what: str) -> dict[str, Any]:
+    """Return a value that must be a JSON object, or raise ValueError."""
+    return value if isinstance(value, dict) else _refuse(value, what, "an object")
+
+
+def a_list(value: Any, what: str) -> list[Any]:
+    """Return a value that must be a JSON list, or raise ValueError."""
+    return value if isinstance(value, list) else _refuse(value, what, "a list")
+
+
+def a_text(value: Any, what: str) -> str:
+    """Return a value that must be a text, or raise ValueError."""
+    return value if isinstance(value, str) else _refuse(value, what, "a text")
+
+
+def a_flag(value: Any, what: str) -> bool:
+    """Return a value that must be true or false, or raise ValueError."""
+    return value if isinstance(value, bool) else _refuse(value, what, "true or false")
+
+
+def a_number(value: Any, what: str, low: float = -math.inf, high: float = math.inf) -> float:
+    """Return a value that must be a finite number within bounds, or raise ValueError."""
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if usable and low <= value <= high else _refuse(value, what, _bounds("a number", low, high))
+
+
+def an_integer(value: Any, what: str, low: float = -math.inf, high: float = 10.0**DIGITS) -> int:
+    """Return a value that must be a whole number within bounds, or raise ValueError."""
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        return value
+    _refuse(value, what, _bounds("a whole number", low, high))
+
+
+def texts(value: Any, what: str) -> dict[str, str]:
+    """Return an object whose values must be texts, or raise ValueError."""
+    return {key: a_text(one, f"{what}/{key}") for key, one in an_object(value, what).items()}
+
+
+def times(value: Sequence[Any], what: str) -> tuple[float, ...]:
+    """Return times in seconds, of which there must be one, or raise ValueError."""
+    if not value:
+        raise ValueError(f"{brief(what)} has no usable times")
+    low, high = TIMES
+    for one in value:
+        if isinstance(one, bool) or not isinstance(one, (int, float)) or not low <= one <= high:
+            raise ValueError(f"{brief(what)} has no usable times: {_shown(one)}")
+    return tuple(map(float, value))
+
+
+def _bounds(kind: str, low: float, high: float) -> str:
+    return f"{kind}{f' of at least {low:g}' * math.isfinite(low)}{f' of at most {high:g}' * (high < 10.0**DIGITS)}"
+
+
+def _refuse(value: Any, what: str, wanted: str) -> NoReturn:
+    raise ValueError(f"{brief(what)} is {_shown(value)} instead of {wanted}")
+
+
+def _shown(value: Any) -> str:
+    """Name a wrong value. A list or object may be of any size, so only its type is named."""
+    kinds: dict[type, str] = {dict: "an object", list: "a list", type(None): "null"}
+    return kinds.get(type(value)) or brief(repr(value[:100] if isinstance(value, str) else value), 60)
