@@ -13,9 +13,12 @@ from functools import cache
 from pathlib import Path
 
 from tfbench.errors import ReportError
+from tfbench.untrusted import brief
 
 DATA_FOLDER = ".tfbench"
 """Folder below pytest's root for everything that tfbench writes into a project, and no part of its source."""
+LARGEST = 256 << 20
+"""Maximum bytes of a file that the user names. A baseline of 300 cases has 40 million."""
 
 
 @contextmanager
@@ -85,12 +88,16 @@ def read_text(path: Path) -> str:
     """Return the text of a file that the user named.
 
     Raises:
-        ReportError: The file cannot be read.
+        ReportError: The file cannot be read, is not UTF-8, or is larger than `LARGEST`.
     """
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReportError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise ReportError(f"{brief(path)} is larger than {LARGEST >> 20} MiB")
+        return content.decode("utf-8")
+    except (OSError, ValueError) as error:  # a path with a null character is a ValueError
+        raise ReportError(f"{brief(path)} cannot be read: {brief(getattr(error, 'strerror', None) or error)}") from None
 
 
 def write_whole(path: Path, text: str) -> None:

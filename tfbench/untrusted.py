@@ -53,6 +53,11 @@ def brief(value: object, longest: int = 200) -> str:
     return line if len(line) <= longest else f"{line[: half - 2]} … {line[1 - half :]}"
 
 
+def described(error: Exception) -> str:
+    """Quote an error that a reader of a file met, with its kind: a KeyError's text is only the key."""
+    return f"{type(error).__name__}: {brief(error)}"
+
+
 _CASE = re.compile(r"(?![/~@-])(?!.*(?:^|/)\.\.(?:/|::|$))[^<>`\\\x00-\x1f\x7f]+(?:::[^<>`\\\x00-\x1f\x7f]+|(?<=\.py))")
 _SHARED_SPEC = re.compile(
     r"(?:self|git:[A-Za-z0-9][\w./-]{0,99}(?:[~^]\d{0,3}){0,3}|(?:tensorflow|tensorflow-cpu|keras)==\d[\w.]{0,29}|tf-nightly)"
@@ -158,9 +163,9 @@ def a_number(value: Any, what: str, low: float = -math.inf, high: float = math.i
 
 def an_integer(value: Any, what: str, low: float = -math.inf, high: float = 10.0**DIGITS) -> int:
     """Return a value that must be a whole number within bounds, or raise ValueError."""
-    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
-        return value
-    _refuse(value, what, _bounds("a whole number", low, high))
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        _refuse(value, what, _bounds("a whole number", low, high))
+    return value
 
 
 def texts(value: Any, what: str) -> dict[str, str]:

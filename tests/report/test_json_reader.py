@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfbench.errors import ReportError
+from tfbench.gate import merge
 from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
 from tfbench.policy import RENAMED_FIELDS, Policy
-from tfbench.report import json_reader, json_writer
+from tfbench.report import comment, json_reader, json_writer, terminal
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
 REPORT = Report(
@@ -108,3 +109,62 @@ def test_a_policy_of_an_earlier_version_gets_the_new_names_of_its_fields(old, ne
     content = json.loads(json_writer.render(REPORT))
     content["policy"] = {"name": "standard", old: 7}
     assert json_reader.read(json.dumps(content), "r.json").policy == {"name": "standard", new: 7}
+
+
+SIDE = {"spec": "x", "python": "3.12", "packages": {"a": "1"}, "settings": {}, "machine": {}}
+BASE = {"baseline": SIDE}
+ODD_CONTENT = {
+    "a side that is a list": {"sides": {"baseline": []}},
+    "packages that are a list": {"sides": {"baseline": {**SIDE, "packages": ["tensorflow"]}}},
+    "a version that is a number": {"sides": {"baseline": {**SIDE, "packages": {"a": 1}}}},
+    "settings that are a text": {"sides": {"baseline": {**SIDE, "settings": "x"}}},
+    "defaults that are null": {"sides": {"baseline": {**SIDE, "defaults": None}}},
+    "a machine that is a text": {"sides": {"contender": {**SIDE, "machine": "x"}}},
+    "a processor that is a list": {"sides": {"contender": {**SIDE, "machine": {"processor": [1]}}}},
+    "a specification that is an object": {"sides": {"baseline": {**SIDE, "spec": {"a": 1}}}},
+    "a specification without end": {"sides": {"baseline": {**SIDE, "spec": "x" * 20_001}}},
+    "unknown facts of a side without end": {"sides": {"baseline": {**SIDE, "other": ["x" * 20_001]}}},
+    "a policy whose name is a number": {"policy": {"name": 3}},
+    "a policy with an object": {"policy": {"name": "quick", "looks": {"a": 1}}},
+    "a policy with a text without end": {"policy": {"name": "quick", "x": "x" * 2001}},
+    "a wall time of years": {"wall_seconds": 1e300},
+    "a profile's section with a text without end": {"profiles": [{
+        "schema": "tfbench-profile/1", "case": "a::b", "side": "baseline", "folder": "f", "why": [],
+        "sections": [{"a": "x" * 20_001}]}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", ODD_CONTENT.values(), ids=ODD_CONTENT)
+def test_odd_contents_of_sides_and_policy_are_refused(changes):
+    refused(content(**changes), "is not a report of the schema")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"median_seconds": 0}, {"median_seconds": 1e300}, {"facts": {"flops": "x"}}, {"facts": {"first_call": None}},
+    {"facts": {"peak_host_memory": [1]}}, {"facts": {"other": "x" * 20_001}}, {"facts": []}],
+)  # fmt: skip
+def test_odd_contents_of_a_variant_result_are_refused(changes):
+    standing = {**content()["standings"][0], **changes}
+    refused(content(standings=[standing]), "at standings/0")
+
+
+@pytest.mark.parametrize(
+    "side", [{}, {"packages": {}}, {"packages": {"a": "1"}, "spec": ""}, {"machine": {}}, {"other": {"a": [1]}}]
+)
+def test_a_side_that_lacks_facts_is_read_and_shown(side):
+    report = json_reader.read(json.dumps(content(sides={"baseline": side, "contender": SIDE})), "r.json")
+    assert comment.render(report, "pass", "1", report.verdicts)
+    assert terminal.render(report, width=80, colour=True)
+    assert merge._sides(report)
+
+
+def test_repeated_names_of_mixed_types_are_refused_in_time():
+    due = [{"a": 1}, "x"] * 30_000
+    refused(content(due=due), "is not a report")
+
+
+def test_a_refusal_is_one_short_line():
+    with pytest.raises(ReportError) as caught:
+        json_reader.read(json.dumps({"schema": "\x1b[2J\n\u202e" * 1000}), "r\x1b.json")
+    assert len(str(caught.value)) < 600
+    assert str(caught.value).isprintable()

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tfbench.errors import BaselineError
+from tfbench.compare.load import read
+from tfbench.errors import BaselineError, ReportError
 from tfbench.fs import write_whole
 from tfbench.model import Case, EnvironmentInfo, MeasurementContext, Run, Sample
 from tfbench.storage.baselines import Acceptance, Baseline, Baselines
@@ -85,6 +86,83 @@ def test_unusable_times_are_refused(store):
     path = store.save("first", BASELINE)
     path.write_text(path.read_text().replace("300000", "-300000"))
     with pytest.raises(BaselineError, match="no usable times"):
+        store.fetch("first")
+
+
+LAUNCH = ("benchmarks", 0, "extra_info", "tfbench", "launches", 0)
+RECIPE = ("tfbench", "recipe")
+ODD = {
+    "zero iterations": ((*LAUNCH, "iterations"), "0", "iterations of b/test_x"),
+    "negative iterations": ((*LAUNCH, "iterations"), "-3", "iterations of"),
+    "half an iteration": ((*LAUNCH, "iterations"), "1.5", "iterations of"),
+    "iterations as text": ((*LAUNCH, "iterations"), '"30"', "iterations of"),
+    "true iterations": ((*LAUNCH, "iterations"), "true", "iterations of"),
+    "huge iterations": ((*LAUNCH, "iterations"), "9" * 18, "iterations of"),
+    "a number of many digits": ((*LAUNCH, "iterations"), "9" * 5000, "a number of 5000 digits"),
+    "infinite time": ((*LAUNCH, "nanoseconds", 0), "Infinity", "Infinity is not a JSON number"),
+    "no number as time": ((*LAUNCH, "nanoseconds", 0), "NaN", "NaN is not a JSON number"),
+    "overflowing time": ((*LAUNCH, "nanoseconds", 0), "1e999", "too large for a number"),
+    "a time of years": ((*LAUNCH, "nanoseconds", 0), "1e300", "no usable times"),
+    "time as text": ((*LAUNCH, "nanoseconds", 0), '"300000"', "instead of a number"),
+    "time as list": ((*LAUNCH, "nanoseconds", 0), "[1]", "a list instead of a number"),
+    "no time": ((*LAUNCH, "nanoseconds"), "[]", "no usable times"),
+    "facts as list": ((*LAUNCH, "facts"), "[]", "facts is a list"),
+    "memory as text": ((*LAUNCH, "facts"), '{"peak_host_memory": "1"}', "peak_host_memory"),
+    "deep nesting": ((*LAUNCH, "facts", "x"), "[" * 100_000, "nested|not JSON|Expecting"),
+    "closed deep nesting": ((*LAUNCH, "facts", "x"), "[" * 500 + "]" * 500, "nested"),
+    "launches as object": (LAUNCH[:-1], "{}", "launches is an object"),
+    "no launch": (LAUNCH[:-1], "[]", "no launch"),
+    "benchmarks as object": (("benchmarks",), "{}", "benchmarks is an object"),
+    "a benchmark as text": (("benchmarks", 0), '"x"', "a benchmark is"),
+    "name as number": (("benchmarks", 0, "fullname"), "3", "fullname is 3"),
+    "name as null": (("benchmarks", 0, "fullname"), "null", "fullname is null"),
+    "variant as list": (("benchmarks", 0, "params"), "[]", "params is a list"),
+    "level as number": (("benchmarks", 0, "params", "a"), "1", "params/a"),
+    "environment as list": (RECIPE, "[]", "recipe is a list"),
+    "packages as list": ((*RECIPE, "packages"), "[]", "packages is a list"),
+    "a package that is an option": ((*RECIPE, "packages"), '{"--index-url=http://evil": "1"}', "is no package"),
+    "a package that is an address": ((*RECIPE, "packages"), '{"a @ http://evil": "1"}', "is no package"),
+    "a version that is an option": ((*RECIPE, "packages"), '{"a": "1 --pre"}', "is no package"),
+    "a setting with a null character": ((*RECIPE, "settings"), '{"A": "\\u0000"}', "is no setting"),
+    "a setting without a name": ((*RECIPE, "settings"), '{"": "x"}', "is no setting"),
+    "cpus as number": ((*RECIPE, "cpus"), "3", "cpus is 3"),
+    "threads as text": ((*RECIPE, "threads"), '"1"', "threads is"),
+    "dirty as text": ((*RECIPE, "dirty"), '"no"', "dirty is"),
+    "a tree that is a path": (("tfbench", "tree"), '"../../etc"', "is no tree"),
+    "a tree that is an option": (("tfbench", "tree"), '"--all"', "is no tree"),
+    "session as number": (("tfbench", "session"), "3", "session is 3"),
+    "accepted as text": (("tfbench", "accepted"), '"x"', "accepted is"),
+    "an acceptance as number": (("tfbench", "accepted"), "[1]", "an acceptance is 1"),
+    "date as object": (("datetime",), "{}", "datetime is an object"),
+    "half a character": (("datetime",), '"\\ud800"', "half a character"),
+    "schema as list": (("tfbench", "schema"), "[]", "schema"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "reason"), ODD.values(), ids=ODD)
+def test_odd_content_is_refused_by_name(store, path, value, reason):
+    file = store.save("first", BASELINE)
+    content = json.loads(file.read_text())
+    at = content
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = "@@"
+    file.write_text(json.dumps(content).replace('"@@"', value, 1))
+    with pytest.raises(BaselineError, match=reason) as caught:
+        store.fetch("first")
+    assert "first.json is not a baseline" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 800
+    with pytest.raises(ReportError, match=r"neither a report nor a baseline|not JSON"):
+        read(file)
+
+
+def test_a_case_that_is_there_twice_is_refused(store):
+    path = store.save("first", BASELINE)
+    content = json.loads(path.read_text())
+    content["benchmarks"] *= 2
+    path.write_text(json.dumps(content))
+    with pytest.raises(BaselineError, match="is there twice"):
         store.fetch("first")
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from tfbench.errors import ReportError
+from tfbench.fs import read_text
+from tfbench.model import Outcome
+from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, parse_json
 
 RACED = "race"
 """The method of trials that tfbench decided by a race."""
@@ -49,15 +53,14 @@ class Journal:
         """
         if not self.path.exists():
             return []
-        lines = self.path.read_text(encoding="utf-8").split("\n")
+        lines = read_text(self.path).split("\n")
         trials = []
         for number, line in enumerate(lines[:-1], start=1):  # text after the last newline is incomplete
             try:
-                fields = json.loads(line)
-                lists = {key: tuple(fields[key]) for key in ("effects", "pairs")}
-                trials.append(CalibrationTrial(**{**fields, **lists}))
-            except (ValueError, TypeError, KeyError) as error:
-                raise ReportError(f"{self.path}, line {number}: not a trial ({error}); move the file away") from error
+                trials.append(_parsed(parse_json(line)))
+            except (ValueError, KeyError) as error:
+                text = f"{brief(self.path)}, line {number}: not a trial ({described(error)}); move the file away"
+                raise ReportError(text) from None
         return trials
 
     def append(self, trials: Iterable[CalibrationTrial]) -> None:
@@ -66,3 +69,21 @@ class Journal:
         text = "".join(json.dumps(asdict(trial), allow_nan=False, separators=(",", ":")) + "\n" for trial in trials)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(text)
+
+
+def _parsed(content: Any) -> CalibrationTrial:
+    found = an_object(content, "the line")
+    if unknown := set(found) - {field.name for field in fields(CalibrationTrial)}:
+        raise ValueError(f"unknown field {brief(min(unknown))!r}")
+    return CalibrationTrial(
+        method=a_text(found["method"], "method"),
+        policy=a_text(found["policy"], "policy"),
+        workload=a_text(found["workload"], "workload"),
+        slowdown=a_number(found["slowdown"], "slowdown", 0, 100),
+        outcome=Outcome(a_text(found["outcome"], "outcome")).value,
+        seconds=a_number(found["seconds"], "seconds", 0, 1e9),
+        launches=an_integer(found["launches"], "launches", 0),
+        run=an_integer(found["run"], "run", 0),
+        effects=tuple(a_number(one, "effects") for one in a_list(found["effects"], "effects")),
+        pairs=tuple(an_integer(one, "pairs", 0) for one in a_list(found["pairs"], "pairs")),
+    )

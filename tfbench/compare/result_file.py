@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from tfbench.compare.timing import Timing
 from tfbench.errors import ReportError
 from tfbench.model import JSON, Report
 from tfbench.storage import baselines
+from tfbench.untrusted import a_list, a_text, an_integer, an_object, brief, described, times
 
 RAW, STATISTICS = "with raw times", "statistics only"
 
@@ -36,9 +36,9 @@ class ResultFile:
 def of_report(path: str, report: Report) -> ResultFile:
     """Convert a report, which has medians and no raw times."""
     side = report.sides.get("contender", {})
-    times = {one.case.name: Timing(one.case.name, one.median_seconds, one.rounds) for one in report.variant_results}
+    found = {one.case.name: Timing(one.case.name, one.median_seconds, one.rounds) for one in report.variant_results}
     return ResultFile(
-        path, f"tfbench report, {STATISTICS}", "", times, _machine(side.get("machine", {}), side.get("python", "")),
+        path, f"tfbench report, {STATISTICS}", "", found, _machine(side.get("machine", {}), side.get("python", "")),
         {**side.get("packages", {}), **side.get("settings", {})}, report,
     )  # fmt: skip
 
@@ -50,54 +50,56 @@ def of_content(path: str, content: Any) -> ResultFile:
         ReportError: The content is neither.
     """
     try:
-        if isinstance(content.get("tfbench"), dict):
+        if isinstance(an_object(content, "the content").get("tfbench"), dict):
             return _of_baseline(path, baselines.parse(Path(path).stem, content))
         return _of_plain(path, content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError) as error:
         raise ReportError(
-            f"{path} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark "
-            f"({type(error).__name__}: {error})"
+            f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark "
+            f"({described(error)})"
         ) from None
 
 
 def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
     environment = saved.environment
-    times = {
+    found = {
         name: Timing(name, median(sample.seconds), len(sample.seconds), tuple(run.seconds for run in sample.runs))
         for name, sample in saved.samples.items()
     }
     machine = _machine(environment.machine, environment.python) | {"threads": str(environment.threads)}
     packages_and_settings = {**environment.packages, **environment.settings}
-    return ResultFile(path, f"tfbench baseline, {RAW}", saved.saved, times, machine, packages_and_settings)
+    return ResultFile(path, f"tfbench baseline, {RAW}", saved.saved, found, machine, packages_and_settings)
 
 
 def _of_plain(path: str, content: JSON) -> ResultFile:
-    times = {}
-    for row in content["benchmarks"]:
-        name, stats = str(row["fullname"]), row["stats"]
-        raw = tuple(float(second) for second in stats.get("data") or ())
-        middle = float(stats["median"])
-        if not all(math.isfinite(second) and second > 0 for second in (middle, *raw)):
-            raise ValueError(f"{name} has a time that is not a positive number")
-        times[name] = Timing(name, middle, int(stats["rounds"]), (raw,) if raw else ())
-    if not times:
+    found = {}
+    for row in a_list(content["benchmarks"], "benchmarks"):
+        name, stats = a_text(an_object(row, "a benchmark")["fullname"], "fullname"), an_object(row["stats"], "stats")
+        raw = a_list(stats.get("data") or [], "data")
+        try:
+            middle, *seconds = times([stats["median"], *raw], name)
+        except ValueError:
+            raise ValueError(f"{brief(name)} has a time that is not a positive number") from None
+        rounds = an_integer(stats["rounds"], "rounds", 0)
+        found[name] = Timing(name, middle, rounds, (tuple(seconds),) if seconds else ())
+    if not found:
         raise ValueError("it has no benchmarks")
-    info = content["machine_info"]
-    cpu = info.get("cpu") or {}
+    info = an_object(content["machine_info"], "machine_info")
+    cpu = an_object(info.get("cpu") or {}, "cpu")
     machine = {
         "system": info.get("system", ""),
         "architecture": info.get("machine", ""),
         "processor": cpu.get("brand_raw") or cpu.get("brand") or info.get("processor", ""),
         "processors": cpu.get("count", ""),
     }
-    kind = f"pytest-benchmark, {RAW if any(one.launches for one in times.values()) else STATISTICS}"
-    saved = str(content.get("datetime", ""))
-    return ResultFile(path, kind, saved, times, _machine(machine, info.get("python_version", "")))
+    kind = f"pytest-benchmark, {RAW if any(one.launches for one in found.values()) else STATISTICS}"
+    saved = a_text(content.get("datetime", ""), "datetime")
+    return ResultFile(path, kind, saved, found, _machine(machine, info.get("python_version", "")))
 
 
 def _machine(found: Mapping[str, Any], python: str) -> dict[str, str]:
-    named = {name: str(found.get(name) or "") for name in ("system", "architecture", "processor", "processors")}
-    return {name: value for name, value in {**named, "Python": str(python)}.items() if value}
+    named = {name: brief(found.get(name) or "") for name in ("system", "architecture", "processor", "processors")}
+    return {name: value for name, value in {**named, "Python": brief(python)}.items() if value}
 
 
 def differences(first: ResultFile, second: ResultFile) -> list[str]:

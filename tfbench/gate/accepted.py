@@ -11,6 +11,7 @@ from typing import Any
 
 from tfbench.errors import UsageError
 from tfbench.model import TIME, Outcome, Report, Verdict
+from tfbench.untrusted import brief
 
 _KEYS: dict[str, Any] = {
     "case": str,
@@ -66,11 +67,11 @@ def entries(content: Mapping[str, Any], name: str) -> list[Entry]:
     """
     rows = content.get("accept", [])
     if set(content) - {"accept"} or not isinstance(rows, list):
-        raise UsageError(f"{name}: only [[accept]] tables are allowed")
-    found = [_entry(row, f"{name}, entry {number}") for number, row in enumerate(rows, 1)]
+        raise UsageError(f"{brief(name)}: only [[accept]] tables are allowed")
+    found = [_entry(row, f"{brief(name)}, entry {number}") for number, row in enumerate(rows, 1)]
     keys = Counter((one.case, one.metric, one.gone) for one in found)
     if twice := next((key[0] for key, times in keys.items() if times > 1), ""):
-        raise UsageError(f"{name} has {twice} twice; keep one of the two")
+        raise UsageError(f"{brief(name)} has {brief(twice)} twice; keep one of the two")
     return found
 
 
@@ -79,10 +80,12 @@ def _entry(row: Any, where: str) -> Entry:
         raise UsageError(f"{where} is not a table")
     for key, value in row.items():
         if key not in _KEYS:
-            raise UsageError(f"{where} has the unknown key {key!r}; valid keys: {', '.join(_KEYS)}")
+            raise UsageError(f"{where} has the unknown key {brief(repr(key))}; valid keys: {', '.join(_KEYS)}")
         wrong = (isinstance(value, bool) and _KEYS[key] is not bool) or isinstance(value, datetime.datetime)
+        if key == "up_to" and not wrong and isinstance(value, (int, float)):
+            wrong = not 0 <= value < math.inf  # an infinite one would accept everything
         if wrong or not isinstance(value, _KEYS[key]):
-            raise UsageError(f"{where}: {key} = {value!r} is invalid{_FIXES.get(key, '')}")
+            raise UsageError(f"{where}: {key} = {brief(repr(value), 80)} is invalid{_FIXES.get(key, '')}")
     for key in ("case", "reason", "until"):
         if not row.get(key):
             raise UsageError(f"{where} lacks {key!r}{_FIXES.get(key, '')}")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from tfbench.errors import ReportError
+from tfbench.untrusted import brief, described
 
 FILES = 256
 """Limit of the number of files. A shard has one."""
@@ -37,7 +38,7 @@ def files_of(path: Path) -> dict[str, str]:
         ReportError: The path is none of them, or its content exceeds the limits of result files.
     """
     if path.is_symlink() or not path.exists():
-        raise ReportError(f"{path} does not exist, or is a link")
+        raise ReportError(f"{brief(path)} does not exist, or is a link")
     if path.suffix == ".zip" and not path.is_dir():
         return _of_archive(path)
     try:
@@ -46,7 +47,7 @@ def files_of(path: Path) -> dict[str, str]:
             return _texts(path, [(one.name, stat.S_ISREG(one.lstat().st_mode), _opener(one)) for one in entries])
         return {path.name: _text(path.name, _opener(path))}
     except OSError as error:
-        raise ReportError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise ReportError(f"{brief(path)} cannot be read: {brief(error.strerror or error)}") from None
 
 
 def _opener(path: Path) -> Callable[[], IO[bytes]]:
@@ -62,24 +63,25 @@ def _of_archive(path: Path) -> dict[str, str]:
         with zipfile.ZipFile(path) as archive:
             return _texts(path, [entry(archive, info) for info in archive.infolist()])
     except _BROKEN as error:
-        what = f"{type(error).__name__}: {str(error)[:200]}"
-        raise ReportError(f"{path} cannot be read as a zip archive ({what})") from None
+        raise ReportError(f"{brief(path)} cannot be read as a zip archive ({described(error)})") from None
 
 
 def _texts(path: Path, entries: Sequence[_Entry]) -> dict[str, str]:
     if not 1 <= len(entries) <= FILES:
-        raise ReportError(f"{path} has {len(entries)} files; a run hands on 1 to {FILES}")
+        raise ReportError(f"{brief(path)} has {len(entries)} files; a run hands on 1 to {FILES}")
     found: dict[str, str] = {}
     for name, plain, opened in entries:
         if not _NAME.fullmatch(name):
-            raise ReportError(f"{path} has a file named {name[:100]!r}; expected a name such as report-1.json")
+            raise ReportError(
+                f"{brief(path)} has a file named {brief(repr(name))}; expected a name such as report-1.json"
+            )
         if name in found:
-            raise ReportError(f"{path} has {name} twice")
+            raise ReportError(f"{brief(path)} has {name} twice")
         if not plain:
-            raise ReportError(f"{path}: {name} is not a plain file")
+            raise ReportError(f"{brief(path)}: {name} is not a plain file")
         found[name] = _text(name, opened)
         if sum(map(len, found.values())) > ALL_BYTES:
-            raise ReportError(f"{path} has more than {ALL_BYTES >> 20} MiB")
+            raise ReportError(f"{brief(path)} has more than {ALL_BYTES >> 20} MiB")
     return found
 
 

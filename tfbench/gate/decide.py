@@ -17,6 +17,7 @@ from tfbench.gate.rules import Gate, GateDecision, rule
 from tfbench.model import Report
 from tfbench.policy import Policy
 from tfbench.report import comment, json_reader
+from tfbench.untrusted import brief
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -63,7 +64,7 @@ def load_artifact(path: Path) -> tuple[Report, list[Entry]]:
 def _single(path: Path, found: dict[str, str]) -> Report:
     if len(found) != 1:
         raise ReportError(
-            f"{path} has {len(found)} reports, expected one; merge the reports of shards with tfbench merge"
+            f"{brief(path)} has {len(found)} reports, expected one; merge the reports of shards with tfbench merge"
         )
     ((name, text),) = found.items()
     return json_reader.read(text, name)
@@ -78,8 +79,8 @@ def load_accepted(path: Path) -> list[Entry]:
     """
     try:
         content = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
+    except (ValueError, RecursionError) as error:  # the parser has errors beside its own, such as of a date
+        raise UsageError(f"{brief(path)} is not TOML: {brief(error)}") from None
     return entries(content, str(path))
 
 
@@ -98,7 +99,7 @@ def _of_json(text: str) -> list[Entry]:
         rows = [{**row, "until": datetime.date.fromisoformat(row["until"])} for row in content["accept"]]
         return entries({"accept": rows}, ACCEPTED)
     except (TypeError, KeyError, ValueError, UsageError) as error:
-        raise ReportError(f"{ACCEPTED} is invalid: {error}") from None
+        raise ReportError(f"{ACCEPTED} is invalid: {brief(error)}") from None
 
 
 def decided(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfbench.model.case import JSON, Case
+from tfbench.untrusted import a_list, a_number, an_integer, an_object, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +91,19 @@ class MetricValues:
         """Parse the result of `as_json`.
 
         Raises:
-            TypeError, ValueError, AttributeError: The content has another form.
+            KeyError, ValueError: The content has another form.
         """
+        found = an_object(content, "reading")
         counts = {
-            str(metric): {str(what): int(count) for what, count in counts.items()}
-            for metric, counts in content["counts"].items()
+            metric: {what: an_integer(count, metric, 0) for what, count in an_object(counts, metric).items()}
+            for metric, counts in an_object(found["counts"], "counts").items()
         }
-        numbers = {str(metric): float(number) for metric, number in content["numbers"].items()}
-        absent, setting, unstable = (
-            {str(k): str(v) for k, v in content.get(key, {}).items()} for key in ("absent", "setting", "unstable")
-        )
-        return MetricValues(counts, numbers, absent, setting, tuple(map(float, content["sketch"])), unstable)
+        numbers = {
+            metric: a_number(number, metric) for metric, number in an_object(found["numbers"], "numbers").items()
+        }
+        absent, setting, unstable = (texts(found.get(key, {}), key) for key in ("absent", "setting", "unstable"))
+        sketch = tuple(a_number(one, "sketch") for one in a_list(found["sketch"], "sketch"))
+        return MetricValues(counts, numbers, absent, setting, sketch, unstable)
 
 
 @dataclass(frozen=True, slots=True)

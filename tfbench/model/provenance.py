@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from tfbench.model.case import JSON
+from tfbench.untrusted import a_flag, a_list, a_text, an_integer, an_object, brief, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,32 @@ class EnvironmentInfo:
         """Parse the result of `as_json`.
 
         Raises:
-            TypeError, KeyError: The content has another form.
+            ValueError, KeyError: The content has another form.
         """
-        return EnvironmentInfo(**{**content, "cpus": tuple(content["cpus"])})
+        found = an_object(content, "recipe")
+        packages, settings, machine = (texts(found[name], name) for name in ("packages", "settings", "machine"))
+        for name, form, words in (
+            ("package", _PACKAGE, (f"{package}=={version}" for package, version in packages.items())),
+            ("setting", _SETTING, (f"{key}={value}" for key, value in settings.items())),
+        ):
+            if odd := next((word for word in words if not form.fullmatch(word)), None):
+                raise ValueError(f"{brief(odd)!r} is no {name}")
+        return EnvironmentInfo(
+            python=a_text(found["python"], "python"),
+            executable=a_text(found["executable"], "executable"),
+            packages=packages,
+            commit=a_text(found["commit"], "commit"),
+            dirty=a_flag(found["dirty"], "dirty"),
+            settings=settings,
+            cpus=tuple(an_integer(cpu, "cpus", 0) for cpu in a_list(found["cpus"], "cpus")),
+            threads=an_integer(found["threads"], "threads", 0),
+            machine=machine,
+        )
+
+
+_PACKAGE = re.compile(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+", re.ASCII)
+"""What may be passed on to the installer: a name and a version, and neither an option nor an address."""
+_SETTING = re.compile(r"[A-Za-z_]\w*=[^\0]*", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tfbench.errors import ProfileError, UsageError
-from tfbench.fs import write_whole
+from tfbench.errors import ProfileError, ReportError, UsageError
+from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON
-from tfbench.untrusted import command
+from tfbench.untrusted import a_number, a_text, an_object, brief, command, described, parse_json, texts
 
 SCHEMA = "tfbench-profiled-case/1"
 ABOUT = "case.json"
@@ -117,14 +118,31 @@ def every(folder: Path) -> Iterator[Kept]:
 
 def _read(about: Path) -> Kept:
     try:
-        content = json.loads(about.read_text(encoding="utf-8"))
+        content = an_object(parse_json(read_text(about)), "the content")
         if content["schema"] != SCHEMA:
-            raise ValueError(f"its schema is {content['schema']!r}")
-        sides = {str(name): dict(side) for name, side in content["sides"].items() if name in ("baseline", "contender")}
+            raise ValueError(f"its schema is {brief(content['schema'])!r}")
+        given = an_object(content["sides"], "sides")
+        known = ("baseline", "contender")
+        sides = {name: _side(side, name) for name, side in given.items() if name in known}
+        if "contender" not in sides:
+            raise ValueError("it has no contender")
         raced = content.get("raced")
-        return Kept(about.parent, str(content["case"]), sides, None if raced is None else float(raced))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ProfileError(f"{about} is not in tfbench's format ({error}): profile the case again") from None
+        return Kept(
+            about.parent, a_text(content["case"], "case"), sides, None if raced is None else a_number(raced, "raced")
+        )
+    except (ReportError, ValueError, KeyError) as error:
+        text = f"{brief(about)} is not in tfbench's format ({described(error)}): profile the case again"
+        raise ProfileError(text) from None
+
+
+def _side(content: Any, name: str) -> JSON:
+    """Check the parts of a side's description that `Kept.environment` reads."""
+    found = an_object(content, name)
+    if recipe := an_object(found.get("recipe") or {}, "recipe"):
+        a_text(recipe.get("python", ""), "python")
+        texts(recipe.get("packages", {}), "packages")
+        an_object(recipe.get("machine", {}), "machine")
+    return found
 
 
 def named(folder: Path, name: str) -> list[Kept]:

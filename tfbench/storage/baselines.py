@@ -17,12 +17,26 @@ from typing import Any
 import pytest_benchmark
 from pytest_benchmark.stats import Stats
 
-from tfbench.errors import BaselineError
-from tfbench.fs import write_whole
+from tfbench.errors import BaselineError, ReportError
+from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON, Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample
-from tfbench.storage.history import CONTEXT, check_schema, context_json, context_of, usable
+from tfbench.storage.history import CONTEXT, check_schema, context_json, context_of
+from tfbench.untrusted import (
+    a_list,
+    a_number,
+    a_text,
+    an_integer,
+    an_object,
+    brief,
+    described,
+    parse_json,
+    texts,
+    times,
+)
 
 SCHEMA = "tfbench-baseline/1"
+NUMBERS = frozenset({"first_call", "peak_host_memory", "dispatch_time", "gpu_clock", "flops", "bytes", "items"})
+"""Facts of a launch that are numbers. Verdicts are computed from some of them."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -76,7 +90,7 @@ class Baselines:
             BaselineError: The name cannot.
         """
         if not _NAME.fullmatch(name) or ".." in name or name.endswith((".lock", ".")):
-            raise BaselineError(f"{name!r} cannot name a baseline: use letters, digits, '.', '_' and '-'")
+            raise BaselineError(f"{brief(repr(name))} cannot name a baseline: use letters, digits, '.', '_' and '-'")
 
     def fetch(self, name: str) -> Baseline:
         """Read a baseline.
@@ -85,19 +99,17 @@ class Baselines:
             BaselineError: No baseline has this name, or tfbench did not write its file, which stays unchanged.
         """
         path = self._path(name)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
+        if not path.exists():
             known = ", ".join(self.names())
             fix = f"the baselines are: {known}" if known else "save one with --save-baseline NAME"
-            raise BaselineError(f"no baseline named {name!r} in {self.folder}; {fix}") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise BaselineError(f"{path} cannot be read: {error}") from None
+            raise BaselineError(f"no baseline named {name!r} in {self.folder}; {fix}")
         try:
-            return parse(name, json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return parse(name, parse_json(read_text(path)))
+        except ReportError as error:
+            raise BaselineError(str(error)) from None
+        except (ValueError, KeyError) as error:
             raise BaselineError(
-                f"{path} is not a baseline that tfbench can read ({type(error).__name__}: {error}); "
+                f"{brief(path)} is not a baseline that tfbench can read ({described(error)}); "
                 "the file stays unchanged: move it away or save under another name"
             ) from None
 
@@ -192,35 +204,43 @@ def parse(name: str, content: JSON) -> Baseline:
     """Build a baseline from the content of its file.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: tfbench did not write the content.
+        ValueError, KeyError: tfbench did not write the content.
     """
-    own = content["tfbench"]
+    own = an_object(an_object(content, "the content")["tfbench"], "tfbench")
     check_schema(own, SCHEMA)
-    samples, metric_values = {}, {}
-    for benchmark in content["benchmarks"]:
-        extra = benchmark["extra_info"]["tfbench"]
+    samples: dict[str, Sample] = {}
+    metric_values = {}
+    for row in a_list(content["benchmarks"], "benchmarks"):
+        benchmark = an_object(row, "a benchmark")
+        extra = an_object(an_object(benchmark["extra_info"], "extra_info")["tfbench"], "tfbench")
         case = Case(
-            name=benchmark["fullname"],
-            workload=extra["workload"],
-            group=benchmark["group"],
-            variant=tuple(sorted(benchmark["params"].items())),
-            source=str(extra.get("source", "")),
+            name=a_text(benchmark["fullname"], "fullname"),
+            workload=a_text(extra["workload"], "workload"),
+            group=a_text(benchmark["group"], "group"),
+            variant=tuple(sorted(texts(benchmark["params"], "params").items())),
+            source=a_text(extra.get("source", ""), "source"),
         )
-        runs = tuple(_parsed_run(run) for run in extra["launches"])
-        if not runs:
-            raise ValueError(f"{case.name} has no launch")
+        runs = tuple(_parsed_run(run, case.name) for run in a_list(extra["launches"], "launches"))
+        if not runs or case.name in samples:
+            raise ValueError(f"{brief(case.name)} has no launch, or is there twice")
         samples[case.name] = Sample(case, runs)
         if "reading" in extra:
             metric_values[case.name] = MetricValues.of_json(extra["reading"])
     # Early baselines lack the way of racing. Their times are then never judged without a race.
     context = context_of({**dict.fromkeys(CONTEXT, ""), **own})
-    accepted = tuple(Acceptance(**entry) for entry in own.get("accepted", ()))
-    return Baseline(context, samples, metric_values, name, str(content["datetime"]), accepted)
+    accepted = tuple(_parsed_acceptance(entry) for entry in a_list(own.get("accepted", []), "accepted"))
+    return Baseline(context, samples, metric_values, name, a_text(content["datetime"], "datetime"), accepted)
 
 
-def _parsed_run(run: JSON) -> Run:
-    iterations = int(run["iterations"])
-    seconds = tuple(nanoseconds * 1e-9 / iterations for nanoseconds in run["nanoseconds"])
-    if not usable(seconds):
-        raise ValueError("a launch has no usable times")
-    return Run(seconds, iterations, dict(run["facts"]))
+def _parsed_run(run: Any, case: str) -> Run:
+    iterations = an_integer(an_object(run, "a launch")["iterations"], f"iterations of {case}", 1, 1e15)
+    nanoseconds = [a_number(one, case) for one in a_list(run["nanoseconds"], "nanoseconds")]
+    facts = dict(an_object(run["facts"], "facts"))
+    for name in NUMBERS.intersection(facts):
+        a_number(facts[name], name, 0)
+    return Run(times([one * 1e-9 / iterations for one in nanoseconds], case), iterations, facts)
+
+
+def _parsed_acceptance(entry: Any) -> Acceptance:
+    found = texts(entry, "an acceptance")
+    return Acceptance(found["when"], found["reason"], found["replaced"])

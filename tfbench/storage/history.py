@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfbench.fs import write_whole
+from tfbench.errors import ReportError
+from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON, EnvironmentInfo, MeasurementContext
+from tfbench.untrusted import a_list, a_text, an_object, brief, described, parse_json, times
 
 SCHEMA = "tfbench-session/1"
 
@@ -51,18 +53,17 @@ class History:
         found, problems = [], []
         for path in sorted(self.folder.glob("*.json")):
             try:
-                found.append(_parsed(json.loads(path.read_text(encoding="utf-8"))))
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                problems.append(f"{path} is not a session that tfbench can read ({type(error).__name__}: {error})")
+                found.append(_parsed(parse_json(read_text(path))))
+            except (ReportError, ValueError, KeyError) as error:
+                problems.append(f"{brief(path)} is not a session that tfbench can read ({described(error)})")
         return sorted(found, key=lambda record: record.context.session), problems
 
 
 def _parsed(content: JSON) -> SessionRecord:
     check_schema(content, SCHEMA)
-    floors = {case: tuple(map(float, row["floors"])) for case, row in content["cases"].items()}
-    if not all(map(usable, floors.values())):
-        raise ValueError("a case has no usable times")
-    sources = {case: str(row["source"]) for case, row in content["cases"].items()}
+    cases = {case: an_object(row, case) for case, row in an_object(content["cases"], "cases").items()}
+    floors = {case: times(a_list(row["floors"], "floors"), case) for case, row in cases.items()}
+    sources = {case: a_text(row["source"], "source") for case, row in cases.items()}
     return SessionRecord(context_of(content), floors, sources)
 
 
@@ -71,13 +72,8 @@ def _parsed(content: JSON) -> SessionRecord:
 
 def check_schema(content: JSON, schema: str) -> None:
     """Raise ValueError if the content has another schema."""
-    if content["schema"] != schema:
-        raise ValueError(f"schema {content['schema']!r} instead of {schema!r}")
-
-
-def usable(seconds: Sequence[float]) -> bool:
-    """Whether these are times: at least one, all of them positive and finite."""
-    return bool(seconds) and all(math.isfinite(second) and second > 0 for second in seconds)
+    if (found := an_object(content, "the content")["schema"]) != schema:
+        raise ValueError(f"schema {brief(found)!r} instead of {schema!r}")
 
 
 CONTEXT = ("session", "tree", "policy", "way")
@@ -91,5 +87,10 @@ def context_json(context: MeasurementContext) -> JSON:
 
 def context_of(content: JSON) -> MeasurementContext:
     """Read a context from a file's content."""
-    texts = {name: str(content[name]) for name in CONTEXT}
-    return MeasurementContext(environment=EnvironmentInfo.of_json(content["recipe"]), **texts)
+    found = {name: a_text(content[name], name) for name in CONTEXT}
+    if not _TREE.fullmatch(found["tree"]):  # it names a folder, and an argument of git
+        raise ValueError(f"{brief(found['tree'])!r} is no tree of git")
+    return MeasurementContext(environment=EnvironmentInfo.of_json(content["recipe"]), **found)
+
+
+_TREE = re.compile(r"[0-9a-z]{0,64}")
