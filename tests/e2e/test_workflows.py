@@ -107,7 +107,7 @@ def step(project, job, name, **values):
         "GITHUB_OUTPUT": str(project.root / "outputs.txt"),
         "GITHUB_STEP_SUMMARY": str(project.root / "summary.txt"),
     }
-    return shell(steps(job)[name], project.root, env, values)
+    return shell(steps(job)[name], project.root, env, {"steps.base.outputs.against": "git:HEAD", **values})
 
 
 def test_shards_are_raced_merged_confirmed_and_gated(sharded):
