@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from tfbench.errors import ReportError
 
@@ -58,6 +59,22 @@ def locked(path: Path) -> Iterator[None]:
     with path.open("a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def try_lock(path: Path) -> IO[str] | None:
+    """Take an exclusive lock until the returned file is closed; ``None`` if another process has it.
+
+    Raises:
+        OSError: The file cannot be created.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("a", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
 
 
 @cache

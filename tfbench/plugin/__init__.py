@@ -49,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--cpus", "processors for the workers, such as 0,2-3 (default: the last one)", "LIST")
     add("--strict-gate", "also fail on inconclusive, incomparable and missing results")
     add("--shard", "run one part of the cases, such as 2/4; see tfbench merge", "N/OF")
+    add("--resume", "go on after an interruption: use the finished cases of the same code and environment")
     add("--report-json", "write the report as JSON", "PATH")
     text = f"profile each case in a separate launch, into DIR (default: {PROFILES})"
     add(SHARED, text, "DIR", nargs="?", const=PROFILES)

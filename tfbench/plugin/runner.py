@@ -162,6 +162,7 @@ class Runner:
             suite_cases=tuple(self._suite),
             paths=() if whole else tuple(os.path.relpath(os.path.abspath(one), root) for one in config.args),
             collected=self._collected,
+            resume=option("resume"),
             uncollected=tuple(self._uncollected.values()),
             profile=self._profiles if self._profile else None,
             profile_regressed=self._profiles if option("profile_on_regression") else None,

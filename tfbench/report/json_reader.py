@@ -81,7 +81,7 @@ def report_of(content: Any, name: str) -> Report:
     if error is not None:
         where = "/".join(map(str, error.absolute_path)) or "the top"
         raise ReportError(f"{name} is not a report of the schema tfbench-report/1: at {where}, {_brief(error.message)}")
-    verdicts = tuple(map(_verdict, content["verdicts"]))
+    verdicts = tuple(map(verdict_of, content["verdicts"]))
     rows = [(verdict.case.name, verdict.metric) for verdict in verdicts]
     if len(set(rows)) != len(rows):
         case, metric = _duplicate(rows)
@@ -90,7 +90,7 @@ def report_of(content: Any, name: str) -> Report:
         policy={RENAMED_FIELDS.get(key, key): value for key, value in content["policy"].items()},
         sides=content["sides"],
         verdicts=verdicts,
-        variant_results=tuple(map(_variant_result, content["standings"])),
+        variant_results=tuple(map(variant_result_of, content["standings"])),
         skips=tuple(Skip(_case(row["case"]), _plain(row["reason"])) for row in content["skipped"]),
         wall_seconds=content["wall_seconds"],
         seed=content.get("seed", 0),
@@ -147,7 +147,8 @@ def _case(name: str, workload: str = "", variant: JSON | None = None) -> Case:
     return Case(name, _plain(workload) or group.rpartition("::")[2], group, levels)
 
 
-def _verdict(row: JSON) -> Verdict:
+def verdict_of(row: JSON) -> Verdict:
+    """Build a verdict from its row of a report."""
     return Verdict(
         case=_case(row["case"], row["workload"], row["variant"]),
         outcome=Outcome(row["outcome"]),
@@ -162,7 +163,8 @@ def _verdict(row: JSON) -> Verdict:
     )
 
 
-def _variant_result(row: JSON) -> VariantResult:
+def variant_result_of(row: JSON) -> VariantResult:
+    """Build the result of a variant from its row of a report."""
     return VariantResult(
         case=_case(row["case"]),
         reference=_plain(row["reference"]),

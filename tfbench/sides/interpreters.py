@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tfbench.errors import SideError
+
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 """Python versions that workers run on."""
 
@@ -33,6 +35,21 @@ def version_of(interpreter: str) -> str:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return printed.stdout.strip()
+
+
+def distributions(interpreter: str) -> list[str]:
+    """List the installed distributions of an interpreter as ``name==version``, sorted.
+
+    Raises:
+        SideError: The interpreter does not start.
+    """
+    code = (
+        "from importlib.metadata import distributions as d; print(*{f'{x.name}=={x.version}' for x in d()}, sep='\\n')"
+    )
+    done = subprocess.run([interpreter, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SideError(f"{interpreter} does not list its packages: {done.stderr.strip()[-500:]}")
+    return sorted(done.stdout.split())
 
 
 def minor(version: str) -> str:

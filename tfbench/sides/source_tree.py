@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,12 +63,7 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
     if top is None:
         return None
     with tempfile.TemporaryDirectory() as scratch:
-        objects = Path(_git(top, "rev-parse", "--path-format=absolute", "--git-path", "objects"))
-        env = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
-        if not keep_as:
-            Path(scratch, "objects").mkdir()
-            env["GIT_OBJECT_DIRECTORY"] = str(Path(scratch, "objects"))
-            env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = str(objects)
+        env = {"GIT_INDEX_FILE": str(Path(scratch, "index"))} if keep_as else _scratch_repository(top, Path(scratch))
         try:
             commit = _git(top, "rev-parse", "--verify", "--quiet", "HEAD")
             head = _git(top, "rev-parse", "HEAD^{tree}")
@@ -79,6 +75,45 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
         if keep_as:
             keep(top, tree, keep_as)
     return Snapshot(tree, commit, tree != head)
+
+
+def _scratch_repository(top: Path, scratch: Path) -> dict[str, str]:
+    """Return variables with which git writes its index and new objects into a folder."""
+    objects = _git(top, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+    Path(scratch, "objects").mkdir()
+    return {
+        "GIT_INDEX_FILE": str(Path(scratch, "index")),
+        "GIT_OBJECT_DIRECTORY": str(Path(scratch, "objects")),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects,
+    }
+
+
+_CODE = ("*.py", "*.pyi", "*.toml", "*.ini", "*.cfg", "*.so")
+
+
+def code_digest(root: Path) -> str:
+    """Return git's hash of the checkout's content: tracked files as they are now, and new files of code.
+
+    Unlike `snapshot`, it leaves out other new files, such as a report that a run writes.
+
+    Raises:
+        SideError: ``root`` is in no checkout.
+    """
+    top = top_level(root)
+    if top is None:
+        raise SideError(f"{root} is in no git checkout, which would tell whether the code is the same")
+    new = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *_CODE)
+    names = [name for name in new.split("\0") if name and DATA_FOLDER not in Path(name).parts]
+    with tempfile.TemporaryDirectory() as scratch:
+        env = _scratch_repository(top, Path(scratch))
+        with suppress(SideError):  # a repository without a commit
+            _git(top, "read-tree", "HEAD", env=env)
+        _git(top, "add", "--update", "--", ".", env=env)
+        listed = Path(scratch, "names")
+        listed.write_text("\0".join(names), encoding="utf-8")
+        if names:
+            _git(top, "add", f"--pathspec-from-file={listed}", "--pathspec-file-nul", env=env)
+        return _git(top, "write-tree", env=env)
 
 
 def keep(root: Path, tree: str, name: str) -> None:

@@ -157,7 +157,7 @@ def now() -> str:
 
 def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     case, seconds = sample.case, sample.seconds
-    own: JSON = {"workload": case.workload, "source": case.source, "launches": [_run(run) for run in sample.runs]}
+    own: JSON = {"workload": case.workload, "source": case.source, "launches": [run_json(run) for run in sample.runs]}
     if values is not None:
         own["reading"] = values.as_json()
     return {
@@ -172,7 +172,8 @@ def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     }
 
 
-def _run(run: Run) -> JSON:
+def run_json(run: Run) -> JSON:
+    """Return one launch of a sample as files store it."""
     # Whole nanoseconds of a block are the measured values, and take half the space of fractions of a second.
     return {
         "iterations": run.iterations,
@@ -206,7 +207,7 @@ def parse(name: str, content: JSON) -> Baseline:
             variant=tuple(sorted(benchmark["params"].items())),
             source=str(extra.get("source", "")),
         )
-        runs = tuple(_parsed_run(run) for run in extra["launches"])
+        runs = tuple(run_of(run) for run in extra["launches"])
         if not runs:
             raise ValueError(f"{case.name} has no launch")
         samples[case.name] = Sample(case, runs)
@@ -218,7 +219,12 @@ def parse(name: str, content: JSON) -> Baseline:
     return Baseline(context, samples, metric_values, name, str(content["datetime"]), accepted)
 
 
-def _parsed_run(run: JSON) -> Run:
+def run_of(run: JSON) -> Run:
+    """Build a launch of a sample from its JSON.
+
+    Raises:
+        ValueError, KeyError, TypeError: tfbench did not write the content.
+    """
     iterations = int(run["iterations"])
     seconds = tuple(nanoseconds * 1e-9 / iterations for nanoseconds in run["nanoseconds"])
     if not usable(seconds):
