@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -194,12 +193,12 @@ class MaterializedTree:
 
 
 def materialise(root: Path, tree: str, cache: Path) -> MaterializedTree:
-    """Extract a tree into a folder below ``cache``, and locate the counterpart of ``root`` in it.
+    """Check out a tree into a folder below ``cache``, and locate the counterpart of ``root`` in it.
 
     The folder is created atomically, and later runs use it again.
 
     Raises:
-        SideError: The repository does not have the tree, or the folder cannot be written.
+        SideError: The repository or a submodule does not have the tree, or the folder cannot be written.
     """
     top = top_level(root)
     if top is None:
@@ -211,14 +210,34 @@ def materialise(root: Path, tree: str, cache: Path) -> MaterializedTree:
         except SideError:
             raise SideError(f"this repository does not have the tree {tree[:12]} any more") from None
         try:
-            with atomic_dir(target) as half, tempfile.TemporaryDirectory() as scratch:
-                archive = Path(scratch, "tree.tar")
-                _git(top, "archive", "--format=tar", f"--output={archive}", tree)
-                with tarfile.open(archive) as tar:
-                    tar.extractall(half, filter="data")
+            with atomic_dir(target) as half:
+                _check_out(top, tree, half)
         except OSError as error:
             if not target.is_dir():  # another run has created it by now
                 raise SideError(f"cannot extract the tree {tree[:12]} into {cache}: {error}") from error
     return MaterializedTree(
         str(top.resolve()), str(target.resolve()), target / root.resolve().relative_to(top.resolve())
     )
+
+
+_SUBMODULE = "160000"
+"""The mode of a submodule in git's index."""
+
+
+def _check_out(top: Path, tree: str, place: Path) -> None:
+    """Write the files of a tree, and of its submodules, as a checkout has them.
+
+    Unlike ``git archive``, this leaves out and substitutes nothing that ``.gitattributes`` marks for exports.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
+        _git(top, "read-tree", tree, env=index)
+        _git(top, "checkout-index", "--all", f"--prefix={place}/", env=index)
+        listed = _git(top, "ls-files", "--stage", "-z", env=index)
+    for entry in filter(None, listed.split("\0")):
+        facts, _, name = entry.partition("\t")
+        mode, commit, _ = facts.split()
+        if mode == _SUBMODULE:
+            if not Path(top, name, ".git").exists():
+                raise SideError(f"the submodule {name} is not checked out; run `git submodule update --init`")
+            _check_out(Path(top, name), commit, place / name)
