@@ -31,11 +31,6 @@ class Channel:
         self._socket = sock
         self._buffer = b""
 
-    @classmethod
-    def from_descriptor(cls, descriptor: int) -> Channel:
-        """Open the channel on an inherited socket."""
-        return cls(socket.socket(fileno=descriptor))
-
     def fileno(self) -> int:
         return self._socket.fileno()
 
@@ -48,10 +43,8 @@ class Channel:
         """
         line = encode(message)
         try:
-            if descriptors:
-                sent = socket.send_fds(self._socket, [line], list(descriptors))
-                line = line[sent:]
-            self._socket.sendall(line)
+            sent = socket.send_fds(self._socket, [line], list(descriptors)) if descriptors else 0
+            self._socket.sendall(line[sent:])
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosed("the other process is gone") from error
 

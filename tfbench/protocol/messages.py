@@ -6,9 +6,9 @@ Every message is either a request or the answer to one, so a reader never waits 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from tfbench.errors import ProtocolError
 from tfbench.model import JSON
@@ -17,7 +17,7 @@ QUOTED = 80
 """Bytes of a malformed line that an error quotes."""
 
 MESSAGES: dict[str, type[Message]] = {}
-"""Kind -> type, for decoding."""
+"""Kind -> type, for decoding. The kind of a message is the name of its class."""
 M = TypeVar("M", bound="Message")
 
 
@@ -25,11 +25,9 @@ M = TypeVar("M", bound="Message")
 class Message:
     """Base of all messages. Fields are JSON values, and tuples where JSON has lists."""
 
-    kind: ClassVar[str]
-
     def __init_subclass__(cls) -> None:
-        if "kind" in vars(cls):
-            MESSAGES[cls.kind] = cls
+        MESSAGES[cls.__name__] = cls
+        MESSAGES.pop(cls.mro()[1].__name__, None)  # a base of messages is no message
 
 
 # Controller to zygote
@@ -39,7 +37,6 @@ class Message:
 class StartZygote(Message):
     """The argument that a zygote is started with."""
 
-    kind = "start"
     channel: int
     """Descriptor of the inherited socket."""
     root: str
@@ -74,7 +71,6 @@ class CaseRequest(LaunchRequest):
 class TimeCase(CaseRequest):
     """Time blocks in turns. The inbox of this entrant and all outboxes are sent along."""
 
-    kind = "time"
     entrant: int
     warmup: tuple[float, float, float]
     """Seconds, limit in seconds and relative steadiness, see `worker.block.warm_up`."""
@@ -84,7 +80,6 @@ class TimeCase(CaseRequest):
 class ProbeCase(CaseRequest):
     """Read the metrics other than time."""
 
-    kind = "probe"
     folder: str
     """Where the process leaves files for the controller."""
     calls: int
@@ -95,7 +90,6 @@ class ProbeCase(CaseRequest):
 class ProfileCase(CaseRequest):
     """Run steps under TensorFlow's profiler."""
 
-    kind = "profile"
     folder: str
     steps: tuple[int, int]
     """Fewest and most steps."""
@@ -110,7 +104,6 @@ class ProfileCase(CaseRequest):
 class RepeatCase(CaseRequest):
     """Repeat the step while the controller reads the energy counters."""
 
-    kind = "repeat"
     seconds: float
     warmup: tuple[float, float, float]
 
@@ -119,14 +112,11 @@ class RepeatCase(CaseRequest):
 class ListDevices(LaunchRequest):
     """List the devices that TensorFlow sees."""
 
-    kind = "devices"
-
 
 @dataclass(frozen=True)
 class Reap(Message):
     """End a process of a launch."""
 
-    kind = "reap"
     pid: int
     kill: bool
 
@@ -138,7 +128,6 @@ class Reap(Message):
 class Ready(Message):
     """The zygote has collected the benchmarks and waits for requests."""
 
-    kind = "ready"
     cases: tuple[str, ...]
     broken: dict[str, str]
     """Benchmark file -> error of its import."""
@@ -155,7 +144,6 @@ class Ready(Message):
 class Launched(Message):
     """A process was forked."""
 
-    kind = "launched"
     pid: int
 
 
@@ -163,7 +151,6 @@ class Launched(Message):
 class Reaped(Message):
     """A process has ended, with this exit code, negative for a signal."""
 
-    kind = "reaped"
     status: int
 
 
@@ -174,7 +161,6 @@ class Reaped(Message):
 class Serve(Message):
     """Time blocks in turns."""
 
-    kind = "serve"
     follow: tuple[int, ...]
     """For each turn of this entrant, the entrant of the next turn; -1 after the last turn."""
     iterations: int
@@ -187,14 +173,10 @@ class Serve(Message):
 class Begin(Message):
     """Start repeating the step."""
 
-    kind = "begin"
-
 
 @dataclass(frozen=True)
 class Stop(Message):
     """Return from ``bench``."""
-
-    kind = "stop"
 
 
 # Process of a launch to controller
@@ -204,7 +186,6 @@ class Stop(Message):
 class Prepared(Message):
     """The process is warm and waits for its first turn."""
 
-    kind = "prepared"
     iteration: float
     """Seconds of one iteration at the end of the warm-up."""
     facts: JSON
@@ -216,7 +197,6 @@ class Prepared(Message):
 class Rounds(Message):
     """When each block began and ended, and when it had dispatched its work, in nanoseconds of a shared clock."""
 
-    kind = "rounds"
     began: tuple[int, ...]
     ended: tuple[int, ...]
     dispatched: tuple[int, ...]
@@ -227,7 +207,6 @@ class Rounds(Message):
 class Probed(Message):
     """The evidence of a probing launch."""
 
-    kind = "probed"
     found: JSON
     absent: dict[str, str]
     """Probe -> why it read no value."""
@@ -238,7 +217,6 @@ class Probed(Message):
 class Profiled(Message):
     """The profiler has written its files."""
 
-    kind = "profiled"
     steps: int
     iteration: float
     facts: JSON
@@ -248,7 +226,6 @@ class Profiled(Message):
 class Repeated(Message):
     """How often the step ran."""
 
-    kind = "repeated"
     iterations: int
 
 
@@ -256,7 +233,6 @@ class Repeated(Message):
 class DevicesListed(Message):
     """Device type -> names."""
 
-    kind = "devices-listed"
     devices: dict[str, tuple[str, ...]]
 
 
@@ -264,14 +240,11 @@ class DevicesListed(Message):
 class Done(Message):
     """The benchmark function has returned and passed."""
 
-    kind = "done"
-
 
 @dataclass(frozen=True)
 class Skipped(Message):
     """The benchmark called ``pytest.skip``."""
 
-    kind = "skipped"
     message: str
 
 
@@ -279,7 +252,6 @@ class Skipped(Message):
 class Failed(Message):
     """The benchmark or the collection broke."""
 
-    kind = "failed"
     message: str
     trace: str = ""
 
@@ -290,7 +262,7 @@ def encode(message: Message) -> bytes:
     Raises:
         ValueError: A field is NaN or infinite, which JSON cannot carry.
     """
-    content = {"kind": message.kind, **vars(message)}
+    content = {"kind": type(message).__name__, **vars(message)}
     return json.dumps(content, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
 
@@ -321,8 +293,7 @@ def decode(line: bytes | str) -> Message:
 
 @cache
 def _field_types(kind: str) -> dict[str, Any]:
-    hints = get_type_hints(MESSAGES[kind])
-    return {field.name: hints[field.name] for field in fields(MESSAGES[kind])}
+    return get_type_hints(MESSAGES[kind])
 
 
 def _typed(value: Any, wanted: Any) -> Any:

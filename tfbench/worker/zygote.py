@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -55,7 +56,7 @@ def main(argument: str) -> int:
     sys.path.append(start.root)
     if start.tree_redirect:
         redirect_imports(*start.tree_redirect)
-    channel = Channel.from_descriptor(start.channel)
+    channel = Channel(socket.socket(fileno=start.channel))
     tf_runtime.pin(start.cpus)
     timer = ImportTimer()
     sys.meta_path.insert(0, timer)
@@ -194,13 +195,13 @@ class Zygote:
             os._exit(code)
 
     def _answer(self, request: LaunchRequest, descriptors: list[int]) -> None:
-        socket, log, *pipes = descriptors
+        talk, log, *pipes = descriptors
         os.dup2(log, 1)
         os.dup2(log, 2)
         tf_runtime.die_with_parent()
         tf_runtime.pin(request.cpus)
         tf_runtime.set_threads(len(request.cpus))
-        channel = Channel.from_descriptor(socket)
+        channel = Channel(socket.socket(fileno=talk))
         if not isinstance(request, CaseRequest):
             channel.send(messages.DevicesListed(tf_runtime.devices()))
             return
