@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 _MODULE = "tensorflow"
 
@@ -27,23 +27,10 @@ class ImportTimer(MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Timed(spec.loader, self)
+            vars(spec.loader)["exec_module"] = partial(self._timed, spec.loader.exec_module)
         return spec
 
-
-class _Timed(Loader):
-    def __init__(self, loader: Any, timer: ImportTimer) -> None:
-        self._loader = loader
-        self._timer = timer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
+    def _timed(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
         began = time.perf_counter()
-        self._loader.exec_module(module)
-        self._timer.seconds = time.perf_counter() - began
+        execute(module)
+        self.seconds = time.perf_counter() - began

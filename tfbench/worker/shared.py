@@ -7,12 +7,10 @@ import inspect
 import json
 import os
 import shutil
-import sys
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from tfbench.errors import BenchmarkError
 from tfbench.fs import atomic_dir, locked
@@ -62,33 +60,25 @@ class Shared:
     def _make(self, place: Path, build: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         shutil.rmtree(place, ignore_errors=True)
         with atomic_dir(place) as folder:
-            pid = os.fork()
-            if pid == 0:
-                _build(folder, partial(build, folder, *arguments))
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            if code:
+            if (pid := os.fork()) == 0:
+                tf_runtime.run_and_exit(partial(_fill, folder, partial(build, folder, *arguments)))
+            if code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
                 report = folder / _FAILED
                 ended = f"its process ended with status {code}"
                 reason = report.read_text(encoding="utf-8") if report.exists() else ended
                 raise BenchmarkError(f"{build.__name__} failed: {reason}")
 
 
-def _build(folder: Path, build: Callable[[], object]) -> NoReturn:
-    """Fill the folder, write its manifest, and exit."""
-    code = 1
+def _fill(folder: Path, build: Callable[[], object]) -> None:
+    """Fill the folder and write its manifest, or the reason of a failure."""
     try:
         tf_runtime.die_with_parent()
         build()
         (folder / _MANIFEST).write_text(json.dumps(_digests(folder), indent=1), encoding="utf-8")
-        code = 0
     except BaseException as error:
-        traceback.print_exc()
         text = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
         (folder / _FAILED).write_text(text[:500], encoding="utf-8")
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        raise
 
 
 def _key(build: Callable[..., object], arguments: tuple[Any, ...]) -> str:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 def tensorflow() -> Any:
     """Return the TensorFlow that the benchmarks imported, ``None`` if they imported none."""
-    return sys.modules.get("tensorflow")
+    tf = sys.modules.get("tensorflow")
+    return tf if hasattr(tf, "function") else None  # an empty folder of this name is no TensorFlow
 
 
 def import_all() -> None:
     """Import Keras, which TensorFlow loads late, once for all launches. It runs no op."""
-    tf = tensorflow()
-    if tf is not None:
-        try:
-            tf.keras.layers.Dense  # noqa: B018 - the access imports Keras
-        except (ImportError, AttributeError):
-            pass  # TensorFlow without Keras can be measured as well
+    with contextlib.suppress(ImportError, AttributeError):  # TensorFlow without Keras can be measured as well
+        tensorflow().keras.layers.Dense  # noqa: B018 - the access imports Keras
 
 
 def has_run_an_op() -> bool:
@@ -31,36 +30,22 @@ def has_run_an_op() -> bool:
 
     It reads ``tensorflow.python.eager.context`` as it is in TensorFlow 2.12 to 2.21.
     """
-    module = sys.modules.get("tensorflow.python.eager.context")
-    context = getattr(module, "_context", None)
+    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
     return bool(getattr(context, "_initialized", False))
 
 
-def has_opened_gpu(files: Path = Path("/proc/self/fd")) -> bool:
+def has_opened_gpu() -> bool:
     """Return whether CUDA was initialised in this process, after which its children cannot use it.
 
     An open file of the driver shows it. A question to CUDA would initialise it.
-
-    Args:
-        files: Folder of this process' open files.
     """
-    try:
-        opened = list(files.iterdir())
-    except OSError:
-        return False  # not Linux, so there is no CUDA either
-    for file in opened:
-        try:
-            if os.readlink(file).startswith("/dev/nvidia"):
-                return True
-        except OSError:
-            continue  # closed in the meantime
-    return False
+    # realpath returns a file that was closed in the meantime as it is. Without Linux there is no CUDA either.
+    return any(os.path.realpath(file).startswith("/dev/nvidia") for file in Path("/proc/self/fd").glob("*"))
 
 
 def set_threads(threads: int) -> None:
     """Set the intra- and inter-op threads of this process. Call it before the first op."""
-    tf = tensorflow()
-    if tf is not None:
+    if (tf := tensorflow()) is not None:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
 
@@ -89,10 +74,22 @@ def devices() -> dict[str, tuple[str, ...]]:
 
 def die_with_parent() -> None:
     """Have the Linux kernel kill this process when its zygote ends, so that none is left over."""
-    try:
+    with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    except (OSError, AttributeError):
-        pass
+
+
+def run_and_exit(task: Callable[[], object]) -> NoReturn:
+    """Do the task of a forked process and exit; a traceback goes to standard error."""
+    code = 1
+    try:
+        task()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def pin(cpus: Collection[int]) -> None:

@@ -8,9 +8,9 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,16 +24,14 @@ from tfbench.protocol.messages import CaseRequest, LaunchRequest, StartZygote
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKER
 from tfbench.worker import tf_internals, tf_runtime
-from tfbench.worker.bench import Bench, LaunchHandler, TimingLaunch
-from tfbench.worker.energy_launch import EnergyLaunch
+from tfbench.worker.bench import Bench, EnergyLaunch, ProfilingLaunch, TimingLaunch
 from tfbench.worker.environment import describe
 from tfbench.worker.import_redirect import leaked_packages, redirect_imports
 from tfbench.worker.import_timer import ImportTimer
 from tfbench.worker.probe_launch import ProbingLaunch
-from tfbench.worker.profile_launch import ProfilingLaunch
 from tfbench.worker.shared import Shared
 
-HANDLERS: Mapping[type[CaseRequest], type[LaunchHandler[Any]]] = {
+HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
     messages.TimeCase: TimingLaunch,
     messages.ProbeCase: ProbingLaunch,
     messages.ProfileCase: ProfilingLaunch,
@@ -97,7 +95,7 @@ class Zygote:
         self._home = home
         self._items: dict[str, pytest.Item] = {}
         self._broken: dict[str, str] = {}
-        self._launch: LaunchHandler[Any] | None = None
+        self._launch: Bench[Any] | None = None
         self.served = False
 
     # Collection
@@ -168,31 +166,17 @@ class Zygote:
 
     def _fork(self, request: LaunchRequest, descriptors: list[int], spawns: bool) -> None:
         """Start the process of a launch. A zygote that has initialised CUDA becomes it: no child could use CUDA."""
-        pid = 0 if spawns else os.fork()
-        if pid == 0:
+        if (pid := 0 if spawns else os.fork()) == 0:
             if spawns:
                 self._channel.send(messages.Launched(os.getpid()))
             else:
                 self._channel.close()  # it is the zygote's
-            self._run(request, descriptors)
+            tf_runtime.run_and_exit(partial(self._answer, request, descriptors))
         for descriptor in descriptors:
             os.close(descriptor)
         self._channel.send(messages.Launched(pid))
 
     # In the process of a launch
-
-    def _run(self, request: LaunchRequest, descriptors: list[int]) -> NoReturn:
-        """Run a launch and exit; a traceback goes to its log."""
-        code = 1
-        try:
-            self._answer(request, descriptors)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
 
     def _answer(self, request: LaunchRequest, descriptors: list[int]) -> None:
         talk, log, *pipes = descriptors
@@ -226,11 +210,11 @@ class Zygote:
             pytest.skip(reason)
 
     @pytest.fixture
-    def bench(self) -> Bench:
+    def bench(self) -> Bench[Any]:
         """``bench(step, *arguments, **keywords)`` measures a step, see `Bench`."""
         if self._launch is None:
             raise TfbenchError("the bench fixture works only in the process of a launch")
-        return Bench(self._launch)
+        return self._launch
 
     @pytest.fixture
     def shared(self) -> Shared:

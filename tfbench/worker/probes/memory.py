@@ -1,4 +1,4 @@
-"""Peak memory of the process and of the devices.
+"""Peak memory of the process and of the devices, and tensors that stay alive from call to call.
 
 For the process, only anonymous pages above those inherited from the zygote count, because pages of program files come
 and go with the code that runs. The kernel records only the peak of all resident pages. Pages of files stay resident,
@@ -7,7 +7,11 @@ so their size at the end is subtracted from it.
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from tfbench.model import JSON
 from tfbench.worker import tf_internals
@@ -61,7 +65,34 @@ class DevicePeak(Probe):
         tf_internals.reset_device_memory()
 
     def found(self) -> JSON:
-        peaks = tf_internals.device_memory("peak")
-        if not peaks:
-            raise MetricUnavailable("TensorFlow sees no accelerator, and does not count its allocations on a CPU")
-        return {"peak": peaks}
+        if peaks := tf_internals.peak_device_memory():
+            return {"peak": peaks}
+        raise MetricUnavailable("TensorFlow sees no accelerator, and does not count its allocations on a CPU")
+
+
+class Live(Probe):
+    """Counts the eager tensors that stay alive, and their bytes, by call."""
+
+    name = "live"
+
+    def __init__(self) -> None:
+        self._before = self._per_call = np.zeros(2)
+
+    def settled(self) -> None:
+        """Count once the first calls have filled the caches. Any later growth repeats with every call."""
+        self._before = _alive()
+
+    def after(self, calls: int) -> None:
+        self._per_call = (_alive() - self._before) / calls
+
+    def found(self) -> JSON:
+        tensors, size = self._per_call.tolist()
+        return {"tensors": tensors, "bytes": size}
+
+
+def _alive() -> np.ndarray[Any, Any]:
+    """Return the number and bytes of eager tensors after a garbage collection."""
+    gc.collect()
+    eager = tf_internals.required().Tensor
+    found = [thing for thing in gc.get_objects() if issubclass(type(thing), eager)]
+    return np.array([len(found), sum(map(tf_internals.tensor_bytes, found))], float)
