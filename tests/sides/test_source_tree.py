@@ -61,8 +61,8 @@ def test_a_kept_tree_can_be_extracted_again(checkout, tmp_path):
     (checkout / "sub" / "a.py").write_text("three")
     git(checkout, "gc", "--prune=now", "-q")
     made = materialise(checkout / "sub", kept.tree, tmp_path / "cache")
-    root = made.root
-    assert (made.top, made.instead) == (str(checkout.resolve()), str(root.parent.resolve()))
+    root, redirect = made
+    assert redirect == (str(checkout.resolve()), str(root.parent.resolve()))
     assert (root / "a.py").read_text() == "two"
     assert root.name == "sub"
     assert materialise(checkout / "sub", kept.tree, tmp_path / "cache") == made

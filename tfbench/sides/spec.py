@@ -48,8 +48,8 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
                 raise UsageError(f"--against {part}: no interpreter {value} on this machine")
             side = replace(side, executable=str(Path(executable).absolute()))
         elif kind == "git" and value:
-            made = materialise(contender.root, tree_of(contender.root, value), cache)
-            side = replace(side, root=made.root, tree_redirect=(made.top, made.instead))
+            root, redirect = materialise(contender.root, tree_of(contender.root, value), cache)
+            side = replace(side, root=root, tree_redirect=redirect)
         else:
             raise UsageError(f"--against {part!r} is not understood; write {KINDS}")
     if packages:

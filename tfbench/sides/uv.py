@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 
 from tfbench.errors import SideError
 
@@ -38,7 +39,9 @@ def run(*arguments: str, given: str = "") -> str:
     command = [_program(), *arguments, "--color=never", "--no-progress"]
     done = subprocess.run(command, input=given, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ResolveError(_one_line(done.stderr))
+        # uv draws its reasons as a tree over several lines.
+        reasons = " ".join(re.sub(r"[×╰─▶│├]+", " ", done.stderr).split())
+        raise ResolveError(reasons or "uv failed without a message")
     return done.stdout
 
 
@@ -55,17 +58,10 @@ def resolved(requirements: Iterable[str], *options: str) -> list[str]:
 
 def _program() -> str:
     """Return the path of uv: the one installed with tfbench, or the one on the path."""
-    try:
+    with suppress(ImportError, FileNotFoundError):
         from uv import find_uv_bin
 
         return str(find_uv_bin())
-    except (ImportError, FileNotFoundError):
-        pass
-    if (found := shutil.which("uv")) is None:
-        raise SideError("uv, which installs other versions, is not installed; pip install 'tfbench[versions]'")
-    return found
-
-
-def _one_line(text: str) -> str:
-    """Join uv's reasons, which it draws as a tree over several lines."""
-    return " ".join(re.sub(r"[×╰─▶│├]+", " ", text).split()) or "uv failed without a message"
+    if found := shutil.which("uv"):
+        return found
+    raise SideError("uv, which installs other versions, is not installed; pip install 'tfbench[versions]'")
