@@ -1,6 +1,7 @@
 """The messages between controller and workers, each a frozen dataclass and one line of JSON.
 
-Every message is either a request or the answer to one, so a reader never waits for more than one line.
+Every message is either a request or the answer to one, so a reader never waits for more than one line. They are in
+this order: requests to a zygote, its answers, requests to the process of a launch, its answers.
 """
 
 from __future__ import annotations
@@ -21,16 +22,12 @@ MESSAGES: dict[str, type[Message]] = {}
 M = TypeVar("M", bound="Message")
 
 
-@dataclass(frozen=True)
 class Message:
     """Base of all messages. Fields are JSON values, and tuples where JSON has lists."""
 
     def __init_subclass__(cls) -> None:
         MESSAGES[cls.__name__] = cls
         MESSAGES.pop(cls.mro()[1].__name__, None)  # a base of messages is no message
-
-
-# Controller to zygote
 
 
 @dataclass(frozen=True)
@@ -121,9 +118,6 @@ class Reap(Message):
     kill: bool
 
 
-# Zygote to controller
-
-
 @dataclass(frozen=True)
 class Ready(Message):
     """The zygote has collected the benchmarks and waits for requests."""
@@ -154,9 +148,6 @@ class Reaped(Message):
     status: int
 
 
-# Controller to the process of a launch
-
-
 @dataclass(frozen=True)
 class Serve(Message):
     """Time blocks in turns."""
@@ -177,9 +168,6 @@ class Begin(Message):
 @dataclass(frozen=True)
 class Stop(Message):
     """Return from ``bench``."""
-
-
-# Process of a launch to controller
 
 
 @dataclass(frozen=True)

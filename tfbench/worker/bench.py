@@ -90,6 +90,7 @@ class Bench(ABC, Generic[Request]):
         """
 
     def block(self, call: partial[Any]) -> Block:
+        """Return a block of this step."""
         return Block(call, tf_runtime.synchroniser(), self.clock)
 
 

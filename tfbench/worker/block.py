@@ -6,6 +6,7 @@ import gc
 import math
 import os
 import time
+import timeit
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -74,12 +75,9 @@ def spins_for(nanoseconds: float, clock: Clock) -> int:
     """
     if nanoseconds <= 0:
         return 0
-    turns, costs = 20_000, []
-    for _ in range(9):
-        began = clock()
-        spin(turns)
-        costs.append((clock() - began) / turns)
-    if (cost := median(costs)) <= 0:
+    turns = 20_000
+    times = timeit.repeat(lambda: spin(turns), timer=clock, number=1, repeat=9)
+    if (cost := median(times) / turns) <= 0:
         raise BenchmarkError(
             f"the benchmark's clock stood still during {turns:,} turns of an empty loop, so the slowdown of "
             "--inject-slowdown cannot be measured out; use a clock that runs"
@@ -133,7 +131,7 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float) -> float:
     began = clock()
     first, last = block(1)
     size = max(1, int(1e5 / max(1, last - first)))
-    previous = float("inf")
+    previous = math.inf
     while True:
         window = clock()
         times: list[float] = []

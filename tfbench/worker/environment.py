@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -44,10 +45,8 @@ def packages() -> dict[str, str]:
     """Return the installed distributions that can change a time, with their versions."""
     found = {}
     for name in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -70,21 +69,14 @@ def machine(root: Path = Path("/")) -> dict[str, str]:
     Args:
         root: Folder that contains ``proc``.
     """
-    model, flags = platform.processor() or platform.machine(), ""
-    try:
-        for line in (root / "proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                model = value.strip()
-            elif key.strip() in ("flags", "Features"):
-                flags = " ".join(sorted(value.split()))
-                break
-    except OSError:
-        pass
+    info = root / "proc/cpuinfo"
+    first = info.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0] if info.exists() else ""
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    flags = " ".join(sorted(facts.get("flags", facts.get("Features", "")).split()))
     return {
         "system": platform.system(),
         "architecture": platform.machine(),
-        "processor": model,
+        "processor": facts.get("model name", platform.processor() or platform.machine()),
         "features": hashlib.sha256(flags.encode()).hexdigest()[:12] if flags else "",
         "processors": str(os.cpu_count() or 1),
         **_gpus(root / "proc/driver/nvidia"),

@@ -55,11 +55,9 @@ def by_session(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
         profiler.stop()
 
 
-@contextmanager
-def by_context(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
+def by_context(folder: str, levels: Levels = LEVELS) -> AbstractContextManager[Any]:
     """Profile with ``tf.profiler.experimental.Profile``."""
-    with tf_profiler().Profile(folder, options(levels)):
-        yield
+    return tf_profiler().Profile(folder, options(levels))  # type: ignore[no-any-return]
 
 
 def by_callback(folder: str, batches: tuple[int, int]) -> Any:

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -45,7 +45,7 @@ _TAIL = 6000
 """Characters of a traceback that are sent."""
 
 
-def main(argument: str) -> int:
+def main(argument: str) -> None:
     """Run as a zygote; ``argument`` is a `StartZygote` message."""
     start = messages.decode(argument)
     assert isinstance(start, StartZygote)
@@ -62,7 +62,6 @@ def main(argument: str) -> int:
     code = pytest.main(_pytest_arguments(start), plugins=[zygote])
     if not zygote.served:
         channel.send(messages.Failed(f"pytest ended with code {int(code)} while it collected the benchmarks"))
-    return 0
 
 
 def _pytest_arguments(start: StartZygote) -> list[str]:
@@ -81,22 +80,19 @@ def _pytest_arguments(start: StartZygote) -> list[str]:
     return arguments
 
 
+@dataclass(eq=False)
 class Zygote:
-    """A pytest plugin that takes over after collection and answers the controller.
+    """A pytest plugin that takes over after collection and answers the controller."""
 
-    Args:
-        home: The working directory that the process was started in.
-    """
-
-    def __init__(self, channel: Channel, start: StartZygote, timer: ImportTimer, home: str) -> None:
-        self._channel = channel
-        self._start = start
-        self._timer = timer
-        self._home = home
-        self._items: dict[str, pytest.Item] = {}
-        self._broken: dict[str, str] = {}
-        self._launch: Bench[Any] | None = None
-        self.served = False
+    channel: Channel
+    start: StartZygote
+    timer: ImportTimer
+    home: str
+    """The working directory that the process was started in."""
+    served: bool = field(default=False, init=False)
+    _items: dict[str, pytest.Item] = field(default_factory=dict, init=False)
+    _broken: dict[str, str] = field(default_factory=dict, init=False)
+    _launch: Bench[Any] | None = field(default=None, init=False)
 
     # Collection
 
@@ -120,11 +116,11 @@ class Zygote:
 
     def _restart_without(self, file: str, started: bool) -> NoReturn:
         """Replace this process, which has run an op and cannot be forked, by one that leaves the module out."""
-        if started or file in self._start.offenders:
+        if started or file in self.start.offenders:
             raise pytest.UsageError("conftest.py runs a TensorFlow op while it is imported; move it into a fixture")
-        start = replace(self._start, offenders=(*self._start.offenders, file))
-        os.set_inheritable(self._channel.fileno(), True)
-        os.chdir(self._home)
+        start = replace(self.start, offenders=(*self.start.offenders, file))
+        os.set_inheritable(self.channel.fileno(), True)
+        os.chdir(self.home)
         os.execv(sys.executable, [sys.executable, "-m", "tfbench.worker", messages.encode(start).decode()])
 
     # Serving
@@ -143,14 +139,14 @@ class Zygote:
         gc.collect()
         gc.freeze()
         self.served = True
-        redirect = self._start.tree_redirect or (os.devnull, os.devnull)
-        self._channel.send(
+        redirect = self.start.tree_redirect or (os.devnull, os.devnull)
+        self.channel.send(
             messages.Ready(
                 cases=tuple(self._items),
                 broken=self._broken,
-                offenders=self._start.offenders,
+                offenders=self.start.offenders,
                 environment={**describe(), "defaults": tf_internals.defaults()},
-                import_seconds=self._timer.seconds,
+                import_seconds=self.timer.seconds,
                 spawns=spawns,
                 # The search runs on every side, also where it can find none. It leaves 0.8 MiB free in Python's
                 # arenas, which launches of this zygote then need not allocate.
@@ -158,9 +154,9 @@ class Zygote:
             )
         )
         while True:
-            request, descriptors = self._channel.receive_with_descriptors(LaunchRequest, messages.Reap)
+            request, descriptors = self.channel.receive_with_descriptors(LaunchRequest, messages.Reap)
             if isinstance(request, messages.Reap):
-                self._channel.send(messages.Reaped(_reap(request.pid, request.kill)))
+                self.channel.send(messages.Reaped(_reap(request.pid, request.kill)))
             elif isinstance(request, LaunchRequest):
                 self._fork(request, descriptors, spawns)
 
@@ -168,13 +164,13 @@ class Zygote:
         """Start the process of a launch. A zygote that has initialised CUDA becomes it: no child could use CUDA."""
         if (pid := 0 if spawns else os.fork()) == 0:
             if spawns:
-                self._channel.send(messages.Launched(os.getpid()))
+                self.channel.send(messages.Launched(os.getpid()))
             else:
-                self._channel.close()  # it is the zygote's
+                self.channel.close()  # it is the zygote's
             tf_runtime.run_and_exit(partial(self._answer, request, descriptors))
         for descriptor in descriptors:
             os.close(descriptor)
-        self._channel.send(messages.Launched(pid))
+        self.channel.send(messages.Launched(pid))
 
     # In the process of a launch
 
@@ -219,7 +215,7 @@ class Zygote:
     @pytest.fixture
     def shared(self) -> Shared:
         """``shared(build, *arguments)`` returns the folder that ``build`` filled once for all launches, see `Shared`."""
-        return Shared(Path(self._start.made))
+        return Shared(Path(self.start.made))
 
     @pytest.fixture
     def variant(self) -> Variant:

@@ -27,18 +27,18 @@ class Xla(Probe):
         given = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{given} --xla_dump_to={self._folder} --xla_dump_hlo_as_text".strip()
         self._known: set[str] = set()
-        self._new: list[str] = []
+        self._after: set[str] = set()
 
     def before(self) -> None:
         self._known = self._modules()
 
     def after(self, calls: int) -> None:
-        self._new = sorted(self._modules() - self._known)
+        self._after = self._modules()
 
     def found(self) -> JSON:
-        if not self._new:
-            raise MetricUnavailable("XLA compiled no module")
-        return {"modules": self._new}
+        if new := sorted(self._after - self._known):
+            return {"modules": new}
+        raise MetricUnavailable("XLA compiled no module")
 
     def _modules(self) -> set[str]:
         return {file.name for file in self._folder.glob(f"*{_ENDING}")}
