@@ -117,7 +117,7 @@ def main(argument: str) -> None:
     channel.send(Ready(tuple(script["cases"]), {}, (), environment, None, spawns=False, leaked_packages=()))
     try:
         while True:
-            _serve(channel, script, *channel.receive_with_descriptors(LaunchRequest, Reap))
+            _serve(channel, script, channel.receive(LaunchRequest, Reap), channel.descriptors)
     except ChannelClosed:
         os._exit(0)
 

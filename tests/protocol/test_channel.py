@@ -39,8 +39,8 @@ def test_open_files_travel_beside_a_message(ends):
     ours, other = ends
     read, write = os.pipe()
     ours.send(ListDevices(()), [write])
-    request, (received,) = other.receive_with_descriptors(LaunchRequest, Reap)
-    assert request == ListDevices(())
+    assert other.receive(LaunchRequest, Reap) == ListDevices(())
+    (received,) = other.descriptors
     os.write(received, b"x")
     assert os.read(read, 1) == b"x"
     for descriptor in (read, write, received):

@@ -90,7 +90,8 @@ class Counterparts:
         found = {}
         for case in now:
             if case.name not in before and case.source:
-                same = [one for one in gone if before[one].source == case.source and _variant(one) == _variant(case.name)]
+                variant = case.name.partition("[")[2]
+                same = [one for one in gone if before[one].source == case.source and one.partition("[")[2] == variant]
                 moved = [one for one in same if one.rpartition("::")[2] == case.short_name]
                 if len(matches := moved or same) == 1:
                     found[case.name] = matches[0]
@@ -114,7 +115,3 @@ class Counterparts:
         known = {*collected, *self._renamed.values()}
         functions = ((name, name.partition("[")[0]) for name in self._before if name not in known)
         return [Case(name, function.rpartition("::")[2], function) for name, function in functions]
-
-
-def _variant(name: str) -> str:
-    return name.partition("[")[2]

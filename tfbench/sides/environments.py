@@ -70,9 +70,7 @@ def kept() -> Path:
 class Environments(ExitStack):
     """The environments of one folder. To close it releases its locks, so that other runs may remove environments.
 
-    Args:
-        root: The folder.
-        tell: Called with a line of progress.
+    ``tell`` is called with each line of progress.
     """
 
     def __init__(self, root: Path, tell: Callable[[str], None] = lambda text: None) -> None:

@@ -25,10 +25,7 @@ class ResolveError(SideError):
 
 
 def run(*arguments: str, given: str = "") -> str:
-    """Run uv and return its output.
-
-    Args:
-        given: Standard input.
+    """Run uv with ``given`` as its standard input; return its output.
 
     Raises:
         ResolveError: uv fails.

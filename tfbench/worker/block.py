@@ -121,11 +121,7 @@ def gc_disabled() -> Iterator[None]:
 def warm_up(block: Block, seconds: float, limit: float, steady: float) -> float:
     """Run until the fastest blocks of two successive windows agree within ``steady``, at most ``limit`` seconds.
 
-    Args:
-        seconds: Two windows take this long.
-
-    Returns:
-        Median seconds of an iteration in the last window.
+    Two windows take ``seconds``. Returns the median seconds of an iteration in the last window.
     """
     clock = block.clock
     began = clock()

@@ -49,9 +49,6 @@ def seed() -> None:
                 keras.utils.set_random_seed(1)
 
 
-# Graphs
-
-
 def collect_graphs(on: bool) -> Any:
     """Start or stop the collection of the graphs of all functions that are built.
 
@@ -72,20 +69,18 @@ def collect_graphs(on: bool) -> Any:
 
 def dtype_name(number: int) -> str:
     """Return the name of a type, such as ``float32``, from its number in a graph."""
-    try:
+    with contextlib.suppress(TypeError):
         return str(required().dtypes.as_dtype(number).name)
-    except TypeError:
-        return f"type {number}"
+    return f"type {number}"
 
 
 def has_onednn() -> bool:
     """Return whether TensorFlow rewrites graphs for oneDNN, which depends on build, processor and settings."""
-    try:
+    with contextlib.suppress(ImportError, AttributeError):
         from tensorflow.python.util import _pywrap_util_port
 
         return bool(_pywrap_util_port.IsMklEnabled())
-    except (ImportError, AttributeError):
-        return False
+    return False
 
 
 def defaults() -> JSON:
@@ -99,9 +94,6 @@ def defaults() -> JSON:
         compiled = inspect.signature(keras.Model.compile).parameters["jit_compile"].default
         found["XLA in Keras' fit"] = {"auto": "where it can", True: "always"}.get(compiled, "only if asked for")
     return found
-
-
-# Traces
 
 
 def on_trace(callback: Traced) -> Callable[[], None]:
@@ -144,9 +136,6 @@ def flops(graph: Any) -> int:
         return int(profiler.profile(graph, cmd="op", options=options).total_float_ops)
 
 
-# Tensors
-
-
 def tensor_bytes(tensor: Any) -> int:
     """Return the bytes of a tensor's numbers; 0 for a symbolic tensor, a string, and a tensor without fixed shape."""
     try:
@@ -170,9 +159,6 @@ def _leaves(result: object) -> Iterator[object]:
             yield from _leaves(part)
     else:
         yield result
-
-
-# Devices
 
 
 def _gpus() -> list[str]:

@@ -94,8 +94,6 @@ class Zygote:
     _broken: dict[str, str] = field(default_factory=dict, init=False)
     _launch: Bench[Any] | None = field(default=None, init=False)
 
-    # Collection
-
     def pytest_addoption(self, parser: pytest.Parser) -> None:
         parser.addini("tfbench_paths", "known to the controller", type="args", default=[])
 
@@ -122,8 +120,6 @@ class Zygote:
         os.set_inheritable(self.channel.fileno(), True)
         os.chdir(self.home)
         os.execv(sys.executable, [sys.executable, "-m", "tfbench.worker", messages.encode(start).decode()])
-
-    # Serving
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -154,11 +150,11 @@ class Zygote:
             )
         )
         while True:
-            request, descriptors = self.channel.receive_with_descriptors(LaunchRequest, messages.Reap)
+            request = self.channel.receive(LaunchRequest, messages.Reap)
             if isinstance(request, messages.Reap):
                 self.channel.send(messages.Reaped(_reap(request.pid, request.kill)))
             elif isinstance(request, LaunchRequest):
-                self._fork(request, descriptors, spawns)
+                self._fork(request, self.channel.descriptors, spawns)
 
     def _fork(self, request: LaunchRequest, descriptors: list[int], spawns: bool) -> None:
         """Start the process of a launch. A zygote that has initialised CUDA becomes it: no child could use CUDA."""
@@ -171,8 +167,6 @@ class Zygote:
         for descriptor in descriptors:
             os.close(descriptor)
         self.channel.send(messages.Launched(pid))
-
-    # In the process of a launch
 
     def _answer(self, request: LaunchRequest, descriptors: list[int]) -> None:
         talk, log, *pipes = descriptors

@@ -8,6 +8,7 @@ so their size at the end is subtracted from it.
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from tfbench.model import JSON
 from tfbench.worker import tf_internals
+from tfbench.worker.environment import read_proc
 from tfbench.worker.probes import MetricUnavailable, Probe
 
 _STATUS = Path("/proc/self/status")
@@ -35,10 +37,8 @@ class HostPeak:
         if self._began is None or not set(_FIELDS) <= set(now):
             return
         self._most = max(self._most, now["VmHWM"] - now["RssFile"] - now["RssShmem"] - self._began)
-        try:
+        with suppress(OSError):  # the peak of all time then counts, which only hides that a later call needed less
             _CLEAR.write_text("5", encoding="ascii")
-        except OSError:
-            pass  # the peak of all time then counts, which only hides that a later call needed less
 
     @property
     def bytes(self) -> int | None:
@@ -48,11 +48,7 @@ class HostPeak:
 
 def _resident() -> dict[str, int]:
     """Return field -> bytes as Linux counts them; empty on other systems."""
-    try:
-        lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.partition(":") for line in lines)
+    pairs = (line.partition(":") for line in read_proc(_STATUS).splitlines())
     return {key: int(value.split()[0]) << 10 for key, _, value in pairs if key in _FIELDS}
 
 

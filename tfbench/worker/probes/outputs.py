@@ -43,11 +43,7 @@ class Outputs(Probe):
 
 
 class Artifact(Probe):
-    """Counts the bytes of ``bench(..., artifact=)``, raw and gzipped.
-
-    Args:
-        artifact: Bytes, or the path of a file or folder; ``None`` if the benchmark makes none.
-    """
+    """Counts the bytes of ``bench(..., artifact=)``, raw and gzipped: of bytes, or of the file or folder at a path."""
 
     name = "artifact"
 
