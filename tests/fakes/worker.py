@@ -158,7 +158,7 @@ def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipe
     if isinstance(request, ProbeCase):
         channel.send(Probed({}, {}, facts))
     elif isinstance(request, ProfileCase):
-        channel.send(Profiled(10, seconds, facts))
+        channel.send(Profiled())
     elif isinstance(request, RepeatCase):
         channel.send(Prepared(seconds, facts))
         channel.receive(Begin)

@@ -205,10 +205,6 @@ class Probed(Message):
 class Profiled(Message):
     """The profiler has written its files."""
 
-    steps: int
-    iteration: float
-    facts: JSON
-
 
 @dataclass(frozen=True)
 class Repeated(Message):

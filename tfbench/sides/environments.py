@@ -25,7 +25,7 @@ from platformdirs import user_cache_path
 
 from tfbench.errors import SideError
 from tfbench.fs import atomic_dir, locked
-from tfbench.sides import interpreters, releases, uv
+from tfbench.sides import interpreters, uv
 from tfbench.sides.uv import ResolveError
 
 NEEDED = ("numpy", "pytest>=8.2,<10")
@@ -110,7 +110,8 @@ class Environments(ExitStack):
                 is missing and no kept environment fits.
         """
         request = tuple(sorted(request))
-        self._tell(f"resolving {', '.join(request)}")
+        names = ", ".join(request)
+        self._tell(f"resolving {names}")
         try:
             interpreter, packages = self._resolve(request)
         except ResolveError as refused:
@@ -119,8 +120,8 @@ class Environments(ExitStack):
             fitting = (self._hold(one.folder) for one in self.every() if one.request == request)
             if held := next(filter(None, fitting), None):
                 return held
-            text = f"{', '.join(request)}: no network, and no kept environment has these requirements"
-            raise SideError(f"{text} ({refused})") from None
+            text = "no network, and no kept environment has these requirements"
+            raise SideError(f"{names}: {text} ({refused})") from None
         key = hashlib.sha256("\n".join([*packages, interpreter, platform.platform()]).encode()).hexdigest()[:16]
         folder = self._root / key
         # Look before locking to build: any user of the environment, this run included, blocks that lock.
@@ -140,14 +141,14 @@ class Environments(ExitStack):
                 if refused.offline or refused.full:
                     raise
                 refusals.append(refused)
-        first = refusals[0]
-        if unknown := _UNKNOWN.search(str(first)):
+        first = str(refusals[0])
+        if unknown := _UNKNOWN.search(first):
             raise SideError(f"{unknown[1]}: no such package in the index")
-        if absent := _ABSENT.search(str(first)):
-            found = releases.nearest(absent[1], absent[2])
+        if absent := _ABSENT.search(first):
+            found = uv.nearest(absent[1], absent[2])
             fix = f"; the nearest are {' and '.join(found)}" if found else ""
             raise SideError(f"{absent[1]} has no version {absent[2]}{fix}")
-        if _UNFIT.search(str(first)):
+        if _UNFIT.search(first):
             fitting = [python for python in interpreters.VERSIONS if _fits(request, self._interpreters[0], python)]
             fix = f"install Python {' or '.join(fitting)}" if fitting else "no Python that tfbench supports has them"
             raise SideError(f"{', '.join(request)}: no wheels for the Pythons of this machine; {fix}")
@@ -175,11 +176,7 @@ class Environments(ExitStack):
             raise SideError(f"cannot build an environment in {self._root}: {error.strerror or error}") from error
 
     def _hold(self, folder: Path) -> Environment | None:
-        """Lock an environment against removal until the end, and record its use. ``None`` if it does not exist.
-
-        Raises:
-            SideError: The folder exists, and this class did not build it.
-        """
+        """Lock an environment against removal until the end, and record its use. ``None`` if it does not exist."""
         lock = self._opened(folder.name)
         fcntl.flock(lock, fcntl.LOCK_SH)
         if found := self._read(folder):

@@ -7,9 +7,9 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from tfbench.errors import UsageError
-from tfbench.sides.releases import between, last_patches
 from tfbench.sides.source_tree import commits
 from tfbench.sides.spec import PACKAGE, of_version
+from tfbench.sides.uv import between, last_patches
 from tfbench.versions.search import Point
 
 

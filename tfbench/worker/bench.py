@@ -159,7 +159,7 @@ class ProfilingLaunch(Bench[ProfileCase]):
                 with trace(STEP, step_num=done, _r=1):
                     call()
                     block.wait()
-        self.channel.send(Profiled(done, iteration, self.facts))
+        self.channel.send(Profiled())
 
 
 def first_call(block: Block) -> tuple[bool, JSON]:

@@ -23,11 +23,7 @@ LEVELS: Levels = {"host": 2, "device": 1, "python": 0}
 
 
 def _tensorflow() -> Any:
-    """Return TensorFlow.
-
-    Raises:
-        BenchmarkError: The benchmarks do not import it.
-    """
+    """Return TensorFlow, or raise a BenchmarkError if the benchmarks do not import it."""
     if (tf := tf_runtime.tensorflow()) is None:
         raise BenchmarkError("the benchmark file does not import TensorFlow, whose profiler it needs")
     return tf
