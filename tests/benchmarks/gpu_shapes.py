@@ -23,7 +23,6 @@ from tfbench.model import JSON
 from tfbench.protocol.messages import StartZygote
 from tfbench.worker import tf_runtime
 from tfbench.worker.bench import Bench
-from tfbench.worker.import_timer import ImportTimer
 from tfbench.worker.zygote import Zygote
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,7 +64,7 @@ class Shapes(Zygote):
 
     def __init__(self, chosen: list[str], first: bool) -> None:
         start = StartZygote(-1, str(ROOT), (), "", "importlib", (), "", None)
-        super().__init__(channel=None, start=start, timer=ImportTimer(), home=str(ROOT))  # type: ignore[arg-type]
+        super().__init__(channel=None, start=start, timer=tf_runtime.ImportTimer(), home=str(ROOT))  # type: ignore[arg-type]
         self._chosen = chosen
         self._first = first
         self._done: set[str] = set()

@@ -8,10 +8,10 @@ import pytest
 
 from tfbench.worker import tf_internals
 from tfbench.worker.probes import MetricUnavailable
+from tfbench.worker.probes.graph import Xla, of_module
 from tfbench.worker.probes.memory import HostPeak
 from tfbench.worker.probes.outputs import Artifact, Outputs
 from tfbench.worker.probes.traces import Traces
-from tfbench.worker.probes.xla import Xla, of_module
 
 
 class Shape(tuple):

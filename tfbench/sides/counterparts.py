@@ -77,11 +77,7 @@ class Counterparts:
     """Find the case of another source tree for a case of this run, renamed ones included.
 
     Benchmarks with the same code and variant under another name match. A benchmark that only moved to another file is
-    preferred. Ambiguous matches are left out.
-
-    Args:
-        before: Cases of that tree, see `benchmarks_of`.
-        now: Cases of this run.
+    preferred. Ambiguous matches are left out. ``before`` comes from `benchmarks_of` that tree.
     """
 
     def __init__(self, before: Mapping[str, Benchmark], now: Sequence[Case]) -> None:

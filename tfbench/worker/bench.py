@@ -44,13 +44,11 @@ class Bench(ABC, Generic[Request]):
     """The ``bench`` fixture in the process of a launch, created before the other fixtures of the benchmark run."""
 
     channel: Channel
-    """Connects to the controller."""
     request: Request
     """The request that the process was forked for."""
     pipes: Sequence[int]
     """Open files that came with the request."""
     function: object
-    """The benchmark function."""
     clock: Clock = field(default=time.perf_counter_ns, init=False)
     called: bool = field(default=False, init=False)
     artifact: Any = field(default=None, init=False)

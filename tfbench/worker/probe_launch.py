@@ -14,11 +14,10 @@ from tfbench.suite.fingerprint import digest
 from tfbench.worker import tf_internals
 from tfbench.worker.bench import NO_RESULT, Bench
 from tfbench.worker.probes import MetricUnavailable, Probe
-from tfbench.worker.probes.graph import Graph
+from tfbench.worker.probes.graph import Graph, Xla
 from tfbench.worker.probes.memory import DevicePeak, Live
 from tfbench.worker.probes.outputs import Artifact, Outputs
 from tfbench.worker.probes.traces import Flops, Traces
-from tfbench.worker.probes.xla import Xla
 
 
 @dataclass

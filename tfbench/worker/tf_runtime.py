@@ -1,22 +1,52 @@
-"""TensorFlow's runtime, as the worker uses it: threads, devices, and whether the process can still be forked."""
+"""TensorFlow's runtime, as the worker uses it: import, threads, devices, and whether the process can be forked."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
+
+_MODULE = "tensorflow"
 
 
 def tensorflow() -> Any:
     """Return the TensorFlow that the benchmarks imported, ``None`` if they imported none."""
-    tf = sys.modules.get("tensorflow")
+    tf = sys.modules.get(_MODULE)
     return tf if hasattr(tf, "function") else None  # an empty folder of this name is no TensorFlow
+
+
+class ImportTimer(MetaPathFinder):
+    """Times the first import of TensorFlow. It must come before all other finders."""
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+        """``None`` until the import is done."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            vars(spec.loader)["exec_module"] = partial(self._timed, spec.loader.exec_module)
+        return spec
+
+    def _timed(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+        began = time.perf_counter()
+        execute(module)
+        self.seconds = time.perf_counter() - began
 
 
 def import_all() -> None:

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tfbench.errors import TfbenchError
 from tfbench.protocol import messages
 from tfbench.protocol.channel import Channel, ChannelClosed
 from tfbench.protocol.messages import CaseRequest, LaunchRequest, StartZygote
@@ -27,7 +26,6 @@ from tfbench.worker import tf_internals, tf_runtime
 from tfbench.worker.bench import Bench, EnergyLaunch, ProfilingLaunch, TimingLaunch
 from tfbench.worker.environment import describe
 from tfbench.worker.import_redirect import leaked_packages, redirect_imports
-from tfbench.worker.import_timer import ImportTimer
 from tfbench.worker.probe_launch import ProbingLaunch
 from tfbench.worker.shared import Shared
 
@@ -56,7 +54,7 @@ def main(argument: str) -> None:
         redirect_imports(*start.tree_redirect)
     channel = Channel(socket.socket(fileno=start.channel))
     tf_runtime.pin(start.cpus)
-    timer = ImportTimer()
+    timer = tf_runtime.ImportTimer()
     sys.meta_path.insert(0, timer)
     zygote = Zygote(channel, start, timer, home)
     code = pytest.main(_pytest_arguments(start), plugins=[zygote])
@@ -86,7 +84,7 @@ class Zygote:
 
     channel: Channel
     start: StartZygote
-    timer: ImportTimer
+    timer: tf_runtime.ImportTimer
     home: str
     """The working directory that the process was started in."""
     served: bool = field(default=False, init=False)
@@ -202,8 +200,7 @@ class Zygote:
     @pytest.fixture
     def bench(self) -> Bench[Any]:
         """``bench(step, *arguments, **keywords)`` measures a step, see `Bench`."""
-        if self._launch is None:
-            raise TfbenchError("the bench fixture works only in the process of a launch")
+        assert self._launch is not None  # fixtures run only in the process of a launch
         return self._launch
 
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""The graphs that TensorFlow runs: after grappler, and as placed on devices.
+"""The graphs that TensorFlow runs, after grappler and as placed on devices, and the modules that XLA compiles.
 
 TensorFlow exports a graph when it builds a function for its first call. Functions that were called before `bench` are
 therefore missing.
@@ -6,7 +6,9 @@ therefore missing.
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 from tfbench.model import JSON
@@ -15,6 +17,8 @@ from tfbench.worker.probes import MetricUnavailable, Probe
 
 _UNIQUE = re.compile(r"_\d+(?=/|$)")
 _TYPES = ("T", "dtype", "DstT", "SrcT", "out_type", "Tparams", "Toutput")
+FOLDER = "xla"
+_ENDING = "_after_optimizations.txt"
 
 
 class Graph(Probe):
@@ -62,3 +66,40 @@ def _node(node: Any) -> JSON:
     if inputs := [_UNIQUE.sub("", name.removeprefix("^").partition(":")[0]) for name in node.input]:
         made["inputs"] = inputs
     return made
+
+
+class Xla(Probe):
+    """Lists the files of the modules that are compiled in any call, from XLA's own dump below the launch's folder.
+
+    All calls count, because XLA compiles its automatic clusters at the second call.
+    The probe must be created before the first op, because XLA reads its flags only once.
+    """
+
+    name = "xla"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / FOLDER
+        given = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{given} --xla_dump_to={self._folder} --xla_dump_hlo_as_text".strip()
+        self._known: set[str] = set()
+        self._after: set[str] = set()
+
+    def before(self) -> None:
+        self._known = self._modules()
+
+    def after(self, calls: int) -> None:
+        self._after = self._modules()
+
+    def found(self) -> JSON:
+        if new := sorted(self._after - self._known):
+            return {"modules": new}
+        raise MetricUnavailable("XLA compiled no module")
+
+    def _modules(self) -> set[str]:
+        return {file.name for file in self._folder.glob(f"*{_ENDING}")}
+
+
+def of_module(file: str) -> str:
+    """Return the function of a module from its file name, without the counters and hashes that XLA adds."""
+    name = file.partition(".")[2].partition("__XlaMustCompile")[0].removesuffix(_ENDING)
+    return re.sub(r"^a_inference_|_\d+$", "", name) or file
