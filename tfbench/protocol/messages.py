@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from tfbench.errors import ProtocolError
@@ -263,7 +262,7 @@ def decode(line: bytes | str) -> Message:
     kind = content.pop("kind", None) if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in MESSAGES:
         raise ProtocolError(f"a message of no known kind: {line[:QUOTED]!r}")
-    types = _field_types(kind)
+    types = get_type_hints(MESSAGES[kind])
     if odd := sorted(types.keys() ^ content.keys()):
         raise ProtocolError(f"missing or unknown fields in a message ({', '.join(odd)}): {line[:QUOTED]!r}")
     values = {}
@@ -273,11 +272,6 @@ def decode(line: bytes | str) -> Message:
         except TypeError as error:
             raise ProtocolError(f"field {name} of a message has a wrong type: {line[:QUOTED]!r}") from error
     return MESSAGES[kind](**values)
-
-
-@cache
-def _field_types(kind: str) -> dict[str, Any]:
-    return get_type_hints(MESSAGES[kind])
 
 
 def _typed(value: Any, wanted: Any) -> Any:

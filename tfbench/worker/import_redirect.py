@@ -44,15 +44,13 @@ def leaked_packages(there: str, here: str) -> list[str]:
 
 def _moved(path: str, there: str, here: str) -> str:
     real = os.path.realpath(path)
-    if not _below(real, there) or _below(real, here) or _installed(path):
+    # An environment often lies inside the working tree.
+    environments = (sys.prefix, sys.base_prefix)
+    installed = "site-packages" in path.split(os.sep) or any(_below(path, root) for root in environments)
+    if installed or not _below(real, there) or _below(real, here):
         return path
     return os.path.join(here, os.path.relpath(real, there))
 
 
 def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
-
-
-def _installed(path: str) -> bool:
-    """Return whether the path is in an environment, which often lies inside the working tree."""
-    return "site-packages" in path.split(os.sep) or any(_below(path, root) for root in {sys.prefix, sys.base_prefix})

@@ -97,5 +97,6 @@ def _check(place: Path) -> None:
         changed = sorted(set(wanted.items()) ^ set(_digests(place).items()))
     except (OSError, ValueError, AttributeError):
         changed = [(_MANIFEST, "")]
-    for file, _ in changed:
+    if changed:
+        file = changed[0][0]
         raise BenchmarkError(f"{place}: {file} was changed after it was built; delete the folder to build it again")

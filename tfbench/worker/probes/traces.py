@@ -22,8 +22,7 @@ class Traces(Probe):
     def __init__(self) -> None:
         self.graphs: dict[str, Any] = {}
         """Function -> its last graph of the first call."""
-        self._first: list[str] = []
-        self._later: list[str] = []
+        self._found: JSON = {"first": [], "later": []}
         self._signatures: dict[str, list[str]] = {}
         self._stop: Callable[[], None] = lambda: None
         self._in_first = True
@@ -41,13 +40,13 @@ class Traces(Probe):
         signature = _signature(graph)
         before, self._signatures[name] = self._signatures.get(name), signature
         if self._in_first:
-            self._first.append(name)
+            self._found["first"].append(name)
             self.graphs[name] = graph
         else:
-            self._later.append(f"{name}: {_cause(before, signature)}")
+            self._found["later"].append(f"{name}: {_cause(before, signature)}")
 
     def found(self) -> JSON:
-        return {"first": self._first, "later": self._later}
+        return self._found
 
 
 class Flops(Probe):
