@@ -114,5 +114,5 @@ def test_probes_report_that_tensorflow_is_missing(monkeypatch):
     monkeypatch.setattr(tf_internals.tf_runtime, "tensorflow", lambda: None)
     with pytest.raises(MetricUnavailable, match="does not use TensorFlow"):
         tf_internals.collect_graphs(True)
-    assert tf_internals.peak_device_memory() == {}
+    assert tf_internals.device_peaks() == {}
     tf_internals.on_trace(lambda *reported: None)()

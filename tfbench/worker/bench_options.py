@@ -11,9 +11,6 @@ import numpy as np
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, QUALITIES
 
-WORK = ("flops", "bytes", "items")
-CONTRACTS = ("expect_ops", "compiled", "max_traces", "max_peak_bytes", "parity")
-MODEL = ("accuracy", "sparsity", "unique_weights")
 ARTIFACT = "artifact"
 CEILING = "ceiling"
 
@@ -58,16 +55,17 @@ def _is_counts(value: object) -> bool:
 _AMOUNT = (lambda value: _is_number(value) and value > 0, "a positive number for one call of the step")
 _COUNT = (_is_count, "a whole number")
 _FRACTION = (lambda value: _is_number(value) and 0 <= value <= 1, "a fraction, from 0 to 1")
-_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(WORK, _AMOUNT),
+_Check = tuple[Callable[[Any], bool], str]
+"""Whether a value is valid, and what it must be."""
+WORK: Mapping[str, _Check] = dict.fromkeys(("flops", "bytes", "items"), _AMOUNT)
+CONTRACTS: Mapping[str, _Check] = {
     "expect_ops": (_is_counts, 'how often each op is in the graph, such as {"_FusedConv2D": 1}'),
     "compiled": (lambda value: isinstance(value, bool), "True or False"),
     "max_traces": _COUNT,
     "max_peak_bytes": _AMOUNT,
     "parity": (lambda value: _is_number(value) and 0 <= value < 1, "a relative error of the result, from 0 to 1"),
-    "accuracy": _FRACTION,
-    "sparsity": _FRACTION,
-    "unique_weights": _COUNT,
-    CEILING: (lambda value: value in ("flops", "bytes"), "'flops' or 'bytes'"),
 }
-"""Keyword -> whether its value is valid, and what it must be."""
+MODEL: Mapping[str, _Check] = {"accuracy": _FRACTION, "sparsity": _FRACTION, "unique_weights": _COUNT}
+_CHECKS: Mapping[str, _Check] = {
+    **WORK, **CONTRACTS, **MODEL, CEILING: (lambda value: value in ("flops", "bytes"), "'flops' or 'bytes'"),
+}  # fmt: skip

@@ -68,7 +68,6 @@ def _build(folder: Path, build: Callable[..., object], arguments: tuple[Any, ...
 def _fill(folder: Path, build: Callable[[], object]) -> None:
     """Fill the folder and write its manifest, or the reason of a failure."""
     try:
-        tf_runtime.die_with_parent()
         build()
         (folder / _MANIFEST).write_text(json.dumps(_digests(folder), indent=1), encoding="utf-8")
     except BaseException as error:

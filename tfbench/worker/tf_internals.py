@@ -161,18 +161,14 @@ def _leaves(result: object) -> Iterator[object]:
         yield result
 
 
-def _gpus() -> list[str]:
-    if (tf := tf_runtime.tensorflow()) is None:
-        return []
-    return [device.name.replace("/physical_device:", "") for device in tf.config.list_physical_devices("GPU")]
-
-
-def reset_device_memory() -> None:
-    """Reset the memory peaks of all accelerators."""
-    for name in _gpus():
-        required().config.experimental.reset_memory_stats(name)
-
-
-def peak_device_memory() -> dict[str, int]:
-    """Return accelerator -> most bytes that TensorFlow had allocated since the reset."""
-    return {name: int(required().config.experimental.get_memory_info(name)["peak"]) for name in _gpus()}
+def device_peaks(reset: bool = False) -> dict[str, int]:
+    """Return accelerator -> most bytes that TensorFlow had allocated since the last reset, and reset them if asked."""
+    found: dict[str, int] = {}
+    if (tf := tf_runtime.tensorflow()) is not None:
+        memory = tf.config.experimental
+        for device in tf.config.list_physical_devices("GPU"):
+            name = device.name.replace("/physical_device:", "")
+            found[name] = int(memory.get_memory_info(name)["peak"])
+            if reset:
+                memory.reset_memory_stats(name)
+    return found

@@ -102,16 +102,15 @@ def devices() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def die_with_parent() -> None:
-    """Have the Linux kernel kill this process when its zygote ends, so that none is left over."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
 def run_and_exit(task: Callable[[], object]) -> NoReturn:
-    """Do the task of a forked process and exit; a traceback goes to standard error."""
+    """Do the task of a forked process and exit; a traceback goes to standard error.
+
+    The Linux kernel kills the process when its parent ends, so that none is left over.
+    """
     code = 1
     try:
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         task()
         code = 0
     except BaseException:

@@ -170,7 +170,6 @@ class Zygote:
         talk, log, *pipes = descriptors
         os.dup2(log, 1)
         os.dup2(log, 2)
-        tf_runtime.die_with_parent()
         tf_runtime.pin(request.cpus)
         tf_runtime.set_threads(len(request.cpus))
         channel = Channel(socket.socket(fileno=talk))

@@ -58,10 +58,10 @@ class DevicePeak(Probe):
     name = "device_memory"
 
     def before(self) -> None:
-        tf_internals.reset_device_memory()
+        tf_internals.device_peaks(reset=True)
 
     def found(self) -> JSON:
-        if peaks := tf_internals.peak_device_memory():
+        if peaks := tf_internals.device_peaks():
             return {"peak": peaks}
         raise MetricUnavailable("TensorFlow sees no accelerator, and does not count its allocations on a CPU")
 
