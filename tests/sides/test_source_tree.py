@@ -61,8 +61,8 @@ def test_a_kept_tree_can_be_extracted_again(checkout, tmp_path):
     (checkout / "sub" / "a.py").write_text("three")
     git(checkout, "gc", "--prune=now", "-q")
     made = materialise(checkout / "sub", kept.tree, tmp_path / "cache")
-    root = made.root
-    assert (made.top, made.instead) == (str(checkout.resolve()), str(root.parent.resolve()))
+    root, redirect = made
+    assert redirect == (str(checkout.resolve()), str(root.parent.resolve()))
     assert (root / "a.py").read_text() == "two"
     assert root.name == "sub"
     assert materialise(checkout / "sub", kept.tree, tmp_path / "cache") == made
@@ -74,10 +74,10 @@ def test_a_tree_has_what_a_checkout_has(checkout, tmp_path):
     (checkout / ".gitattributes").write_text("sub export-ignore\nversion export-subst\n")
     (checkout / "version").write_text("$Format:%H$")
     (checkout / "link").symlink_to("/nowhere/at/all")
-    made = materialise(checkout, snapshot(checkout, f"{KEPT}first").tree, tmp_path / "cache")
-    assert (made.root / "sub/a.py").read_text() == "one"
-    assert (made.root / "version").read_text() == "$Format:%H$"
-    assert (made.root / "link").readlink() == Path("/nowhere/at/all")
+    root, _ = materialise(checkout, snapshot(checkout, f"{KEPT}first").tree, tmp_path / "cache")
+    assert (root / "sub/a.py").read_text() == "one"
+    assert (root / "version").read_text() == "$Format:%H$"
+    assert (root / "link").readlink() == Path("/nowhere/at/all")
 
 
 def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(checkout, tmp_path):
@@ -93,7 +93,7 @@ def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(checkout, tmp_path
     (checkout / "lib/b.py").write_text("new")
     git(checkout / "lib", "commit", "-qam", "new")
     git(checkout, "commit", "-qam", "moves the submodule")
-    assert (materialise(checkout, base, tmp_path / "cache").root / "lib/b.py").read_text() == "old"
+    assert (materialise(checkout, base, tmp_path / "cache")[0] / "lib/b.py").read_text() == "old"
     git(checkout, "submodule", "--quiet", "deinit", "--force", "lib")
     with pytest.raises(SideError, match="the submodule lib is not checked out; run `git submodule update --init`"):
         materialise(checkout, base, tmp_path / "other")

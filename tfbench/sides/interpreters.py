@@ -21,20 +21,16 @@ def interpreters() -> list[str]:
     for version in reversed(VERSIONS):
         found += [path] if (path := shutil.which(f"python{version}")) else []
         found += [str(path) for folder in folders for path in sorted(folder.glob(f"*{version}*/bin/python{version}"))]
-    return [path for path in dict.fromkeys(map(os.path.realpath, found)) if _runs(path)]
+    return [path for path in dict.fromkeys(map(os.path.realpath, found)) if minor(version_of(path)) in VERSIONS]
 
 
 def version_of(interpreter: str) -> str:
-    """Return an interpreter's version, such as ``3.11.7``.
-
-    Raises:
-        OSError, subprocess.CalledProcessError: The program is no interpreter.
-    """
-    printed = subprocess.run(
-        [interpreter, "-c", "import platform; print(platform.python_version())"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return printed.stdout.strip()
+    """Return an interpreter's version, such as ``3.11.7``; ``""`` for the names of pyenv that start no interpreter."""
+    command = [interpreter, "-c", "import platform; print(platform.python_version())"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def distributions(interpreter: str) -> list[str]:
@@ -55,11 +51,3 @@ def distributions(interpreter: str) -> list[str]:
 def minor(version: str) -> str:
     """Return ``3.11`` for ``3.11.7``: extension modules are built for a minor version."""
     return ".".join(version.split(".")[:2])
-
-
-def _runs(interpreter: str) -> bool:
-    """Whether workers run on it. pyenv puts names on the path that start no interpreter."""
-    try:
-        return minor(version_of(interpreter)) in VERSIONS
-    except (OSError, subprocess.CalledProcessError):
-        return False

@@ -58,8 +58,7 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
         keep_as: Git ref below `KEPT` or `CANDIDATES`, under which the repository keeps the content for `materialise`.
             Without a ref the repository stays unchanged.
     """
-    top = top_level(root)
-    if top is None:
+    if (top := top_level(root)) is None:
         return None
     with tempfile.TemporaryDirectory() as scratch:
         env = {"GIT_INDEX_FILE": str(Path(scratch, "index"))} if keep_as else _scratch_repository(top, Path(scratch))
@@ -154,16 +153,10 @@ def tree_of(root: Path, revision: str) -> str:
         ) from None
 
 
-@dataclass(frozen=True)
-class Commit:
-    """A commit and the subject of its message."""
+def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
+    """List the commits from ``good`` to ``bad`` along first parents, both included: hash and subject.
 
-    hash: str
-    subject: str
-
-
-def commits(root: Path, good: str, bad: str) -> list[Commit]:
-    """List the commits from ``good`` to ``bad`` along first parents, both included. A merge counts as one step.
+    A merge counts as one step.
 
     Raises:
         SideError: A revision or the repository does not exist.
@@ -175,33 +168,24 @@ def commits(root: Path, good: str, bad: str) -> list[Commit]:
         _git(root, "merge-base", "--is-ancestor", good, bad)
     except SideError:
         raise UsageError(f"{good} is no ancestor of {bad}; name an older commit for --good") from None
-    listed = _git(root, "log", "--first-parent", "--reverse", "--format=%H %s", f"{good}..{bad}")
     first = _git(root, "log", "-1", "--format=%H %s", good)
-    return [Commit(*line.split(" ", 1)) for line in (first, *listed.splitlines())]
+    later = _git(root, "log", "--first-parent", "--reverse", "--format=%H %s", f"{good}..{bad}")
+    pairs = (line.partition(" ") for line in (first, *later.splitlines()))
+    return [(commit, subject) for commit, _, subject in pairs]
 
 
-@dataclass(frozen=True)
-class MaterializedTree:
-    """A source tree in a folder of its own."""
-
-    top: str
-    """Top folder of the working tree."""
-    instead: str
-    """Top folder of the tree that replaces it."""
-    root: Path
-    """Counterpart of pytest's root in that tree."""
-
-
-def materialise(root: Path, tree: str, cache: Path) -> MaterializedTree:
+def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, str]]:
     """Check out a tree into a folder below ``cache``, and locate the counterpart of ``root`` in it.
 
     The folder is created atomically, and later runs use it again.
 
+    Returns:
+        The counterpart, and `Side.tree_redirect`: the top folders of the working tree and of the extracted one.
+
     Raises:
         SideError: The repository or a submodule does not have the tree, or the folder cannot be written.
     """
-    top = top_level(root)
-    if top is None:
+    if (top := top_level(root)) is None:
         raise SideError(f"{root} is not in a git checkout, so older source trees are unavailable")
     target = cache / tree
     if not target.is_dir():
@@ -215,9 +199,7 @@ def materialise(root: Path, tree: str, cache: Path) -> MaterializedTree:
         except OSError as error:
             if not target.is_dir():  # another run has created it by now
                 raise SideError(f"cannot extract the tree {tree[:12]} into {cache}: {error}") from error
-    return MaterializedTree(
-        str(top.resolve()), str(target.resolve()), target / root.resolve().relative_to(top.resolve())
-    )
+    return target / root.resolve().relative_to(top.resolve()), (str(top.resolve()), str(target.resolve()))
 
 
 _SUBMODULE = "160000"

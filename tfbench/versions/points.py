@@ -7,9 +7,9 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from tfbench.errors import UsageError
-from tfbench.sides.releases import between, last_patches
 from tfbench.sides.source_tree import commits
 from tfbench.sides.spec import PACKAGE, of_version
+from tfbench.sides.uv import between, last_patches
 from tfbench.versions.search import Point
 
 
@@ -42,7 +42,7 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
         found = commits(root, *revisions)
         if len(found) < 2:
             raise UsageError(f"--good {good} and --bad {bad} are the same commit; give two")
-        return [Point(one.hash[:10], f"git:{one.hash}", one.subject) for one in found]
+        return [Point(commit[:10], f"git:{commit}", subject) for commit, subject in found]
     common = [part for part in ours if part in theirs]
     (mine, *more), (other, *others) = (
         [part for part in parts if part not in common] or [""] for parts in (ours, theirs)

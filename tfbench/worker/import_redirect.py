@@ -71,7 +71,7 @@ def _copies(there: str) -> set[str]:
 
 def _moved(path: str, there: str, here: str) -> str:
     real = os.path.realpath(path)
-    if not _below(real, there) or _below(real, here) or _installed(path):
+    if _installed(path) or not _below(real, there) or _below(real, here):
         return path
     return os.path.join(here, os.path.relpath(real, there))
 
@@ -82,4 +82,4 @@ def _below(path: str, folder: str) -> bool:
 
 def _installed(path: str) -> bool:
     """Return whether the path is in an environment, which often lies inside the working tree."""
-    return "site-packages" in path.split(os.sep) or any(_below(path, root) for root in {sys.prefix, sys.base_prefix})
+    return "site-packages" in path.split(os.sep) or any(_below(path, root) for root in (sys.prefix, sys.base_prefix))
