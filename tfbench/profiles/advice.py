@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from tfbench.policy import Policy
 from tfbench.profiles.bottleneck import Bottlenecks, fix, is_overhead
 from tfbench.profiles.kernel_stats import KernelStats
 from tfbench.profiles.overview import Overview
 from tfbench.profiles.step_breakdown import StepBreakdown, TimeCategory
-from tfbench.profiles.tables import Column, Section, Table
+from tfbench.profiles.tables import Section, column, table_of
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One suggestion."""
 
-    finding: str
+    finding: str = field(metadata=column("finding"))
     """In a word, such as ``input-bound``."""
-    evidence: str
-    fix: str
-    benchmark: str
+    evidence: str = field(metadata=column("evidence"))
+    fix: str = field(metadata=column("fix"))
+    benchmark: str = field(metadata=column("measured by"))
     """The benchmark that measures the fix. ``pytest --benchmark FILE::FUNCTION`` runs it."""
 
 
@@ -37,23 +37,21 @@ class Seen:
 
 def advice(seen: Seen, policy: Policy) -> list[Advice]:
     """Apply all rules, in their order."""
-    return [one for rule in _RULES for one in rule(seen, policy)]
+    rules = (_input_bound, _launch_bound, _precision, _transposes)
+    return [one for rule in rules for one in rule(seen, policy)]
 
 
 def section(found: list[Advice]) -> Section:
     """Build the section of the report."""
     if not found:
-        return Section("advice", "Advice", notes=("no rule applies: input, launches, precision and layout look fine",))
-    columns = (Column("finding"), Column("evidence"), Column("fix"), Column("measured by"))
-    rows = tuple((one.finding, one.evidence, one.fix, one.benchmark) for one in found)
-    return Section("advice", "Advice", (Table("advice", "Suggestions", columns, rows),))
+        return Section("advice", notes=("no rule applies: input, launches, precision and layout look fine",))
+    return Section("advice", (table_of("advice", "Suggestions", Advice, found),))
 
 
 def _input_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
     if seen.data is None or seen.data.waiting < policy.input_bound:
         return
-    end = next((pipeline.bottleneck for pipeline in seen.data.pipelines if pipeline.bottleneck), None)
-    if end is not None:
+    if (end := next(filter(None, (pipeline.bottleneck for pipeline in seen.data.pipelines)), None)) is not None:
         overhead = is_overhead(end, policy.slow_call_seconds)
         yield Advice(
             "input-bound",
@@ -67,12 +65,10 @@ _SMALL = "benchmarks/test_pipelines.py::test_pipeline_small_records"
 _BY_STAGE = {
     "Map": "benchmarks/test_pipelines.py::test_pipeline_waiting",
     "ParallelMapV2": _SMALL,
-    "InterleaveV2": "benchmarks/test_pipelines.py::test_reading",
-    "Interleave": "benchmarks/test_pipelines.py::test_reading",
-    "FlatMap": "benchmarks/test_pipelines.py::test_reading",
-    "TFRecord": "benchmarks/test_pipelines.py::test_reading",
-    "Shuffle": "benchmarks/test_pipelines.py::test_shuffle",
-    "ShuffleAndRepeat": "benchmarks/test_pipelines.py::test_shuffle",
+    **dict.fromkeys(
+        ("InterleaveV2", "Interleave", "FlatMap", "TFRecord"), "benchmarks/test_pipelines.py::test_reading"
+    ),
+    **dict.fromkeys(("Shuffle", "ShuffleAndRepeat"), "benchmarks/test_pipelines.py::test_shuffle"),
 }
 """Kind of stage that is the bottleneck -> the benchmark that measures its fix."""
 
@@ -117,11 +113,3 @@ def _transposes(seen: Seen, policy: Policy) -> Iterator[Advice]:
             "keep one layout throughout: NHWC on CPUs, and the layout that the convolutions prefer on GPUs",
             "benchmarks/test_convolution.py::test_conv2d_3x3",
         )
-
-
-_RULES: tuple[Callable[[Seen, Policy], Iterator[Advice]], ...] = (
-    _input_bound,
-    _launch_bound,
-    _precision,
-    _transposes,
-)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,13 +40,9 @@ _FIXES = (
 _DEFAULT_FIX = "do less in it, or put prefetch(tf.data.AUTOTUNE) after it, so that it runs ahead"
 
 
-_MAPS = ("Map", "ParallelMap")
-_VECTORISE = "batch before it, so that one call of its function handles many elements"
-
-
 def is_overhead(stage: TfDataStage, slow: float) -> bool:
     """Whether a map has many calls of which none is slow: the calls cost more than their work."""
-    return stage.kind.startswith(_MAPS) and stage.calls > 0 and stage.own / stage.calls < slow
+    return stage.kind.startswith(("Map", "ParallelMap")) and stage.calls > 0 and stage.own / stage.calls < slow
 
 
 def fix(stage: TfDataStage, slow: float) -> str:
@@ -55,7 +52,10 @@ def fix(stage: TfDataStage, slow: float) -> str:
         slow: Seconds from which a call is slow.
     """
     if is_overhead(stage, slow):
-        return f"{_VECTORISE}: {stage.calls:,} calls take {stage.own / stage.calls * 1e6:.0f} µs each"
+        return (
+            "batch before it, so that one call of its function handles many elements: "
+            f"{stage.calls:,} calls take {stage.own / stage.calls * 1e6:.0f} µs each"
+        )
     return next((words for kind, words in _FIXES if stage.kind.startswith(kind)), _DEFAULT_FIX)
 
 
@@ -71,48 +71,47 @@ class Bottlenecks:
     @property
     def waiting(self) -> float:
         """Share of step time in calls for input."""
-        return sum(pipeline.waited for pipeline in self.pipelines) / self.seconds if self.seconds else 0.0
+        return sum(pipeline.waited for pipeline in self.pipelines) / (self.seconds or math.inf)
 
     def section(self) -> Section:
-        tables = []
-        for number, pipeline in enumerate(self.pipelines, 1):
-            end = pipeline.bottleneck
-            path = pipeline.path
-            tables.append(Table(
-                f"stages_{number}", f"Stages of {pipeline.stages[0].path if pipeline.stages else 'a pipeline'}",
-                (Column("stage", NAME), Column("calls", COUNT), Column("slow calls", COUNT), Column("total", SECONDS),
-                 Column("self", SECONDS), Column("waited for", SECONDS), Column("share", SHARE), Column("longest op"),
-                 Column("critical")),
-                tuple(
-                    (stage.path, stage.calls, stage.slow, stage.total, stage.own, stage.critical,
-                     stage.critical / self.seconds if self.seconds else 0.0, _longest_op(stage),
-                     "bottleneck" if stage is end else "path" if stage in path else "")
-                    for stage in pipeline.stages
-                ),
-            ))  # fmt: skip
-        return Section("tf_data", "tf.data bottleneck analysis", tuple(tables), tuple(self._notes()))
+        notes = [f"{self.waiting:.1%} of step time is spent in calls for input", *map(_note, self.pipelines)]
+        tables = tuple(self._table(number, pipeline) for number, pipeline in enumerate(self.pipelines, 1))
+        return Section("tf_data", tables, tuple(notes))
 
-    def _notes(self) -> list[str]:
-        notes = [f"{self.waiting:.1%} of step time is spent in calls for input"]
-        for pipeline in self.pipelines:
-            if (end := pipeline.bottleneck) is None:
-                first = pipeline.stages[0].path if pipeline.stages else "the pipeline"
-                notes.append(
-                    f"{first} keeps up: {pipeline.slow} of {pipeline.calls} calls took longer than "
-                    f"{pipeline.slowness * 1e6:g} µs; mean: {pipeline.waited / pipeline.calls * 1e6:.1f} µs"
-                )
-                continue
-            share = end.critical / pipeline.waited if pipeline.waited else 0.0
-            mostly = f", mostly in {name}" if (name := _longest_op(end)) else ""
-            notes.append(
-                f"bottleneck: {end.path} ({share:.0%} of the waiting; {pipeline.slow} of {pipeline.calls} calls "
-                f"were slow{mostly}): {fix(end, pipeline.slowness)}"
-            )
-        return notes
+    def _table(self, number: int, pipeline: Pipeline) -> Table:
+        end, path, whole = pipeline.bottleneck, pipeline.path, self.seconds or math.inf
+        return Table(
+            f"stages_{number}", f"Stages of {_first(pipeline, 'a pipeline')}",
+            (Column("stage", NAME), Column("calls", COUNT), Column("slow calls", COUNT), Column("total", SECONDS),
+             Column("self", SECONDS), Column("waited for", SECONDS), Column("share", SHARE), Column("longest op"),
+             Column("critical")),
+            tuple(
+                (stage.path, stage.calls, stage.slow, stage.total, stage.own, stage.critical, stage.critical / whole,
+                 _longest_op(stage), "bottleneck" if stage is end else "path" if stage in path else "")
+                for stage in pipeline.stages
+            ),
+        )  # fmt: skip
+
+
+def _first(pipeline: Pipeline, default: str) -> str:
+    return pipeline.stages[0].path if pipeline.stages else default
+
+
+def _note(pipeline: Pipeline) -> str:
+    if (end := pipeline.bottleneck) is None:
+        return (
+            f"{_first(pipeline, 'the pipeline')} keeps up: {pipeline.slow} of {pipeline.calls} calls took longer than "
+            f"{pipeline.slowness * 1e6:g} µs; mean: {pipeline.waited / pipeline.calls * 1e6:.1f} µs"
+        )
+    mostly = f", mostly in {name}" if (name := _longest_op(end)) else ""
+    return (
+        f"bottleneck: {end.path} ({end.critical / pipeline.waited:.0%} of the waiting; {pipeline.slow} of "
+        f"{pipeline.calls} calls were slow{mostly}): {fix(end, pipeline.slowness)}"
+    )
 
 
 def _longest_op(stage: TfDataStage) -> str:
-    return max(stage.ops, key=lambda kind: stage.ops[kind]) if stage.ops else ""
+    return max(stage.ops, key=lambda kind: stage.ops[kind], default="")
 
 
 def bottlenecks(data: Input, windows: Sequence[Span]) -> Bottlenecks:

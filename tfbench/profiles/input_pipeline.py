@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from tfbench.profiles.op_stats import merged
 from tfbench.profiles.overview import Overview
 from tfbench.profiles.tables import COUNT, NAME, SECONDS, SHARE, Column, Section, Table, column, table_of
-from tfbench.profiles.tfdata_calls import without_numbers
-from tfbench.profiles.xprof import INPUT, Answers, integer, number, with_column
+from tfbench.profiles.xprof import INPUT, Answers, number, row_of, with_column
 
 PARTS = {
     "reading on demand": "demanded_file_read_us",
@@ -24,12 +24,12 @@ PARTS = {
 class InputOp:
     """One op of the input, over the whole profile."""
 
-    name: str = field(metadata=column("op", NAME))
-    category: str = field(metadata=column("category"))
-    calls: int = field(metadata=column("calls", COUNT))
-    total: float = field(metadata=column("total", SECONDS))
+    name: str = field(metadata=column("op", NAME, "opName"))
+    category: str = field(metadata=column("category", source="category"))
+    calls: int = field(metadata=column("calls", COUNT, "count"))
+    total: float = field(metadata=column("total", SECONDS, "timeInMs", 1e3))
     """Seconds, including the ops that it calls."""
-    own: float = field(metadata=column("self", SECONDS))
+    own: float = field(metadata=column("self", SECONDS, "selfTimeInMs", 1e3))
     """Seconds, excluding the ops that it calls."""
 
 
@@ -54,7 +54,7 @@ class InputPipeline:
         )  # fmt: skip
         notes = (f"{self.waiting:.1%} of step time is spent waiting for input", self.conclusion)
         tables = (host, table_of("input_ops", "Ops of the input", InputOp, self.ops))
-        return Section("input", "Input pipeline analyzer", tables, tuple(filter(None, notes)))
+        return Section("input", tables, tuple(filter(None, notes)))
 
 
 def input_pipeline(answers: Answers, seen: Overview) -> InputPipeline:
@@ -68,19 +68,10 @@ def input_pipeline(answers: Answers, seen: Overview) -> InputPipeline:
     """
     grids = answers.grids(INPUT)
     found = with_column(grids, "opName")
-    ops: dict[str, InputOp] = {}
-    for row in found.rows if found else ():
-        name = without_numbers(str(row["opName"]))
-        had = ops.get(name, InputOp(name, str(row["category"]), 0, 0.0, 0.0))
-        ops[name] = replace(
-            had,
-            calls=had.calls + integer(row["count"]),
-            total=had.total + number(row["timeInMs"]) * 1e-3,
-            own=had.own + number(row["selfTimeInMs"]) * 1e-3,
-        )
+    ops = [row_of(InputOp, row) for row in merged(found, ("opName",), ("count", "timeInMs", "selfTimeInMs"))]
     return InputPipeline(
         waiting=seen.parts["input"] / seen.seconds if seen.seconds else 0.0,
-        host={part: number(found.notes.get(name)) * 1e-6 if found else 0.0 for part, name in PARTS.items()},
-        ops=sorted(ops.values(), key=lambda op: -op.own),
+        host={part: number(found.notes.get(name)) / 1e6 for part, name in PARTS.items()},
+        ops=sorted(ops, key=lambda op: -op.own),
         conclusion=next(filter(None, (grid.notes.get("input_conclusion", "") for grid in grids)), ""),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tfbench.errors import ProfileError
 from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, Section, column, table_of
-from tfbench.profiles.xprof import KERNELS, Answers, integer, number
+from tfbench.profiles.xprof import KERNELS, Answers, row_of
 
 NO_KERNELS = (
     "no kernel ran on a GPU. If the step uses one, the profiler had no access: run as root, or set "
@@ -20,21 +20,21 @@ NO_KERNELS = (
 class Kernel:
     """One kernel of one op."""
 
-    name: str = field(metadata=column("kernel", NAME))
-    op: str = field(metadata=column("op", NAME))
-    registers: int = field(metadata=column("registers", COUNT))
+    name: str = field(metadata=column("kernel", NAME, "kernel_name"))
+    op: str = field(metadata=column("op", NAME, "op_name"))
+    registers: int = field(metadata=column("registers", COUNT, "registers_per_thread"))
     """Per thread."""
-    shared: int = field(metadata=column("shared memory", BYTES))
+    shared: int = field(metadata=column("shared memory", BYTES, "shmem_bytes"))
     """Bytes per block."""
-    block: str = field(metadata=column("block"))
-    grid: str = field(metadata=column("grid"))
-    occupancy: float = field(metadata=column("occupancy", SHARE))
+    block: str = field(metadata=column("block", source="block_dim"))
+    grid: str = field(metadata=column("grid", source="grid_dim"))
+    occupancy: float = field(metadata=column("occupancy", SHARE, "occupancy_pct", 100))
     """Fraction of the warps that a multiprocessor can hold."""
-    eligible: bool = field(metadata=column("Tensor Cores possible"))
+    eligible: bool = field(metadata=column("Tensor Cores possible", source="is_op_tensor_core_eligible"))
     """Whether its op could use Tensor Cores."""
-    tensor_cores: bool = field(metadata=column("Tensor Cores used"))
-    occurrences: int = field(metadata=column("occurrences", COUNT))
-    total: float = field(metadata=column("total", SECONDS))
+    tensor_cores: bool = field(metadata=column("Tensor Cores used", source="is_kernel_using_tensor_core"))
+    occurrences: int = field(metadata=column("occurrences", COUNT, "occurrences"))
+    total: float = field(metadata=column("total", SECONDS, "total_duration_us", 1e6))
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class KernelStats:
         missed = sum(kernel.total for kernel in self.kernels if kernel.eligible and not kernel.tensor_cores)
         note = f"kernels that could use Tensor Cores but do not take {missed / whole:.0%} of the kernel time"
         table = table_of("kernels", "Kernels", Kernel, self.kernels, lambda kernel: kernel.total / whole)
-        return Section("kernels", "Kernel stats", (table,), (note,) if missed else ())
+        return Section("kernels", (table,), (note,) if missed else ())
 
 
 def kernel_stats(answers: Answers) -> KernelStats:
@@ -57,23 +57,7 @@ def kernel_stats(answers: Answers) -> KernelStats:
     Raises:
         ProfileError: xprof gave no answer, or no kernel ran.
     """
-    rows = answers.grids(KERNELS)[0].rows
-    if not rows:
+    kernels = [row_of(Kernel, row) for row in answers.grids(KERNELS)[0].rows]
+    if not kernels:
         raise ProfileError(NO_KERNELS)
-    kernels = [
-        Kernel(
-            name=str(row["kernel_name"]),
-            op=str(row["op_name"]),
-            registers=integer(row["registers_per_thread"]),
-            shared=integer(row["shmem_bytes"]),
-            block=str(row["block_dim"]),
-            grid=str(row["grid_dim"]),
-            occupancy=number(row["occupancy_pct"]) / 100,
-            eligible=bool(row["is_op_tensor_core_eligible"]),
-            tensor_cores=bool(row["is_kernel_using_tensor_core"]),
-            occurrences=integer(row["occurrences"]),
-            total=number(row["total_duration_us"]) * 1e-6,
-        )
-        for row in rows
-    ]
     return KernelStats(sorted(kernels, key=lambda kernel: -kernel.total))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 from tfbench.profiles.tables import COUNT, NAME, SECONDS, Section, Table, column, table_of
-from tfbench.profiles.tfdata_calls import without_numbers
-from tfbench.profiles.xprof import OPS, Answers, Grid, integer, number
+from tfbench.profiles.tfdata_events import without_numbers
+from tfbench.profiles.xprof import OPS, Answers, Grid, number, row_of
 
 IDLE = "IDLE"
 
@@ -16,14 +17,14 @@ IDLE = "IDLE"
 class OpRow:
     """One op of the program, over the whole profile."""
 
-    name: str = field(metadata=column("op", NAME))
-    kind: str = field(metadata=column("type"))
+    name: str = field(metadata=column("op", NAME, "operation"))
+    kind: str = field(metadata=column("type", source="type"))
     where: str = field(metadata=column("where"))
     """``host`` or ``device``."""
-    occurrences: int = field(metadata=column("occurrences", COUNT))
-    total: float = field(metadata=column("total", SECONDS))
+    occurrences: int = field(metadata=column("occurrences", COUNT, "occurrences"))
+    total: float = field(metadata=column("total", SECONDS, "total_time", 1e6))
     """Seconds, including the ops that it calls."""
-    own: float = field(metadata=column("self", SECONDS))
+    own: float = field(metadata=column("self", SECONDS, "total_self_time", 1e6))
     """Seconds, excluding the ops that it calls."""
 
 
@@ -37,7 +38,7 @@ class OpStats:
 
     def section(self) -> Section:
         tables = (_table("ops", "Ops", self.without_idle), _table("ops_with_idle", "Ops and idle time", self.with_idle))
-        return Section("ops", "TensorFlow stats", tables)
+        return Section("ops", tables)
 
 
 def _table(name: str, title: str, rows: Sequence[OpRow]) -> Table:
@@ -58,20 +59,23 @@ def op_stats(answers: Answers) -> OpStats:
 
 
 def _rows(grid: Grid) -> list[OpRow]:
-    """Merge rows of one op, which differ only in the numbers of iterators."""
-    rows: dict[tuple[str, str, str], OpRow] = {}
-    for cells in grid.rows:
-        row = OpRow(
-            name=without_numbers(str(cells["operation"])),
-            kind=str(cells["type"]),
-            where=str(cells["host_or_device"]).lower(),
-            occurrences=integer(cells["occurrences"]),
-            total=number(cells["total_time"]) * 1e-6,
-            own=number(cells["total_self_time"]) * 1e-6,
-        )
-        key = (row.where, row.kind, row.name)
-        if (had := rows.get(key)) is not None:
-            occurrences = had.occurrences + row.occurrences
-            row = replace(row, occurrences=occurrences, total=had.total + row.total, own=had.own + row.own)
-        rows[key] = row
-    return sorted(rows.values(), key=lambda row: -row.own)
+    keys, sums = ("host_or_device", "type", "operation"), ("occurrences", "total_time", "total_self_time")
+    cells = merged(grid, keys, sums)
+    rows = (row_of(OpRow, one, where=str(one["host_or_device"]).lower()) for one in cells)
+    return sorted(rows, key=lambda row: -row.own)
+
+
+def merged(grid: Grid, keys: Sequence[str], sums: Sequence[str]) -> list[dict[str, Any]]:
+    """Merge the rows of one op, whose names differ only in the numbers of iterators.
+
+    Args:
+        keys: Columns that identify an op. The last one is its name.
+        sums: Columns to add up.
+    """
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for row in grid.rows:
+        named = {**row, keys[-1]: without_numbers(str(row[keys[-1]]))}
+        into = found.setdefault(tuple(named[key] for key in keys), {**named, **dict.fromkeys(sums, 0.0)})
+        for name in sums:
+            into[name] += number(row[name])
+    return list(found.values())

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from statistics import mean
 
 from tfbench.errors import ProfileError
-from tfbench.profiles.op_stats import OpRow
-from tfbench.profiles.steps import NO_MARKER
+from tfbench.profiles.op_stats import IDLE, OpRow
 from tfbench.profiles.tables import NAME, SECONDS, SHARE, Column, Section, Table, column, table_of
-from tfbench.profiles.xprof import OVERVIEW, Answers, number, share_of, with_column
+from tfbench.profiles.xplane import NO_MARKER
+from tfbench.profiles.xprof import OVERVIEW, Answers, number, row_of, with_column
 
 PARTS = {
     "compilation": "compileTimeMs",
@@ -34,6 +34,8 @@ _TITLES = {
     "tf_data_bottleneck_analysis": "tf.data bottleneck analysis",
 }
 """xprof's tool -> title of the section in tfbench's report."""
+_HARDWARE = {"device": "device_type", "devices": "device_core_count", "hosts": "host_count"}
+"""Fact of the environment -> xprof's name of it."""
 TOP = 10
 """Ops in the table of the longest ops."""
 
@@ -52,11 +54,11 @@ class StepTimes:
 class TopOp:
     """One of the longest ops."""
 
-    name: str = field(metadata=column("op", NAME))
-    kind: str = field(metadata=column("type"))
+    name: str = field(metadata=column("op", NAME, "operation"))
+    kind: str = field(metadata=column("type", source="category"))
     where: str = field(metadata=column("where"))
     """``device`` or ``host``."""
-    share: float = field(metadata=column("share", SHARE))
+    share: float = field(metadata=column("share", SHARE, "selfTimePercent"))
     """Fraction of the time of all ops of the device, or of the host."""
 
 
@@ -67,9 +69,10 @@ class Overview:
     steps: Sequence[StepTimes]
     sixteen_bit: float | None
     """Share of device time in 16 bit. ``None`` without a device."""
-    thirty_two_bit: float | None
+    thirty_two_bit: float
     top: Sequence[TopOp]
     environment: Mapping[str, str]
+    """Kind and number of devices, number of hosts."""
     conclusion: str
     """xprof's statement on the input."""
     advice: Sequence[str]
@@ -98,14 +101,16 @@ class Overview:
             (Column("step"), *(Column(part, SECONDS) for part in PARTS), Column("all", SECONDS)),
             tuple((step.name, *(step.parts[part] for part in PARTS), step.seconds) for step in self.steps),
         )  # fmt: skip
-        notes = [self.conclusion] if self.conclusion else []
-        if self.sixteen_bit is not None and self.thirty_two_bit is not None:
-            notes.append(f"device time: {self.sixteen_bit:.1%} in 16 bit, {self.thirty_two_bit:.1%} in 32 bit")
-        notes.append(f"hardware: {', '.join(f'{name}: {value}' for name, value in self.environment.items())}")
-        if self.advice:
-            notes.append(f"read next: {', '.join(self.advice)}")
+        notes = (
+            self.conclusion,
+            f"device time: {self.sixteen_bit:.1%} in 16 bit, {self.thirty_two_bit:.1%} in 32 bit"
+            if self.sixteen_bit is not None
+            else "",
+            f"hardware: {', '.join(f'{name}: {value}' for name, value in self.environment.items())}",
+            f"read next: {', '.join(self.advice)}" if self.advice else "",
+        )
         top = table_of("top_ops", f"The {len(self.top)} longest ops", TopOp, self.top)
-        return Section("overview", "Overview", (breakdown, top, steps), tuple(notes))
+        return Section("overview", (breakdown, top, steps), tuple(filter(None, notes)))
 
 
 def overview(answers: Answers, ops: Sequence[OpRow]) -> Overview:
@@ -119,31 +124,20 @@ def overview(answers: Answers, ops: Sequence[OpRow]) -> Overview:
     """
     grids = answers.grids(OVERVIEW)
     times = with_column(grids, "stepTimeMs")
-    if times is None or not times.rows:
+    if not times.rows:
         raise ProfileError(NO_MARKER)
-    longest = with_column(grids, "selfTimePercent")
-    reported = longest.notes if longest else {}
-    top = [
-        TopOp(str(row["operation"]), str(row["category"]), "device", number(row["selfTimePercent"]))
-        for row in (longest.rows if longest else [])
-        if row["operation"] != "IDLE"
-    ]
+    longest, hardware = with_column(grids, "selfTimePercent"), with_column(grids, "host_id").notes
+    top = [row_of(TopOp, row, where="device") for row in longest.rows if row["operation"] != IDLE]
     whole = sum(op.own for op in ops) or 1.0
-    environment = with_column(grids, "host_id")
-    hardware = environment.notes if environment else {}
-    tips = with_column(grids, "tip_type")
-    links = [str(row["link"]) for row in (tips.rows if tips else []) if row["tip_type"] in ("host", "device")]
-    has_device = "device_compute_16bit_percent" in reported
+    sixteen, thirty_two = (longest.notes.get(f"device_compute_{bits}bit_percent", "") for bits in (16, 32))
+    tips = with_column(grids, "tip_type").rows
+    links = [str(row["link"]) for row in tips if row["tip_type"] in ("host", "device")]
     return Overview(
         steps=[_step(row) for row in times.rows],
-        sixteen_bit=share_of(reported["device_compute_16bit_percent"]) if has_device else None,
-        thirty_two_bit=share_of(reported.get("device_compute_32bit_percent", "")) if has_device else None,
+        sixteen_bit=number(sixteen.removesuffix("%")) / 100 if sixteen else None,
+        thirty_two_bit=number(thirty_two.removesuffix("%")) / 100,
         top=(top or [TopOp(op.name, op.kind, op.where, op.own / whole) for op in ops])[:TOP],
-        environment={
-            "device": hardware.get("device_type", ""),
-            "devices": hardware.get("device_core_count", ""),
-            "hosts": hardware.get("host_count", ""),
-        },
+        environment={name: hardware.get(key, "") for name, key in _HARDWARE.items()},
         conclusion=times.notes.get("input_conclusion", ""),
         advice=list(dict.fromkeys(_TITLES.get(link.partition(" ")[0], link) for link in links)),
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean
+from statistics import mean, mode
 from typing import Any
 
 from tfbench.errors import ProfileError
-from tfbench.profiles.steps import NO_MARKER
-from tfbench.profiles.tables import COUNT, SECONDS, Cell, Column, Section, Table
+from tfbench.profiles.tables import COUNT, SECONDS, Column, Section, Table
+from tfbench.profiles.xplane import NO_MARKER
 from tfbench.profiles.xprof import PODS, Answers, number
 
 
@@ -37,21 +37,23 @@ class Pods:
 
     def section(self) -> Section:
         parts = list(dict.fromkeys(part for worker in self.workers for part in worker.parts))
-        columns = [Column("host"), Column("core"), Column("steps", COUNT), Column("step", SECONDS)]
-        columns += [*(Column(part.lower(), SECONDS) for part in parts), Column("bound by")]
-        rows: list[tuple[Cell, ...]] = [
-            (one.host, one.core, one.steps, one.seconds, *(one.parts.get(part, 0.0) for part in parts), one.bottleneck)
-            for one in self.workers
-        ]
-        table = Table("workers", "Mean step of each worker", tuple(columns), tuple(rows))
-        notes = []
-        if len(self.workers) > 1 and self.workers[-1].seconds > 0:
-            slowest, fastest = self.workers[0], self.workers[-1]
-            notes.append(
+        table = Table(
+            "workers", "Mean step of each worker",
+            (Column("host"), Column("core"), Column("steps", COUNT), Column("step", SECONDS),
+             *(Column(part.lower(), SECONDS) for part in parts), Column("bound by")),
+            tuple(
+                (one.host, one.core, one.steps, one.seconds, *(one.parts.get(part, 0.0) for part in parts), one.bottleneck)
+                for one in self.workers
+            ),
+        )  # fmt: skip
+        slowest, fastest = self.workers[0], self.workers[-1]
+        notes: tuple[str, ...] = ()
+        if slowest is not fastest and fastest.seconds > 0:
+            notes = (
                 f"the slowest worker, {slowest.host}, takes {slowest.seconds / fastest.seconds:.2f} times as long per "
-                f"step as the fastest, {fastest.host}"
+                f"step as the fastest, {fastest.host}",
             )
-        return Section("pods", "Pod view", (table,), tuple(notes))
+        return Section("pods", (table,), notes)
 
 
 def pods(answers: Answers) -> Pods:
@@ -81,12 +83,5 @@ def _worker(host: str, core: str, steps: Sequence[Mapping[str, Any]], names: Map
     for step in steps:
         for part, microseconds in step["stepBreakdownUs"].items():
             parts[names.get(str(part), str(part))] += number(microseconds) * 1e-6 / len(steps)
-    bounds = [str(step.get("bottleneck", "")) for step in steps]
-    return Worker(
-        host=host,
-        core=core,
-        steps=len(steps),
-        seconds=mean(number(step["totalDurationUs"]) * 1e-6 for step in steps),
-        parts=parts,
-        bottleneck=max(dict.fromkeys(bounds), key=bounds.count),
-    )
+    seconds = mean(number(step["totalDurationUs"]) * 1e-6 for step in steps)
+    return Worker(host, core, len(steps), seconds, parts, mode(str(step.get("bottleneck", "")) for step in steps))

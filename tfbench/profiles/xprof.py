@@ -12,39 +12,33 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from tfbench.errors import ProfileError
 from tfbench.fs import python_path
 
 INSTALL = "pip install 'tfbench[profile]'"
-OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS = (
-    "overview_page",
-    "input_pipeline_analyzer",
-    "framework_op_stats",
-    "kernel_stats",
-    "memory_profile",
-    "pod_viewer",
-)
+OVERVIEW, INPUT, OPS = "overview_page", "input_pipeline_analyzer", "framework_op_stats"
+KERNELS, MEMORY, PODS = "kernel_stats", "memory_profile", "pod_viewer"
 TOOLS = (OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS)
 """Tools to ask about the first host's file. The other files are only asked for the pod view: xprof merges several files
 only in its own server, and its memory profile always takes one file."""
 _TAG = re.compile(r"<[^>]*>")
 
-Found = TypeVar("Found")
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
 class Grid:
     """One of xprof's tables, in the format of Google Charts."""
 
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]] = ()
     """Keyed by column id."""
-    columns: Sequence[str]
+    columns: Sequence[str] = ()
     """Column ids, also of a table without rows."""
-    notes: Mapping[str, str]
+    notes: Mapping[str, str] = field(default_factory=dict)
     """xprof's notes on the table: figures as text with a unit, and sentences."""
 
     @classmethod
@@ -56,10 +50,8 @@ class Grid:
         """
         try:
             names = [column["id"] for column in content.get("cols", [])]
-            rows = [
-                dict(zip(names, (cell.get("v") if cell else None for cell in row["c"]), strict=False))
-                for row in content.get("rows", [])
-            ]
+            cells = ([cell.get("v") if cell else None for cell in row["c"]] for row in content.get("rows", []))
+            rows = [dict(zip(names, row, strict=False)) for row in cells]
             return cls(rows, names, {str(key): plain(str(value)) for key, value in content.get("p", {}).items()})
         except (AttributeError, KeyError, TypeError) as error:
             raise ProfileError(
@@ -70,11 +62,6 @@ class Grid:
 def plain(text: str) -> str:
     """Strip HTML markup, and collapse white space."""
     return " ".join(html.unescape(_TAG.sub("", text)).split())
-
-
-def share_of(text: str) -> float:
-    """Parse ``45.7%`` as 0.457, and any other text as 0."""
-    return number(text.removesuffix("%")) / 100
 
 
 @dataclass(frozen=True)
@@ -89,11 +76,7 @@ class Answers:
     """Why there is no answer at all."""
 
     def grids(self, tool: str) -> list[Grid]:
-        """Return the tables of a tool.
-
-        Raises:
-            ProfileError: There is none, and why.
-        """
+        """Return the tables of a tool, like `content`."""
         content = self.content(tool)
         return [Grid.of(one) for one in (content if isinstance(content, list) else [content])]
 
@@ -168,6 +151,26 @@ def integer(value: Any) -> int:
     return int(number(value))
 
 
-def with_column(grids: Sequence[Grid], name: str) -> Grid | None:
-    """Return the first table that has this column."""
-    return next((grid for grid in grids if name in grid.columns), None)
+_PARSERS: Mapping[type, Callable[[Any], Any]] = {str: str, bool: bool, int: integer, float: number}
+
+
+def row_of(kind: type[Row], cells: Mapping[str, Any], **others: Any) -> Row:
+    """Build a dataclass instance from the cells that its fields declare with `tfbench.profiles.tables.column`.
+
+    Args:
+        others: Fields to set to these values instead.
+
+    Raises:
+        KeyError: A cell is missing.
+    """
+    types = get_type_hints(kind)
+    for one in fields(kind):  # type: ignore[arg-type]
+        if one.name not in others:
+            value = _PARSERS[types[one.name]](cells[one.metadata["source"]])
+            others[one.name] = value / one.metadata["per"] if types[one.name] is float else value
+    return kind(**others)
+
+
+def with_column(grids: Sequence[Grid], name: str) -> Grid:
+    """Return the first table that has this column, an empty one if there is none."""
+    return next((grid for grid in grids if name in grid.columns), Grid())
