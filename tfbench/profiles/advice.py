@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tfbench.policy import Policy
 from tfbench.profiles.bottleneck import Bottlenecks, fix, is_overhead
-from tfbench.profiles.kernel_stats import KernelStats
+from tfbench.profiles.kernel_stats import Kernel
 from tfbench.profiles.overview import Overview
 from tfbench.profiles.step_breakdown import StepBreakdown, TimeCategory
 from tfbench.profiles.tables import Section, column, table_of
@@ -32,7 +32,7 @@ class Seen:
     breakdown: StepBreakdown | None = None
     data: Bottlenecks | None = None
     overview: Overview | None = None
-    kernels: KernelStats | None = None
+    kernels: Sequence[Kernel] = ()
 
 
 def advice(seen: Seen, policy: Policy) -> list[Advice]:
@@ -89,12 +89,11 @@ def _launch_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
 
 
 def _precision(seen: Seen, policy: Policy) -> Iterator[Advice]:
-    if seen.overview is None or seen.overview.sixteen_bit is None or seen.kernels is None:
-        return
-    if seen.overview.sixteen_bit < policy.sixteen_bit and any(one.eligible for one in seen.kernels.kernels):
+    share = seen.overview.sixteen_bit if seen.overview else None
+    if share is not None and share < policy.sixteen_bit and any(kernel.eligible for kernel in seen.kernels):
         yield Advice(
             "no 16 bit",
-            f"{seen.overview.sixteen_bit:.1%} of device time is in 16 bit, and the device has Tensor Cores",
+            f"{share:.1%} of device time is in 16 bit, and the device has Tensor Cores",
             "use mixed_float16 or mixed_bfloat16, with dimensions that are multiples of 8",
             "benchmarks/test_linear.py::test_matmul",
         )

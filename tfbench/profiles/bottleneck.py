@@ -65,32 +65,39 @@ class Bottlenecks:
 
     pipelines: Sequence[Pipeline]
     """The pipeline with the longest wait comes first."""
-    seconds: float
-    """Of all windows together."""
+    waiting: float
+    """Share of step time in calls for input."""
 
-    @property
-    def waiting(self) -> float:
-        """Share of step time in calls for input."""
-        return sum(pipeline.waited for pipeline in self.pipelines) / (self.seconds or math.inf)
 
-    def section(self) -> Section:
-        notes = [f"{self.waiting:.1%} of step time is spent in calls for input", *map(_note, self.pipelines)]
-        tables = tuple(self._table(number, pipeline) for number, pipeline in enumerate(self.pipelines, 1))
-        return Section("tf_data", tables, tuple(notes))
+def bottlenecks(data: Input, windows: Sequence[Span]) -> tuple[Bottlenecks, Section]:
+    """Analyse the pipelines called within these windows: the marked steps, or the whole profile without any.
 
-    def _table(self, number: int, pipeline: Pipeline) -> Table:
-        end, path, whole = pipeline.bottleneck, pipeline.path, self.seconds or math.inf
-        return Table(
-            f"stages_{number}", f"Stages of {_first(pipeline, 'a pipeline')}",
-            (Column("stage", NAME), Column("calls", COUNT), Column("slow calls", COUNT), Column("total", SECONDS),
-             Column("self", SECONDS), Column("waited for", SECONDS), Column("share", SHARE), Column("longest op"),
-             Column("critical")),
-            tuple(
-                (stage.path, stage.calls, stage.slow, stage.total, stage.own, stage.critical, stage.critical / whole,
-                 _longest_op(stage), "bottleneck" if stage is end else "path" if stage in path else "")
-                for stage in pipeline.stages
-            ),
-        )  # fmt: skip
+    Raises:
+        ProfileError: No pipeline was called.
+    """
+    pipelines = data.pipelines(windows)
+    if not pipelines:
+        raise ProfileError("no step takes its input from tf.data")
+    seconds = length(windows)
+    found = Bottlenecks(pipelines, sum(pipeline.waited for pipeline in pipelines) / (seconds or math.inf))
+    notes = (f"{found.waiting:.1%} of step time is spent in calls for input", *map(_note, pipelines))
+    tables = (_table(number, pipeline, seconds or math.inf) for number, pipeline in enumerate(pipelines, 1))
+    return found, Section("tf_data", tuple(tables), notes)
+
+
+def _table(number: int, pipeline: Pipeline, seconds: float) -> Table:
+    end, path = pipeline.bottleneck, pipeline.path
+    return Table(
+        f"stages_{number}", f"Stages of {_first(pipeline, 'a pipeline')}",
+        (Column("stage", NAME), Column("calls", COUNT), Column("slow calls", COUNT), Column("total", SECONDS),
+         Column("self", SECONDS), Column("waited for", SECONDS), Column("share", SHARE), Column("longest op"),
+         Column("critical")),
+        tuple(
+            (stage.path, stage.calls, stage.slow, stage.total, stage.own, stage.critical, stage.critical / seconds,
+             _longest_op(stage), "bottleneck" if stage is end else "path" if stage in path else "")
+            for stage in pipeline.stages
+        ),
+    )  # fmt: skip
 
 
 def _first(pipeline: Pipeline, default: str) -> str:
@@ -112,15 +119,3 @@ def _note(pipeline: Pipeline) -> str:
 
 def _longest_op(stage: TfDataStage) -> str:
     return max(stage.ops, key=lambda kind: stage.ops[kind], default="")
-
-
-def bottlenecks(data: Input, windows: Sequence[Span]) -> Bottlenecks:
-    """Analyse the pipelines called within these windows: the marked steps, or the whole profile without any.
-
-    Raises:
-        ProfileError: No pipeline was called.
-    """
-    found = data.pipelines(windows)
-    if not found:
-        raise ProfileError("no step takes its input from tf.data")
-    return Bottlenecks(found, length(windows))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tfbench.profiles.op_stats import merged
@@ -33,32 +34,8 @@ class InputOp:
     """Seconds, excluding the ops that it calls."""
 
 
-@dataclass(frozen=True)
-class InputPipeline:
-    """The results of the analyzer."""
-
-    waiting: float
-    """Share of step time spent waiting for input."""
-    host: Mapping[str, float]
-    """Seconds of each of `PARTS`, over all threads of the host."""
-    ops: Sequence[InputOp]
-    """The longest first."""
-    conclusion: str
-
-    def section(self) -> Section:
-        whole = sum(self.host.values()) or 1.0
-        host = Table(
-            "input_host", "The host's work for the input",
-            (Column("part"), Column("time", SECONDS), Column("share", SHARE)),
-            tuple((part, seconds, seconds / whole) for part, seconds in self.host.items()),
-        )  # fmt: skip
-        notes = (f"{self.waiting:.1%} of step time is spent waiting for input", self.conclusion)
-        tables = (host, table_of("input_ops", "Ops of the input", InputOp, self.ops))
-        return Section("input", tables, tuple(filter(None, notes)))
-
-
-def input_pipeline(answers: Answers, seen: Overview) -> InputPipeline:
-    """Read xprof's input pipeline analyzer.
+def input_pipeline(answers: Answers, seen: Overview) -> tuple[Sequence[InputOp], Section]:
+    """Read xprof's input pipeline analyzer: the ops, the longest first.
 
     Args:
         seen: The overview of the same profile, which has the waiting time of the steps.
@@ -69,9 +46,19 @@ def input_pipeline(answers: Answers, seen: Overview) -> InputPipeline:
     grids = answers.grids(INPUT)
     found = with_column(grids, "opName")
     ops = [row_of(InputOp, row) for row in merged(found, ("opName",), ("count", "timeInMs", "selfTimeInMs"))]
-    return InputPipeline(
-        waiting=seen.parts["input"] / seen.seconds if seen.seconds else 0.0,
-        host={part: number(found.notes.get(name)) / 1e6 for part, name in PARTS.items()},
-        ops=sorted(ops, key=lambda op: -op.own),
-        conclusion=next(filter(None, (grid.notes.get("input_conclusion", "") for grid in grids)), ""),
+    ops.sort(key=lambda op: -op.own)
+    host = {part: number(found.notes.get(name)) / 1e6 for part, name in PARTS.items()}
+    whole = sum(host.values()) or 1.0
+    tables = (
+        Table(
+            "input_host", "The host's work for the input",
+            (Column("part"), Column("time", SECONDS), Column("share", SHARE)),
+            tuple((part, seconds, seconds / whole) for part, seconds in host.items()),
+        ),
+        table_of("input_ops", "Ops of the input", InputOp, ops),
+    )  # fmt: skip
+    notes = (
+        f"{seen.parts['input'] / (seen.seconds or math.inf):.1%} of step time is spent waiting for input",
+        next(filter(None, (grid.notes.get("input_conclusion") for grid in grids)), ""),
     )
+    return ops, Section("input", tables, tuple(filter(None, notes)))

@@ -37,22 +37,8 @@ class Kernel:
     total: float = field(metadata=column("total", SECONDS, "total_duration_us", 1e6))
 
 
-@dataclass(frozen=True)
-class KernelStats:
-    """The kernels of a profile, the longest first."""
-
-    kernels: Sequence[Kernel]
-
-    def section(self) -> Section:
-        whole = sum(kernel.total for kernel in self.kernels) or 1.0
-        missed = sum(kernel.total for kernel in self.kernels if kernel.eligible and not kernel.tensor_cores)
-        note = f"kernels that could use Tensor Cores but do not take {missed / whole:.0%} of the kernel time"
-        table = table_of("kernels", "Kernels", Kernel, self.kernels, lambda kernel: kernel.total / whole)
-        return Section("kernels", (table,), (note,) if missed else ())
-
-
-def kernel_stats(answers: Answers) -> KernelStats:
-    """Read xprof's kernel stats.
+def kernel_stats(answers: Answers) -> tuple[Sequence[Kernel], Section]:
+    """Read xprof's kernel stats: the kernels, the longest first.
 
     Raises:
         ProfileError: xprof gave no answer, or no kernel ran.
@@ -60,4 +46,9 @@ def kernel_stats(answers: Answers) -> KernelStats:
     kernels = [row_of(Kernel, row) for row in answers.grids(KERNELS)[0].rows]
     if not kernels:
         raise ProfileError(NO_KERNELS)
-    return KernelStats(sorted(kernels, key=lambda kernel: -kernel.total))
+    kernels.sort(key=lambda kernel: -kernel.total)
+    whole = sum(kernel.total for kernel in kernels) or 1.0
+    missed = sum(kernel.total for kernel in kernels if kernel.eligible and not kernel.tensor_cores)
+    note = f"kernels that could use Tensor Cores but do not take {missed / whole:.0%} of the kernel time"
+    table = table_of("kernels", "Kernels", Kernel, kernels, lambda kernel: kernel.total / whole)
+    return kernels, Section("kernels", (table,), (note,) if missed else ())

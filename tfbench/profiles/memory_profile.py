@@ -64,25 +64,8 @@ class Allocator:
     """Largest first."""
 
 
-@dataclass(frozen=True)
-class MemoryProfile:
-    """The allocators of a profile, the one with the highest peak first."""
-
-    allocators: Sequence[Allocator]
-
-    def section(self) -> Section:
-        held = [held for allocator in self.allocators for held in allocator.at_peak]
-        timeline = [snapshot for allocator in self.allocators for snapshot in allocator.timeline]
-        tables = (
-            table_of("allocators", "Allocators", Allocator, self.allocators),
-            table_of("at_peak", "Allocations at the peak", Held, held),
-            table_of("timeline", "Memory over time", MemorySnapshot, timeline),
-        )
-        return Section("memory", tables)
-
-
-def memory_profile(answers: Answers) -> MemoryProfile:
-    """Read xprof's memory profile.
+def memory_profile(answers: Answers) -> tuple[Sequence[Allocator], Section]:
+    """Read xprof's memory profile: the allocators, the one with the highest peak first.
 
     Raises:
         ProfileError: xprof gave no answer, or no allocation was recorded.
@@ -93,8 +76,14 @@ def memory_profile(answers: Answers) -> MemoryProfile:
             "no allocation was recorded: all were too small (below 256 KiB on CPUs), or the level of the host tracer "
             "was below 2"
         )
-    allocators = [_allocator(name, one) for name, one in found.items()]
-    return MemoryProfile(sorted(allocators, key=lambda one: -one.peak))
+    allocators = sorted((_allocator(name, one) for name, one in found.items()), key=lambda one: -one.peak)
+    held = [held for allocator in allocators for held in allocator.at_peak]
+    timeline = [snapshot for allocator in allocators for snapshot in allocator.timeline]
+    return allocators, Section("memory", (
+        table_of("allocators", "Allocators", Allocator, allocators),
+        table_of("at_peak", "Allocations at the peak", Held, held),
+        table_of("timeline", "Memory over time", MemorySnapshot, timeline),
+    ))  # fmt: skip
 
 
 def _allocator(name: str, content: Mapping[str, Any]) -> Allocator:

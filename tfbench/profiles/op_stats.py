@@ -28,34 +28,21 @@ class OpRow:
     """Seconds, excluding the ops that it calls."""
 
 
-@dataclass(frozen=True)
-class OpStats:
-    """The ops of a profile, the longest first."""
+def op_stats(answers: Answers) -> tuple[Sequence[OpRow], Section]:
+    """Read xprof's framework op stats: the ops without idle time, the longest first.
 
-    with_idle: Sequence[OpRow]
-    """Includes a row for idle time."""
-    without_idle: Sequence[OpRow]
-
-    def section(self) -> Section:
-        tables = (_table("ops", "Ops", self.without_idle), _table("ops_with_idle", "Ops and idle time", self.with_idle))
-        return Section("ops", tables)
+    Raises:
+        ProfileError: xprof gave no answer.
+    """
+    with_idle, *others = [_rows(grid) for grid in answers.grids(OPS)]
+    ops = others[0] if others else [row for row in with_idle if row.kind != IDLE]
+    return ops, Section("ops", (_table("ops", "Ops", ops), _table("ops_with_idle", "Ops and idle time", with_idle)))
 
 
 def _table(name: str, title: str, rows: Sequence[OpRow]) -> Table:
     """A share is a fraction of the time on the same device, or on the host."""
     whole = {where: sum(row.own for row in rows if row.where == where) or 1.0 for where in ("host", "device")}
     return table_of(name, title, OpRow, rows, lambda row: row.own / whole[row.where])
-
-
-def op_stats(answers: Answers) -> OpStats:
-    """Read xprof's framework op stats.
-
-    Raises:
-        ProfileError: xprof gave no answer.
-    """
-    first, *others = [_rows(grid) for grid in answers.grids(OPS)]
-    second = others[0] if others else [row for row in first if row.kind != IDLE]
-    return OpStats(first, second)
 
 
 def _rows(grid: Grid) -> list[OpRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean
@@ -41,16 +42,6 @@ TOP = 10
 
 
 @dataclass(frozen=True, slots=True)
-class StepTimes:
-    """One step."""
-
-    name: str
-    seconds: float
-    parts: Mapping[str, float]
-    """Seconds of each of `PARTS`."""
-
-
-@dataclass(frozen=True, slots=True)
 class TopOp:
     """One of the longest ops."""
 
@@ -66,54 +57,19 @@ class TopOp:
 class Overview:
     """The content of xprof's overview page."""
 
-    steps: Sequence[StepTimes]
+    seconds: float
+    """Mean per step."""
+    parts: Mapping[str, float]
+    """Mean seconds per step in each of `PARTS`."""
     sixteen_bit: float | None
     """Share of device time in 16 bit. ``None`` without a device."""
     thirty_two_bit: float
     top: Sequence[TopOp]
     environment: Mapping[str, str]
     """Kind and number of devices, number of hosts."""
-    conclusion: str
-    """xprof's statement on the input."""
-    advice: Sequence[str]
-    """Sections that xprof suggests to read next."""
-
-    @property
-    def seconds(self) -> float:
-        """Mean seconds per step."""
-        return mean(step.seconds for step in self.steps)
-
-    @property
-    def parts(self) -> dict[str, float]:
-        """Mean seconds per step in each of `PARTS`."""
-        return {part: mean(step.parts[part] for step in self.steps) for part in PARTS}
-
-    def section(self) -> Section:
-        parts, whole = self.parts, self.seconds
-        breakdown = Table(
-            "breakdown", f"Mean of {len(self.steps)} steps",
-            (Column("part"), Column("time", SECONDS), Column("share", SHARE)),
-            (*((part, seconds, seconds / whole if whole else 0.0) for part, seconds in parts.items()),
-             ("step", whole, 1.0)),
-        )  # fmt: skip
-        steps = Table(
-            "steps", "Each step",
-            (Column("step"), *(Column(part, SECONDS) for part in PARTS), Column("all", SECONDS)),
-            tuple((step.name, *(step.parts[part] for part in PARTS), step.seconds) for step in self.steps),
-        )  # fmt: skip
-        notes = (
-            self.conclusion,
-            f"device time: {self.sixteen_bit:.1%} in 16 bit, {self.thirty_two_bit:.1%} in 32 bit"
-            if self.sixteen_bit is not None
-            else "",
-            f"hardware: {', '.join(f'{name}: {value}' for name, value in self.environment.items())}",
-            f"read next: {', '.join(self.advice)}" if self.advice else "",
-        )
-        top = table_of("top_ops", f"The {len(self.top)} longest ops", TopOp, self.top)
-        return Section("overview", (breakdown, top, steps), tuple(filter(None, notes)))
 
 
-def overview(answers: Answers, ops: Sequence[OpRow]) -> Overview:
+def overview(answers: Answers, ops: Sequence[OpRow]) -> tuple[Overview, Section]:
     """Read xprof's overview page.
 
     Args:
@@ -126,24 +82,42 @@ def overview(answers: Answers, ops: Sequence[OpRow]) -> Overview:
     times = with_column(grids, "stepTimeMs")
     if not times.rows:
         raise ProfileError(NO_MARKER)
+    sources = (*PARTS.values(), "stepTimeMs")
+    steps = [[number(row.get(source)) * 1e-3 for source in sources] for row in times.rows]
+    *parts, seconds = map(mean, zip(*steps, strict=True))
     longest, hardware = with_column(grids, "selfTimePercent"), with_column(grids, "host_id").notes
     top = [row_of(TopOp, row, where="device") for row in longest.rows if row["operation"] != IDLE]
     whole = sum(op.own for op in ops) or 1.0
     sixteen, thirty_two = (longest.notes.get(f"device_compute_{bits}bit_percent", "") for bits in (16, 32))
-    tips = with_column(grids, "tip_type").rows
-    links = [str(row["link"]) for row in tips if row["tip_type"] in ("host", "device")]
-    return Overview(
-        steps=[_step(row) for row in times.rows],
+    seen = Overview(
+        seconds=seconds,
+        parts=dict(zip(PARTS, parts, strict=True)),
         sixteen_bit=number(sixteen.removesuffix("%")) / 100 if sixteen else None,
         thirty_two_bit=number(thirty_two.removesuffix("%")) / 100,
         top=(top or [TopOp(op.name, op.kind, op.where, op.own / whole) for op in ops])[:TOP],
         environment={name: hardware.get(key, "") for name, key in _HARDWARE.items()},
-        conclusion=times.notes.get("input_conclusion", ""),
-        advice=list(dict.fromkeys(_TITLES.get(link.partition(" ")[0], link) for link in links)),
     )
-
-
-def _step(row: Mapping[str, object]) -> StepTimes:
-    name = str(row["stepnum"]).removeprefix("step ")
-    parts = {part: number(row.get(column)) * 1e-3 for part, column in PARTS.items()}
-    return StepTimes(name, number(row["stepTimeMs"]) * 1e-3, parts)
+    tables = (
+        Table(
+            "breakdown", f"Mean of {len(steps)} steps",
+            (Column("part"), Column("time", SECONDS), Column("share", SHARE)),
+            tuple((part, time, time / (seconds or math.inf)) for part, time in (*seen.parts.items(), ("step", seconds))),
+        ),
+        table_of("top_ops", f"The {len(seen.top)} longest ops", TopOp, seen.top),
+        Table(
+            "steps", "Each step",
+            (Column("step"), *(Column(part, SECONDS) for part in PARTS), Column("all", SECONDS)),
+            tuple(
+                (str(row["stepnum"]).removeprefix("step "), *step) for row, step in zip(times.rows, steps, strict=True)
+            ),
+        ),
+    )  # fmt: skip
+    notes = [times.notes.get("input_conclusion", "")]
+    if seen.sixteen_bit is not None:
+        notes.append(f"device time: {seen.sixteen_bit:.1%} in 16 bit, {seen.thirty_two_bit:.1%} in 32 bit")
+    notes.append(f"hardware: {', '.join(f'{name}: {value}' for name, value in seen.environment.items())}")
+    tips = with_column(grids, "tip_type").rows
+    links = (str(row["link"]) for row in tips if row["tip_type"] in ("host", "device"))
+    if next_ones := dict.fromkeys(_TITLES.get(link.partition(" ")[0], link) for link in links):
+        notes.append(f"read next: {', '.join(next_ones)}")
+    return seen, Section("overview", tables, tuple(filter(None, notes)))

@@ -29,35 +29,8 @@ class Worker:
     """What bounds most of its steps."""
 
 
-@dataclass(frozen=True)
-class Pods:
-    """The workers, the slowest first."""
-
-    workers: Sequence[Worker]
-
-    def section(self) -> Section:
-        parts = list(dict.fromkeys(part for worker in self.workers for part in worker.parts))
-        table = Table(
-            "workers", "Mean step of each worker",
-            (Column("host"), Column("core"), Column("steps", COUNT), Column("step", SECONDS),
-             *(Column(part.lower(), SECONDS) for part in parts), Column("bound by")),
-            tuple(
-                (one.host, one.core, one.steps, one.seconds, *(one.parts.get(part, 0.0) for part in parts), one.bottleneck)
-                for one in self.workers
-            ),
-        )  # fmt: skip
-        slowest, fastest = self.workers[0], self.workers[-1]
-        notes: tuple[str, ...] = ()
-        if slowest is not fastest and fastest.seconds > 0:
-            notes = (
-                f"the slowest worker, {slowest.host}, takes {slowest.seconds / fastest.seconds:.2f} times as long per "
-                f"step as the fastest, {fastest.host}",
-            )
-        return Section("pods", (table,), notes)
-
-
-def pods(answers: Answers) -> Pods:
-    """Read xprof's pod viewer.
+def pods(answers: Answers) -> tuple[Sequence[Worker], Section]:
+    """Read xprof's pod viewer: the workers, the slowest first.
 
     Raises:
         ProfileError: xprof gave no answer, or the profile has no step marker.
@@ -65,7 +38,25 @@ def pods(answers: Answers) -> Pods:
     workers = [worker for name, content in answers.content(PODS).items() for worker in _workers(name, content)]
     if not workers:
         raise ProfileError(NO_MARKER)
-    return Pods(sorted(workers, key=lambda worker: -worker.seconds))
+    workers.sort(key=lambda worker: -worker.seconds)
+    parts = list(dict.fromkeys(part for worker in workers for part in worker.parts))
+    table = Table(
+        "workers", "Mean step of each worker",
+        (Column("host"), Column("core"), Column("steps", COUNT), Column("step", SECONDS),
+         *(Column(part.lower(), SECONDS) for part in parts), Column("bound by")),
+        tuple(
+            (one.host, one.core, one.steps, one.seconds, *(one.parts.get(part, 0.0) for part in parts), one.bottleneck)
+            for one in workers
+        ),
+    )  # fmt: skip
+    notes = []
+    slowest, fastest = workers[0], workers[-1]
+    if slowest is not fastest and fastest.seconds > 0:
+        notes.append(
+            f"the slowest worker, {slowest.host}, takes {slowest.seconds / fastest.seconds:.2f} times as long per step "
+            f"as the fastest, {fastest.host}"
+        )
+    return workers, Section("pods", (table,), tuple(notes))
 
 
 def _workers(name: str, content: Mapping[str, Any]) -> list[Worker]:

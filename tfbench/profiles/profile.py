@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tfbench.errors import ProfileError
 from tfbench.model import JSON
@@ -15,7 +15,7 @@ from tfbench.profiles import advice, xprof
 from tfbench.profiles.bottleneck import bottlenecks
 from tfbench.profiles.chrome_trace import chrome_trace
 from tfbench.profiles.input_pipeline import input_pipeline
-from tfbench.profiles.kernel_stats import NO_KERNELS, KernelStats, kernel_stats
+from tfbench.profiles.kernel_stats import NO_KERNELS, Kernel, kernel_stats
 from tfbench.profiles.memory_profile import memory_profile
 from tfbench.profiles.op_stats import op_stats
 from tfbench.profiles.overview import overview
@@ -25,14 +25,7 @@ from tfbench.profiles.tables import TITLES, Section
 from tfbench.profiles.tfdata import Input
 from tfbench.profiles.xplane import DEVICE, Event, levels_of, load, steps_of
 
-
-class Findings(Protocol):
-    """The results of a tool."""
-
-    def section(self) -> Section: ...
-
-
-Found = TypeVar("Found", bound=Findings)
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -68,11 +61,10 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     answers = ask(files, policy.profile_read_seconds)
     sections: dict[str, Section] = {}
 
-    def use(name: str, tool: Callable[[], Found]) -> Found | None:
+    def use(name: str, tool: Callable[[], tuple[Found, Section]]) -> Found | None:
         """Run a tool, and keep its section, with the reason if the tool fails."""
         try:
-            found = tool()
-            sections[name] = found.section()
+            found, sections[name] = tool()
             return found
         except ProfileError as error:
             reason = str(error)
@@ -81,13 +73,13 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
         sections[name] = Section(name, absent=reason)
         return None
 
-    def kernels_of_device() -> KernelStats:
+    def kernels_of_device() -> tuple[Sequence[Kernel], Section]:
         if first.of(DEVICE) and not any(True for _ in first.on_devices):
             raise ProfileError(f"the device's part of the profile is empty: {NO_KERNELS}")
         return kernel_stats(answers)
 
     ops = use("ops", lambda: op_stats(answers))
-    view = use("overview", lambda: overview(answers, ops.without_idle if ops else ()))
+    view = use("overview", lambda: overview(answers, ops or ()))
     if view is not None:
         use("input", lambda: input_pipeline(answers, view))
     else:
@@ -97,7 +89,7 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     use("memory", lambda: memory_profile(answers))
     use("pods", lambda: pods(answers))
     breakdown = StepBreakdown(trimmed(step_slices(first, data, steps), policy.profile_trim)) if steps else None
-    seen = advice.Seen(breakdown, waits, view, kernels)
+    seen = advice.Seen(breakdown, waits, view, kernels or ())
     sections["advice"] = advice.section(advice.advice(seen, policy))
     if errors := [error for space in spaces for error in space.errors]:
         sections["errors"] = Section("errors", notes=tuple(errors))

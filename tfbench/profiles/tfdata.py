@@ -120,11 +120,8 @@ class Input:
         self.blames = {
             call: _joined(self._blamed(call, timeline))
             for call, timeline in calls
-            if ((caller := self._callers[call]) is not None
-            and caller.name == LOOP)
-            or (caller is None
-            and long_name(call.name) == ROOT
-            and call not in looping)
+            if ((caller := self._callers[call]) is not None and caller.name == LOOP)
+            or (caller is None and long_name(call.name) == ROOT and call not in looping)
         }
         """Call from the program -> the stages to blame for its time."""
 
