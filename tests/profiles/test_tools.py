@@ -13,11 +13,9 @@ from tests.fakes.profiles import Built
 from tfbench.policy import preset
 from tfbench.profiles import xprof
 from tfbench.profiles.advice import Seen, advice
-from tfbench.profiles.kernel_stats import kernel_stats
 from tfbench.profiles.memory_profile import memory_profile
-from tfbench.profiles.op_stats import op_stats
-from tfbench.profiles.overview import overview
-from tfbench.profiles.pod_view import pods
+from tfbench.profiles.op_stats import kernel_stats, op_stats
+from tfbench.profiles.overview import overview, pods
 from tfbench.profiles.profile import read, step_breakdown
 from tfbench.report import profile
 from tfbench.session.profiling import device_facts

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tfbench.policy import Policy
 from tfbench.profiles.bottleneck import Bottlenecks, fix, is_overhead
-from tfbench.profiles.kernel_stats import Kernel
+from tfbench.profiles.op_stats import Kernel
 from tfbench.profiles.overview import Overview
 from tfbench.profiles.step_breakdown import StepBreakdown, TimeCategory
 from tfbench.profiles.tables import Section, column, table_of

@@ -1,17 +1,19 @@
-"""The overview of a profile: step time by category, the longest ops, the hardware."""
+"""Step time by category: the overview, with the longest ops and the hardware, and the pod view of each worker."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import mean
+from statistics import mean, mode
+from typing import Any
 
 from tfbench.errors import ProfileError
 from tfbench.profiles.op_stats import IDLE, OpRow
-from tfbench.profiles.tables import NAME, SECONDS, SHARE, Column, Section, Table, column, table_of
+from tfbench.profiles.tables import COUNT, NAME, SECONDS, SHARE, Column, Section, Table, column, parts_table, table_of
 from tfbench.profiles.xplane import NO_MARKER
-from tfbench.profiles.xprof import OVERVIEW, Answers, number, row_of, with_column
+from tfbench.profiles.xprof import OVERVIEW, PODS, Answers, number, row_of, with_column
 
 PARTS = {
     "compilation": "compileTimeMs",
@@ -68,6 +70,11 @@ class Overview:
     environment: Mapping[str, str]
     """Kind and number of devices, number of hosts."""
 
+    @property
+    def waiting(self) -> float:
+        """Share of step time spent waiting for input."""
+        return self.parts["input"] / (self.seconds or math.inf)
+
 
 def overview(answers: Answers, ops: Sequence[OpRow]) -> tuple[Overview, Section]:
     """Read xprof's overview page.
@@ -98,11 +105,7 @@ def overview(answers: Answers, ops: Sequence[OpRow]) -> tuple[Overview, Section]
         environment={name: hardware.get(key, "") for name, key in _HARDWARE.items()},
     )
     tables = (
-        Table(
-            "breakdown", f"Mean of {len(steps)} steps",
-            (Column("part"), Column("time", SECONDS), Column("share", SHARE)),
-            tuple((part, time, time / (seconds or math.inf)) for part, time in (*seen.parts.items(), ("step", seconds))),
-        ),
+        parts_table("breakdown", f"Mean of {len(steps)} steps", {**seen.parts, "step": seconds}, seconds),
         table_of("top_ops", f"The {len(seen.top)} longest ops", TopOp, seen.top),
         Table(
             "steps", "Each step",
@@ -121,3 +124,67 @@ def overview(answers: Answers, ops: Sequence[OpRow]) -> tuple[Overview, Section]
     if next_ones := dict.fromkeys(_TITLES.get(link.partition(" ")[0], link) for link in links):
         notes.append(f"read next: {', '.join(next_ones)}")
     return seen, Section("overview", tables, tuple(filter(None, notes)))
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One core of one host, or of one sampled process."""
+
+    host: str
+    core: str
+    steps: int
+    seconds: float
+    """Mean per step."""
+    parts: Mapping[str, float]
+    """Mean seconds per step in each category."""
+    bottleneck: str
+    """What bounds most of its steps."""
+
+
+def pods(answers: Answers) -> tuple[Sequence[Worker], Section]:
+    """Read xprof's pod viewer: the workers, the slowest first.
+
+    Raises:
+        ProfileError: xprof gave no answer, or the profile has no step marker.
+    """
+    workers = [worker for name, content in answers.content(PODS).items() for worker in _workers(name, content)]
+    if not workers:
+        raise ProfileError(NO_MARKER)
+    workers.sort(key=lambda worker: -worker.seconds)
+    parts = list(dict.fromkeys(part for worker in workers for part in worker.parts))
+    table = Table(
+        "workers", "Mean step of each worker",
+        (Column("host"), Column("core"), Column("steps", COUNT), Column("step", SECONDS),
+         *(Column(part.lower(), SECONDS) for part in parts), Column("bound by")),
+        tuple(
+            (one.host, one.core, one.steps, one.seconds, *(one.parts.get(part, 0.0) for part in parts), one.bottleneck)
+            for one in workers
+        ),
+    )  # fmt: skip
+    notes = []
+    slowest, fastest = workers[0], workers[-1]
+    if slowest is not fastest and fastest.seconds > 0:
+        notes.append(
+            f"the slowest worker, {slowest.host}, takes {slowest.seconds / fastest.seconds:.2f} times as long per step "
+            f"as the fastest, {fastest.host}"
+        )
+    return workers, Section("pods", (table,), tuple(notes))
+
+
+def _workers(name: str, content: Mapping[str, Any]) -> list[Worker]:
+    """Read one file, whose name is the host or the sampled address."""
+    names = {str(event["id"]): str(event["name"]) for event in content.get("stepBreakdownEvents", [])}
+    steps: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for step in content.get("podStatsSequence", {}).get("podStatsMap", []):
+        for core, one in step.get("podStatsPerCore", {}).items():
+            steps[str(core)].append(one)
+    return [_worker(name, core, ones, names) for core, ones in steps.items()]
+
+
+def _worker(host: str, core: str, steps: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> Worker:
+    parts: dict[str, float] = defaultdict(float)
+    for step in steps:
+        for part, microseconds in step["stepBreakdownUs"].items():
+            parts[names.get(str(part), str(part))] += number(microseconds) * 1e-6 / len(steps)
+    seconds = mean(number(step["totalDurationUs"]) * 1e-6 for step in steps)
+    return Worker(host, core, len(steps), seconds, parts, mode(str(step.get("bottleneck", "")) for step in steps))

@@ -14,12 +14,9 @@ from tfbench.policy import Policy
 from tfbench.profiles import advice, xprof
 from tfbench.profiles.bottleneck import bottlenecks
 from tfbench.profiles.chrome_trace import chrome_trace
-from tfbench.profiles.input_pipeline import input_pipeline
-from tfbench.profiles.kernel_stats import NO_KERNELS, Kernel, kernel_stats
 from tfbench.profiles.memory_profile import memory_profile
-from tfbench.profiles.op_stats import op_stats
-from tfbench.profiles.overview import overview
-from tfbench.profiles.pod_view import pods
+from tfbench.profiles.op_stats import NO_KERNELS, Kernel, input_pipeline, kernel_stats, op_stats
+from tfbench.profiles.overview import overview, pods
 from tfbench.profiles.step_breakdown import StepBreakdown, faster_half, step_slices, trimmed
 from tfbench.profiles.tables import TITLES, Section
 from tfbench.profiles.tfdata import Input
@@ -81,7 +78,7 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     ops = use("ops", lambda: op_stats(answers))
     view = use("overview", lambda: overview(answers, ops or ()))
     if view is not None:
-        use("input", lambda: input_pipeline(answers, view))
+        use("input", lambda: input_pipeline(answers, view.waiting))
     else:
         sections["input"] = Section("input", absent=sections["overview"].absent)
     waits = use("tf_data", lambda: bottlenecks(data, [step.span for step in steps] or [first.span]))

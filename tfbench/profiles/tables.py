@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -84,6 +85,12 @@ def table_of(
         for row in rows
     )  # fmt: skip
     return Table(name, title, tuple(columns), tuple(cells))
+
+
+def parts_table(name: str, title: str, parts: Mapping[str, float], whole: float) -> Table:
+    """Build a table of seconds by part, each with its share of the whole."""
+    columns = (Column("part"), Column("time", SECONDS), Column("share", SHARE))
+    return Table(name, title, columns, tuple((part, time, time / (whole or math.inf)) for part, time in parts.items()))
 
 
 @dataclass(frozen=True, slots=True)
