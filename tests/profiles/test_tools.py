@@ -267,7 +267,7 @@ class TestAsking:
         answer = tmp_path / "answer.json"
         order = {"file": str(tmp_path / "none.xplane.pb"), "tools": ["overview_page"], "answer": str(answer)}
         subprocess.run(
-            [sys.executable, "-m", "tfbench.profiles.xprof_process", json.dumps(order)], check=True, capture_output=True
+            [sys.executable, "-m", "tfbench.profiles.xprof", json.dumps(order)], check=True, capture_output=True
         )
         assert json.loads(answer.read_text())["tools"]["overview_page"]["error"]
 

@@ -118,7 +118,7 @@ def faster_half(launches: Sequence[Sequence[StepSlice]]) -> StepBreakdown:
     return StepBreakdown([step_slice for launch in ordered[: (len(ordered) + 1) // 2] for step_slice in launch])
 
 
-def _mean(step_slices: Sequence[StepSlice]) -> float:
+def _mean(step_slices: Iterable[StepSlice]) -> float:
     return fmean(step_slice.seconds for step_slice in step_slices)
 
 

@@ -1,4 +1,8 @@
-"""Ask xprof about a profile, in a process of its own, and return its tables as rows keyed by column."""
+"""Ask xprof about a profile, and return its tables as rows keyed by column.
+
+xprof is native code that prints, writes cache files next to its input, and returns ``None`` on failure. To isolate all
+this, a process of its own, ``python -m tfbench.profiles.xprof ORDER``, asks it.
+"""
 
 from __future__ import annotations
 
@@ -99,13 +103,10 @@ def ask(files: Sequence[Path], seconds: float, run: Callable[..., Any] = subproc
     Args:
         seconds: Time limit per file.
     """
-    found, *others = [_asked(file, TOOLS if file is files[0] else (PODS,), seconds, run) for file in files]
-    reported = {
-        file.name.removesuffix(".xplane.pb"): one.data[PODS]
-        for file, one in zip(files, (found, *others), strict=True)
-        if PODS in one.data
-    }
-    return replace(found, data={**found.data, **({PODS: reported} if reported else {})})
+    found = [_asked(file, TOOLS if file is files[0] else (PODS,), seconds, run) for file in files]
+    named = zip((file.name.removesuffix(".xplane.pb") for file in files), found, strict=True)
+    reported = {name: answers.data[PODS] for name, answers in named if PODS in answers.data}
+    return replace(found[0], data={**found[0].data, **({PODS: reported} if reported else {})})
 
 
 def _asked(file: Path, tools: Sequence[str], seconds: float, run: Callable[..., Any]) -> Answers:
@@ -118,7 +119,7 @@ def _asked(file: Path, tools: Sequence[str], seconds: float, run: Callable[..., 
         path = python_path(Path.cwd(), os.environ.get("PYTHONPATH", ""))
         try:
             done = run(
-                [sys.executable, "-m", "tfbench.profiles.xprof_process", order],
+                [sys.executable, "-m", "tfbench.profiles.xprof", order],
                 cwd=folder, env={**os.environ, "PYTHONPATH": path}, timeout=seconds, check=False,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
@@ -133,8 +134,10 @@ def _asked(file: Path, tools: Sequence[str], seconds: float, run: Callable[..., 
         return Answers(absent=f"xprof failed while it read the profile (exit code {done.returncode})")
     if "error" in content:
         return Answers(absent=f"{content['error']}; {INSTALL}")
-    data = {tool: one["data"] for tool, one in content["tools"].items() if "data" in one}
-    return Answers(data, {tool: one["error"] for tool, one in content["tools"].items() if "error" in one})
+    data, errors = (
+        {tool: one[key] for tool, one in content["tools"].items() if key in one} for key in ("data", "error")
+    )
+    return Answers(data, errors)
 
 
 def number(value: Any) -> float:
@@ -174,3 +177,29 @@ def row_of(kind: type[Row], cells: Mapping[str, Any], **others: Any) -> Row:
 def with_column(grids: Sequence[Grid], name: str) -> Grid:
     """Return the first table that has this column, an empty one if there is none."""
     return next((grid for grid in grids if name in grid.columns), Grid())
+
+
+def main(order: Mapping[str, Any]) -> None:
+    """Ask xprof and write ``{"tools": {tool: {"data": …} or {"error": "…"}}}`` or ``{"error": "…"}``.
+
+    Args:
+        order: ``file`` to read, ``tools`` to ask, ``answer``, the file to write.
+    """
+    answer: dict[str, Any] = {"tools": {}}
+    try:
+        from xprof.convert import raw_to_tool_data
+    except Exception as error:  # whatever prevents the import, the other sections do not need xprof
+        kind = "is not installed" if isinstance(error, ImportError) else "cannot be loaded"
+        answer = {"error": f"xprof {kind} ({type(error).__name__}: {error})"}
+    else:
+        for tool in order["tools"]:
+            try:
+                data, _ = raw_to_tool_data.xspace_to_tool_data([order["file"]], tool, {"use_saved_result": False})
+                answer["tools"][tool] = {"data": json.loads(data)} if data else {"error": "xprof gave nothing"}
+            except Exception as error:
+                answer["tools"][tool] = {"error": f"{type(error).__name__}: {error}"}
+    Path(order["answer"]).write_text(json.dumps(answer), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

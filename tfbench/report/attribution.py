@@ -1,4 +1,4 @@
-"""Describe the causes of a slowdown: a few lines for an assertion, tables for a terminal."""
+"""Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,30 @@ from tfbench.report.units import time
 MOST = 5
 """Lines on profiles in an assertion."""
 _ENDED = {"fused": "lost fusion", "compiled": "no longer compiled"}
+
+
+def changes_of(
+    title: str, changes: Sequence[tuple[str, ...]], metrics: Sequence[tuple[str, ...]], notes: Sequence[str]
+) -> Group:
+    """Render the changes of a case's graphs between two sides.
+
+    Args:
+        title: The two sides.
+        changes: Place, change and description of each change.
+        metrics: Metric, value before, value now, and description of the gain and loss.
+        notes: Comparisons that were impossible, and other differences between the sides.
+    """
+    tables = []
+    for rows, left, right in ((changes, ("where", "change"), ()), (metrics, ("metric",), ("before", "now"))):
+        if rows:
+            tables.append(made := table(""))
+            add_columns(made, *left)
+            add_columns(made, *right, right=True)
+            add_columns(made, "what", fold=True)
+            for row in rows:
+                add_row(made, *row)
+    same = "nothing changed: the graphs, XLA's modules and every exact metric are the same"
+    return Group(Text(title, "bold"), *tables, *(Text(line) for line in (*([] if tables else [same]), *notes)))
 
 
 def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
