@@ -71,7 +71,7 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
         return None
 
     def kernels_of_device() -> tuple[Sequence[Kernel], Section]:
-        if first.of(DEVICE) and not any(True for _ in first.on_devices):
+        if (devices := first.of(DEVICE)) and not any(line.events for plane in devices for line in plane.lines):
             raise ProfileError(f"the device's part of the profile is empty: {NO_KERNELS}")
         return kernel_stats(answers)
 

@@ -60,14 +60,6 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
-    def as_json(self) -> JSON:
-        return {
-            "name": self.name,
-            "title": self.title,
-            "columns": [asdict(column) for column in self.columns],
-            "rows": [list(row) for row in self.rows],
-        }
-
 
 def table_of(
     name: str, title: str, kind: type[Row], rows: Iterable[Row], share: Callable[[Row], float] | None = None
@@ -118,7 +110,7 @@ class Section:
         return {
             "tool": self.tool,
             "title": self.title,
-            "sheets": [table.as_json() for table in self.tables],
+            "sheets": [asdict(table) for table in self.tables],
             "notes": list(self.notes),
             "absent": self.absent,
         }

@@ -53,12 +53,10 @@ class Event:
 
     @property
     def span(self) -> Span:
-        """Start and end in picoseconds."""
         return self.start, self.end
 
     @property
     def seconds(self) -> float:
-        """Duration."""
         return (self.end - self.start) * 1e-12
 
 
@@ -105,13 +103,8 @@ class Space:
 
     @property
     def on_host(self) -> Iterator[Event]:
-        """Events of the host's threads."""
+        """The events of the host's threads."""
         return (event for plane in self.of(HOST) for event in plane.events)
-
-    @property
-    def on_devices(self) -> Iterator[Event]:
-        """Events of the devices' streams."""
-        return (event for plane in self.of(DEVICE) for event in plane.events)
 
 
 def load(path: Path) -> Space:

@@ -32,15 +32,17 @@ _FORMATS: dict[str, Callable[[float], str]] = {
 }
 
 
-def cell(value: Cell, unit: str) -> str:
-    """Format a value with its unit."""
+def _cell(value: Cell, unit: str) -> str:
+    """Format a value with its unit. A long name keeps both ends, since stages and ops differ at their ends."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, str):
+    if not isinstance(value, str):
+        return _FORMATS.get(unit, "{:g}".format)(value)
+    if unit != NAME or len(value) <= _LONGEST:
         return value
-    return _FORMATS.get(unit, "{:g}".format)(value)
+    return f"{value[: _LONGEST // 3]}…{value[-(_LONGEST - _LONGEST // 3 - 1) :]}"
 
 
 def render(title: str, sections: Sequence[Section]) -> RenderableType:
@@ -75,17 +77,9 @@ def _excerpt(content: Table) -> tuple[list[Column], list[list[str]], list[str]]:
         for number, column in enumerate(content.columns)
         if number == 0 or any(row[number] not in (None, "", 0, 0.0) for row in content.rows)
     ]
-    rows = [[_short(row[number], column.unit) for number, column in columns] for row in content.rows[:_ROWS]]
+    rows = [[_cell(row[number], column.unit) for number, column in columns] for row in content.rows[:_ROWS]]
     more = len(content.rows) - _ROWS
     return [column for _, column in columns], rows, [f"… and {more} more"] if more > 0 else []
-
-
-def _short(value: Cell, unit: str) -> str:
-    """Format a value. A long name keeps both ends, since stages and ops differ at their ends."""
-    text = cell(value, unit)
-    if unit != NAME or len(text) <= _LONGEST:
-        return text
-    return f"{text[: _LONGEST // 3]}…{text[-(_LONGEST - _LONGEST // 3 - 1) :]}"
 
 
 def csv_files(sections: Sequence[Section]) -> dict[str, str]:
