@@ -35,29 +35,25 @@ class Seen:
     kernels: Sequence[Kernel] = ()
 
 
-def advice(seen: Seen, policy: Policy) -> list[Advice]:
+def advice(seen: Seen, policy: Policy) -> tuple[Sequence[Advice], Section]:
     """Apply all rules, in their order."""
     rules = (_input_bound, _launch_bound, _precision, _transposes)
-    return [one for rule in rules for one in rule(seen, policy)]
-
-
-def section(found: list[Advice]) -> Section:
-    """Build the section of the report."""
+    found = [one for rule in rules for one in rule(seen, policy)]
     if not found:
-        return Section("advice", notes=("no rule applies: input, launches, precision and layout look fine",))
-    return Section("advice", (table_of("advice", "Suggestions", Advice, found),))
+        return (), Section("advice", notes=("no rule applies: input, launches, precision and layout look fine",))
+    return found, Section("advice", (table_of("advice", "Suggestions", Advice, found),))
 
 
 def _input_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
     if seen.data is None or seen.data.waiting < policy.input_bound:
         return
     if (end := next(filter(None, (pipeline.bottleneck for pipeline in seen.data.pipelines)), None)) is not None:
-        overhead = is_overhead(end, policy.slow_call_seconds)
+        small = is_overhead(end, policy.slow_call_seconds)
         yield Advice(
             "input-bound",
             f"{seen.data.waiting:.0%} of step time is spent waiting for input, most of it for {end.path}",
             fix(end, policy.slow_call_seconds),
-            _SMALL if overhead else _BY_STAGE.get(end.kind, "benchmarks/test_pipelines.py::test_fed_training"),
+            _SMALL if small else _BY_STAGE.get(end.kind, "benchmarks/test_pipelines.py::test_fed_training"),
         )
 
 

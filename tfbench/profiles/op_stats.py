@@ -96,12 +96,7 @@ def _rows(grid: Grid) -> list[OpRow]:
 
 
 def _merged(grid: Grid, keys: Sequence[str], sums: Sequence[str]) -> list[dict[str, Any]]:
-    """Merge the rows of one op, whose names differ only in the numbers of iterators.
-
-    Args:
-        keys: Columns that identify an op. The last one is its name.
-        sums: Columns to add up.
-    """
+    """Merge the rows of one op, whose names, the last of ``keys``, differ only in the numbers of iterators."""
     found: dict[tuple[object, ...], dict[str, Any]] = {}
     for row in grid.rows:
         named = {**row, keys[-1]: without_numbers(str(row[keys[-1]]))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, mode
 from typing import Any
@@ -171,20 +171,17 @@ def pods(answers: Answers) -> tuple[Sequence[Worker], Section]:
     return workers, Section("pods", (table,), tuple(notes))
 
 
-def _workers(name: str, content: Mapping[str, Any]) -> list[Worker]:
+def _workers(host: str, content: Mapping[str, Any]) -> Iterator[Worker]:
     """Read one file, whose name is the host or the sampled address."""
     names = {str(event["id"]): str(event["name"]) for event in content.get("stepBreakdownEvents", [])}
-    steps: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    cores: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for step in content.get("podStatsSequence", {}).get("podStatsMap", []):
         for core, one in step.get("podStatsPerCore", {}).items():
-            steps[str(core)].append(one)
-    return [_worker(name, core, ones, names) for core, ones in steps.items()]
-
-
-def _worker(host: str, core: str, steps: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> Worker:
-    parts: dict[str, float] = defaultdict(float)
-    for step in steps:
-        for part, microseconds in step["stepBreakdownUs"].items():
-            parts[names.get(str(part), str(part))] += number(microseconds) * 1e-6 / len(steps)
-    seconds = mean(number(step["totalDurationUs"]) * 1e-6 for step in steps)
-    return Worker(host, core, len(steps), seconds, parts, mode(str(step.get("bottleneck", "")) for step in steps))
+            cores[str(core)].append(one)
+    for core, steps in cores.items():
+        parts: dict[str, float] = defaultdict(float)
+        for step in steps:
+            for part, microseconds in step["stepBreakdownUs"].items():
+                parts[names.get(str(part), str(part))] += number(microseconds) * 1e-6 / len(steps)
+        seconds = mean(number(step["totalDurationUs"]) * 1e-6 for step in steps)
+        yield Worker(host, core, len(steps), seconds, parts, mode(str(step.get("bottleneck", "")) for step in steps))

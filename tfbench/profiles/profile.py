@@ -11,7 +11,8 @@ from typing import TypeVar
 from tfbench.errors import ProfileError
 from tfbench.model import JSON
 from tfbench.policy import Policy
-from tfbench.profiles import advice, xprof
+from tfbench.profiles import xprof
+from tfbench.profiles.advice import Seen, advice
 from tfbench.profiles.bottleneck import bottlenecks
 from tfbench.profiles.chrome_trace import chrome_trace
 from tfbench.profiles.memory_profile import memory_profile
@@ -31,7 +32,7 @@ class Profile:
 
     sections: Sequence[Section]
     """In reading order."""
-    seen: advice.Seen
+    seen: Seen
     trace: JSON
     """Trace of the first host, see `chrome_trace`."""
     levels: Mapping[str, int]
@@ -86,12 +87,12 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     use("memory", lambda: memory_profile(answers))
     use("pods", lambda: pods(answers))
     breakdown = StepBreakdown(trimmed(step_slices(first, data, steps), policy.profile_trim)) if steps else None
-    seen = advice.Seen(breakdown, waits, view, kernels or ())
-    sections["advice"] = advice.section(advice.advice(seen, policy))
+    seen = Seen(breakdown, waits, view, kernels or ())
+    use("advice", lambda: advice(seen, policy))
     if errors := [error for space in spaces for error in space.errors]:
         sections["errors"] = Section("errors", notes=tuple(errors))
-    in_order = [sections[name] for name in TITLES if name in sections]
-    return Profile(in_order, seen, chrome_trace(first, steps), levels_of(first))
+    ordered = [sections[name] for name in TITLES if name in sections]
+    return Profile(ordered, seen, chrome_trace(first, steps), levels_of(first))
 
 
 def step_breakdown(files: Sequence[Path], policy: Policy) -> StepBreakdown:

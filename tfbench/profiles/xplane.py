@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import runpy
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tfbench.errors import ProfileError
@@ -175,12 +177,7 @@ def _module(name: str) -> Any:
     for place in _PLACES:
         path = package / place / f"{name}.py"
         if path.exists():
-            spec = importlib.util.spec_from_file_location(f"tfbench_{name}", path)
-            assert spec
-            assert spec.loader
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module
+            return SimpleNamespace(**runpy.run_path(str(path)))
     raise ProfileError(f"the TensorFlow in {package} has no description of the profile format ({name})")
 
 
