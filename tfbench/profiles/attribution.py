@@ -50,11 +50,6 @@ class Attribution:
     spent: tuple[tuple[TimeCategory, float, float], ...]
     """Categories with their seconds per step, before and now. The one that grew most comes first."""
 
-    @property
-    def grew(self) -> float:
-        """Seconds per step."""
-        return self.now - self.before
-
 
 class _Group(NamedTuple):
     """Kinds that are one cause."""

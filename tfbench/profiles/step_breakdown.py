@@ -6,7 +6,7 @@ Times are covered spans, not sums of durations: concurrent work counts once.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -128,15 +128,13 @@ def step_slices(space: Space, data: Input, steps: Sequence[Event]) -> list[StepS
         StepSlice(step.seconds, defaultdict(list), defaultdict(float), defaultdict(lambda: defaultdict(float)))
         for step in steps
     ]
-    ends = [step.end for step in steps]  # steps follow each other
+    starts, ends = [step.start for step in steps], [step.end for step in steps]  # steps follow each other
     for key, name, span, calls in _work(space, data):
-        for number in range(bisect_right(ends, span[0]), len(steps)):
-            window = steps[number].span
-            if span[1] <= window[0]:
-                break
-            step_slice, (inside,) = found[number], clipped([span], window)
+        low, high = bisect_right(ends, span[0]), bisect_left(starts, span[1])
+        for step, step_slice in zip(steps[low:high], found[low:high], strict=True):
+            (inside,) = clipped([span], step.span)
             step_slice.spans[key].append(inside)
-            step_slice.counts[key] += calls if span[0] >= window[0] else 0.0
+            step_slice.counts[key] += calls if span[0] >= step.start else 0.0
             step_slice.names[key][name] += inside[1] - inside[0]
     return found
 
@@ -166,11 +164,7 @@ def _work(space: Space, data: Input) -> Iterator[tuple[Key, str, Span, float]]:
 
 
 def _op_ends(space: Space) -> dict[Event, int]:
-    """Extend graph ops by the executor's work after each: handing on outputs, releasing inputs, scheduling other ops.
-
-    Returns:
-        Op -> its new end in picoseconds.
-    """
+    """Extend graph ops by the executor's work after each: handing on outputs, releasing inputs, scheduling other ops."""
     ends: dict[Event, int] = {}
     last: dict[Event, Event] = {}
     for event in space.on_host:

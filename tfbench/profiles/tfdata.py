@@ -36,7 +36,7 @@ class TfDataStage:
     """Seconds in its calls, excluding its inputs."""
     critical: float = 0.0
     """Seconds in which the program waited for this stage."""
-    ops: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    ops: dict[str, float] = field(default_factory=dict)
     """Type of op -> seconds in the stage's functions."""
 
     @property

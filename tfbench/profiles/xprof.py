@@ -23,7 +23,6 @@ from typing import Any, TypeVar, get_type_hints
 from tfbench.errors import ProfileError
 from tfbench.fs import python_path
 
-INSTALL = "pip install 'tfbench[profile]'"
 OVERVIEW, INPUT, OPS = "overview_page", "input_pipeline_analyzer", "framework_op_stats"
 KERNELS, MEMORY, PODS = "kernel_stats", "memory_profile", "pod_viewer"
 TOOLS = (OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS)
@@ -56,16 +55,12 @@ class Grid:
             names = [column["id"] for column in content.get("cols", [])]
             cells = ([cell.get("v") if cell else None for cell in row["c"]] for row in content.get("rows", []))
             rows = [dict(zip(names, row, strict=False)) for row in cells]
-            return cls(rows, names, {str(key): plain(str(value)) for key, value in content.get("p", {}).items()})
+            notes = {key: html.unescape(_TAG.sub("", str(value))) for key, value in content.get("p", {}).items()}
+            return cls(rows, names, {key: " ".join(text.split()) for key, text in notes.items()})
         except (AttributeError, KeyError, TypeError) as error:
             raise ProfileError(
                 f"xprof's table has an unknown format ({error}): install another version of xprof"
             ) from None
-
-
-def plain(text: str) -> str:
-    """Strip HTML markup, and collapse white space."""
-    return " ".join(html.unescape(_TAG.sub("", text)).split())
 
 
 @dataclass(frozen=True)
@@ -133,7 +128,7 @@ def _asked(file: Path, tools: Sequence[str], seconds: float, run: Callable[..., 
     except ValueError:
         return Answers(absent=f"xprof failed while it read the profile (exit code {done.returncode})")
     if "error" in content:
-        return Answers(absent=f"{content['error']}; {INSTALL}")
+        return Answers(absent=f"{content['error']}; pip install 'tfbench[profile]'")
     data, errors = (
         {tool: one[key] for tool, one in content["tools"].items() if key in one} for key in ("data", "error")
     )

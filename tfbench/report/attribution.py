@@ -79,7 +79,7 @@ def in_words(attribution: Attribution, raced: float | None, enough: float) -> li
         enough: Fraction of the raced slowdown that the profiles must show to explain it.
     """
     before, now = (f"{seconds * 1e3:.3g} ms" for seconds in (attribution.before, attribution.now))
-    grew = attribution.grew
+    grew = attribution.now - attribution.before
     if raced is not None and grew < enough * raced * attribution.before:
         change = grew / attribution.before
         return [

@@ -16,7 +16,6 @@ from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Ce
 from tfbench.report.style import add_row, table
 from tfbench.report.units import percent, size, time
 
-SCHEMA = "tfbench-profile/1"
 _ROWS = 12
 """Rows per table on a terminal or in Markdown. The CSV files have all rows."""
 _WORDS = (TEXT, NAME)
@@ -134,7 +133,7 @@ def as_text(content: JSON) -> str:
 def as_json(case: str, side: str, sections: Sequence[Section], why: Sequence[str] = ()) -> JSON:
     """Build the JSON of the sections of one side of a case, with the causes of its slowdown."""
     return {
-        "schema": SCHEMA,
+        "schema": "tfbench-profile/1",
         "case": case,
         "side": side,
         "why": list(why),
