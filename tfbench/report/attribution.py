@@ -120,5 +120,5 @@ def _describe(cause: Cause) -> str:
 
 def _listed(words: Sequence[str]) -> str:
     """Join as ``a, b and c``. Of more than three, name the first three and count the rest."""
-    *some, last = [*words[:3], *([f"{len(words) - 3} more"] if len(words) > 3 else [])] or [""]
-    return f"{', '.join(some)} and {last}" if some else last
+    some = [*words[:3], *([f"{len(words) - 3} more"] if len(words) > 3 else [])]
+    return " and ".join(filter(None, [", ".join(some[:-1]), *some[-1:]]))
