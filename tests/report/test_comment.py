@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.report.test_json_reader import REPORT
 from tfbench.model import Outcome, Reason
-from tfbench.report.comment import LONGEST, MARK, code, plain, render
-from tfbench.report.github import annotation
+from tfbench.report.comment import LONGEST, MARK, annotation, code, plain, render
 
 VERDICT = REPORT.verdicts[0]
 SIDES = {"baseline": {"spec": "git:main"}, "contender": {"machine": {"processor": "AMD EPYC"}}}

@@ -26,7 +26,7 @@ from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
-from tfbench.report.explain import render
+from tfbench.report.attribution import changes_of
 from tfbench.session.explain import explained
 from tfbench.sides.side import Side
 from tfbench.versions import bisect_report
@@ -123,7 +123,7 @@ def _changed(
         console.print(f"{result.case.short_name}: the changes could not be read: {error}")
         return []
     title = f"what changed from {ends[0].label} to {ends[1].label}"
-    console.print(render(title, found.changes, found.metrics, found.notes))
+    console.print(changes_of(title, found.changes, found.metrics, found.notes))
     for entrant in (before, now):
         setup.launcher.release(entrant.side)
     return [*found.changes, *found.metrics]

@@ -21,8 +21,7 @@ from tfbench.profiles.folders import Kept, named
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.profiler import USUAL, Profiler
-from tfbench.report.attribution import attributed
-from tfbench.report.explain import render
+from tfbench.report.attribution import attributed, changes_of
 from tfbench.report.profile import render as sections
 from tfbench.session.explain import explained
 from tfbench.session.profiling import BASELINE, CONTENDER, reread, take
@@ -68,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             profiler = Profiler(setup.launcher, setup.policy, USUAL)
             sides = {BASELINE: first, CONTENDER: second}
             taken = take(profiler, sides, Path(arguments.profile), setup.policy, tell=status.update)
-    console.print(render(title, found.changes, found.metrics, found.notes))
+    console.print(changes_of(title, found.changes, found.metrics, found.notes))
     if taken is not None:
         console.print(attributed(taken.attribution, taken.why))
         console.print(Text(f"profiles: {taken.kept.folder}"))

@@ -21,7 +21,7 @@ from tfbench.fs import write_whole
 from tfbench.gate.decide import MEANING, as_comment, as_json, decided, load_accepted, load_report
 from tfbench.model import TIME, Outcome
 from tfbench.policy import Policy
-from tfbench.report.github import annotation
+from tfbench.report.comment import annotation
 from tfbench.report.style import COLOURS
 from tfbench.suite.fingerprint import line_of
 

@@ -18,7 +18,7 @@ from tfbench.gpus.readings import Identity
 from tfbench.gpus.session import GpuSession
 from tfbench.model import Case, Outcome
 from tfbench.policy import Policy
-from tfbench.profiles.kernel_stats import NO_KERNELS
+from tfbench.profiles.op_stats import NO_KERNELS
 from tfbench.profiles.xplane import DEVICE, load
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant

@@ -1,4 +1,7 @@
-"""Render the comment on a pull request: Markdown in which no text of a report can act as markup, link or mention."""
+"""Render the comment on a pull request and annotations of its code.
+
+In their Markdown and workflow commands, no text of a report can act as markup, link, mention or command.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ _ROWS, _WORDS = 25, 400
 """Maximum rows per table, and characters per reason. The report has the rest."""
 _BREAK = "\u2060"
 """An invisible word joiner. Inside a mention, link or reference, it disables it."""
+_LEVELS = {Outcome.REGRESSED: "error", Outcome.ERROR: "error", Outcome.MISSING: "error"}
+"""Outcome -> level of its annotation. Others are warnings."""
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+\-!|~$])")
 
 Agreed = Sequence[tuple[Verdict, str, str]]
@@ -44,9 +49,7 @@ def render(
     """
     parts = [MARK, f"### tfbench: {plain(result)}", f"{plain(counts)}.", _context(report)]
     if verdicts:
-        parts.append(_table(verdicts))
-        parts.append(_next_steps(report, verdicts))
-        parts.append(_why(report, verdicts))
+        parts += [_table(verdicts), _next_steps(report, verdicts), _why(report, verdicts)]
     if problems:
         parts.append("\n".join(["Accepted regressions to remove:", "", *(f"- {plain(one)}" for one in problems)]))
     if agreed:
@@ -71,8 +74,8 @@ def code(text: str) -> str:
 
 def plain(text: str) -> str:
     """Format as text: escape markup, and break links, mentions and references."""
-    short = " ".join(text.split())
-    short = short if len(short) <= _WORDS else f"{short[: _WORDS - 1]}…"
+    if len(short := " ".join(text.split())) > _WORDS:
+        short = f"{short[: _WORDS - 1]}…"
     broken = re.sub(r"@|#|:(?=//)|www(?=\.)|GH(?=-)", lambda found: f"{found[0]}{_BREAK}", short)
     return _PUNCTUATION.sub(r"\\\1", html.escape(broken, quote=False))
 
@@ -80,21 +83,20 @@ def plain(text: str) -> str:
 def _context(report: Report) -> str:
     sides = report.sides
     cases = len({verdict.case.name for verdict in report.verdicts})
-    what = f"{cases} case{'s' * (cases != 1)}, policy {plain(str(report.policy['name']))}"
+    parts = [f"{cases} case{'s' * (cases != 1)}", f"policy {plain(str(report.policy['name']))}"]
     if "baseline" in sides:
-        what += f", against {code(str(sides['baseline'].get('spec', '')))}"
+        parts.append(f"against {code(str(sides['baseline'].get('spec', '')))}")
     machine = sides.get("contender", {}).get("machine")
     if isinstance(machine, dict) and machine:
-        what += f", on {plain(str(machine.get('gpus') or machine.get('processor') or 'a machine'))}"
-    return f"{what}, {report.wall_seconds:.0f} s."
+        parts.append(f"on {plain(str(machine.get('gpus') or machine.get('processor') or 'a machine'))}")
+    return f"{', '.join(parts)}, {report.wall_seconds:.0f} s."
 
 
 def _table(verdicts: Sequence[Verdict]) -> str:
     lines = ["| verdict | case | metric | ratio | why |", "| --- | --- | --- | --- | --- |"]
     for one in verdicts[:_ROWS]:
-        ratio = times(one.ratio) if one.ratio else ""
-        cells = [str(one.outcome), code(one.case.name), plain(one.metric), plain(ratio), plain(one.reason.message)]
-        lines.append(f"| {' | '.join(cells)} |")
+        texts = (one.metric, times(one.ratio) if one.ratio else "", one.reason.message)
+        lines.append(f"| {' | '.join([str(one.outcome), code(one.case.name), *map(plain, texts)])} |")
     return "\n".join(lines + _and_more(verdicts))
 
 
@@ -127,3 +129,22 @@ def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
 
 def _folded(summary: str, text: str) -> str:
     return f"<details><summary>{html.escape(summary)}</summary>\n\n{text}\n\n</details>"
+
+
+def annotation(verdict: Verdict, line: int | None) -> str:
+    """Build a workflow command, which GitHub's runner reads from the output of a job, to show a verdict at its benchmark.
+
+    Args:
+        line: First line of the benchmark in its file, if known.
+    """
+    metric = "" if verdict.metric == TIME else f" {verdict.metric}"
+    fields = {"title": f"{verdict.outcome}{metric}: {verdict.case.short_name}"}
+    if line is not None:
+        fields = {"file": verdict.case.name.partition("::")[0], "line": str(line), **fields}
+    level = _LEVELS.get(verdict.outcome, "warning")
+    properties = ",".join(f"{key}={_encoded(value, ':,')}" for key, value in fields.items())
+    return f"::{level} {properties}::{_encoded(verdict.reason.message)}"
+
+
+def _encoded(value: str, more: str = "") -> str:
+    return value.translate({ord(mark): f"%{ord(mark):02X}" for mark in f"%\r\n{more}"})

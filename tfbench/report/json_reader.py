@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from importlib import resources
 from typing import Any, NoReturn, TypeVar
 
@@ -17,12 +17,15 @@ from tfbench.errors import ReportError
 from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
 from tfbench.policy import RENAMED_FIELDS
 
-_DIGITS = 18
-"""Maximum digits of a whole number. Seeds have ten."""
-Value = TypeVar("Value")
-
 LARGEST = 64 << 20
 """Maximum bytes. A report of ten thousand cases has five million."""
+_DIGITS = 18
+"""Maximum digits of a whole number. Seeds have ten."""
+_NAME = re.compile(r"(?![/~@-])(?!.*(?:^|/)\.\.(?:/|::|$))[^<>`\\\x00-\x1f\x7f]+(?:::[^<>`\\\x00-\x1f\x7f]+|(?<=\.py))")
+_CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
+"""Control characters, which could move the cursor of a terminal."""
+
+Value = TypeVar("Value")
 
 
 def read(text: str, name: str) -> Report:
@@ -98,11 +101,11 @@ def report_of(content: Any, name: str) -> Report:
         due=tuple(map(_plain, content.get("due", ()))),
         complete=content.get("complete"),
         shard=content.get("shard"),
-        profiles=tuple(map(_profile, content.get("profiles", []))),
+        profiles=tuple(
+            {**row, "case": _plain(row["case"]), "why": list(map(_plain, row["why"]))}
+            for row in content.get("profiles", [])
+        ),
     )
-
-
-_NAME = re.compile(r"(?![/~@-])(?!.*(?:^|/)\.\.(?:/|::|$))[^<>`\\\x00-\x1f\x7f]+(?:::[^<>`\\\x00-\x1f\x7f]+|(?<=\.py))")
 
 
 def check_names(report: Report, name: str) -> None:
@@ -117,10 +120,9 @@ def check_names(report: Report, name: str) -> None:
             raise ReportError(f"{name} has a case named {_brief(repr(case))}, which is not a valid name of a benchmark")
 
 
-@lru_cache(maxsize=1)
+@cache
 def _validator() -> Draft202012Validator:
-    schema = json.loads(resources.files("tfbench.report").joinpath("schema.json").read_text(encoding="utf-8"))
-    return Draft202012Validator(schema)
+    return Draft202012Validator(json.loads(resources.files("tfbench.report").joinpath("schema.json").read_bytes()))
 
 
 def _duplicate(values: Iterable[Value]) -> Value:
@@ -132,23 +134,19 @@ def _brief(message: str) -> str:
     return message if len(message) <= 200 else f"{message[:97]} … {message[-97:]}"
 
 
-_CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
-"""Control characters, which could move the cursor of a terminal."""
-
-
 def _plain(text: str) -> str:
     return text.translate(_CONTROL)
 
 
 def _case(name: str, workload: str = "", variant: JSON | None = None) -> Case:
-    name = _plain(name)
-    group = name.partition("[")[0]
+    group = _plain(name).partition("[")[0]
     levels = tuple(sorted((_plain(axis), _plain(level)) for axis, level in (variant or {}).items()))
-    return Case(name, _plain(workload) or group.rpartition("::")[2], group, levels)
+    return Case(_plain(name), _plain(workload) or group.rpartition("::")[2], group, levels)
 
 
 def verdict_of(row: JSON) -> Verdict:
     """Build a verdict from its row of a report."""
+    values = row.get("values")
     return Verdict(
         case=_case(row["case"], row["workload"], row["variant"]),
         outcome=Outcome(row["outcome"]),
@@ -158,8 +156,8 @@ def verdict_of(row: JSON) -> Verdict:
         launches=row["launches"],
         rounds=row["rounds"],
         wall_seconds=row["wall_seconds"],
-        values=(row["values"]["baseline"], row["values"]["contender"]) if "values" in row else None,
-        unit=_plain(row["values"]["unit"]) if "values" in row else "",
+        values=(values["baseline"], values["contender"]) if values else None,
+        unit=_plain(values["unit"]) if values else "",
     )
 
 
@@ -175,10 +173,6 @@ def variant_result_of(row: JSON) -> VariantResult:
         rounds=row["rounds"],
         facts=row["facts"],
     )
-
-
-def _profile(row: JSON) -> JSON:
-    return {**row, "case": _plain(row["case"]), "why": list(map(_plain, row["why"]))}
 
 
 def _ratio(row: JSON | None) -> Ratio | None:
