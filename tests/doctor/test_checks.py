@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tfbench.doctor.checks import CHECKS, examine, is_fit, worst_first
-from tfbench.doctor.checks.grading import Limits
+from tfbench.doctor.limits import Limits
 from tfbench.doctor.model import (
     Bytecode,
     Cgroup,
@@ -23,7 +23,7 @@ from tfbench.doctor.model import (
 
 GIB = 1 << 30
 GPU = Gpu(0, "H200", True, 0.0, 1980.0, 1980.0, 0, False)
-QUIET = MachineObservation(0.0, ObservationWindow(0.5, 0.01, 0.0), ObservationWindow(0.5, 1.0, 0.0, 0.0, 0), 0.99)
+QUIET = MachineObservation(0.0, ObservationWindow(0.5, 0.0, 0.0, 0), 0.99)
 FINE = Machine(
     system="Linux",
     cpus=(0, 1),
@@ -41,7 +41,7 @@ FINE = Machine(
     hugepages="madvise",
     aslr=2,
     clock=Clock("tsc", 3e-8),
-    tensorflow=Bytecode("tensorflow", "/tf", 300, 300),
+    tensorflow=Bytecode("/tf", 300, 300),
     gpus=Gpus((GPU,), ()),
     gpu_driver=True,
 )
@@ -76,17 +76,17 @@ FAULTS = [
     ("load", BAD, observation(others=2.5), "end other programs"),
     ("worker's processor", WARN, observation(share=0.9), "--cpus"),
     ("worker's processor", BAD, observation(share=0.5), "isolcpus"),
-    ("steal", WARN, observation(spin=ObservationWindow(0.5, 1.0, 0.05)), "burstable"),
-    ("steal", BAD, observation(spin=ObservationWindow(0.5, 1.0, 0.2)), "burstable"),
+    ("steal", WARN, observation(spin=ObservationWindow(0.5, 0.05)), "burstable"),
+    ("steal", BAD, observation(spin=ObservationWindow(0.5, 0.2)), "burstable"),
     ("virtualisation", WARN, {"hypervisor": "KVM"}, "gate by live races"),
     ("governor", WARN, {"governor": "powersave"}, "cpupower frequency-set -g performance"),
     ("turbo", WARN, {"turbo": True, "turbo_switch": "echo 1 | sudo tee /x"}, "echo 1"),
     ("SMT siblings", WARN, {"siblings": (0, 1)}, "smt/control"),
-    ("heat", BAD, observation(spin=ObservationWindow(0.5, 1.0, 0.0, 0.0, 3)), "cooling"),
+    ("heat", BAD, observation(spin=ObservationWindow(0.5, 0.0, 0.0, 3)), "cooling"),
     ("heat", WARN, {"counters": Counters((1,) * 8, 0.0, 7)}, "cap the clock"),
     ("processor quota", WARN, {"cgroup": Cgroup(quota=1.5)}, "raise the limit"),
     ("processor quota", BAD, {"cgroup": Cgroup(quota=0.5)}, "raise the limit"),
-    ("processor quota", BAD, observation(spin=ObservationWindow(0.5, 1.0, 0.0, 0.1)), "raise the limit"),
+    ("processor quota", BAD, observation(spin=ObservationWindow(0.5, 0.0, 0.1)), "raise the limit"),
     ("memory", WARN, {"memory": Memory(3 * GIB, 0, 0.0)}, "--policy quick"),
     ("memory", BAD, {"cgroup": Cgroup(memory_left=GIB // 2)}, "raise the container's limit"),
     ("swap", WARN, {"memory": Memory(20 * GIB, GIB, 0.0)}, "swapoff"),
@@ -96,7 +96,7 @@ FAULTS = [
     ("clock", WARN, {"clock": Clock("hpet", 1e-7)}, "clocksource=tsc"),
     ("clock", BAD, {"clock": Clock("acpi_pm", 4e-6)}, "clocksource=tsc"),
     ("TensorFlow", WARN, {"tensorflow": None}, "pip install tensorflow"),
-    ("TensorFlow", WARN, {"tensorflow": Bytecode("tensorflow", "/tf", 300, 10)}, "compileall -q -j 0 /tf"),
+    ("TensorFlow", WARN, {"tensorflow": Bytecode("/tf", 300, 10)}, "compileall -q -j 0 /tf"),
     ("bytecode", WARN, {"writes_bytecode": False}, "unset PYTHONDONTWRITEBYTECODE"),
     ("GPU", BAD, {"gpus": Gpus((replace(GPU, throttled=0x40),), ())}, "nvidia-smi -lgc"),
     ("GPU", WARN, {"gpus": Gpus((replace(GPU, persistence=False),), ())}, "nvidia-smi -pm 1"),
@@ -130,7 +130,7 @@ def test_the_reason_names_the_hypervisor_that_hides_a_reading():
 
 
 def test_the_window_of_the_race_replaces_the_spin_window():
-    findings = examine(FINE, Limits(), ObservationWindow(30.0, 1.0, 0.3))
+    findings = examine(FINE, Limits(), ObservationWindow(30.0, 0.3))
     assert next(one for one in findings if one.name == "steal").state is State.BAD
 
 

@@ -72,7 +72,7 @@ def test_steal_is_a_share_of_the_passed_time(root):
     root({"proc/stat": STAT.format(steal=25, running=3).replace("800", "875")})
     after = inspect.counters(root({}), 1)
     found = inspect.observation_window(before, after, 1.0)
-    assert (found.busy, found.steal) == (0.25, 0.25)
+    assert found.steal == 0.25
     assert inspect.observation_window(Counters(None, None, None), after, 1.0).steal is None
 
 
@@ -94,7 +94,7 @@ def test_the_tightest_limit_of_cgroups_version_two_holds(root):
         }
     )
     limits = cgroups.read_limits(two)
-    assert (limits.quota, limits.memory_limit, limits.memory_left) == (1.5, 1000000, 500000)
+    assert (limits.quota, limits.memory_left) == (1.5, 500000)
     assert cgroups.throttled_seconds(two) == 0.5
 
 
@@ -109,7 +109,7 @@ def test_limits_of_cgroups_version_one_are_read(root):
         }
     )
     limits = cgroups.read_limits(one)
-    assert (limits.quota, limits.memory_limit) == (0.5, None)
+    assert (limits.quota, limits.memory_left) == (0.5, None)
     assert cgroups.throttled_seconds(one) == 2.0
 
 
@@ -122,7 +122,7 @@ def test_bytecode_counts_only_if_python_would_use_it(tmp_path, monkeypatch):
     cached = importlib.util.cache_from_source(str(tmp_path / "c.py"))
     with open(cached, "r+b") as file:
         file.write(b"????")
-    found = bytecode.count("it", tmp_path)
+    found = bytecode.count(tmp_path)
     assert (found.seen, found.compiled) == (3, 1)
     assert bytecode.look_at("no_such_package_anywhere") is None
 

@@ -10,8 +10,8 @@ from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench import cli
 from tfbench.doctor import noise, noise_findings
 from tfbench.doctor.checks import is_fit
-from tfbench.doctor.checks.grading import Limits
 from tfbench.doctor.detection import noise_of
+from tfbench.doctor.limits import Limits
 from tfbench.doctor.model import State
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import Case, Effect

@@ -408,10 +408,7 @@ class TestRace:
         result, launcher = self.confirmed_race(range(1000), slower=2.0)
         assert result.verdict.outcome is Outcome.INCONCLUSIVE
         assert result.verdict.reason.code == "disturbed"
-        assert (
-            "not decided, as 6 launches were discarded: the GPU held its clock down"
-            in result.verdict.reason.message
-        )
+        assert "not decided, as 6 launches were discarded: the GPU held its clock down" in result.verdict.reason.message
         assert len(launcher.pairs) == POLICY.disturbed_launches + 1
 
     def test_a_regression_without_a_confirmation_fails_nothing(self):

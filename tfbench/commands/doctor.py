@@ -25,8 +25,7 @@ from rich.text import Text
 
 from tfbench.commands._setup import progress_bar, worker_processors
 from tfbench.doctor import checks, inspect, noise, noise_findings
-from tfbench.doctor.checks.grading import Limits
-from tfbench.doctor.checks.memory import available
+from tfbench.doctor.limits import Limits
 from tfbench.doctor.model import Finding, Machine, ObservationWindow, State
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.fs import write_whole
@@ -77,7 +76,7 @@ def _race(
     seconds: float, machine: Machine, where: Processors, limits: Limits, console: Console
 ) -> tuple[noise.NoiseTest | None, ObservationWindow | None, list[Finding]]:
     """Race; returns the test, the counters of the processor during it, and the findings or why there was no race."""
-    memory = available(machine, limits)
+    memory = checks.available(machine, limits)
     if memory.state is State.BAD:
         text = f"not run, because the kernel could kill other processes: {memory.what}"
         return None, None, [Finding(noise_findings.NAME, State.UNKNOWN, text)]

@@ -21,13 +21,13 @@ def look_at(package: str) -> Bytecode | None:
         return None
     if spec is None or not spec.submodule_search_locations:
         return None
-    return count(package, Path(next(iter(spec.submodule_search_locations))))
+    return count(Path(next(iter(spec.submodule_search_locations))))
 
 
-def count(package: str, folder: Path) -> Bytecode:
+def count(folder: Path) -> Bytecode:
     """Count the sampled modules in a package's folder, and those whose bytecode this interpreter would use."""
     sources = [source for part in _FOLDERS for source in sorted((folder / part).glob("*.py"))]
-    return Bytecode(package, str(folder), len(sources), sum(map(is_compiled, sources)))
+    return Bytecode(str(folder), len(sources), sum(map(is_compiled, sources)))
 
 
 def is_compiled(source: Path) -> bool:

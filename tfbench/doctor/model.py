@@ -51,21 +51,18 @@ class ObservationWindow:
     """The change of the counters over some seconds."""
 
     seconds: float
-    busy: float | None = None
-    """Share of the time in which the processor was not idle."""
     steal: float | None = None
     """Share of the time that the hypervisor gave to other machines."""
     throttled_seconds: float | None = None
-    thermal_events: int | None = None
+    thermal_events: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MachineObservation:
-    """About a second of this machine, first idle, then with a busy loop on the worker's processor."""
+    """About a second of this machine, first idle, then with a busy loop (``spin``) on the worker's processor."""
 
     others: float | None
-    """Mean number of runnable processes, without this one."""
-    idle: ObservationWindow
+    """Mean number of runnable processes of the idle machine, without this one."""
     spin: ObservationWindow
     share: float
     """Share of its processor that the busy loop got."""
@@ -77,8 +74,8 @@ class Cgroup:
 
     quota: float | None = None
     """In processors, ``None`` without a limit."""
-    memory_limit: int | None = None
     memory_left: int | None = None
+    """In bytes, ``None`` without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,6 @@ class Clock:
 class Bytecode:
     """How much of a package is compiled."""
 
-    package: str
     path: str
     seen: int
     """Number of sampled modules."""
@@ -168,3 +164,7 @@ class Machine:
     gpus: Gpus | None = None
     gpu_driver: bool = False
     """Whether an NVIDIA device or driver is present, readable or not."""
+
+    @property
+    def spin(self) -> ObservationWindow | None:
+        return self.observation.spin if self.observation else None

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from tfbench.doctor.checks.grading import Limits
 from tfbench.doctor.detection import CASES, LEAST, DetectionLimit, detection_limit
+from tfbench.doctor.limits import Limits
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, Case, Effect, Launch, Plan
 from tfbench.policy import Policy

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfbench.doctor.checks.grading import Limits
 from tfbench.doctor.detection import LEAST, SLOWDOWNS, DetectionLimit
+from tfbench.doctor.limits import Limits
 from tfbench.doctor.model import Finding, State
 from tfbench.doctor.noise import NoiseTest, SelfRace
 from tfbench.errors import TfbenchError

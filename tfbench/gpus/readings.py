@@ -24,6 +24,11 @@ IDLE = 0x01
 """NVML's reason of an idle GPU. An RTX 3090 then reports 0 MHz, so idle readings are excluded from the clock."""
 
 
+def hardware_reasons(bits: int) -> list[str]:
+    """Name the reasons in a bit mask that make a launch not count."""
+    return [words for bit, words in HARDWARE_REASONS.items() if bits & bit]
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Properties of a GPU that only an administrator changes."""

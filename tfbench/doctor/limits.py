@@ -1,17 +1,15 @@
-"""The limits of the checks, and how a reading becomes a finding."""
+"""Where a reading of the machine becomes a warning, and where it becomes bad."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from tfbench.doctor.model import Finding, Machine, State
 
 GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where a reading becomes a warning, and where it becomes bad. Shares are fractions, times are seconds."""
+    """The limits of all checks. Shares are fractions, times are seconds."""
 
     others_bad: float = 1.0
     """Other runnable processes per processor. From 1 on, another process wants the worker's processor too."""
@@ -53,33 +51,3 @@ class Limits:
     """A gate must find slowdowns of this size. If noise hides them in the median workload, the machine is not fit."""
     found: float = 0.95
     """Share of races that must call a slowdown regressed for it to count as detectable."""
-
-
-def graded(value: float, warn: float, bad: float) -> State:
-    """Grade a reading of which more is worse."""
-    return State.BAD if value >= bad else State.WARN if value >= warn else State.OK
-
-
-def graded_low(value: float, warn: float, bad: float) -> State:
-    """Grade a reading of which less is worse."""
-    return State.BAD if value < bad else State.WARN if value < warn else State.OK
-
-
-def finding(name: str, state: State, what: str, fix: str) -> Finding:
-    """Make a finding that has the fix unless its state is OK."""
-    return Finding(name, state, what, "" if state is State.OK else fix)
-
-
-def unknown(name: str, machine: Machine, what: str, *, hidden: bool = False) -> Finding:
-    """Make the finding of a missing reading, with the reason why it is missing.
-
-    Args:
-        hidden: Whether hypervisors hide the reading from virtual machines.
-    """
-    if machine.system != "Linux":
-        reason = f"tfbench reads this on Linux only, and this is {machine.system}"
-    elif hidden and machine.hypervisor:
-        reason = "the hypervisor hides it from this virtual machine"
-    else:
-        reason = "the kernel does not report it here"
-    return Finding(name, State.UNKNOWN, f"{what}: {reason}")
