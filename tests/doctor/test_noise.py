@@ -80,14 +80,14 @@ def test_simulated_deviations_are_estimated_correctly():
         pairs = rng.normal(0, 0.01, 6)
         effects = [Effect(pairs[n % 6] + rng.normal(0, 0.006), n % 6) for n in range(18)]
         found.append(noise_of(effects, POLICY))
-    assert np.median([one.launch for one in found]) == pytest.approx(0.006, rel=0.15)
-    assert np.median([one.zygote for one in found]) == pytest.approx(0.01, rel=0.25)
+    assert np.median([one.launch_deviation for one in found]) == pytest.approx(0.006, rel=0.15)
+    assert np.median([one.zygote_deviation for one in found]) == pytest.approx(0.01, rel=0.25)
 
 
 def test_one_outlying_launch_does_not_dominate_the_estimate():
     effects = [Effect(0.001 * (n % 3), n % 6) for n in range(18)]
     effects[4] = Effect(0.3, 4)
-    assert noise_of(effects, POLICY).launch < 0.02
+    assert noise_of(effects, POLICY).launch_deviation < 0.02
 
 
 @pytest.mark.tensorflow

@@ -12,6 +12,7 @@ from tfbench.gpus.readings import hardware_reasons
 Check = Callable[[Machine, Limits], Finding]
 Grade = tuple[State, str, str]
 """State, reading and fix."""
+Rule = Callable[[Machine, Limits], "Grade | None"]
 OK, WARN, BAD = State.OK, State.WARN, State.BAD
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "xen", "pit")
 _NO_DEVICE: Grade = (OK, "no NVIDIA device", "")
@@ -42,16 +43,14 @@ def is_fit(findings: Sequence[Finding]) -> bool:
     return all(finding.state is not BAD for finding in findings)
 
 
-def _check(
-    name: str, reading: str = "", *, hidden: bool = False
-) -> Callable[[Callable[[Machine, Limits], Grade | None]], Check]:
+def _check(name: str, reading: str = "", *, hidden: bool = False) -> Callable[[Rule], Check]:
     """Register a rule as the check of this name. Without a grade by the rule, the finding says why `reading` is missing.
 
     Args:
         hidden: Whether hypervisors hide the reading from virtual machines.
     """
 
-    def register(rule: Callable[[Machine, Limits], Grade | None]) -> Check:
+    def register(rule: Rule) -> Check:
         def check(machine: Machine, limits: Limits) -> Finding:
             if (grade := rule(machine, limits)) is not None:
                 state, what, fix = grade

@@ -27,7 +27,7 @@ from tfbench.stats.interval import median_log_ratio
 
 FILE = Path(__file__).with_name("workloads.py")
 NUMPY = "numpy_"
-"""The same prefix as in the workloads, which only workers import."""
+"""Prefix of the workloads without TensorFlow, which only workers import."""
 PAIRS = LEAST
 """Pairs of zygotes. Each takes 2.5 s to start on two cores."""
 
@@ -66,11 +66,8 @@ class SelfRace:
     @property
     def effects(self) -> list[Effect]:
         """Log-ratio of contender to baseline in each launch."""
-        found = []
-        for launch in self.launches:
-            baseline, contender = (run.seconds for run in launch.runs if run is not None)
-            found.append(Effect(median_log_ratio(baseline, contender), launch.pair))
-        return found
+        times = ([run.seconds for run in launch.runs if run is not None] for launch in self.launches)
+        return [Effect(median_log_ratio(*both), launch.pair) for both, launch in zip(times, self.launches, strict=True)]
 
     @property
     def iteration(self) -> float:
@@ -116,10 +113,8 @@ class NoiseTest:
     @property
     def middle(self) -> SelfRace | None:
         """The workload whose detectable slowdown is the median."""
-        order = sorted(
-            (race for race in self.races if race.name in self.detection_limits),
-            key=lambda race: self.detection_limits[race.name].smallest or math.inf,
-        )
+        known = [race for race in self.races if race.name in self.detection_limits]
+        order = sorted(known, key=lambda race: self.detection_limits[race.name].smallest or math.inf)
         return order[len(order) // 2] if order else None
 
     def as_json(self) -> JSON:
@@ -142,17 +137,17 @@ def race(
     Raises:
         TfbenchError: No process could be started, or no workload could be collected.
     """
-    suite = Suite((FILE.name,), "", "importlib", made="", cpus=where.every)  # the workloads need no shared set-up
-    launcher = ProcessLauncher(suite, policy, where)
+    # The workloads need no shared set-up.
+    launcher = ProcessLauncher(Suite((FILE.name,), "", "importlib", made="", cpus=where.every), policy, where)
     # Every process would take all of a GPU's memory: the steps are small and run on the CPU.
     settings = {"CUDA_VISIBLE_DEVICES": "-1"}
     sides = [Side(name, sys.executable, FILE.parent, env=settings) for name in ("baseline", "contender")]
-    zygotes = len(sides) * PAIRS
+    zygotes = 2 * PAIRS
     began = clock()
-    at_once = max(1, len(where.every) // len(sides))
+    at_once = max(1, len(where.every) // 2)
     try:
         for first in range(0, PAIRS, at_once):
-            progress(f"starting zygotes, {len(sides) * first} of {zygotes}", 0.0)
+            progress(f"starting zygotes, {2 * first} of {zygotes}", 0.0)
             launcher.ready([(side, ()) for side in sides], range(first, min(PAIRS, first + at_once)))
         zygote = launcher.zygote(Entrant(Case("", "", ""), sides[0]), 0)
         if not zygote.cases:
@@ -193,9 +188,6 @@ def round_robin(
 
 def with_detection_limits(test: NoiseTest, limits: Limits) -> NoiseTest:
     """Add what the policy can detect in each workload that has enough launches. Simulates for seconds."""
-    found = {
-        race.name: detection_limit(race.effects, test.policy, limits.found)
-        for race in test.races
-        if not race.failure and len(race.launches) >= LEAST
-    }
+    enough = [race for race in test.races if not race.failure and len(race.launches) >= LEAST]
+    found = {race.name: detection_limit(race.effects, test.policy, limits.found) for race in enough}
     return replace(test, detection_limits=found)

@@ -11,11 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-NUMPY = "numpy_"
-"""Prefix of the steps without TensorFlow."""
-CHOSEN = ("eager_add", "matmul", "elementwise")
-"""Bound by host overhead, by arithmetic and by memory. Together they show most kinds of noise."""
-
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -34,11 +29,12 @@ def numpy_elementwise() -> Step:
 
 
 def _steps() -> dict[str, Callable[[], Step]]:
+    """Return steps bound by host overhead, by arithmetic and by memory. Together they show most kinds of noise."""
     try:
         from tfbench.worker.workloads.steps import STEPS
     except ImportError:
         return {step.__name__: step for step in (numpy_small_add, numpy_matmul, numpy_elementwise)}
-    return {name: STEPS[name] for name in CHOSEN}
+    return {name: STEPS[name] for name in ("eager_add", "matmul", "elementwise")}
 
 
 STEPS = _steps()
