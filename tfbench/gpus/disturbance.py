@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from tfbench.gpus.readings import HARDWARE_REASONS, GpuObservationWindow
+from tfbench.gpus.readings import GpuObservationWindow, hardware_reasons
 from tfbench.policy import Policy
 
 
@@ -29,17 +29,27 @@ def disturbance(
         return window.lost
     if window.xids:
         return f"the driver reported XID {', '.join(map(str, window.xids))} during the launch: see dmesg"
-    held = dict.fromkeys(
-        words for reading in window.readings for bit, words in HARDWARE_REASONS.items() if reading.reasons & bit
-    )
-    if held:
+    if held := dict.fromkeys(words for reading in window.readings for words in hardware_reasons(reading.reasons)):
         return f"the GPU lowered its clock ({', '.join(held)}): cool it, check its power supply, or lock a lower clock"
     if (share := window.too_hot) is not None and share > policy.gpu_hot_share:
         return f"heat lowered the GPU's clock for {share:.0%} of the launch: cool it, or lock a lower clock"
     if strangers := sorted(foreign(window, ours, before)):
         pids = ", ".join(map(str, strangers))
         return f"another process computed on the GPU (pid {pids}): end it, or give the job its own GPU"
-    return _drift(window, earlier, policy, last)
+    # A clock that differs from earlier launches: a power cap, another power state, or a changed setting. Two launches
+    # in a row at the same clock count, whatever the clock was before: a GPU that warms up settles at a lower clock,
+    # which affects both sides of a race alike.
+    clocks, clock = [one.sm_clock for one in earlier if one.sm_clock], window.sm_clock
+    if not clocks or not clock:
+        return ""
+    usual = median(clocks)
+    known = [usual, last.sm_clock] if last is not None and last.sm_clock else [usual]
+    if any(abs(clock / one - 1) <= policy.gpu_clock_drift for one in known):
+        return ""
+    return (
+        f"the GPU ran at {clock:.0f} MHz, and at {usual:.0f} MHz in other launches: "
+        "lock its clock with sudo nvidia-smi -lgc RATE"
+    )
 
 
 def foreign(window: GpuObservationWindow, ours: frozenset[int], before: frozenset[int]) -> set[int]:
@@ -51,28 +61,3 @@ def foreign(window: GpuObservationWindow, ours: frozenset[int], before: frozense
     listed = {pid for reading in window.readings for pid in reading.processes or ()}
     strangers = listed - ours if listed & ours else listed & before
     return strangers if window.computing is None else strangers & window.computing
-
-
-def _drift(
-    window: GpuObservationWindow,
-    earlier: Sequence[GpuObservationWindow],
-    policy: Policy,
-    last: GpuObservationWindow | None,
-) -> str:
-    """Detect a clock that differs from earlier launches: a power cap, another power state, or a changed setting.
-
-    Two launches in a row at the same clock count, whatever the clock was before. A GPU that warms up settles at a lower
-    clock, which affects both sides of a race alike.
-    """
-    clocks = [one.sm_clock for one in earlier if one.sm_clock]
-    clock = window.sm_clock
-    if not clocks or not clock:
-        return ""
-    usual = median(clocks)
-    known = [usual, last.sm_clock] if last is not None and last.sm_clock else [usual]
-    if any(abs(clock / one - 1) <= policy.gpu_clock_drift for one in known):
-        return ""
-    return (
-        f"the GPU ran at {clock:.0f} MHz, and at {usual:.0f} MHz in other launches: "
-        "lock its clock with sudo nvidia-smi -lgc RATE"
-    )
