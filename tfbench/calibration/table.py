@@ -25,12 +25,8 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     made = style.table(title)
     made.add_column("workload", overflow="fold", min_width=13)
-    made.add_column(false_positives, justify="right", no_wrap=True)
-    made.add_column(inconclusive, justify="right", no_wrap=True)
-    for slowdown in slowdowns:
-        made.add_column(f"+{slowdown:.0%}", justify="right", no_wrap=True)
-    made.add_column(detectable, justify="right", no_wrap=True)
-    made.add_column("s", justify="right", no_wrap=True)
+    for name in (false_positives, inconclusive, *(f"+{slowdown:.0%}" for slowdown in slowdowns), detectable, "s"):
+        made.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         made.add_row(
             row.name,
