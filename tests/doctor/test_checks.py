@@ -10,12 +10,10 @@ from tfbench.doctor.model import (
     Bytecode,
     Cgroup,
     Clock,
-    Counters,
     Finding,
     Gpu,
     Gpus,
     Machine,
-    MachineObservation,
     Memory,
     ObservationWindow,
     State,
@@ -23,19 +21,20 @@ from tfbench.doctor.model import (
 
 GIB = 1 << 30
 GPU = Gpu(0, "H200", True, 0.0, 1980.0, 1980.0, 0, False)
-QUIET = MachineObservation(0.0, ObservationWindow(0.5, 0.0, 0.0, 0), 0.99)
 FINE = Machine(
     system="Linux",
     cpus=(0, 1),
     worker=1,
     online=2,
-    observation=QUIET,
+    others=0.0,
+    share=0.99,
+    spin=ObservationWindow(0.5, 0.0, 0.0, 0),
     load_average=0.1,
     governor="performance",
     turbo=False,
     siblings=(1,),
     cgroup=Cgroup(),
-    counters=Counters((1,) * 8, 0.0, 0),
+    thermal_events=0,
     hypervisor="",
     memory=Memory(20 * GIB, 0, 0.0),
     hugepages="madvise",
@@ -65,28 +64,24 @@ def test_a_missing_reading_is_unknown_and_never_bad():
     assert sum(finding.state is State.UNKNOWN for finding in bare) > 8
 
 
-def observation(**changes):
-    return {"observation": replace(QUIET, **changes)}
-
-
 BAD, WARN, UNKNOWN = State.BAD, State.WARN, State.UNKNOWN
 FAULTS = [
     ("processors", BAD, {"cpus": (0,)}, "at least two processors"),
-    ("load", WARN, observation(others=1.0), "end other programs"),
-    ("load", BAD, observation(others=2.5), "end other programs"),
-    ("worker's processor", WARN, observation(share=0.9), "--cpus"),
-    ("worker's processor", BAD, observation(share=0.5), "isolcpus"),
-    ("steal", WARN, observation(spin=ObservationWindow(0.5, 0.05)), "burstable"),
-    ("steal", BAD, observation(spin=ObservationWindow(0.5, 0.2)), "burstable"),
+    ("load", WARN, {"others": 1.0}, "end other programs"),
+    ("load", BAD, {"others": 2.5}, "end other programs"),
+    ("worker's processor", WARN, {"share": 0.9}, "--cpus"),
+    ("worker's processor", BAD, {"share": 0.5}, "isolcpus"),
+    ("steal", WARN, {"spin": ObservationWindow(0.5, 0.05)}, "burstable"),
+    ("steal", BAD, {"spin": ObservationWindow(0.5, 0.2)}, "burstable"),
     ("virtualisation", WARN, {"hypervisor": "KVM"}, "gate by live races"),
     ("governor", WARN, {"governor": "powersave"}, "cpupower frequency-set -g performance"),
     ("turbo", WARN, {"turbo": True, "turbo_switch": "echo 1 | sudo tee /x"}, "echo 1"),
     ("SMT siblings", WARN, {"siblings": (0, 1)}, "smt/control"),
-    ("heat", BAD, observation(spin=ObservationWindow(0.5, 0.0, 0.0, 3)), "cooling"),
-    ("heat", WARN, {"counters": Counters((1,) * 8, 0.0, 7)}, "cap the clock"),
+    ("heat", BAD, {"spin": ObservationWindow(0.5, 0.0, 0.0, 3)}, "cooling"),
+    ("heat", WARN, {"thermal_events": 7}, "cap the clock"),
     ("processor quota", WARN, {"cgroup": Cgroup(quota=1.5)}, "raise the limit"),
     ("processor quota", BAD, {"cgroup": Cgroup(quota=0.5)}, "raise the limit"),
-    ("processor quota", BAD, observation(spin=ObservationWindow(0.5, 0.0, 0.1)), "raise the limit"),
+    ("processor quota", BAD, {"spin": ObservationWindow(0.5, 0.0, 0.1)}, "raise the limit"),
     ("memory", WARN, {"memory": Memory(3 * GIB, 0, 0.0)}, "--policy quick"),
     ("memory", BAD, {"cgroup": Cgroup(memory_left=GIB // 2)}, "raise the container's limit"),
     ("swap", WARN, {"memory": Memory(20 * GIB, GIB, 0.0)}, "swapoff"),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tfbench.doctor import bytecode, cgroups, inspect, nvidia_smi
+from tfbench.doctor import cgroups, inspect, nvidia_smi
 from tfbench.doctor.model import Counters
 from tfbench.doctor.procfs import processors
 
@@ -32,7 +32,7 @@ def test_this_machine_is_read():
     machine = inspect.read(sorted(os.sched_getaffinity(0)), max(os.sched_getaffinity(0)), seconds=0.1)
     assert machine.memory.available > 0
     assert 0 < machine.clock.step < 1e-3
-    assert 0 < machine.observation.share <= 1
+    assert 0 < machine.share <= 1
 
 
 def test_missing_files_give_none(root):
@@ -115,16 +115,17 @@ def test_limits_of_cgroups_version_one_are_read(root):
 
 def test_bytecode_counts_only_if_python_would_use_it(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    for name in ("a", "b", "c"):
+    monkeypatch.syspath_prepend(tmp_path.parent)
+    for name in ("__init__", "b", "c"):
         (tmp_path / f"{name}.py").write_text("x = 1\n")
         py_compile.compile(str(tmp_path / f"{name}.py"))
     (tmp_path / "b.py").write_text("x = 22\n")
     cached = importlib.util.cache_from_source(str(tmp_path / "c.py"))
     with open(cached, "r+b") as file:
         file.write(b"????")
-    found = bytecode.count(tmp_path)
+    found = inspect.look_at(tmp_path.name)
     assert (found.seen, found.compiled) == (3, 1)
-    assert bytecode.look_at("no_such_package_anywhere") is None
+    assert inspect.look_at("no_such_package_anywhere") is None
 
 
 ROW = "0, NVIDIA H200, Enabled, 3, 345, 1980, Disabled, 0x0000000000000004\n"

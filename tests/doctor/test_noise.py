@@ -34,7 +34,8 @@ def lapped(deviation=0.004, seconds=30.0, broken=None):
 
 
 def judged(raced):
-    made = noise.with_detection_limits(noise.NoiseTest(POLICY, raced, 30.0, 12, 8.0), LIMITS)
+    noise.add_detection_limits(raced, POLICY, LIMITS)
+    made = noise.NoiseTest(POLICY, raced, 30.0, 12, 8.0)
     return made, noise_findings.of_test(made, LIMITS)
 
 
@@ -50,7 +51,7 @@ def test_a_quiet_machine_detects_small_slowdowns_at_a_stated_cost():
     made, findings = judged(lapped(0.003)[0])
     assert is_fit(findings)
     assert made.middle is not None
-    assert made.detection_limits["a"].smallest <= 0.03
+    assert made.races[0].limit.smallest <= 0.03
     assert "is detectable here in about" in findings[0].what
     assert json.loads(json.dumps(made.as_json()))["workloads"][0]["smallest_found"] <= 0.03
 

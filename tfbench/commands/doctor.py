@@ -18,6 +18,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -95,7 +96,7 @@ def _race(
             return None, None, [noise_findings.of_error(error)]
         after, ended = inspect.counters(_ROOT, machine.worker), time.perf_counter()
         tell("simulating races with this noise", seconds)
-        test = noise.with_detection_limits(test, limits)
+        noise.add_detection_limits(test.races, test.policy, limits)
     return test, inspect.observation_window(before, after, ended - began), noise_findings.of_test(test, limits)
 
 
@@ -123,7 +124,7 @@ def _show_test(console: Console, test: noise.NoiseTest) -> None:
     for name in _HEADINGS:
         made.add_column(name, justify="right")
     for race in test.races:
-        limit, launches = test.detection_limits.get(race.name), str(len(race.launches))
+        limit, launches = race.limit, str(len(race.launches))
         if limit is None:
             made.add_row(race.name, "", launches, "", "", race.failure and "broke", "-", "", "")
             continue
@@ -150,7 +151,7 @@ def _as_json(findings: Sequence[Finding], test: noise.NoiseTest | None) -> JSON:
         "schema": SCHEMA,
         "fit": checks.is_fit(findings),
         "machine": machine_words(),
-        "findings": [finding.as_json() for finding in findings],
+        "findings": [asdict(finding) for finding in findings],
         "race": None if test is None else _finite(test.as_json()),
     }
 

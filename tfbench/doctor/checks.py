@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from tfbench.doctor.limits import GIB, Limits
-from tfbench.doctor.model import Finding, Gpu, Machine, ObservationWindow, State
+from tfbench.doctor.model import Cgroup, Clock, Finding, Gpu, Machine, Memory, ObservationWindow, State
 from tfbench.gpus.readings import hardware_reasons
 
 Check = Callable[[Machine, Limits], Finding]
 Grade = tuple[State, str, str]
 """State, reading and fix."""
-Rule = Callable[[Machine, Limits], "Grade | None"]
+T = TypeVar("T")
+Rule = Callable[[T, Machine, Limits], Grade]
+Register = Callable[[Rule[T]], Check]
 OK, WARN, BAD = State.OK, State.WARN, State.BAD
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "xen", "pit")
 _NO_DEVICE: Grade = (OK, "no NVIDIA device", "")
@@ -27,8 +30,7 @@ def examine(machine: Machine, limits: Limits, race: ObservationWindow | None = N
     Args:
         race: The window of the doctor's race. It is longer and under load, so it replaces the spin window.
     """
-    if race is not None and machine.observation is not None:
-        machine = replace(machine, observation=replace(machine.observation, spin=race))
+    machine = replace(machine, spin=race or machine.spin)
     return [check(machine, limits) for check in CHECKS]
 
 
@@ -43,17 +45,17 @@ def is_fit(findings: Sequence[Finding]) -> bool:
     return all(finding.state is not BAD for finding in findings)
 
 
-def _check(name: str, reading: str = "", *, hidden: bool = False) -> Callable[[Rule], Check]:
-    """Register a rule as the check of this name. Without a grade by the rule, the finding says why `reading` is missing.
+def _check(name: str, missing: str, read: Callable[[Machine], T | None], *, hidden: bool = False) -> Register[T]:
+    """Register a rule that grades a reading. If there is none, the finding says that `missing` is unknown, and why.
 
     Args:
         hidden: Whether hypervisors hide the reading from virtual machines.
     """
 
-    def register(rule: Rule) -> Check:
+    def register(rule: Rule[T]) -> Check:
         def check(machine: Machine, limits: Limits) -> Finding:
-            if (grade := rule(machine, limits)) is not None:
-                state, what, fix = grade
+            if (reading := read(machine)) is not None:
+                state, what, fix = rule(reading, machine, limits)
                 return Finding(name, state, what, "" if state is OK else fix)
             if machine.system != "Linux":
                 reason = f"tfbench reads this on Linux only, and this is {machine.system}"
@@ -61,7 +63,7 @@ def _check(name: str, reading: str = "", *, hidden: bool = False) -> Callable[[R
                 reason = "the hypervisor hides it from this virtual machine"
             else:
                 reason = "the kernel does not report it here"
-            return Finding(name, State.UNKNOWN, f"{reading}: {reason}")
+            return Finding(name, State.UNKNOWN, f"{missing}: {reason}")
 
         CHECKS.append(check)
         return check
@@ -79,10 +81,9 @@ def _graded_low(value: float, warn: float, bad: float) -> State:
     return BAD if value < bad else WARN if value < warn else OK
 
 
-@_check("processors")
-def processors(machine: Machine, limits: Limits) -> Grade:
-    """Check that the controller does not share the worker's processor."""
-    count = len(machine.cpus)
+@_check("processors", "", lambda machine: machine.cpus)
+def processors(cpus: tuple[int, ...], machine: Machine, limits: Limits) -> Grade:
+    count = len(cpus)
     usable = f"{count} of {machine.online}" if machine.online and machine.online > count else str(count)
     if count > 1:
         return OK, f"{usable} usable; workers are pinned to processor {machine.worker}", ""
@@ -91,46 +92,33 @@ def processors(machine: Machine, limits: Limits) -> Grade:
     return BAD, what, fix
 
 
-@_check("load", "other running processes")
-def load(machine: Machine, limits: Limits) -> Grade | None:
-    """Check how many other processes want a processor."""
-    observation, count = machine.observation, len(machine.cpus)
-    if observation is None or observation.others is None:
-        return None
+@_check("load", "other running processes", lambda machine: machine.others)
+def load(others: float, machine: Machine, limits: Limits) -> Grade:
+    count = len(machine.cpus)
     average = "" if machine.load_average is None else f", load average {machine.load_average:.2f}"
-    state = _graded(observation.others / max(1, count), limits.others_warn, limits.others_bad)
-    what = f"{observation.others:.1f} other processes want one of {count} processors{average}"
+    state = _graded(others / max(1, count), limits.others_warn, limits.others_bad)
+    what = f"{others:.1f} other processes want one of {count} processors{average}"
     return state, what, "end other programs (`top` lists them), or wait; run one job at a time on a CI runner"
 
 
-@_check("worker's processor", "the share that a busy process gets")
-def own_processor(machine: Machine, limits: Limits) -> Grade | None:
-    """Check how much of the worker's processor a busy loop gets."""
-    if machine.observation is None:
-        return None
-    share = machine.observation.share
+@_check("worker's processor", "the share that a busy process gets", lambda machine: machine.share)
+def own_processor(share: float, machine: Machine, limits: Limits) -> Grade:
     what = f"a busy loop got {share:.0%} of processor {machine.worker}"
     fix = "choose another processor with --cpus, or reserve this one (isolcpus=, a separate cpuset)"
     return _graded_low(share, limits.share_warn, limits.share_bad), what, fix
 
 
-@_check("steal", "time that the hypervisor takes away")
-def steal(machine: Machine, limits: Limits) -> Grade | None:
-    """Check how much processor time the hypervisor gave to other machines."""
-    spin = machine.spin
-    if spin is None or spin.steal is None:
-        return None
-    what = f"the hypervisor took {spin.steal:.1%} of processor {machine.worker} away in {spin.seconds:.1f} s of work"
+@_check("steal", "time that the hypervisor takes away", lambda machine: machine.spin.steal if machine.spin else None)
+def steal(stolen: float, machine: Machine, limits: Limits) -> Grade:
+    seconds = machine.spin.seconds if machine.spin else 0.0
+    what = f"the hypervisor took {stolen:.1%} of processor {machine.worker} away in {seconds:.1f} s of work"
     fix = "use a machine type whose processors are not shared or burstable (AWS: not t2 or t3)"
-    return _graded(spin.steal, limits.steal_warn, limits.steal_bad), what, fix
+    return _graded(stolen, limits.steal_warn, limits.steal_bad), what, fix
 
 
-@_check("processor quota", "the quota of the control group")
-def quota(machine: Machine, limits: Limits) -> Grade | None:
-    """Check whether the control group limits or stops this process."""
-    spin, group = machine.spin, machine.cgroup
-    if group is None:
-        return None
+@_check("processor quota", "the quota of the control group", lambda machine: machine.cgroup)
+def quota(group: Cgroup, machine: Machine, limits: Limits) -> Grade:
+    spin = machine.spin
     limit = "no quota" if group.quota is None else f"a quota of {group.quota:g} processors"
     throttled = (spin.throttled_seconds or 0.0) / spin.seconds if spin is not None and spin.seconds else 0.0
     fix = "raise the limit (docker --cpus, Kubernetes resources.limits.cpu) or remove it; a cpuset adds no noise"
@@ -142,26 +130,23 @@ def quota(machine: Machine, limits: Limits) -> Grade | None:
     return state, f"{limit}: a group that uses it up is stopped for up to 0.1 s", fix
 
 
-@_check("memory", "free memory")
-def available(machine: Machine, limits: Limits) -> Grade | None:
-    """Check that the zygotes fit into memory and below the limit of the control group."""
-    below_limit = machine.cgroup.memory_left if machine.cgroup is not None else None
-    free = machine.memory.available if machine.memory is not None else None
-    left = [value for value in (free, below_limit) if value is not None]
-    if not left:
-        return None
-    least = min(left)
-    what = f"{max(0, least) / GIB:.1f} GiB free{' below the limit of the control group' * (least == below_limit)}"
+def _least_memory(machine: Machine) -> int | None:
+    """Return the free bytes of the machine, or below the limit of the control group if that is less."""
+    free = machine.memory.available if machine.memory else None
+    both = free, machine.cgroup.memory_left if machine.cgroup else None
+    return min((left for left in both if left is not None), default=None)
+
+
+@_check("memory", "free memory", _least_memory)
+def available(least: int, machine: Machine, limits: Limits) -> Grade:
+    limited = machine.cgroup is not None and least == machine.cgroup.memory_left
+    what = f"{max(0, least) / GIB:.1f} GiB free{' below the limit of the control group' * limited}"
     fix = "12 zygotes per side need 180 MB each: free memory, raise the container's limit, or use --policy quick"
     return _graded_low(least, limits.memory_warn, limits.memory_bad), what, fix
 
 
-@_check("swap", "memory shortage")
-def swap(machine: Machine, limits: Limits) -> Grade | None:
-    """Check whether processes wait for memory or lie in swap."""
-    memory = machine.memory
-    if memory is None:
-        return None
+@_check("swap", "memory shortage", lambda machine: machine.memory)
+def swap(memory: Memory, machine: Machine, limits: Limits) -> Grade:
     pressure = memory.pressure or 0.0
     used = f"{memory.swap_used / GIB:.1f} GiB in swap" if memory.swap_used else "swap is empty"
     waits = "" if memory.pressure is None else f"; processes waited for memory {pressure:.0f}% of the last 10 s"
@@ -171,47 +156,36 @@ def swap(machine: Machine, limits: Limits) -> Grade | None:
     return state, used + waits, "end the programs that fill memory, then sudo swapoff -a && sudo swapon -a"
 
 
-@_check("heat", "clock reductions caused by heat", hidden=True)
-def heat(machine: Machine, limits: Limits) -> Grade | None:
-    """Check whether the processor lowered its clock because of heat."""
-    counters, spin = machine.counters, machine.spin
-    if counters is None or counters.thermal_events is None:
-        return None
-    fix = "cap the clock for long runs: sudo cpupower frequency-set -u RATE"
+@_check("heat", "clock reductions caused by heat", lambda machine: machine.thermal_events, hidden=True)
+def heat(events: int, machine: Machine, limits: Limits) -> Grade:
+    spin = machine.spin
     if spin is not None and spin.thermal_events:
         what = f"heat lowered the processor's clock {spin.thermal_events:.0f} times in {spin.seconds:.0f} s"
         return BAD, what, "clean or improve the cooling, or cap the clock: sudo cpupower frequency-set -u RATE"
-    if counters.thermal_events:
-        what = f"heat lowered the processor's clock {counters.thermal_events} times since boot, but not just now"
-        return WARN, what, fix
+    if events:
+        what = f"heat lowered the processor's clock {events} times since boot, but not just now"
+        return WARN, what, "cap the clock for long runs: sudo cpupower frequency-set -u RATE"
     return OK, "heat has not lowered the processor's clock since boot", ""
 
 
-@_check("governor", "the policy of the processor's clock", hidden=True)
-def governor(machine: Machine, limits: Limits) -> Grade | None:
-    """Check whether the kernel changes the clock with the load."""
-    if machine.governor in (None, "performance"):
-        return (OK, "performance", "") if machine.governor else None
-    what = f"{machine.governor}: the clock follows the load, so a block's time depends on what ran before it"
+@_check("governor", "the policy of the processor's clock", lambda machine: machine.governor, hidden=True)
+def governor(policy: str, machine: Machine, limits: Limits) -> Grade:
+    if policy == "performance":
+        return OK, policy, ""
+    what = f"{policy}: the clock follows the load, so a block's time depends on what ran before it"
     return WARN, what, "sudo cpupower frequency-set -g performance"
 
 
-@_check("turbo", "whether the clock may exceed its nominal rate", hidden=True)
-def turbo(machine: Machine, limits: Limits) -> Grade | None:
-    """Check whether the clock may exceed its nominal rate."""
-    if machine.turbo is None:
-        return None
-    if not machine.turbo:
+@_check("turbo", "whether the clock may exceed its nominal rate", lambda machine: machine.turbo, hidden=True)
+def turbo(on: bool, machine: Machine, limits: Limits) -> Grade:
+    if not on:
         return OK, "off: the clock stays at or below its nominal rate", ""
     return WARN, "on: the clock depends on heat and on the load of the other cores", machine.turbo_switch
 
 
-@_check("SMT siblings", "processors on the same core", hidden=True)
-def siblings(machine: Machine, limits: Limits) -> Grade | None:
-    """Check whether the worker's processor shares its core."""
-    if machine.siblings is None:
-        return None
-    others = ", ".join(str(cpu) for cpu in machine.siblings if cpu != machine.worker)
+@_check("SMT siblings", "processors on the same core", lambda machine: machine.siblings, hidden=True)
+def siblings(cpus: tuple[int, ...], machine: Machine, limits: Limits) -> Grade:
+    others = ", ".join(str(cpu) for cpu in cpus if cpu != machine.worker)
     if not others:
         return OK, f"processor {machine.worker} has its core to itself", ""
     what = f"processor {machine.worker} shares its core with {others}: processes there slow it down"
@@ -219,54 +193,42 @@ def siblings(machine: Machine, limits: Limits) -> Grade | None:
     return WARN, what, fix
 
 
-@_check("virtualisation", "whether this is a virtual machine")
-def virtualisation(machine: Machine, limits: Limits) -> Grade | None:
-    """Check whether unseen neighbours share the hardware."""
-    if machine.hypervisor is None:
-        return None
-    if not machine.hypervisor:
+@_check("virtualisation", "whether this is a virtual machine", lambda machine: machine.hypervisor)
+def virtualisation(hypervisor: str, machine: Machine, limits: Limits) -> Grade:
+    if not hypervisor:
         return OK, "bare metal", ""
-    what = f"a virtual machine ({machine.hypervisor}): neighbours that it cannot see share its caches and memory"
+    what = f"a virtual machine ({hypervisor}): neighbours that it cannot see share its caches and memory"
     return WARN, what, "gate by live races, not by saved times; bare metal or a dedicated host is quieter"
 
 
-@_check("transparent huge pages", "the setting of huge pages")
-def huge_pages(machine: Machine, limits: Limits) -> Grade | None:
-    """Check whether the kernel gives out huge pages unasked."""
-    if machine.hugepages != "always":
-        return (OK, machine.hugepages, "") if machine.hugepages is not None else None
+@_check("transparent huge pages", "the setting of huge pages", lambda machine: machine.hugepages)
+def huge_pages(setting: str, machine: Machine, limits: Limits) -> Grade:
+    if setting != "always":
+        return OK, setting, ""
     what = "always: whether a process gets huge pages depends on the current fragmentation of memory"
     return WARN, what, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
 
 
-@_check("address layout", "whether addresses are random")
-def address_layout(machine: Machine, limits: Limits) -> Grade | None:
-    """Check that every process draws a random address layout."""
-    if machine.aslr is None:
-        return None
-    if machine.aslr:
+@_check("address layout", "whether addresses are random", lambda machine: machine.aslr)
+def address_layout(randomness: int, machine: Machine, limits: Limits) -> Grade:
+    if randomness:
         return OK, "random: each process has its own layout, and launches average the differences", ""
     what = "the same in every process, so a lucky layout looks like an effect"
     return WARN, what, "sudo sysctl kernel.randomize_va_space=2 (and no setarch -R)"
 
 
-@_check("clock", "the timer")
-def clock(machine: Machine, limits: Limits) -> Grade | None:
-    """Check that the timer resolves a block."""
-    if machine.clock is None:
-        return None
-    source, step = machine.clock.source, machine.clock.step
-    state = _graded(step, limits.clock_warn, limits.clock_bad)
-    if state is OK and source in _SLOW_CLOCKS:
+@_check("clock", "the timer", lambda machine: machine.clock)
+def clock(timer: Clock, machine: Machine, limits: Limits) -> Grade:
+    state = _graded(timer.step, limits.clock_warn, limits.clock_bad)
+    if state is OK and timer.source in _SLOW_CLOCKS:
         state = WARN
-    what = f"{source or 'the system timer'}, in steps of {step * 1e9:.0f} ns"
+    what = f"{timer.source or 'the system timer'}, in steps of {timer.step * 1e9:.0f} ns"
     fix = "boot with clocksource=tsc tsc=reliable if the processor's TSC is steady (see `dmesg | grep -i tsc`)"
     return state, what, fix
 
 
-@_check("TensorFlow")
-def tensorflow(machine: Machine, limits: Limits) -> Grade:
-    """Check that TensorFlow is installed and compiled to bytecode."""
+@_check("TensorFlow", "", lambda machine: machine)
+def tensorflow(_: Machine, machine: Machine, limits: Limits) -> Grade:
     found = machine.tensorflow
     if found is None:
         return WARN, "not installed in the environment of tfbench", "pip install tensorflow, in this environment"
@@ -279,18 +241,16 @@ def tensorflow(machine: Machine, limits: Limits) -> Grade:
     return WARN, f"{missing}, so every zygote starts seconds slower{never}", fix
 
 
-@_check("bytecode")
-def bytecode(machine: Machine, limits: Limits) -> Grade:
-    """Check that Python keeps the bytecode that it compiles."""
-    if machine.writes_bytecode:
+@_check("bytecode", "", lambda machine: machine.writes_bytecode)
+def bytecode(written: bool, machine: Machine, limits: Limits) -> Grade:
+    if written:
         return OK, "Python writes bytecode files", ""
     what = "PYTHONDONTWRITEBYTECODE is set, so every zygote compiles the same modules again"
     return WARN, what, "unset PYTHONDONTWRITEBYTECODE"
 
 
-@_check("GPU")
-def devices(machine: Machine, limits: Limits) -> Grade:
-    """Check that no device holds its clock down, and that drivers stay loaded."""
+@_check("GPU", "", lambda machine: machine)
+def devices(_: Machine, machine: Machine, limits: Limits) -> Grade:
     if machine.gpus is None:
         fix = "install nvidia-smi, or start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
         silent: Grade = State.UNKNOWN, "an NVIDIA driver is present, but nvidia-smi does not answer", fix
@@ -311,9 +271,8 @@ def _describe(gpu: Gpu) -> str:
     return f"{gpu.name}{clock}{', MIG' if gpu.mig else ''}"
 
 
-@_check("GPU processes")
-def processes(machine: Machine, limits: Limits) -> Grade:
-    """Check that no other process uses a device."""
+@_check("GPU processes", "", lambda machine: machine)
+def processes(_: Machine, machine: Machine, limits: Limits) -> Grade:
     if machine.gpus is None:
         return (State.UNKNOWN, "nvidia-smi does not answer", "") if machine.gpu_driver else _NO_DEVICE
     busy = max((gpu.utilization or 0.0 for gpu in machine.gpus.devices), default=0.0)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import os
 import platform
+import struct
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from tfbench.doctor.bytecode import look_at
 from tfbench.doctor.cgroups import read_limits, throttled_seconds
-from tfbench.doctor.model import Clock, Counters, Machine, MachineObservation, Memory, ObservationWindow
+from tfbench.doctor.model import Bytecode, Clock, Counters, Machine, Memory, ObservationWindow
 from tfbench.doctor.nvidia_smi import Run, read_gpus, run
 from tfbench.doctor.procfs import match, number, processors, text
 from tfbench.gpus.selection import has_driver
@@ -26,6 +27,10 @@ _TIMER_READINGS = 2000
 _CPUS = "sys/devices/system/cpu"
 _TURBO_SWITCHES = ((f"{_CPUS}/intel_pstate/no_turbo", 1), (f"{_CPUS}/cpufreq/boost", 0))
 """File, and its content that switches turbo off."""
+_SAMPLED = (".", "python", "python/eager", "python/framework", "python/ops")
+"""Folders of TensorFlow: about 300 of the 2,000 modules that an import loads."""
+_HASHED = 1
+"""Flag of bytecode that Python does not compare with its source."""
 _HYPERVISOR_FILES = ("sys/hypervisor/type", "proc/device-tree/hypervisor/compatible")
 
 
@@ -50,19 +55,23 @@ def read(
     load_average = match(root / "proc/loadavg", r"^([\d.]+)")
     switches = ((file, off, number(root / file)) for file, off in _TURBO_SWITCHES)
     switch, off, turbo = next((found for found in switches if found[2] is not None), ("", 0, None))
+    # First, before this process is a load itself.
+    others, share, spin = observe(root, worker, seconds) if seconds else (None, None, None)
     return Machine(
         system=system,
         cpus=tuple(cpus),
         worker=worker,
         online=len(processors(text(root / _CPUS / "online") or "")) or None,
-        observation=observe(root, worker, seconds) if seconds else None,  # first, before this process is a load itself
+        others=others,
+        share=share,
+        spin=spin,
         load_average=float(load_average) if load_average else None,
         governor=text(cpu / "cpufreq/scaling_governor"),
         turbo=None if turbo is None else turbo != off,
         turbo_switch=f"echo {off} | sudo tee /{switch}" if switch else "",
         siblings=processors(text(cpu / "topology/thread_siblings_list") or "") or None,
         cgroup=read_limits(root),
-        counters=counters(root, worker),
+        thermal_events=counters(root, worker).thermal_events,
         hypervisor=_hypervisor(root),
         memory=_memory(root),
         hugepages=match(root / "sys/kernel/mm/transparent_hugepage/enabled", r"\[(.+)\]"),
@@ -98,10 +107,11 @@ def _grown(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else max(0.0, after - before)
 
 
-def observe(root: Path, worker: int, seconds: float) -> MachineObservation:
-    """Observe the idle machine for half of the time, then with the worker's processor busy.
+def observe(root: Path, worker: int, seconds: float) -> tuple[float | None, float, ObservationWindow]:
+    """Observe the idle machine for half of the time, then with the worker's processor busy, where steal is visible.
 
-    Steal is visible only on a busy processor.
+    Returns:
+        The number of other runnable processes, the share of its processor that a busy loop got, and its window.
     """
     began, others = time.perf_counter(), []
     while time.perf_counter() - began < seconds / 2:
@@ -122,7 +132,7 @@ def observe(root: Path, worker: int, seconds: float) -> MachineObservation:
         if worker in allowed:
             os.sched_setaffinity(0, allowed)
     spin = observation_window(before, counters(root, worker), wall)
-    return MachineObservation(fmean(others) if others else None, spin, min(1.0, share / wall))
+    return fmean(others) if others else None, min(1.0, share / wall), spin
 
 
 def _clock_step() -> float:
@@ -148,3 +158,29 @@ def _memory(root: Path) -> Memory | None:
         return None
     pressure = match(root / "proc/pressure/memory", r"avg10=([\d.]+)")
     return Memory(available * 1024, ((total or 0) - (free or 0)) * 1024, float(pressure) if pressure else None)
+
+
+def look_at(package: str) -> Bytecode | None:
+    """Count the compiled modules of a package without importing it; ``None`` if this interpreter does not have it."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    sources = [source for part in _SAMPLED for source in (folder / part).glob("*.py")]
+    return Bytecode(str(folder), len(sources), sum(map(_is_compiled, sources)))
+
+
+def _is_compiled(source: Path) -> bool:
+    """Return whether bytecode exists for this interpreter's version and the current source (PEP 552)."""
+    try:
+        with open(importlib.util.cache_from_source(str(source)), "rb") as file:
+            magic, *fields = struct.unpack("<4s3I", file.read(16))
+        status = source.stat()
+    except (OSError, NotImplementedError, struct.error):
+        return False
+    flags, changed, size = fields
+    current = changed == int(status.st_mtime) & 0xFFFFFFFF and size == status.st_size & 0xFFFFFFFF
+    return magic == importlib.util.MAGIC_NUMBER and (bool(flags & _HASHED) or current)

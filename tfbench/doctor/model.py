@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from tfbench.model import JSON
-
 
 class State(str, enum.Enum):
     """The state of a finding, in display order."""
@@ -31,9 +29,6 @@ class Finding:
     what: str
     fix: str = ""
 
-    def as_json(self) -> JSON:
-        return {"name": self.name, "state": self.state.value, "what": self.what, "fix": self.fix}
-
 
 @dataclass(frozen=True, slots=True)
 class Counters:
@@ -55,17 +50,6 @@ class ObservationWindow:
     """Share of the time that the hypervisor gave to other machines."""
     throttled_seconds: float | None = None
     thermal_events: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MachineObservation:
-    """About a second of this machine, first idle, then with a busy loop (``spin``) on the worker's processor."""
-
-    others: float | None
-    """Mean number of runnable processes of the idle machine, without this one."""
-    spin: ObservationWindow
-    share: float
-    """Share of its processor that the busy loop got."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +126,12 @@ class Machine:
     worker: int
     """The processor that workers are pinned to."""
     online: int | None = None
-    observation: MachineObservation | None = None
+    others: float | None = None
+    """Mean number of runnable processes, without this one."""
+    share: float | None = None
+    """Share of its processor that a busy loop got."""
+    spin: ObservationWindow | None = None
+    """The window of the busy loop."""
     load_average: float | None = None
     governor: str | None = None
     turbo: bool | None = None
@@ -151,8 +140,8 @@ class Machine:
     siblings: tuple[int, ...] | None = None
     """Processors on the worker's core, including its own."""
     cgroup: Cgroup | None = None
-    counters: Counters | None = None
-    """Totals since boot, read last."""
+    thermal_events: int | None = None
+    """Number of times since boot that heat lowered the worker's clock."""
     hypervisor: str | None = None
     """Name of the hypervisor, ``""`` on bare metal."""
     memory: Memory | None = None
@@ -164,7 +153,3 @@ class Machine:
     gpus: Gpus | None = None
     gpu_driver: bool = False
     """Whether an NVIDIA device or driver is present, readable or not."""
-
-    @property
-    def spin(self) -> ObservationWindow | None:
-        return self.observation.spin if self.observation else None

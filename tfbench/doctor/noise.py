@@ -7,7 +7,7 @@ import math
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -46,6 +46,8 @@ class SelfRace:
         """``eager_add`` for ``workloads.py::test_step[eager_add]``."""
         self.launches: list[Launch] = []
         self.failure = ""
+        self.limit: DetectionLimit | None = None
+        """What the policy detects in this noise, ``None`` as long as that is unknown."""
         self._entrants = [Entrant(case, side) for side in sides]
         self._iteration: dict[int, float] = {}
 
@@ -79,7 +81,7 @@ class SelfRace:
         """Median wall-clock seconds of a launch; needs a launch."""
         return median(launch.wall_seconds for launch in self.launches)
 
-    def as_json(self, limit: DetectionLimit | None) -> JSON:
+    def as_json(self) -> JSON:
         """Return the workload's object in the report of the doctor."""
         found: JSON = {"name": self.name, "failure": self.failure or None}
         if self.launches:
@@ -89,7 +91,7 @@ class SelfRace:
                 "effects": [effect.value for effect in self.effects],
                 "pairs": [effect.pair for effect in self.effects],
             }
-        return found | (limit.as_json() if limit else {})
+        return found | (self.limit.as_json() if self.limit else {})
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,6 @@ class NoiseTest:
     """Number of zygotes that were started before the races."""
     zygote_seconds: float
     """Time that the zygotes took to start."""
-    detection_limits: Mapping[str, DetectionLimit] = field(default_factory=dict)
-    """By workload, without workloads that have too few launches."""
 
     @property
     def without_tensorflow(self) -> bool:
@@ -113,9 +113,8 @@ class NoiseTest:
     @property
     def middle(self) -> SelfRace | None:
         """The workload whose detectable slowdown is the median."""
-        known = [race for race in self.races if race.name in self.detection_limits]
-        order = sorted(known, key=lambda race: self.detection_limits[race.name].smallest or math.inf)
-        return order[len(order) // 2] if order else None
+        order = sorted((race.limit.smallest or math.inf, place) for place, race in enumerate(self.races) if race.limit)
+        return self.races[order[len(order) // 2][1]] if order else None
 
     def as_json(self) -> JSON:
         return {
@@ -125,7 +124,7 @@ class NoiseTest:
             "zygotes": self.zygotes,
             "zygote_seconds": round(self.zygote_seconds, 2),
             "tensorflow": not self.without_tensorflow,
-            "workloads": [race.as_json(self.detection_limits.get(race.name)) for race in self.races],
+            "workloads": [race.as_json() for race in self.races],
         }
 
 
@@ -186,8 +185,8 @@ def round_robin(
             race.launch(launcher, pair, policy, clock, rng)
 
 
-def with_detection_limits(test: NoiseTest, limits: Limits) -> NoiseTest:
+def add_detection_limits(races: Sequence[SelfRace], policy: Policy, limits: Limits) -> None:
     """Add what the policy can detect in each workload that has enough launches. Simulates for seconds."""
-    enough = [race for race in test.races if not race.failure and len(race.launches) >= LEAST]
-    found = {race.name: detection_limit(race.effects, test.policy, limits.found) for race in enough}
-    return replace(test, detection_limits=found)
+    for race in races:
+        if not race.failure and len(race.launches) >= LEAST:
+            race.limit = detection_limit(race.effects, policy, limits.found)

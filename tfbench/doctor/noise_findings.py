@@ -18,23 +18,26 @@ _IMPORT = "python -c 'import tensorflow' in this environment shows the cause"
 
 def of_test(test: NoiseTest, limits: Limits) -> list[Finding]:
     """Return the findings of all races, the headline of the middle workload first after broken ones."""
+    policy, middle = test.policy, test.middle
     found = [
         Finding(NAME, State.BAD, f"{race.name} breaks: {race.failure}", _IMPORT) for race in test.races if race.failure
     ]
-    middle = test.middle
-    if middle is None:
+    if middle is None or middle.limit is None:
         launches = min((len(race.launches) for race in test.races), default=0)
         text = f"{launches} launches of a workload are too few for a result; {LEAST} are needed"
         return [*found, Finding(NAME, State.UNKNOWN, text, "give the race more time with --seconds")]
-    found.append(_headline(middle, test.detection_limits[middle.name], test.policy, limits))
-    for race in test.races:
-        limit = test.detection_limits.get(race.name)
-        if limit is None:
-            continue
+    headline = _detectable(middle, middle.limit, policy)
+    if _is_blind(middle.limit, limits):
+        text = f"the gate would often miss a slowdown of {limits.slowdown_bad:.0%}: {headline}"
+        fix = "fix the findings marked bad or warn, or measure on another machine"
+        found.append(Finding(NAME, State.BAD, text, fix))
+    else:
+        found.append(Finding(NAME, State.OK, headline))
+    for race, limit in [(race, race.limit) for race in test.races if race.limit]:
         if race is not middle and _is_blind(limit, limits):
-            text = f"{race.name}: {_detectable(race, limit, test.policy)}"
+            text = f"{race.name}: {_detectable(race, limit, policy)}"
             found.append(Finding(NAME, State.WARN, text, "give such cases --policy strict, or more time"))
-        if classify(limit.itself.low, limit.itself.high, test.policy) in (Outcome.REGRESSED, Outcome.IMPROVED):
+        if classify(limit.itself.low, limit.itself.high, policy) in (Outcome.REGRESSED, Outcome.IMPROVED):
             text = f"{race.name} against itself was {change(limit.itself.center)}, ratio {times(limit.itself)}"
             fix = "run again, as this can be chance; if it stays, fix the findings above and run `tfbench calibrate`"
             found.append(Finding(NAME, State.WARN, text, fix))
@@ -44,14 +47,6 @@ def of_test(test: NoiseTest, limits: Limits) -> list[Finding]:
 def of_error(error: TfbenchError) -> Finding:
     """Return the finding of a race that could not run."""
     return Finding(NAME, State.BAD, f"the race could not run: {str(error).strip().splitlines()[-1]}", _IMPORT)
-
-
-def _headline(middle: SelfRace, limit: DetectionLimit, policy: Policy, limits: Limits) -> Finding:
-    detectable = _detectable(middle, limit, policy)
-    if not _is_blind(limit, limits):
-        return Finding(NAME, State.OK, detectable)
-    text = f"the gate would often miss a slowdown of {limits.slowdown_bad:.0%}: {detectable}"
-    return Finding(NAME, State.BAD, text, "fix the findings marked bad or warn, or measure on another machine")
 
 
 def _is_blind(limit: DetectionLimit, limits: Limits) -> bool:
