@@ -31,7 +31,7 @@ def root(tmp_path):
 def test_this_machine_is_read():
     machine = inspect.read(sorted(os.sched_getaffinity(0)), max(os.sched_getaffinity(0)), seconds=0.1)
     assert machine.memory.available > 0
-    assert 0 < machine.clock.step < 1e-3
+    assert 0 < machine.clock_step < 1e-3
     assert 0 < machine.share <= 1
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench import cli
-from tfbench.doctor import noise, noise_findings
+from tfbench.doctor import noise
 from tfbench.doctor.checks import is_fit
 from tfbench.doctor.detection import noise_of
 from tfbench.doctor.limits import Limits
@@ -36,7 +36,7 @@ def lapped(deviation=0.004, seconds=30.0, broken=None):
 def judged(raced):
     noise.add_detection_limits(raced, POLICY, LIMITS)
     made = noise.NoiseTest(POLICY, raced, 30.0, 12, 8.0)
-    return made, noise_findings.of_test(made, LIMITS)
+    return made, noise.findings_of(made, LIMITS)
 
 
 def test_the_races_end_in_time_and_share_it_equally():
@@ -116,7 +116,7 @@ def test_a_side_that_does_not_start_is_a_finding(monkeypatch):
     monkeypatch.setattr(noise.ProcessLauncher, "ready", refuse)
     with pytest.raises(SideError) as caught:
         noise.race(1.0, POLICY, Processors((0,), (0,)), lambda *_: None, Clock(), random.Random())
-    assert "ImportError: numpy" in noise_findings.of_error(caught.value).what
+    assert "ImportError: numpy" in noise.finding_of(caught.value).what
 
 
 @pytest.mark.parametrize("seconds", ["0", "4000", "nan"])

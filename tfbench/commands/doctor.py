@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench.commands._setup import progress_bar, worker_processors
-from tfbench.doctor import checks, inspect, noise, noise_findings
+from tfbench.doctor import checks, inspect, noise
 from tfbench.doctor.limits import Limits
 from tfbench.doctor.model import Finding, Machine, ObservationWindow, State
 from tfbench.errors import TfbenchError, UsageError
@@ -80,7 +80,7 @@ def _race(
     memory = checks.available(machine, limits)
     if memory.state is State.BAD:
         text = f"not run, because the kernel could kill other processes: {memory.what}"
-        return None, None, [Finding(noise_findings.NAME, State.UNKNOWN, text)]
+        return None, None, [Finding(noise.NAME, State.UNKNOWN, text)]
     with progress_bar(console) as bar:
         task = bar.add_task("", total=seconds)
         if bar.disable:
@@ -93,11 +93,11 @@ def _race(
         try:
             test = noise.race(seconds, preset("standard"), where, tell, time.perf_counter, random.Random())
         except TfbenchError as error:
-            return None, None, [noise_findings.of_error(error)]
+            return None, None, [noise.finding_of(error)]
         after, ended = inspect.counters(_ROOT, machine.worker), time.perf_counter()
         tell("simulating races with this noise", seconds)
         noise.add_detection_limits(test.races, test.policy, limits)
-    return test, inspect.observation_window(before, after, ended - began), noise_findings.of_test(test, limits)
+    return test, inspect.observation_window(before, after, ended - began), noise.findings_of(test, limits)
 
 
 def _show(console: Console, findings: Sequence[Finding], test: noise.NoiseTest | None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tfbench.doctor.limits import GIB, Limits
-from tfbench.doctor.model import Cgroup, Clock, Finding, Gpu, Machine, Memory, ObservationWindow, State
+from tfbench.doctor.model import Cgroup, Finding, Gpu, Machine, Memory, ObservationWindow, State
 from tfbench.gpus.readings import hardware_reasons
 
 Check = Callable[[Machine, Limits], Finding]
@@ -217,12 +217,12 @@ def address_layout(randomness: int, machine: Machine, limits: Limits) -> Grade:
     return WARN, what, "sudo sysctl kernel.randomize_va_space=2 (and no setarch -R)"
 
 
-@_check("clock", "the timer", lambda machine: machine.clock)
-def clock(timer: Clock, machine: Machine, limits: Limits) -> Grade:
-    state = _graded(timer.step, limits.clock_warn, limits.clock_bad)
-    if state is OK and timer.source in _SLOW_CLOCKS:
+@_check("clock", "the timer", lambda machine: machine.clock_step)
+def clock(step: float, machine: Machine, limits: Limits) -> Grade:
+    state = _graded(step, limits.clock_warn, limits.clock_bad)
+    if state is OK and machine.clock_source in _SLOW_CLOCKS:
         state = WARN
-    what = f"{timer.source or 'the system timer'}, in steps of {timer.step * 1e9:.0f} ns"
+    what = f"{machine.clock_source or 'the system timer'}, in steps of {step * 1e9:.0f} ns"
     fix = "boot with clocksource=tsc tsc=reliable if the processor's TSC is steady (see `dmesg | grep -i tsc`)"
     return state, what, fix
 

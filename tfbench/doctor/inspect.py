@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from tfbench.doctor.cgroups import read_limits, throttled_seconds
-from tfbench.doctor.model import Bytecode, Clock, Counters, Machine, Memory, ObservationWindow
+from tfbench.doctor.model import Bytecode, Counters, Machine, Memory, ObservationWindow
 from tfbench.doctor.nvidia_smi import Run, read_gpus, run
 from tfbench.doctor.procfs import match, number, processors, text
 from tfbench.gpus.selection import has_driver
@@ -76,7 +76,8 @@ def read(
         memory=_memory(root),
         hugepages=match(root / "sys/kernel/mm/transparent_hugepage/enabled", r"\[(.+)\]"),
         aslr=number(root / "proc/sys/kernel/randomize_va_space"),
-        clock=Clock(text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"), _clock_step()),
+        clock_source=text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        clock_step=_clock_step(),
         tensorflow=look_at("tensorflow"),
         writes_bytecode=not sys.dont_write_bytecode,
         gpus=read_gpus(run),

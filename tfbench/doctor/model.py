@@ -73,15 +73,6 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """The timer of the system."""
-
-    source: str | None
-    step: float
-    """Smallest nonzero difference of two readings, in seconds."""
-
-
-@dataclass(frozen=True, slots=True)
 class Bytecode:
     """How much of a package is compiled."""
 
@@ -147,7 +138,9 @@ class Machine:
     memory: Memory | None = None
     hugepages: str | None = None
     aslr: int | None = None
-    clock: Clock | None = None
+    clock_source: str | None = None
+    clock_step: float | None = None
+    """Smallest nonzero difference of two readings of the system's timer, in seconds."""
     tensorflow: Bytecode | None = None
     writes_bytecode: bool = True
     gpus: Gpus | None = None

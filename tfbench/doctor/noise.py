@@ -1,4 +1,4 @@
-"""Race the same code against itself, to measure the noise of this machine."""
+"""Race the same code against itself, to measure the noise of this machine and the slowdowns that it hides."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import math
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from tfbench.doctor.detection import CASES, LEAST, DetectionLimit, detection_limit
+from tfbench.doctor.detection import CASES, LEAST, SLOWDOWNS, DetectionLimit, detection_limit
 from tfbench.doctor.limits import Limits
-from tfbench.errors import BenchmarkError
-from tfbench.model import JSON, Case, Effect, Launch, Plan
+from tfbench.doctor.model import Finding, State
+from tfbench.errors import BenchmarkError, TfbenchError
+from tfbench.model import JSON, Case, Effect, Launch, Outcome, Plan
 from tfbench.policy import Policy
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Launcher
@@ -22,12 +24,17 @@ from tfbench.race.launch import run_launch
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.schedule import make_plan
 from tfbench.race.zygote import Suite
+from tfbench.report.units import duration, times
 from tfbench.sides.side import Side
 from tfbench.stats.interval import median_log_ratio
+from tfbench.stats.verdict import change, classify
 
 FILE = Path(__file__).with_name("workloads.py")
 NUMPY = "numpy_"
 """Prefix of the workloads without TensorFlow, which only workers import."""
+NAME = "race"
+"""Name of the findings."""
+_IMPORT = "python -c 'import tensorflow' in this environment shows the cause"
 PAIRS = LEAST
 """Pairs of zygotes. Each takes 2.5 s to start on two cores."""
 
@@ -136,15 +143,14 @@ def race(
     Raises:
         TfbenchError: No process could be started, or no workload could be collected.
     """
-    # The workloads need no shared set-up.
-    launcher = ProcessLauncher(Suite((FILE.name,), "", "importlib", made="", cpus=where.every), policy, where)
+    suite = Suite((FILE.name,), "", "importlib", made="", cpus=where.every)  # the workloads need no shared set-up
     # Every process would take all of a GPU's memory: the steps are small and run on the CPU.
     settings = {"CUDA_VISIBLE_DEVICES": "-1"}
     sides = [Side(name, sys.executable, FILE.parent, env=settings) for name in ("baseline", "contender")]
     zygotes = 2 * PAIRS
     began = clock()
     at_once = max(1, len(where.every) // 2)
-    try:
+    with closing(ProcessLauncher(suite, policy, where)) as launcher:
         for first in range(0, PAIRS, at_once):
             progress(f"starting zygotes, {2 * first} of {zygotes}", 0.0)
             launcher.ready([(side, ()) for side in sides], range(first, min(PAIRS, first + at_once)))
@@ -155,8 +161,6 @@ def race(
         races = tuple(SelfRace(Case(name, name, name), sides) for name in sorted(zygote.cases))
         round_robin(races, launcher, range(PAIRS), seconds, policy, progress, clock, rng)
         return NoiseTest(policy, races, clock() - ready, zygotes, ready - began)
-    finally:
-        launcher.close()
 
 
 def round_robin(
@@ -190,3 +194,49 @@ def add_detection_limits(races: Sequence[SelfRace], policy: Policy, limits: Limi
     for race in races:
         if not race.failure and len(race.launches) >= LEAST:
             race.limit = detection_limit(race.effects, policy, limits.found)
+
+
+def findings_of(test: NoiseTest, limits: Limits) -> list[Finding]:
+    """Return the findings of all races, the headline of the middle workload first after broken ones."""
+    policy, middle = test.policy, test.middle
+    found = [
+        Finding(NAME, State.BAD, f"{race.name} breaks: {race.failure}", _IMPORT) for race in test.races if race.failure
+    ]
+    if middle is None or middle.limit is None:
+        launches = min((len(race.launches) for race in test.races), default=0)
+        text = f"{launches} launches of a workload are too few for a result; {LEAST} are needed"
+        return [*found, Finding(NAME, State.UNKNOWN, text, "give the race more time with --seconds")]
+    headline = _detectable(middle, middle.limit, policy)
+    if _is_blind(middle.limit, limits):
+        text = f"the gate would often miss a slowdown of {limits.slowdown_bad:.0%}: {headline}"
+        fix = "fix the findings marked bad or warn, or measure on another machine"
+        found.append(Finding(NAME, State.BAD, text, fix))
+    else:
+        found.append(Finding(NAME, State.OK, headline))
+    for race, limit in [(race, race.limit) for race in test.races if race.limit]:
+        if race is not middle and _is_blind(limit, limits):
+            text = f"{race.name}: {_detectable(race, limit, policy)}"
+            found.append(Finding(NAME, State.WARN, text, "give such cases --policy strict, or more time"))
+        if classify(limit.itself.low, limit.itself.high, policy) in (Outcome.REGRESSED, Outcome.IMPROVED):
+            text = f"{race.name} against itself was {change(limit.itself.center)}, ratio {times(limit.itself)}"
+            fix = "run again, as this can be chance; if it stays, fix the findings above and run `tfbench calibrate`"
+            found.append(Finding(NAME, State.WARN, text, fix))
+    return found
+
+
+def finding_of(error: TfbenchError) -> Finding:
+    """Return the finding of a race that could not run."""
+    return Finding(NAME, State.BAD, f"the race could not run: {str(error).strip().splitlines()[-1]}", _IMPORT)
+
+
+def _is_blind(limit: DetectionLimit, limits: Limits) -> bool:
+    return limit.smallest is None or limit.smallest > limits.slowdown_bad
+
+
+def _detectable(race: SelfRace, limit: DetectionLimit, policy: Policy) -> str:
+    if limit.smallest is None:
+        return f"policy {policy.name} does not detect even a slowdown of {SLOWDOWNS[-1]:.0%} here"
+    cost = duration(limit.launches * race.launch_seconds)
+    return (
+        f"a slowdown of {limit.smallest:.1%} is detectable here in about {limit.launches:.0f} launches, {cost} per case"
+    )

@@ -116,7 +116,7 @@ class GpuObservationWindow:
     """Why the readings ended early, ``""`` if they did not."""
 
     def as_json(self) -> JSON:
-        """Summarise the readings: mean clock and power, highest temperature, all reasons for a lowered clock, joules.
+        """Summarise the readings: means, the highest temperature, all reasons for a lowered clock, and growths.
 
         ``too_hot`` and ``capped`` are the shares of the launch in which heat and the power limit lowered the clock.
         """
@@ -172,18 +172,10 @@ class Driver(Protocol):
     """Queries about GPUs, so that tests and recordings can replace NVML."""
 
     def identities(self) -> list[Identity]:
-        """List all GPUs.
-
-        Raises:
-            GpuError: The driver cannot list them.
-        """
+        """List all GPUs, or raise `GpuError`."""
 
     def reading(self, gpu: Identity) -> GpuReading:
-        """Read the current state of a GPU.
-
-        Raises:
-            GpuError: The GPU does not answer any more.
-        """
+        """Read the current state of a GPU, or raise `GpuError` if it does not answer any more."""
 
     def listen(self, gpus: Sequence[Identity]) -> None:
         """Start to record the errors (XIDs) of these GPUs, if the driver supports it."""

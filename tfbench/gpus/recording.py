@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from tfbench.errors import GpuError, UsageError
@@ -50,7 +50,7 @@ class Recording:
         return {"schema": SCHEMA, "gpus": [asdict(gpu) for gpu in self._gpus], "told": self._reported}
 
 
-class Replay:
+class Replay(Driver):
     """A driver that replays a recording, reading by reading. The last reading repeats.
 
     Args:
@@ -88,15 +88,9 @@ class Replay:
             raise found
         return found
 
-    def listen(self, gpus: Sequence[Identity]) -> None:
-        """Do nothing: the recording contains the XIDs."""
-
     def xids(self) -> list[int]:
         found, self._xids = self._xids, []
         return found
-
-    def close(self) -> None:
-        """Do nothing: no driver is open."""
 
 
 def _answer(row: JSON) -> GpuReading | GpuError:

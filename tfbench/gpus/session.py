@@ -17,9 +17,6 @@ from tfbench.gpus.selection import VISIBLE, choose, doubtful_order, environment,
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 
-_LOCKS = Path("/run/lock")
-"""Linux's folder for locks of all users."""
-
 
 class GpuSession:
     """The GPUs that a run measures on. Call `close` at the end.
@@ -29,7 +26,7 @@ class GpuSession:
         names: Indices or UUIDs, empty for all GPUs.
         required: Whether a missing GPU is an error. The workers report it.
         opened: Opens NVML.
-        locks: Folder of the lock files.
+        locks: Folder of the lock files, by default in Linux's folder for locks of all users.
         driver: Whether the machine has a driver.
 
     Raises:
@@ -75,7 +72,8 @@ class GpuSession:
             self.gpus = self._chosen(nvml.identities(), names, left)
             if self.gpus:
                 _check_modes(self.gpus)
-                held.enter_context(lock(self.gpus, locks or _folder()))
+                shared = "/run/lock" if os.access("/run/lock", os.W_OK) else tempfile.gettempdir()
+                held.enter_context(lock(self.gpus, locks or Path(shared, "tfbench")))
                 self.gpu_monitor = GpuMonitor(self.gpus, nvml, policy, family)
                 self.environment = environment(self.gpus) if names or left else {}
                 self._held = held.pop_all()
@@ -133,8 +131,3 @@ def _check_modes(gpus: Sequence[Identity]) -> None:
         if gpu.compute_mode not in (None, "default"):
             text = f"GPU {gpu.index} is in compute mode {gpu.compute_mode!r}, but a race needs two processes on it"
             raise GpuError(f"{text}: run sudo nvidia-smi -i {gpu.index} -c DEFAULT")
-
-
-def _folder() -> Path:
-    place = _LOCKS if os.access(_LOCKS, os.W_OK) else Path(tempfile.gettempdir())
-    return place / "tfbench"
