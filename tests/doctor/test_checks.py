@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from tfbench.doctor.checks import CHECKS, examine, is_fit, worst_first
-from tfbench.doctor.limits import Limits
 from tfbench.doctor.model import (
     Bytecode,
     Cgroup,
     Finding,
     Gpu,
     Gpus,
+    Limits,
     Machine,
     Memory,
     ObservationWindow,

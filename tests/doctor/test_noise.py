@@ -11,8 +11,7 @@ from tfbench import cli
 from tfbench.doctor import noise
 from tfbench.doctor.checks import is_fit
 from tfbench.doctor.detection import noise_of
-from tfbench.doctor.limits import Limits
-from tfbench.doctor.model import State
+from tfbench.doctor.model import Limits, State
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import Case, Effect
 from tfbench.policy import Policy

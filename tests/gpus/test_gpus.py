@@ -13,9 +13,8 @@ import pytest
 from tests.fakes.nvml import UUIDS, Device, library
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.errors import GpuError, LaunchDisturbed, UsageError
-from tfbench.gpus.disturbance import disturbance, foreign
 from tfbench.gpus.locks import lock
-from tfbench.gpus.monitor import GpuMonitor, family
+from tfbench.gpus.monitor import GpuMonitor, disturbance, family, foreign
 from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.readings import GpuObservationWindow, GpuReading
 from tfbench.gpus.selection import choose, doubtful_order, environment, has_driver, parse_device, visible

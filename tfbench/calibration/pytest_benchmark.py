@@ -52,11 +52,7 @@ def measure(file: Path, slowdown: float) -> SavedRun:
 
 
 def compare(runs: list[SavedRun], number: int) -> list[CalibrationTrial]:
-    """Compare the newest run with every earlier one on unchanged code, by pytest-benchmark's rule.
-
-    Args:
-        number: Number of the newest run in the trials.
-    """
+    """Compare the newest run, with its number, with all earlier ones on unchanged code, by pytest-benchmark's rule."""
     *earlier, newest = runs
     trials = []
     for before, method in itertools.product([run for run in earlier if not run.slowdown], SAVED):

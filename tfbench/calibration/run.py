@@ -51,15 +51,13 @@ class Plan:
     """Text that the names of the cases must contain."""
 
 
-Progress = Callable[[str, int], None]
-"""Called with the current activity and the number of verdicts."""
-
-
-def calibrate(plan: Plan, journal: Journal, seconds: float, progress: Progress, rng: random.Random) -> None:
+def calibrate(
+    plan: Plan, journal: Journal, seconds: float, progress: Callable[[str, int], None], rng: random.Random
+) -> None:
     """Add trials to the journal until the time is up. The trial in progress then is completed.
 
     Args:
-        seconds: Budget of this call. Existing trials of the journal are kept and counted.
+        progress: Called with the current activity and the number of verdicts in the journal.
     """
     began = time.monotonic()
     trials = journal.read()

@@ -16,11 +16,7 @@ _BROKEN_HEADINGS = ("false\npositives", "incon-\nclusive", "min.\ndetect-\nable"
 
 
 def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
-    """Make a table with one line per row: false positives with their upper bound, detected slowdowns, cost.
-
-    Args:
-        width: Characters of a line.
-    """
+    """Make a table of so many characters: false positives with their upper bound, detected slowdowns, cost."""
     false_positives, inconclusive, detectable = _HEADINGS if width >= WIDE else _BROKEN_HEADINGS
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     made = style.table(title)

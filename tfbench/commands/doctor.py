@@ -26,8 +26,7 @@ from rich.text import Text
 
 from tfbench.commands._setup import progress_bar, worker_processors
 from tfbench.doctor import checks, inspect, noise
-from tfbench.doctor.limits import Limits
-from tfbench.doctor.model import Finding, Machine, ObservationWindow, State
+from tfbench.doctor.model import Finding, Limits, Machine, ObservationWindow, State
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.fs import write_whole
 from tfbench.model import JSON

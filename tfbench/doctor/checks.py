@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tfbench.doctor.limits import GIB, Limits
-from tfbench.doctor.model import Cgroup, Finding, Gpu, Machine, Memory, ObservationWindow, State
+from tfbench.doctor.model import GIB, Cgroup, Finding, Gpu, Limits, Machine, Memory, ObservationWindow, State
 from tfbench.gpus.readings import hardware_reasons
 
 Check = Callable[[Machine, Limits], Finding]
@@ -25,11 +24,7 @@ CHECKS: list[Check] = []
 
 
 def examine(machine: Machine, limits: Limits, race: ObservationWindow | None = None) -> list[Finding]:
-    """Run every check on a machine.
-
-    Args:
-        race: The window of the doctor's race. It is longer and under load, so it replaces the spin window.
-    """
+    """Run every check on a machine. The window of the doctor's race is longer and replaces the spin window."""
     machine = replace(machine, spin=race or machine.spin)
     return [check(machine, limits) for check in CHECKS]
 
@@ -46,10 +41,9 @@ def is_fit(findings: Sequence[Finding]) -> bool:
 
 
 def _check(name: str, missing: str, read: Callable[[Machine], T | None], *, hidden: bool = False) -> Register[T]:
-    """Register a rule that grades a reading. If there is none, the finding says that `missing` is unknown, and why.
+    """Register a rule that grades a reading. Without a reading, the finding says what is `missing`, and why.
 
-    Args:
-        hidden: Whether hypervisors hide the reading from virtual machines.
+    Hypervisors do not show a reading that is `hidden` to virtual machines.
     """
 
     def register(rule: Rule[T]) -> Check:

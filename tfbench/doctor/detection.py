@@ -53,13 +53,10 @@ class DetectionLimit:
 
 
 def detection_limit(effects: Sequence[Effect], policy: Policy, rate: float) -> DetectionLimit:
-    """Compute the smallest slowdown that the policy detects, from launches of the same code.
+    """Compute the smallest slowdown that the policy detects in this share of races, from launches of the same code.
 
     The effects give the noise. Simulated races with this noise, decided like real ones, give the detection
     rates and the launches that they take.
-
-    Args:
-        rate: Share of races that must detect a slowdown.
     """
     noise = noise_of(effects, policy)
     itself = interval(effects, case_alpha(policy, CASES), policy, shared_zygote=False)

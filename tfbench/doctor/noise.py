@@ -13,8 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from tfbench.doctor.detection import CASES, LEAST, SLOWDOWNS, DetectionLimit, detection_limit
-from tfbench.doctor.limits import Limits
-from tfbench.doctor.model import Finding, State
+from tfbench.doctor.model import Finding, Limits, State
 from tfbench.errors import BenchmarkError, TfbenchError
 from tfbench.model import JSON, Case, Effect, Launch, Outcome, Plan
 from tfbench.policy import Policy
@@ -52,6 +51,8 @@ class SelfRace:
         self.name = case.name.rpartition("[")[2].removesuffix("]")
         """``eager_add`` for ``workloads.py::test_step[eager_add]``."""
         self.launches: list[Launch] = []
+        self.effects: list[Effect] = []
+        """Log-ratio of contender to baseline in each launch."""
         self.failure = ""
         self.limit: DetectionLimit | None = None
         """What the policy detects in this noise, ``None`` as long as that is unknown."""
@@ -70,13 +71,9 @@ class SelfRace:
         if launch is None or None in launch.runs:
             self.failure = str(next(iter(failures.values()), "its launch could not be finished"))
         else:
+            baseline, contender = (run.seconds for run in launch.runs if run is not None)
             self.launches.append(launch)
-
-    @property
-    def effects(self) -> list[Effect]:
-        """Log-ratio of contender to baseline in each launch."""
-        times = ([run.seconds for run in launch.runs if run is not None] for launch in self.launches)
-        return [Effect(median_log_ratio(*both), launch.pair) for both, launch in zip(times, self.launches, strict=True)]
+            self.effects.append(Effect(median_log_ratio(baseline, contender), pair))
 
     @property
     def iteration(self) -> float:

@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-Step = tuple[Callable[..., Any], tuple[Any, ...]]
 
-
-def _steps() -> dict[str, Callable[[], Step]]:
-    """Return steps bound by host overhead, by arithmetic and by memory. Together they show most kinds of noise."""
+def _steps() -> dict[str, Callable[[], Any]]:
+    """Return makers of steps that host overhead, arithmetic or memory bound. Together they show most kinds of noise."""
     try:
         from tfbench.worker.workloads.steps import STEPS
     except ImportError:

@@ -13,10 +13,7 @@ from tfbench.gpus.readings import Identity
 
 
 def lock(gpus: Sequence[Identity], folder: Path) -> ExitStack:
-    """Lock GPUs until the returned stack is closed. If this process dies, the system releases them.
-
-    Args:
-        folder: Folder of the lock files, shared by all users of the GPUs.
+    """Lock GPUs by files in a folder of all users, until the returned stack is closed or this process dies.
 
     Raises:
         GpuError: Another run measures on a GPU, or the folder is not usable.

@@ -61,10 +61,8 @@ class Replay(Driver):
     """
 
     def __init__(self, content: Mapping[str, object]) -> None:
-        if content.get("schema") != SCHEMA:
-            raise UsageError(
-                f"the file is not a GPU recording: its schema is {content.get('schema')!r}, not {SCHEMA!r}"
-            )
+        if (schema := content.get("schema")) != SCHEMA:
+            raise UsageError(f"the file is not a GPU recording: its schema is {schema!r}, not {SCHEMA!r}")
         try:
             self._gpus = [Identity(**gpu) for gpu in _rows(content["gpus"])]
             reported = _rows(content["told"])

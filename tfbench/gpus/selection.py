@@ -46,10 +46,7 @@ def visible(environment: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def choose(there: Sequence[Identity], names: Sequence[str], option: str = "--device gpu:") -> list[Identity]:
-    """Find GPUs by index, or by UUID or its start.
-
-    Args:
-        option: The option that names them, for errors.
+    """Find GPUs by index, or by UUID or its start. Errors say which ``option`` names them.
 
     Raises:
         UsageError: A GPU is missing, ambiguous or named twice.

@@ -56,8 +56,7 @@ class GpuSession:
         self._may_have_gpus = kind != "cpu" and (there or required)
         if kind == "cpu":
             self.environment = {VISIBLE: "-1"}
-            return
-        if not there:
+        if kind == "cpu" or not there:
             return
         try:
             nvml = opened()
