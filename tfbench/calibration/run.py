@@ -128,14 +128,13 @@ def _short(name: str) -> str:
 @contextmanager
 def background_load(cpus: Sequence[int], worker: Sequence[int]) -> Iterator[None]:
     """Keep the processors other than the worker's busy, each with a process that computes and moves memory."""
-    others = [cpu for cpu in cpus if cpu not in worker]
     program = (
         "import os, sys, numpy\n"
         "os.sched_setaffinity(0, [int(sys.argv[1])])\n"
         "a = numpy.random.default_rng(0).random((600, 600)); b = numpy.zeros(4_000_000)\n"
         "while True:\n    a = a @ a; a /= a.max(); b += 1\n"
     )
-    running = [subprocess.Popen([sys.executable, "-c", program, str(cpu)]) for cpu in others]
+    running = [subprocess.Popen([sys.executable, "-c", program, str(cpu)]) for cpu in cpus if cpu not in worker]
     try:
         yield
     finally:

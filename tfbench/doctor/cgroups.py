@@ -39,8 +39,7 @@ def _levels(root: Path, controller: str) -> Iterator[Path]:
     folders count, and the folder of the mount is the container's group.
     """
     for line in (text(root / "proc/self/cgroup") or "").splitlines():
-        _, _, rest = line.partition(":")
-        names, _, path = rest.partition(":")
+        _, names, path = line.split(":", 2)
         if names and controller not in names.split(","):
             continue
         mounts = root / "sys/fs/cgroup"

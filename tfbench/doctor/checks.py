@@ -31,8 +31,7 @@ def examine(machine: Machine, limits: Limits, race: ObservationWindow | None = N
 
 def worst_first(findings: Sequence[Finding]) -> list[Finding]:
     """Sort by state (bad, warn, unknown, ok), and by the order of the checks within a state."""
-    order = list(State)
-    return sorted(findings, key=lambda finding: order.index(finding.state))
+    return sorted(findings, key=lambda finding: list(State).index(finding.state))
 
 
 def is_fit(findings: Sequence[Finding]) -> bool:

@@ -91,9 +91,8 @@ def counters(root: Path, worker: int) -> Counters:
     heat = root / _CPUS / f"cpu{worker}/thermal_throttle"
     events = [number(heat / f"{part}_throttle_count") for part in ("core", "package")]
     known = [count for count in events if count is not None]
-    return Counters(
-        tuple(map(int, ticks.split())) if ticks else None, throttled_seconds(root), max(known, default=None)
-    )
+    columns = tuple(map(int, ticks.split())) if ticks else None
+    return Counters(columns, throttled_seconds(root), max(known, default=None))
 
 
 def observation_window(before: Counters, after: Counters, seconds: float) -> ObservationWindow:

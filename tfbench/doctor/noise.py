@@ -196,9 +196,8 @@ def add_detection_limits(races: Sequence[SelfRace], policy: Policy, limits: Limi
 def findings_of(test: NoiseTest, limits: Limits) -> list[Finding]:
     """Return the findings of all races, the headline of the middle workload first after broken ones."""
     policy, middle = test.policy, test.middle
-    found = [
-        Finding(NAME, State.BAD, f"{race.name} breaks: {race.failure}", _IMPORT) for race in test.races if race.failure
-    ]
+    broken = [f"{race.name} breaks: {race.failure}" for race in test.races if race.failure]
+    found = [Finding(NAME, State.BAD, text, _IMPORT) for text in broken]
     if middle is None or middle.limit is None:
         launches = min((len(race.launches) for race in test.races), default=0)
         text = f"{launches} launches of a workload are too few for a result; {LEAST} are needed"
@@ -233,7 +232,5 @@ def _is_blind(limit: DetectionLimit, limits: Limits) -> bool:
 def _detectable(race: SelfRace, limit: DetectionLimit, policy: Policy) -> str:
     if limit.smallest is None:
         return f"policy {policy.name} does not detect even a slowdown of {SLOWDOWNS[-1]:.0%} here"
-    cost = duration(limit.launches * race.launch_seconds)
-    return (
-        f"a slowdown of {limit.smallest:.1%} is detectable here in about {limit.launches:.0f} launches, {cost} per case"
-    )
+    cost = f"{limit.launches:.0f} launches, {duration(limit.launches * race.launch_seconds)} per case"
+    return f"a slowdown of {limit.smallest:.1%} is detectable here in about {cost}"

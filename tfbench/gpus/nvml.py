@@ -174,9 +174,8 @@ def _library() -> Any:
     try:
         return importlib.import_module("pynvml")
     except ImportError:
-        raise GpuError(
-            "nvidia-ml-py is not installed, and monitoring GPUs needs it: pip install 'tfbench[gpu]'"
-        ) from None
+        text = "nvidia-ml-py is not installed, and monitoring GPUs needs it: pip install 'tfbench[gpu]'"
+        raise GpuError(text) from None
 
 
 def _text(value: Any) -> str:

@@ -1,7 +1,4 @@
-"""Identity and readings of a GPU, and the interface of drivers.
-
-``None`` means that the device or its driver does not report a value.
-"""
+"""Identity and readings of a GPU, where ``None`` marks a value that is not reported, and the interface of drivers."""
 
 from __future__ import annotations
 
