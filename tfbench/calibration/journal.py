@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -47,9 +46,7 @@ class Journal:
         Raises:
             ReportError: Another line is not a trial.
         """
-        if not self.path.exists():
-            return []
-        lines = self.path.read_text(encoding="utf-8").split("\n")
+        lines = self.path.read_text(encoding="utf-8").split("\n") if self.path.exists() else []
         trials = []
         for number, line in enumerate(lines[:-1], start=1):  # text after the last newline is incomplete
             try:
@@ -60,9 +57,8 @@ class Journal:
                 raise ReportError(f"{self.path}, line {number}: not a trial ({error}); move the file away") from error
         return trials
 
-    def append(self, trials: Iterable[CalibrationTrial]) -> None:
+    def append(self, *trials: CalibrationTrial) -> None:
         """Append trials to the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(asdict(trial), allow_nan=False, separators=(",", ":")) + "\n" for trial in trials)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(text)
+            file.writelines(json.dumps(asdict(one), allow_nan=False, separators=(",", ":")) + "\n" for one in trials)

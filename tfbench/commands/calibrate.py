@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         processors=worker_processors(arguments.cpus),
         cpus=available_cpus(),
         slowdowns=_fractions(arguments.slowdowns),
-        saved_every=0 if arguments.no_saved else 2,
+        saved=not arguments.no_saved,
         root=root,
         files=files,
         chosen=arguments.chosen,

@@ -18,16 +18,15 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from tfbench.commands._setup import progress_bar, worker_processors
-from tfbench.doctor import checks, inspect, noise, noise_findings
-from tfbench.doctor.checks.grading import Limits
-from tfbench.doctor.checks.memory import available
-from tfbench.doctor.model import Finding, Machine, ObservationWindow, State
+from tfbench.doctor import checks, inspect, noise
+from tfbench.doctor.model import Finding, Limits, Machine, ObservationWindow, State
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.fs import write_whole
 from tfbench.model import JSON
@@ -77,10 +76,10 @@ def _race(
     seconds: float, machine: Machine, where: Processors, limits: Limits, console: Console
 ) -> tuple[noise.NoiseTest | None, ObservationWindow | None, list[Finding]]:
     """Race; returns the test, the counters of the processor during it, and the findings or why there was no race."""
-    memory = available(machine, limits)
+    memory = checks.available(machine, limits)
     if memory.state is State.BAD:
         text = f"not run, because the kernel could kill other processes: {memory.what}"
-        return None, None, [Finding(noise_findings.NAME, State.UNKNOWN, text)]
+        return None, None, [Finding(noise.NAME, State.UNKNOWN, text)]
     with progress_bar(console) as bar:
         task = bar.add_task("", total=seconds)
         if bar.disable:
@@ -93,11 +92,11 @@ def _race(
         try:
             test = noise.race(seconds, preset("standard"), where, tell, time.perf_counter, random.Random())
         except TfbenchError as error:
-            return None, None, [noise_findings.of_error(error)]
+            return None, None, [noise.finding_of(error)]
         after, ended = inspect.counters(_ROOT, machine.worker), time.perf_counter()
         tell("simulating races with this noise", seconds)
-        test = noise.with_detection_limits(test, limits)
-    return test, inspect.observation_window(before, after, ended - began), noise_findings.of_test(test, limits)
+        noise.add_detection_limits(test.races, test.policy, limits)
+    return test, inspect.observation_window(before, after, ended - began), noise.findings_of(test, limits)
 
 
 def _show(console: Console, findings: Sequence[Finding], test: noise.NoiseTest | None) -> None:
@@ -124,7 +123,7 @@ def _show_test(console: Console, test: noise.NoiseTest) -> None:
     for name in _HEADINGS:
         made.add_column(name, justify="right")
     for race in test.races:
-        limit, launches = test.detection_limits.get(race.name), str(len(race.launches))
+        limit, launches = race.limit, str(len(race.launches))
         if limit is None:
             made.add_row(race.name, "", launches, "", "", race.failure and "broke", "-", "", "")
             continue
@@ -132,8 +131,8 @@ def _show_test(console: Console, test: noise.NoiseTest) -> None:
             race.name,
             duration(race.iteration),
             launches,
-            f"{limit.noise.launch:.2%}",
-            f"{limit.noise.zygote:.2%}",
+            f"{limit.noise.launch_deviation:.2%}",
+            f"{limit.noise.zygote_deviation:.2%}",
             times(limit.itself),
             "-" if limit.smallest is None else f"{limit.smallest:.1%}",
             "-" if limit.smallest is None else duration(limit.launches * race.launch_seconds),
@@ -151,7 +150,7 @@ def _as_json(findings: Sequence[Finding], test: noise.NoiseTest | None) -> JSON:
         "schema": SCHEMA,
         "fit": checks.is_fit(findings),
         "machine": machine_words(),
-        "findings": [finding.as_json() for finding in findings],
+        "findings": [asdict(finding) for finding in findings],
         "race": None if test is None else _finite(test.as_json()),
     }
 
