@@ -59,7 +59,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Bisect, print the result of each case, and return the exit code."""
-    policy = _policy(arguments)
+    policy = policy_of(arguments)
     if arguments.metric not in (TIME, FIRST_CALL):
         raise UsageError(f"--metric {arguments.metric!r}: there are {TIME} and {FIRST_CALL}")
     console = Console(highlight=False)
@@ -98,11 +98,15 @@ def run(arguments: argparse.Namespace) -> int:
     return ANSWERED if all(result.is_answered for result in results) else INCONCLUSIVE
 
 
-def _policy(arguments: argparse.Namespace) -> Policy:
+def policy_of(arguments: argparse.Namespace) -> Policy:
+    """Return the preset with the asked smallest slowdown of the bisected metric."""
     chosen = preset(arguments.policy)
-    if arguments.min_slowdown is None:
+    if (effect := arguments.min_slowdown) is None:
         return chosen
-    return replace(chosen, minimum_effect=arguments.min_slowdown, tolerance=2 * arguments.min_slowdown)
+    if arguments.metric == FIRST_CALL:
+        return replace(chosen, first_call_effect=effect, first_call_tolerance=2 * effect)
+    screen = max(chosen.screen_tolerance, 2 * effect)  # of saved times, which a bisection does not use
+    return replace(chosen, minimum_effect=effect, tolerance=2 * effect, screen_tolerance=screen)
 
 
 def _row(points: Sequence[Point]) -> str:
