@@ -34,7 +34,8 @@ def of_test(test: NoiseTest, limits: Limits) -> list[Finding]:
         if race is not middle and _is_blind(limit, limits):
             text = f"{race.name}: {_detectable(race, limit, test.policy)}"
             found.append(Finding(NAME, State.WARN, text, "give such cases --policy strict, or more time"))
-        if classify(limit.itself.low, limit.itself.high, test.policy) in (Outcome.REGRESSED, Outcome.IMPROVED):
+        outcome = classify(limit.itself.low, limit.itself.high, test.policy.step_time)
+        if outcome in (Outcome.REGRESSED, Outcome.IMPROVED):
             text = f"{race.name} against itself was {change(limit.itself.center)}, ratio {times(limit.itself)}"
             fix = "run again, as this can be chance; if it stays, fix the findings above and run `tfbench calibrate`"
             found.append(Finding(NAME, State.WARN, text, fix))
