@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _INSTRUCTION = re.compile(
     r"^\s*(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<type>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$"
@@ -25,8 +25,7 @@ _NO_KERNEL = frozenset(
 """Opcodes that run no kernel. Loops and branches are among them, because their bodies have kernels of their own."""
 
 
-@dataclass(frozen=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One line of a computation."""
 
     computation: str
@@ -59,7 +58,7 @@ def instructions(text: str) -> list[Instruction]:
         if found := _COMPUTATION.match(line):
             computation = found["name"]
         elif found := _INSTRUCTION.match(line):
-            read.append(Instruction(computation, found["name"], found["type"], found["op"], found["rest"]))
+            read.append(Instruction(computation, **found.groupdict()))
     return read
 
 
@@ -95,6 +94,4 @@ def float64(instructions: Iterable[Instruction]) -> Counter[str]:
 
 def temporary_bytes(assignments: Sequence[str]) -> int | None:
     """Sum the temporary memory of all modules, from their buffer assignments; ``None`` if XLA wrote none."""
-    if not assignments:
-        return None
-    return sum(int(size) for text in assignments for size in _TEMPORARY.findall(text))
+    return sum(int(size) for text in assignments for size in _TEMPORARY.findall(text)) if assignments else None
