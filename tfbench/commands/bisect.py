@@ -32,7 +32,7 @@ from tfbench.sides.side import Side
 from tfbench.versions import bisect_report
 from tfbench.versions.bisect import Bisection, SideRacer
 from tfbench.versions.points import points_between
-from tfbench.versions.search import BisectResult, Point, max_steps
+from tfbench.versions.search import Point, max_steps
 
 ANSWERED, INCONCLUSIVE, BROKEN = 0, 3, 5
 _SHOWN = 12
@@ -40,20 +40,17 @@ _SHOWN = 12
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="files, folders and cases of benchmarks")
-    parser.add_argument("--good", required=True, metavar="END", help="a version or revision that was fast")
-    parser.add_argument("--bad", required=True, metavar="END", help="a version or revision that is slower")
-    parser.add_argument(
-        "--all-releases", action="store_true", help="try every release, not only the last of each minor version"
-    )
-    parser.add_argument("--metric", default=TIME, metavar=f"{TIME}|{FIRST_CALL}", help="the metric that became slower")
-    parser.add_argument(
-        "--min-slowdown", type=float, metavar="FRACTION", help="smallest slowdown that counts, such as 0.1"
-    )
-    parser.add_argument(
-        "--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts"
-    )
-    parser.add_argument("--report-json", type=Path, metavar="PATH", help="write the full result as JSON")
+    option = parser.add_argument
+    option("paths", metavar="PATH", nargs="*", help="files, folders and cases of benchmarks")
+    option("--good", required=True, metavar="END", help="a version or revision that was fast")
+    option("--bad", required=True, metavar="END", help="a version or revision that is slower")
+    text = "try every release, not only the last of each minor version"
+    option("--all-releases", action="store_true", help=text)
+    option("--metric", default=TIME, metavar=f"{TIME}|{FIRST_CALL}", help="the metric that became slower")
+    text = "smallest slowdown that counts, such as 0.1"
+    option("--min-slowdown", type=float, metavar="FRACTION", help=text)
+    option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
+    option("--report-json", type=Path, metavar="PATH", help="write the full result as JSON")
     add_selections(parser)
 
 
@@ -84,7 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(bisect_report.terminal(result, points, skipped))
             if result.first_bad is not None:
                 status.update("reading what changed")
-                changes[result.case.name] = _changed(setup, result, points, console)
+                ends = points[result.search.good], points[result.first_bad]
+                changes[result.case.name] = _changed(setup, result.case, ends, console)
         for note in setup.notes:
             console.print(note)
     seconds = time.monotonic() - began
@@ -114,19 +112,15 @@ def _row(points: Sequence[Point]) -> str:
     return " ".join(labels if len(labels) <= _SHOWN else [*labels[:2], f"… {len(labels) - 4} more …", *labels[-2:]])
 
 
-def _changed(
-    setup: CommandSetup, result: BisectResult, points: Sequence[Point], console: Console
-) -> list[tuple[str, ...]]:
+def _changed(setup: CommandSetup, case: Case, ends: tuple[Point, Point], console: Console) -> list[tuple[str, ...]]:
     """Print and return the changes in the case's graph from the last good to the first bad point."""
-    assert result.first_bad is not None
-    ends = [points[result.search.good], points[result.first_bad]]
     try:
-        before, now = (Entrant(result.case, setup.side(point.spec, point.label)) for point in ends)
+        before, now = (Entrant(case, setup.side(point.spec, point.label)) for point in ends)
         found = explained(Prober(setup.launcher, setup.policy), before, now)
     except TfbenchError as error:
-        console.print(f"{result.case.short_name}: the changes could not be read: {error}")
+        console.print(f"{case.short_name}: the changes could not be read: {error}")
         return []
-    title = f"what changed from {ends[0].label} to {ends[1].label}"
+    title = f"what changed from {before.side.name} to {now.side.name}"
     console.print(render(title, found.changes, found.metrics, found.notes))
     for entrant in (before, now):
         setup.launcher.release(entrant.side)
