@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tfbench.model import JSON, Outcome, VariantResult
 from tfbench.report.differences import differences
-from tfbench.report.style import table
+from tfbench.report.style import add_columns, add_row, table
 from tfbench.report.units import duration, size, times
 from tfbench.versions.matrix import Entry, Matrix, Row
 
@@ -27,17 +27,11 @@ _CASE, _CELL, _SAVED = 40, 24, 16
 _TOTAL = "all cases together"
 
 
-def sort_by_slowdown(rows: Sequence[Row]) -> list[Row]:
-    """Sort the rows by the largest slowdown on any side. Rows without times come last."""
-    return sorted(rows, key=lambda row: row.slowdown, reverse=True)
-
-
 def terminal(matrix: Matrix, saved: Saved, width: int) -> RenderableType:
     """Return a table of ratios, a table of the sides, and why cases could not be timed.
 
-    Args:
-        saved: Times of earlier runs, which were not raced, for columns of their own.
-        width: Characters of a line. Where the line is too short for intervals, the table leaves them out.
+    Times of earlier runs, which were not raced, have columns of their own. On lines of too few characters, the table
+    leaves out the intervals.
     """
     before = [Text(f"differs: {line}", "dim") for line in differences(matrix.sides)]
     short = _CASE + _CELL * len(matrix.sides) + _SAVED * len(saved) > width
@@ -54,9 +48,8 @@ def _ratios(matrix: Matrix, saved: Saved, short: bool) -> Table:
         made.add_column(label, justify="right", overflow="fold")
     for name in saved:
         made.add_column(f"{name}, not raced", justify="right", overflow="fold", style="dim")
-    for row in sort_by_slowdown(matrix.rows):
-        cells = (_cell(entry, short) for entry in row.entries)
-        made.add_row(Text(row.case.short_name), *cells, *_saved_cells(row, saved))
+    for row in matrix.by_slowdown:
+        add_row(made, row.case.short_name, *(_cell(entry, short) for entry in row.entries), *_saved_cells(row, saved))
     return made
 
 
@@ -87,18 +80,18 @@ def _notes(matrix: Matrix) -> list[str]:
 
 def _summary(matrix: Matrix) -> Table:
     made = table(_TOTAL)
-    made.add_column("", no_wrap=True)
+    add_columns(made, "")
     for label in matrix.labels:
         made.add_column(label, justify="right")
-    for name, cells in _facts(matrix):
-        made.add_row(name, *map(Text, cells))
+    for name, *cells in _facts(matrix):
+        add_row(made, name, *cells)
     return made
 
 
-def _facts(matrix: Matrix) -> list[tuple[str, list[str]]]:
+def _facts(matrix: Matrix) -> list[list[str]]:
     """Return the rows of the summary: a name, and a cell for each side."""
     columns = [_of_side(index, side, matrix.rows) for index, side in enumerate(matrix.sides.values())]
-    return [(name, [column.get(name, "-") for column in columns]) for name in columns[-1]]
+    return [[name, *(column.get(name, "-") for column in columns)] for name in columns[-1]]
 
 
 def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
@@ -132,11 +125,11 @@ def markdown(matrix: Matrix, saved: Saved) -> str:
     lines += _head(["case", *matrix.labels, *(f"{name}, not raced" for name in saved)])
     lines += [
         _line([f"`{row.case.short_name}`", *map(_mark, row.entries), *_saved_cells(row, saved)])
-        for row in sort_by_slowdown(matrix.rows)
+        for row in matrix.by_slowdown
     ]
     lines += ["", *(f"- {note}" for note in _notes(matrix))]
     lines += ["", *_head([_TOTAL, *matrix.labels])]
-    lines += [_line([name, *cells]) for name, cells in _facts(matrix)]
+    lines += map(_line, _facts(matrix))
     return "\n".join(lines).lstrip("\n") + "\n"
 
 

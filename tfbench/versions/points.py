@@ -32,12 +32,11 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     if specs[0] == specs[1]:
         raise UsageError(f"--good {good} and --bad {bad} are the same; give two")
     ours, theirs = ([part.strip() for part in spec.split("+")] for spec in specs)
-    packaged = [bool(PACKAGE.fullmatch(part)) for part in (ours[0], theirs[0])]
-    if packaged[0] != packaged[1]:
-        raise UsageError(
-            f"--good {good} and --bad {bad}: one is a version and the other a revision; give two of a kind"
-        )
-    if not packaged[0]:
+    packaged = {bool(PACKAGE.fullmatch(part)) for part in (ours[0], theirs[0])}
+    if len(packaged) > 1:
+        text = "one is a version and the other a revision; give two of a kind"
+        raise UsageError(f"--good {good} and --bad {bad}: {text}")
+    if packaged == {False}:
         revisions = [spec.removeprefix("git:") for spec in specs]
         found = commits(root, *revisions)
         if len(found) < 2:
@@ -55,10 +54,6 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
         versions = between(package, first, last)
     except InvalidVersion as wrong:
         raise UsageError(f"--good {good}, --bad {bad}: {wrong}") from None
-    if not all_releases and len({_minor(one) for one in versions}) > 2:
+    if not all_releases and len({(one.major, one.minor) for one in map(Version, versions)}) > 2:
         versions = last_patches(versions)
     return [Point(one, "+".join([f"{package}=={one}", *common])) for one in versions]
-
-
-def _minor(version: str) -> tuple[int, int]:
-    return Version(version).major, Version(version).minor
