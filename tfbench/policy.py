@@ -230,14 +230,10 @@ class Policy:
 
     def patient(self) -> Policy:
         """Return the policy for a race that was inconclusive: more launches and zygotes, see `bisect_retry_factor`."""
-        last = self.looks[-1]
-        more = tuple(round(last * (1 + (self.bisect_retry_factor - 1) * share)) for share in (0.25, 0.5, 1))
-        return dataclasses.replace(
-            self,
-            looks=(*self.looks, *sorted({look for look in more if look > last})),
-            zygotes=2 * self.zygotes,
-            case_seconds=self.bisect_retry_factor * self.case_seconds,
-        )
+        last, factor = self.looks[-1], self.bisect_retry_factor
+        more = {round(last * (1 + (factor - 1) * share)) for share in (0.25, 0.5, 1)}
+        looks = (*self.looks, *sorted(more - {last}))
+        return dataclasses.replace(self, looks=looks, zygotes=2 * self.zygotes, case_seconds=factor * self.case_seconds)
 
     @property
     def warmup(self) -> tuple[float, float, float]:
@@ -256,31 +252,17 @@ RENAMED_FIELDS = {
 }
 """Field name in reports of earlier versions -> current field name."""
 
-PRESETS = {
-    # Detects 5%, where standard detects 3%, in three launches of half the length from three pairs of zygotes.
-    "quick": Policy(
-        name="quick",
-        minimum_effect=0.02,
-        tolerance=0.05,
-        looks=(3, 4, 6, 9),
-        zygotes=6,
-        floor_launches=3,
-        launch_seconds=0.15,
-        rounds_max=150,
-        case_seconds=20.0,
-    ),
-    "standard": Policy(),
-    # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
-    "strict": Policy(
-        name="strict",
-        minimum_effect=0.005,
-        tolerance=0.01,
-        looks=(4, 6, 8, 12, 16, 24, 32, 48),
-        zygotes=16,
-        exact_across_versions=True,
-        case_seconds=180.0,
-    ),
-}
+# Detects 5%, where standard detects 3%, in three launches of half the length from three pairs of zygotes.
+_QUICK = Policy(
+    "quick", minimum_effect=0.02, tolerance=0.05, looks=(3, 4, 6, 9), zygotes=6, floor_launches=3,
+    launch_seconds=0.15, rounds_max=150, case_seconds=20.0,
+)  # fmt: skip
+# Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
+_STRICT = Policy(
+    "strict", minimum_effect=0.005, tolerance=0.01, looks=(4, 6, 8, 12, 16, 24, 32, 48), zygotes=16,
+    exact_across_versions=True, case_seconds=180.0,
+)  # fmt: skip
+PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
 
 
 def preset(name: str) -> Policy:
