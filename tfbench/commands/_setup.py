@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -41,12 +40,6 @@ def add_selections(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpus", metavar="LIST", help="processors for the workers, such as 0,2-3")
 
 
-def paths_among(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split arguments into existing files, folders and cases, and the rest."""
-    paths = [word for word in words if Path(word.partition("::")[0]).exists()]
-    return paths, [word for word in words if word not in paths]
-
-
 def worker_processors(cpus: str | None) -> Processors:
     """Return the processors of the option --cpus, or the default ones without it."""
     return processors(parse_cpus(cpus) if cpus else None, available_cpus())
@@ -62,9 +55,7 @@ class CommandSetup:
     """The selected cases of a command line, and the means to create and run sides. A context manager.
 
     The arguments are from a parser with the options of `add_selections`. Without paths, pytest decides what to collect.
-
-    Raises:
-        UsageError: No case is selected, or pytest cannot collect one.
+    Raises `UsageError` if no case is selected, or pytest cannot collect one.
     """
 
     def __init__(self, arguments: argparse.Namespace, paths: Sequence[str], policy: Policy) -> None:

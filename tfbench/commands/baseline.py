@@ -19,7 +19,6 @@ from tfbench.gate.baseline_store import BaselineStore
 from tfbench.report.style import add_columns, add_row, table
 from tfbench.report.units import duration
 from tfbench.sides.spec import TENSORFLOWS
-from tfbench.storage.baselines import Baseline
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -71,20 +70,16 @@ def _list(store: BaselineStore, console: Console) -> None:
     add_columns(made, "name", "saved", "cases", "policy", "commit", "TensorFlow", "accepted because", fold=True)
     for name in names:
         try:
-            add_row(made, name, *_cells(store.saved.fetch(name)))
+            baseline = store.saved.fetch(name)
         except BaselineError as error:
             add_row(made, Text(name, "red"), str(error))
+            continue
+        environment, cases = baseline.environment, str(len(baseline.samples))
+        commit = f"{environment.commit[:10] or '-'}{' + changes' * environment.dirty}"
+        tensorflow = next((environment.packages[one] for one in TENSORFLOWS if one in environment.packages), "-")
+        reason = baseline.accepted[-1].reason if baseline.accepted else ""
+        add_row(made, name, baseline.saved, cases, baseline.context.policy or "-", commit, tensorflow, reason)
     console.print(made)
-
-
-def _cells(baseline: Baseline) -> list[str]:
-    environment = baseline.environment
-    commit = f"{environment.commit[:10] or '-'}{' + changes' * environment.dirty}"
-    tensorflow = next((environment.packages[name] for name in TENSORFLOWS if name in environment.packages), "-")
-    reason = baseline.accepted[-1].reason if baseline.accepted else ""
-    return [
-        baseline.saved, str(len(baseline.samples)), baseline.context.policy or "-", commit, tensorflow, reason
-    ]  # fmt: skip
 
 
 def _show(store: BaselineStore, name: str, console: Console) -> None:

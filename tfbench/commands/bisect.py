@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -30,7 +30,7 @@ from tfbench.report.explain import render
 from tfbench.session.explain import explained
 from tfbench.sides.side import Side
 from tfbench.versions import bisect_report
-from tfbench.versions.bisect import Bisection, SideRacer
+from tfbench.versions.bisect import Bisection
 from tfbench.versions.points import points_between
 from tfbench.versions.search import Point, max_steps
 
@@ -70,9 +70,14 @@ def run(arguments: argparse.Namespace) -> int:
         points = points_between(arguments.good, arguments.bad, setup.collected.root, arguments.all_releases)
         setup.prefer_one_python([point.spec for point in points])
         races = 1 + max_steps(len(points))
-        console.print(f"{_row(points)}: at most {races} race{'s' * (races > 1)} per case")
+        labels = [point.label for point in points]
+        if len(labels) > _SHOWN:
+            labels[2:-2] = [f"… {len(labels) - 4} more …"]
+        console.print(f"{' '.join(labels)}: at most {races} race{'s' * (races > 1)} per case")
+        # Every race can produce a false positive.
+        race_sides = partial(_race_sides, setup, len(setup.cases) * races, random.Random())
         search = Bisection(
-            points, lambda point: setup.side(point.spec, point.label), _side_racer(setup, len(points)),
+            points, lambda point: setup.side(point.spec, point.label), race_sides,
             setup.launcher.release, policy, arguments.metric, status.update,
         )  # fmt: skip
         results = search.run(setup.cases)
@@ -91,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         asked = {"policy": policy.as_json(), "metric": arguments.metric, "wall_seconds": round(seconds, 3)}
         write_whole(arguments.report_json, bisect_report.as_json(results, points, changes, asked))
         console.print(f"written: {arguments.report_json}")
-    if any(result.failure or (result.bad_end and result.bad_end.outcome is None) for result in results):
+    if any(result.failure or result.steps[0].outcome is None for result in results):
         return BROKEN
     return ANSWERED if all(result.is_answered for result in results) else INCONCLUSIVE
 
@@ -105,11 +110,6 @@ def policy_of(arguments: argparse.Namespace) -> Policy:
         return replace(chosen, first_call_effect=effect, first_call_tolerance=2 * effect)
     screen = max(chosen.screen_tolerance, 2 * effect)  # of saved times, which a bisection does not use
     return replace(chosen, minimum_effect=effect, tolerance=2 * effect, screen_tolerance=screen)
-
-
-def _row(points: Sequence[Point]) -> str:
-    labels = [point.label for point in points]
-    return " ".join(labels if len(labels) <= _SHOWN else [*labels[:2], f"… {len(labels) - 4} more …", *labels[-2:]])
 
 
 def _changed(setup: CommandSetup, case: Case, ends: tuple[Point, Point], console: Console) -> list[tuple[str, ...]]:
@@ -127,16 +127,12 @@ def _changed(setup: CommandSetup, case: Case, ends: tuple[Point, Point], console
     return [*found.changes, *found.metrics]
 
 
-def _side_racer(setup: CommandSetup, points: int) -> SideRacer:
-    rng = random.Random()
-    cases = len(setup.cases) * (1 + max_steps(points))  # every race can produce a false positive
-
-    def race_sides(case: Case, good: Side, side: Side, policy: Policy) -> ConfirmedRace:
-        entrants = [Entrant(case, good), Entrant(case, side)]
-        setup.launcher.ready([(entrant.side, case.env) for entrant in entrants], range(policy.looks[0]))
-        Prober(setup.launcher, policy).share(entrants)
-        made = ConfirmedRace(entrants, setup.launcher, policy, cases, time.perf_counter, rng)
-        made.run()
-        return made
-
-    return race_sides
+def _race_sides(
+    setup: CommandSetup, races: int, rng: random.Random, case: Case, good: Side, side: Side, policy: Policy
+) -> ConfirmedRace:
+    entrants = [Entrant(case, good), Entrant(case, side)]
+    setup.launcher.ready([(entrant.side, case.env) for entrant in entrants], range(policy.looks[0]))
+    Prober(setup.launcher, policy).share(entrants)
+    made = ConfirmedRace(entrants, setup.launcher, policy, races, time.perf_counter, rng)
+    made.run()
+    return made

@@ -30,7 +30,6 @@ from tfbench.doctor.checks.memory import available
 from tfbench.doctor.model import Finding, Machine, ObservationWindow, State
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.fs import write_whole
-from tfbench.model import JSON
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
@@ -43,9 +42,7 @@ FIT, NOT_FIT = 0, 1
 COLOURS = {State.BAD: "bold red", State.WARN: "yellow", State.UNKNOWN: "dim", State.OK: "green"}
 _SECONDS = (1.0, 3600.0)
 _ROOT = Path("/")
-_HEADINGS = (
-    "a step", "launches", "deviation: launches", "zygotes", "ratio", "min. detectable", "in", "unchanged in",
-)  # fmt: skip
+_HEADINGS = "a step", "launches", "deviation: launches", "zygotes", "ratio", "min. detectable", "in", "unchanged in"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
     findings = checks.worst_first([*checks.examine(machine, limits, window), *raced])
     _show(console, findings, test)
     if arguments.report_json:
-        write_whole(arguments.report_json, json.dumps(_as_json(findings, test), indent=1, allow_nan=False) + "\n")
+        content = {
+            "schema": SCHEMA,
+            "fit": checks.is_fit(findings),
+            "machine": machine_words(),
+            "findings": [finding.as_json() for finding in findings],
+            # JSON has no NaN, so null replaces it.
+            "race": test and json.loads(json.dumps(test.as_json()), parse_constant=lambda _: None),
+        }
+        write_whole(arguments.report_json, json.dumps(content, indent=1, allow_nan=False) + "\n")
         console.print(f"findings written: {arguments.report_json}")
     return FIT if checks.is_fit(findings) else NOT_FIT
 
@@ -141,14 +146,3 @@ def _show_test(console: Console, test: noise.NoiseTest) -> None:
     if test.without_tensorflow:
         text = "TensorFlow could not be imported, so NumPy steps were raced instead; they are less representative"
         console.print(text, style="yellow")
-
-
-def _as_json(findings: Sequence[Finding], test: noise.NoiseTest | None) -> JSON:
-    return {
-        "schema": SCHEMA,
-        "fit": checks.is_fit(findings),
-        "machine": machine_words(),
-        "findings": [finding.as_json() for finding in findings],
-        # JSON has no NaN, so null replaces it.
-        "race": None if test is None else json.loads(json.dumps(test.as_json()), parse_constant=lambda _: None),
-    }

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfbench.commands._setup import CommandSetup, add_selections, paths_among
+from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.compare.result_file import medians
 from tfbench.fs import write_whole
 from tfbench.policy import PRESETS, preset
@@ -38,8 +38,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Race and print. Returns 0 unless --fail-on-regression is given and a case is slower."""
     policy = preset(arguments.policy)
-    paths, specs = paths_among(arguments.words)
-    labels = ordered(specs, arguments.reference)
+    paths = [word for word in arguments.words if Path(word.partition("::")[0]).exists()]
+    labels = ordered([word for word in arguments.words if word not in paths], arguments.reference)
     saved = {name: times for path in arguments.show_saved for name, times in medians(path).items()}
     console = Console(highlight=False)
     with CommandSetup(arguments, paths, policy) as setup, console.status("looking for versions") as status:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -45,11 +45,7 @@ class ResultFile:
 
 
 def read(path: Path) -> ResultFile:
-    """Read a report, a baseline, or a file of plain pytest-benchmark.
-
-    Raises:
-        ReportError: The file cannot be read, or is not a result file.
-    """
+    """Read any result file. Raises `ReportError` if the file cannot be read, or is not a result file."""
     content = _content(path)
     if "schema" in content:
         report = json_reader.report_of(content, str(path))
@@ -62,8 +58,7 @@ def read(path: Path) -> ResultFile:
 def medians(path: Path) -> dict[str, Mapping[str, float]]:
     """Map the label of each side to its median seconds by case; a comparison of versions has several sides.
 
-    Raises:
-        ReportError: The file cannot be read, or is not a result file.
+    Raises `ReportError` as `read` does.
     """
     content = _content(path)
     if content.get("schema") != VERSIONS:
@@ -99,31 +94,24 @@ def of_report(path: str, report: Report) -> ResultFile:
 
 
 def of_content(path: str, content: Any) -> ResultFile:
-    """Convert a baseline, or a file of pytest-benchmark.
-
-    Raises:
-        ReportError: The content is neither.
-    """
+    """Convert a baseline, or a file of pytest-benchmark. Raises `ReportError` if the content is neither."""
     try:
         if isinstance(content.get("tfbench"), dict):
             return _of_baseline(path, baselines.parse(Path(path).stem, content))
         return _of_plain(path, content)
     except _MALFORMED as error:
-        raise ReportError(
-            f"{path} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark "
-            f"({type(error).__name__}: {error})"
-        ) from None
+        text = f"{path} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark"
+        raise ReportError(f"{text} ({type(error).__name__}: {error})") from None
 
 
 def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
-    environment = saved.environment
-    times = {
-        name: Timing(median(sample.seconds), tuple(run.seconds for run in sample.runs))
-        for name, sample in saved.samples.items()
-    }
-    machine = _machine(environment.machine, environment.python) | {"threads": str(environment.threads)}
-    packages_and_settings = {**environment.packages, **environment.settings}
-    return ResultFile(path, f"tfbench baseline, {RAW}", saved.saved, times, machine, packages_and_settings)
+    times = {}
+    for name, sample in saved.samples.items():
+        times[name] = Timing(median(sample.seconds), tuple(run.seconds for run in sample.runs))
+    found = saved.environment
+    machine = _machine(found.machine, found.python) | {"threads": str(found.threads)}
+    settings = {**found.packages, **found.settings}
+    return ResultFile(path, f"tfbench baseline, {RAW}", saved.saved, times, machine, settings)
 
 
 def _of_plain(path: str, content: JSON) -> ResultFile:
@@ -157,16 +145,13 @@ def _machine(found: Mapping[str, Any], python: str) -> dict[str, str]:
 
 def differences(first: ResultFile, second: ResultFile) -> list[str]:
     """List the differences of machine and environment between two files, one phrase each."""
-    found = _unlike(first.machine, second.machine, {*first.machine} & {*second.machine})
+    # A package or setting that one side lacks is a difference. A fact of the machine that one file lacks is not.
+    compared = [(first.machine, second.machine, {*first.machine} & {*second.machine})]
     if first.environment and second.environment:
-        # A package or setting that one side lacks is a difference. A fact of the machine that one file lacks is not.
-        found += _unlike(first.environment, second.environment, {*first.environment, *second.environment})
-    return found
-
-
-def _unlike(there: Mapping[str, str], here: Mapping[str, str], names: Iterable[str]) -> list[str]:
+        compared += [(first.environment, second.environment, {*first.environment, *second.environment})]
     return [
         f"{name} {there.get(name, 'absent')} in the first, {here.get(name, 'absent')} in the second"
+        for there, here, names in compared
         for name in sorted(names)
         if there.get(name) != here.get(name)
     ]

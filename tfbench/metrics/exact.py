@@ -36,10 +36,8 @@ def compare(
     """Compare all metrics of two probing launches.
 
     Within one environment any difference counts. Across environments (another TensorFlow, other settings) a change
-    explains the verdict on time. It has a verdict of its own only if ``policy.exact_across_versions``.
-
-    Returns:
-        The verdicts, and a phrase for each change that is an explanation only.
+    explains the verdict on time. It has a verdict of its own only if ``policy.exact_across_versions``. Returns the
+    verdicts, and a phrase for each change that is an explanation only.
     """
     verdicts, explained = [], []
     other_setting = any(before.setting[key] != now.setting[key] for key in {*before.setting} & {*now.setting})

@@ -11,13 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-_INSTRUCTION = re.compile(
-    r"^\s*(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<type>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$"
-)
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.\-]+ = (?P<type>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$")
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{\s*$")
 _CALLED = re.compile(r"(?:calls|to_apply)=\{?%?(?P<name>[\w.\-]+)")
-_KIND = re.compile(r"kind=k(\w+)")
-_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_DETAILS = {"fusion": re.compile(r"kind=k(\w+)"), "custom-call": re.compile(r'custom_call_target="([^"]*)"')}
 _TEMPORARY = re.compile(r"^allocation \d+: size (\d+), .*preallocated-temp", re.MULTILINE)
 _NO_KERNEL = frozenset(
     {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "while", "conditional", "call"}
@@ -29,7 +26,6 @@ class Instruction(NamedTuple):
     """One line of a computation."""
 
     computation: str
-    name: str
     type: str
     op: str
     rest: str
@@ -38,11 +34,8 @@ class Instruction(NamedTuple):
     @property
     def description(self) -> str:
         """The op with its kind or target: ``fusion kLoop``, ``custom-call __onednn$matmul``."""
-        if self.op == "fusion" and (kind := _KIND.search(self.rest)):
-            return f"fusion {kind[1]}"
-        if self.op == "custom-call" and (target := _TARGET.search(self.rest)):
-            return f"custom-call {target[1]}"
-        return self.op
+        found = self.op in _DETAILS and _DETAILS[self.op].search(self.rest)
+        return f"{self.op} {found[1]}" if found else self.op
 
     @property
     def element_type(self) -> str:

@@ -34,10 +34,7 @@ def error(result: Arrays, reference: Arrays) -> float:
 
     The error is relative to the largest number and not to each number, because numbers that cancel to nearly 0 have no
     correct digits (normwise error, Higham 2002, Accuracy and Stability of Numerical Algorithms, ch. 1). It is infinite
-    if a number is NaN or infinite on one side only.
-
-    Raises:
-        ValueError: The shapes of the results differ.
+    if a number is NaN or infinite on one side only. Raises `ValueError` if the shapes of the results differ.
     """
     shapes = [[array.shape for array in arrays] for arrays in (result, reference)]
     if shapes[0] != shapes[1]:
@@ -85,8 +82,7 @@ def sketch(arrays: Arrays) -> tuple[float, ...]:
 def sketched_error(mine: Sequence[float], theirs: Sequence[float]) -> float:
     """Estimate the distance of two results, relative to the norm of the second, from their sketches.
 
-    Raises:
-        ValueError: A sketch has the wrong length.
+    Raises `ValueError` if a sketch has the wrong length.
     """
     if len(mine) != _BUCKETS + 1 or len(theirs) != _BUCKETS + 1:
         raise ValueError(f"a sketch has a norm and {_BUCKETS} buckets")

@@ -51,11 +51,8 @@ def alpha_per_look(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...
     Args:
         alpha: Both sides together, over all looks.
         looks: Increasing numbers of launches.
-        spent: Cumulative share of ``alpha`` that may be spent by each look, the last one 1;
-            even steps by default.
-
-    Raises:
-        ValueError: The looks or the shares do not increase, or their numbers differ.
+        spent: Cumulative share of ``alpha`` that may be spent by each look, the last one 1; even steps by default.
+            Raises `ValueError` if the looks or the shares do not increase, or their numbers differ.
     """
     shares = spent or tuple((index + 1) / len(looks) for index in range(len(looks)))
     if not looks or any(a >= b for a, b in itertools.pairwise((0, *looks))):

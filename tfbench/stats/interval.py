@@ -50,19 +50,17 @@ _FEW = 5
 def median_log_ratio(baseline: Sequence[float], contender: Sequence[float]) -> float:
     """Compute the statistic of a launch: the median over its rounds of log(contender / baseline).
 
-    Args:
-        baseline: Seconds per iteration, one value per round.
-        contender: The same of the other entrant, in the same rounds.
+    Both arguments are seconds per iteration, one value per round, of the same rounds.
 
     Raises:
         ValueError: There is no round, the rounds do not match, or a time is not a positive number.
     """
-    first, second = np.asarray(baseline, dtype=float), np.asarray(contender, dtype=float)
-    if first.size == 0 or first.shape != second.shape:
+    if len(baseline) == 0 or len(baseline) != len(contender):
         raise ValueError("both sides need the same number of rounds, at least one")
-    if not (np.isfinite(first).all() and np.isfinite(second).all() and (first > 0).all() and (second > 0).all()):
+    times = np.array([baseline, contender], dtype=float)
+    if not (np.isfinite(times) & (times > 0)).all():
         raise ValueError("a time is not a positive number")
-    return float(np.median(np.log(second) - np.log(first)))
+    return float(np.median(np.diff(np.log(times), axis=0)))
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,8 @@ class Posterior:
     def bounds(self, alpha: float) -> tuple[Floats, Floats]:
         """Find both ends of the interval that excludes ``alpha / 2`` on either side, by bisection; shape (races,)."""
         reach = -special.ndtri(alpha / 2) * self.deviations
-        middle = self._sum(self.centers)
-        low, low_in = (self.centers - reach).min(axis=1), middle.copy()
-        high_in, high = middle.copy(), (self.centers + reach).max(axis=1)
+        low, low_in = (self.centers - reach).min(axis=1), self.center
+        high_in, high = self.center, (self.centers + reach).max(axis=1)
         for _ in range(_BISECTIONS):
             at = (low + low_in) / 2
             outside = self.below(at) < alpha / 2
@@ -176,10 +173,7 @@ def huber_pseudovalues(effects: Floats, expected: float, clip: float) -> Floats:
     scaled median absolute deviation. If more than a third of the launches are outliers, or the race has
     fewer than five launches, outliers cannot be identified. Such a race is unchanged, and its interval wide.
 
-    Args:
-        effects: Shape (races, launches).
-        expected: Prior deviation of a launch, as a log-ratio.
-        clip: Limit of the distance, in deviations.
+    ``effects`` has the shape (races, launches), and ``expected`` is the prior deviation of a launch, as a log-ratio.
     """
     launches = effects.shape[1]
     if launches < _FEW:
@@ -199,11 +193,7 @@ def interval(
 ) -> Ratio:
     """Compute the ratio contender / baseline with the interval that misses it with probability ``alpha``.
 
-    Args:
-        expected: As for `posterior`.
-
-    Raises:
-        ValueError: There is no launch, or an effect is not a finite number.
+    Raises `ValueError` if there is no launch, or an effect is not a finite number.
     """
     if not effects:
         raise ValueError("no launch, no interval")

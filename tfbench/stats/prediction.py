@@ -29,11 +29,8 @@ def predict(now: float, own: Sequence[float], sessions: Sequence[float], alpha: 
     Args:
         now: Logarithm of the new session's floor.
         own: The same of the sessions of the baseline's own code, at least one.
-        sessions: The same of every earlier session, including ``own``, at least two.
+        sessions: The same of every earlier session, including ``own``, at least two; fewer raise `ValueError`.
         alpha: Both ends of the interval together.
-
-    Raises:
-        ValueError: There are fewer sessions than that.
     """
     if not own or len(sessions) < 2:
         raise ValueError("a spread needs at least two sessions, including one of the baseline's own code")

@@ -81,10 +81,7 @@ def simulate(
 ) -> Races:
     """Simulate races, with confirmation in fresh launches of fresh zygotes if the policy has it.
 
-    Args:
-        cases: Cases of a run, which share its alpha.
-        shared_zygote: Whether the entrants of a launch come from one zygote. Variants of a run do,
-            and are not confirmed.
+    The cases of a run share its alpha. Variants of a run come from one zygote, and are not confirmed.
     """
     rng = np.random.default_rng(seed)
 
@@ -118,16 +115,14 @@ def simulate(
 
 def scatter(rng: np.random.Generator, model: NoiseModel, like: Floats) -> Floats:
     """Draw the noise of single launches in their log-ratios, in the shape of ``like``."""
-    shape = like.shape
+    shape, deviation = like.shape, model.launch_deviation
     if model.noise is Noise.HEAVY:
-        unit = rng.standard_t(_HEAVY_DOF, shape) / math.sqrt(_HEAVY_DOF / (_HEAVY_DOF - 2))
-    elif model.noise is Noise.SKEWED:
-        unit = rng.exponential(1, shape) - 1
-    else:
-        unit = rng.normal(0, 1, shape)
-    found: Floats = model.launch_deviation * unit
+        return deviation * (rng.standard_t(_HEAVY_DOF, shape) / math.sqrt(_HEAVY_DOF / (_HEAVY_DOF - 2)))
+    if model.noise is Noise.SKEWED:
+        return deviation * (rng.exponential(1, shape) - 1)
+    found: Floats = deviation * rng.normal(0, 1, shape)
     if model.noise is Noise.BISTABLE:
-        found = found + _OTHER_MODE * (rng.random(shape) < _OTHER_MODE_SHARE)
+        found += _OTHER_MODE * (rng.random(shape) < _OTHER_MODE_SHARE)
     return found
 
 

@@ -64,14 +64,11 @@ def compare(
     J. R. Stat. Soc. B 51). Stopping at an interval that decides therefore costs no further alpha.
 
     Args:
-        effects: One per launch.
+        effects: One per launch, as for `interval`, which may refuse them.
         rounds: Number of rounds of these launches.
         cases: Cases of the whole run, which share its alpha.
         shared_zygote: Whether the entrants of a launch are forked from one zygote.
         thresholds: Has the noise to expect; those of the step's time by default.
-
-    Raises:
-        ValueError: There is no launch, or an effect is not a finite number.
     """
     alpha = look_alpha(policy, cases, look_of(len(effects), policy.looks))
     ratio = interval(effects, alpha, policy, shared_zygote=shared_zygote, expected=thresholds)

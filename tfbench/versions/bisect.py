@@ -36,8 +36,7 @@ class Bisection:
     def run(self, cases: Iterable[Case]) -> list[BisectResult]:
         """Return the result of each case. A case that is not slower at the bad end has one step.
 
-        Raises:
-            SideError: The good or the bad end cannot be created.
+        Raises `SideError` if the good or the bad end cannot be created.
         """
         good = self.make(self.points[0])
         results = [BisectResult(case, Search(len(self.points))) for case in cases]

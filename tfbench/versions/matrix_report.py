@@ -44,8 +44,7 @@ def _ratios(matrix: Matrix, saved: Saved, short: bool) -> Table:
     reference, *_ = matrix.labels
     made = table(f"time, ratio to {reference}")
     made.add_column("case", overflow="fold", min_width=_CASE // 2)
-    for label in matrix.labels:
-        made.add_column(label, justify="right", overflow="fold")
+    add_columns(made, *matrix.labels, right=True, fold=True)
     for name in saved:
         made.add_column(f"{name}, not raced", justify="right", overflow="fold", style="dim")
     for row in matrix.by_slowdown:
@@ -108,7 +107,7 @@ def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
     }
     if index:
         found |= {word: str(outcomes.count(one)) for word, one in _WORDS.items()}
-        found["inconclusive"] = str(len(outcomes) - sum(outcomes.count(one) for one in _WORDS.values()))
+        found["inconclusive"] = str(sum(one not in _WORDS.values() for one in outcomes))
     ratios = [b.ratio.center for _, b in both if b.ratio]
     called = [(a.facts.get("first_call"), b.facts.get("first_call")) for a, b in both]
     first = [mine / reference for reference, mine in called if reference and mine]
@@ -123,12 +122,9 @@ def markdown(matrix: Matrix, saved: Saved) -> str:
     """Return the same tables as Markdown."""
     lines = [f"- differs: {line}" for line in differences(matrix.sides)] + [""]
     lines += _head(["case", *matrix.labels, *(f"{name}, not raced" for name in saved)])
-    lines += [
-        _line([f"`{row.case.short_name}`", *map(_mark, row.entries), *_saved_cells(row, saved)])
-        for row in matrix.by_slowdown
-    ]
-    lines += ["", *(f"- {note}" for note in _notes(matrix))]
-    lines += ["", *_head([_TOTAL, *matrix.labels])]
+    for row in matrix.by_slowdown:
+        lines.append(_line([f"`{row.case.short_name}`", *map(_mark, row.entries), *_saved_cells(row, saved)]))
+    lines += ["", *(f"- {note}" for note in _notes(matrix)), "", *_head([_TOTAL, *matrix.labels])]
     lines += map(_line, _facts(matrix))
     return "\n".join(lines).lstrip("\n") + "\n"
 
@@ -149,20 +145,15 @@ def _line(cells: Sequence[str]) -> str:
 
 def as_json(matrix: Matrix, saved: Saved, policy: JSON) -> str:
     """Return all results as JSON."""
+    entries = [[{"why": one} if isinstance(one, str) else one.as_json() for one in row.entries] for row in matrix.rows]
     content = {
         "schema": SCHEMA,
         "policy": policy,
         "reference": matrix.labels[0],
         "sides": dict(matrix.sides),
         "cases": [
-            {
-                "case": row.case.name,
-                "sides": {
-                    label: {"why": entry} if isinstance(entry, str) else entry.as_json()
-                    for label, entry in zip(matrix.sides, row.entries, strict=True)
-                },
-            }
-            for row in matrix.rows
+            {"case": row.case.name, "sides": dict(zip(matrix.sides, sides, strict=True))}
+            for row, sides in zip(matrix.rows, entries, strict=True)
         ],
         "not_raced": {name: dict(medians) for name, medians in saved.items()},
         "wall_seconds": round(matrix.seconds, 3),
