@@ -69,11 +69,11 @@ def alpha_per_look(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...
         scale = math.sqrt(now - before)
         # Find the boundary that is crossed with the probability of this look's share, by bisection to the last bit.
         # Importing scipy.optimize, for brentq, would cost every start of tfbench a quarter of a second.
-        z, above = 0.0, _REACH
+        low, z, high = 0.0, _REACH / 2, _REACH
         for _ in range(60):
-            middle = (z + above) / 2
-            crossed = density @ special.ndtr((scores - middle * math.sqrt(now)) / scale)
-            z, above = (middle, above) if crossed > step else (z, middle)
+            crossed = density @ special.ndtr((scores - z * math.sqrt(now)) / scale)
+            low, high = (z, high) if crossed > step else (low, z)
+            z = (low + high) / 2
         levels.append(2 * float(special.ndtr(-z)))
         grid = np.linspace(-_REACH * math.sqrt(now), z * math.sqrt(now), _POINTS)
         weight = np.full(_POINTS, grid[1] - grid[0])
