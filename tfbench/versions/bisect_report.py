@@ -85,14 +85,13 @@ def as_json(
 
 
 def _case(result: BisectResult, points: Sequence[Point], changes: Sequence[Sequence[str]]) -> JSON:
-    slower = result.is_slower and not result.failure
-    search, found = result.search, result.found
+    slower, search = result.is_slower and not result.failure, result.search
     return {
         "case": result.case.name,
         "answered": result.is_answered,
         "answer": answer(result, points),
         "last_good": points[search.good].label if slower else None,
-        "first_bad": points[found.point].label if found is not None else None,
+        "first_bad": points[result.found.point].label if result.found else None,
         "suspects": [points[point].label for point in search.suspects] if slower else [],
         "steps": [
             {

@@ -20,7 +20,6 @@ from tfbench.sides.spec import of_version
 
 Entry = VariantResult | str
 """A case on one side: its result, or why it could not be timed."""
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def race(
     launcher: ProcessLauncher,
     policy: Policy,
     rng: random.Random,
-    progress: Progress,
+    progress: Callable[[str], None],
 ) -> Matrix:
     """Race every case on all sides at once. A side that is decided against the reference leaves later launches.
 
