@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.errors import BenchmarkSkipped
-from tfbench.metrics.catalog import PROBED
+from tfbench.metrics.catalog import PROBED, read
 from tfbench.metrics.exact import differing
-from tfbench.metrics.extract import read
 from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import Case, MetricValues
 from tfbench.policy import Policy

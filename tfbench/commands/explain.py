@@ -17,7 +17,7 @@ from rich.text import Text
 from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.errors import UsageError
 from tfbench.policy import preset
-from tfbench.profiles.folders import Kept, named
+from tfbench.profiles.folders import named
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.profiler import USUAL, Profiler
@@ -30,12 +30,13 @@ from tfbench.storage.layout import PROFILES
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("case", metavar="CASE", help="name of a case, such as test_mine[axis=level]")
-    parser.add_argument("other", metavar="OTHER", nargs="?", default="", help="a second case to compare with")
-    parser.add_argument("--against", default="", metavar="SPEC", help=f"the other side: {KINDS}")
-    parser.add_argument("--paths", nargs="+", default=[], metavar="PATH", help="files and folders of the benchmarks")
+    option = parser.add_argument
+    option("case", metavar="CASE", help="name of a case, such as test_mine[axis=level]")
+    option("other", metavar="OTHER", nargs="?", default="", help="a second case to compare with")
+    option("--against", default="", metavar="SPEC", help=f"the other side: {KINDS}")
+    option("--paths", nargs="+", default=[], metavar="PATH", help="files and folders of the benchmarks")
     text = f"read the profiles there; with --against or OTHER, write them first (default: {PROFILES})"
-    parser.add_argument("--profile", nargs="?", const=PROFILES, default="", metavar="DIR", help=text)
+    option("--profile", nargs="?", const=PROFILES, default="", metavar="DIR", help=text)
     add_selections(parser)
 
 
@@ -77,18 +78,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _read(console: Console, arguments: argparse.Namespace) -> int:
     """Print the saved profiles of all cases that the name selects."""
     for kept in named(Path(arguments.profile), arguments.case):
-        _print(console, kept)
+        with console.status("reading profiles"):
+            found = reread(kept, preset("standard"))
+        if BASELINE in found.profiles:
+            console.print(attributed(found.attribution, found.why))
+        for side, profile in found.profiles.items():
+            title = f"{kept.case.rpartition('::')[2]}, {side}: {kept.environment(side)}"
+            console.print(sections(title, profile.sections))
+        console.print(Text(f"\ncomplete tables, trace and Markdown: {kept.folder}\n"))
     console.print(f"tensorboard --logdir {arguments.profile}", markup=False)
     return 0
-
-
-def _print(console: Console, kept: Kept) -> None:
-    with console.status("reading profiles"):
-        found = reread(kept, preset("standard"))
-    name = kept.case.rpartition("::")[2]
-    if BASELINE in found.profiles:
-        console.print(attributed(found.attribution, found.why))
-    for side, profile in found.profiles.items():
-        title = f"{name}, {side}: {kept.environment(side)}"
-        console.print(sections(title, profile.sections))
-    console.print(Text(f"\ncomplete tables, trace and Markdown: {kept.folder}\n"))

@@ -213,7 +213,7 @@ def findings_of(test: NoiseTest, limits: Limits) -> list[Finding]:
         if race is not middle and _is_blind(limit, limits):
             text = f"{race.name}: {_detectable(race, limit, policy)}"
             found.append(Finding(NAME, State.WARN, text, "give such cases --policy strict, or more time"))
-        if classify(limit.itself.low, limit.itself.high, policy) in (Outcome.REGRESSED, Outcome.IMPROVED):
+        if classify(limit.itself.low, limit.itself.high, policy.step_time) in (Outcome.REGRESSED, Outcome.IMPROVED):
             text = f"{race.name} against itself was {change(limit.itself.center)}, ratio {times(limit.itself)}"
             fix = "run again, as this can be chance; if it stays, fix the findings above and run `tfbench calibrate`"
             found.append(Finding(NAME, State.WARN, text, fix))

@@ -27,7 +27,6 @@ from tfbench.model import (
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race
 from tfbench.session.request import CaseResult
-from tfbench.stats.alpha_spending import look_of
 from tfbench.stats.verdict import compare
 
 NO_BASELINE = Reason(
@@ -110,10 +109,7 @@ def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
     if not effects:
         return "the two variants have no launch in common"
     shared = race.entrants[other].case.env == mine.env
-    return compare(
-        effects, race.rounds(index), race.policy, cases=race.config.cases,
-        look=look_of(len(effects), race.policy.looks), shared_zygote=shared,
-    )  # fmt: skip
+    return compare(effects, race.rounds(index), race.policy, cases=race.config.cases, shared_zygote=shared)
 
 
 _PERCENTILES = ((90, 64), (99, 662))
