@@ -53,6 +53,7 @@ class GpuSession:
         """The driver and the locks."""
         left = visible(os.environ)
         there = bool(names) or (driver() and left != ())
+        self._kind = kind
         self._may_have_gpus = kind != "cpu" and (there or required)
         if kind == "cpu":
             self.environment = {VISIBLE: "-1"}
@@ -91,11 +92,13 @@ class GpuSession:
         return list(there)
 
     def skip_reason(self, case: Case) -> str:
-        """Return why a case of the level ``device=gpu`` cannot run here, ``""`` if it may.
+        """Return why a case cannot run here for want of a GPU, ``""`` if it may.
 
-        Only for cases that need their own processes, whose start would fail without a reason. Others report it themselves.
+        Under ``--device gpu`` this is every case, and otherwise a case of the level ``device=gpu`` whose process needs
+        variables, because its start would fail without a reason. Others report it themselves.
         """
-        if self._may_have_gpus or case.levels.get("device") != "gpu" or not case.env:
+        alone = case.levels.get("device") == "gpu" and bool(case.env)
+        if self._may_have_gpus or not (alone or self._kind == "gpu"):
             return ""
         return "no GPU here: there is no NVIDIA driver"
 

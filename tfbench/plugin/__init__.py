@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SHARED = "--profile"
 """pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
+_RUN_ONLY = ("--against", "--baseline", "--save-baseline", "--report-json", "--shard", "--resume")
+"""Options that somebody gives to one run of the benchmarks; a run of the tests would ignore them and pass."""
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 """Key of the runner in pytest's configuration; present only under ``--benchmark``."""
 
@@ -63,6 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "tfbench(cpus): cpus='all' lets a benchmark use every processor")
     config.addinivalue_line("markers", MARKER)
     if not config.getoption("benchmark"):
+        if given := next((name for name in _RUN_ONLY if config.getoption(name.strip("-").replace("-", "_"))), ""):
+            raise pytest.UsageError(f"{given} measures nothing without --benchmark; add it")
         return
     from tfbench.plugin.runner import Runner
 
