@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import pkgutil
-import sys
 from collections.abc import Sequence
 
 from tfbench import __version__, commands
@@ -27,15 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue  # shared code of the commands
         command = found.name.replace("_", "-")
         module = modules[command] = importlib.import_module(f"{commands.__name__}.{found.name}")
-        summary, _, details = (module.__doc__ or "").partition("\n")
-        module.add(
-            subparsers.add_parser(
-                command,
-                help=summary.rstrip("."),
-                description=f"{summary}\n{details}",
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-            )
-        )
+        text, formatter = module.__doc__ or "", argparse.RawDescriptionHelpFormatter
+        summary = text.partition("\n")[0].rstrip(".")
+        module.add(subparsers.add_parser(command, help=summary, description=text, formatter_class=formatter))
     arguments = parser.parse_args(argv)
     try:
         return int(modules[arguments.command].run(arguments))
@@ -45,7 +38,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say(f"tfbench {arguments.command}: interrupted", error=True)
         return 130
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from tfbench.errors import ReportError
 from tfbench.untrusted import brief
@@ -22,35 +23,19 @@ LARGEST = 256 << 20
 
 
 @contextmanager
-def atomic_dir(place: Path) -> Iterator[Path]:
-    """Yield a folder to fill, which becomes ``place`` on success and is removed on failure.
+def atomic_dir(place: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Yield a folder to fill, which becomes ``place`` on success. On failure it is removed, and ``place`` unchanged.
 
     Raises:
-        OSError: The folder cannot be created, or ``place`` exists by the end.
+        OSError: The folder cannot be created, or ``place`` exists by the end and is not to be replaced.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    half = Path(tempfile.mkdtemp(prefix=".half-", dir=place.parent))
-    try:
-        yield half
-        half.rename(place)
-    finally:
-        shutil.rmtree(half, ignore_errors=True)
-
-
-@contextmanager
-def replace_dir(place: Path) -> Iterator[Path]:
-    """Yield a folder to fill, which replaces ``place`` on success. On failure ``place`` stays unchanged.
-
-    Raises:
-        OSError: The folder cannot be created.
-    """
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".renewed-", dir=place.parent) as folder:
-        half, old = Path(folder, "new"), Path(folder, "old")
+    with tempfile.TemporaryDirectory(prefix=".half-", dir=place.parent, ignore_cleanup_errors=True) as folder:
+        half = Path(folder, "new")
         half.mkdir()
         yield half
-        if place.exists():
-            place.rename(old)
+        if replace and place.exists():
+            place.rename(Path(folder, "old"))
         half.rename(place)
 
 
@@ -61,6 +46,22 @@ def locked(path: Path) -> Iterator[None]:
     with path.open("a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def try_lock(path: Path) -> IO[str] | None:
+    """Take an exclusive lock until the returned file is closed; ``None`` if another process has it.
+
+    Raises:
+        OSError: The file cannot be created.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("a", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
 
 
 @cache
@@ -74,12 +75,7 @@ def isolated_package_dir() -> str:
 
 
 def python_path(root: Path, given: str) -> str:
-    """Return ``PYTHONPATH`` for a process in another source tree: this package first, then the user's entries.
-
-    Args:
-        root: Base of the user's relative entries.
-        given: The user's own ``PYTHONPATH``.
-    """
+    """Return ``PYTHONPATH`` for a process in another source tree: this package, then the ``given`` entries below root."""
     entries = (os.path.join(root, entry) for entry in given.split(os.pathsep) if entry)
     return os.pathsep.join([isolated_package_dir(), *entries])
 

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfbench.errors import UsageError
 from tfbench.model import JSON
+
+
+class Thresholds(NamedTuple):
+    """What decides about a duration: the effects that matter, and the noise to expect of unchanged code."""
+
+    minimum_effect: float
+    tolerance: float
+    launch_deviation: float
+    zygote_deviation: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,40 +198,43 @@ class Policy:
     """Time limit for the race of a group, for each pair of entrants, whether looks are left or not."""
 
     def __post_init__(self) -> None:
-        increasing = list(self.looks) == sorted(set(self.looks))
-        counts = (self.probe_calls, self.probe_launches, self.memory_launches)
-        for holds, rule in (
-            (0 < self.minimum_effect < self.tolerance < 1, "0 < minimum_effect < tolerance < 1 must hold"),
-            (0 < self.alpha < 0.5, "alpha must lie between 0 and 0.5"),
-            (0 <= self.min_compared <= 1, "min_compared must be a share from 0 to 1"),
-            (0 < self.alpha_case < 0.5, "alpha_case must lie between 0 and 0.5"),
-            (
-                self.looks and increasing and self.looks[0] >= 3,
-                "looks must be increasing numbers of launches, the first at least 3",
-            ),
-            (self.zygotes >= 1, "zygotes must be at least 1"),
-            (self.screen_tolerance >= self.tolerance, "screen_tolerance must be at least tolerance"),
-            (
-                0 < self.first_call_effect < self.first_call_tolerance < 1,
-                "0 < first_call_effect < first_call_tolerance < 1 must hold",
-            ),
-            (min(counts) >= 1, "probe_calls, probe_launches and memory_launches must be at least 1"),
-            (self.bisect_retry_factor >= 1, "bisect_retry_factor must be at least 1"),
-            (self.sessions >= 3 and self.floor_launches >= 1, "sessions must be at least 3, and floor_launches 1"),
-        ):
+        looks = self.looks and self.looks[0] >= 3 and list(self.looks) == sorted(set(self.looks))
+        first_call = 0 < self.first_call_effect < self.first_call_tolerance < 1
+        counts = min(self.probe_calls, self.probe_launches, self.memory_launches)
+        rules = {
+            "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
+            "alpha must lie between 0 and 0.5": 0 < self.alpha < 0.5,
+            "min_compared must be a share from 0 to 1": 0 <= self.min_compared <= 1,
+            "alpha_case must lie between 0 and 0.5": 0 < self.alpha_case < 0.5,
+            "looks must be increasing numbers of launches, the first at least 3": looks,
+            "zygotes must be at least 1": self.zygotes >= 1,
+            "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
+            "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
+            "probe_calls, probe_launches and memory_launches must be at least 1": counts >= 1,
+            "bisect_retry_factor must be at least 1": self.bisect_retry_factor >= 1,
+            "sessions must be at least 3, and floor_launches 1": self.sessions >= 3 and self.floor_launches >= 1,
+        }
+        for rule, holds in rules.items():
             if not holds:
                 raise UsageError(f"policy {self.name}: {rule}")
 
+    @property
+    def step_time(self) -> Thresholds:
+        return Thresholds(self.minimum_effect, self.tolerance, self.launch_deviation, self.zygote_deviation)
+
+    @property
+    def first_call(self) -> Thresholds:
+        return Thresholds(
+            self.first_call_effect, self.first_call_tolerance,
+            self.first_call_deviation, self.first_call_zygote_deviation,
+        )  # fmt: skip
+
     def patient(self) -> Policy:
         """Return the policy for a race that was inconclusive: more launches and zygotes, see `bisect_retry_factor`."""
-        last = self.looks[-1]
-        more = tuple(round(last * (1 + (self.bisect_retry_factor - 1) * share)) for share in (0.25, 0.5, 1))
-        return dataclasses.replace(
-            self,
-            looks=(*self.looks, *sorted({look for look in more if look > last})),
-            zygotes=2 * self.zygotes,
-            case_seconds=self.bisect_retry_factor * self.case_seconds,
-        )
+        last, factor = self.looks[-1], self.bisect_retry_factor
+        more = {round(last * (1 + (factor - 1) * share)) for share in (0.25, 0.5, 1)}
+        looks = (*self.looks, *sorted(more - {last}))
+        return dataclasses.replace(self, looks=looks, zygotes=2 * self.zygotes, case_seconds=factor * self.case_seconds)
 
     @property
     def warmup(self) -> tuple[float, float, float]:
@@ -240,40 +253,21 @@ RENAMED_FIELDS = {
 }
 """Field name in reports of earlier versions -> current field name."""
 
-PRESETS = {
-    # Detects 5%, where standard detects 3%, in three launches of half the length from three pairs of zygotes.
-    "quick": Policy(
-        name="quick",
-        minimum_effect=0.02,
-        tolerance=0.05,
-        looks=(3, 4, 6, 9),
-        zygotes=6,
-        floor_launches=3,
-        launch_seconds=0.15,
-        rounds_max=150,
-        case_seconds=20.0,
-    ),
-    "standard": Policy(),
-    # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
-    "strict": Policy(
-        name="strict",
-        minimum_effect=0.005,
-        tolerance=0.01,
-        looks=(4, 6, 8, 12, 16, 24, 32, 48),
-        zygotes=16,
-        exact_across_versions=True,
-        case_seconds=180.0,
-    ),
-}
+# Detects 5%, where standard detects 3%, in three launches of half the length from three pairs of zygotes.
+_QUICK = Policy(
+    "quick", minimum_effect=0.02, tolerance=0.05, looks=(3, 4, 6, 9), zygotes=6, floor_launches=3,
+    launch_seconds=0.15, rounds_max=150, case_seconds=20.0,
+)  # fmt: skip
+# Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
+_STRICT = Policy(
+    "strict", minimum_effect=0.005, tolerance=0.01, looks=(4, 6, 8, 12, 16, 24, 32, 48), zygotes=16,
+    exact_across_versions=True, case_seconds=180.0,
+)  # fmt: skip
+PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
 
 
 def preset(name: str) -> Policy:
-    """Return the preset with this name.
-
-    Raises:
-        UsageError: No preset has this name.
-    """
-    try:
-        return PRESETS[name]
-    except KeyError:
-        raise UsageError(f"no policy named {name!r}; the policies are {', '.join(PRESETS)}") from None
+    """Return the preset with this name. Raises `UsageError` if there is none."""
+    if name not in PRESETS:
+        raise UsageError(f"no policy named {name!r}; the policies are {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,25 +22,24 @@ from _pytest.runner import runtestprotocol
 from tfbench.model import JSON
 from tfbench.protocol.messages import StartZygote
 from tfbench.worker import tf_runtime
-from tfbench.worker.import_timer import ImportTimer
+from tfbench.worker.bench import Bench
 from tfbench.worker.zygote import Zygote
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Tracing:
+class Tracing(Bench[Any]):
     """Traces a step, or runs it if it is no function of tensors."""
 
     def __init__(self) -> None:
-        self.called = False
-        self.facts: JSON = {}
+        super().__init__(channel=None, request=None, pipes=(), function=None)  # type: ignore[arg-type]
         self.reported: JSON = {}
 
-    def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
-        """Trace ``step(*arguments)``."""
+    def serve(self, call: partial[Any]) -> None:
+        """Trace the call."""
         import tensorflow as tf
 
-        self.called = True
+        step, arguments = call.func, call.args
         self.reported = {
             "facts": sorted(self.facts),
             "bytes": sum(map(_size, tf.nest.flatten(arguments))),
@@ -65,7 +64,7 @@ class Shapes(Zygote):
 
     def __init__(self, chosen: list[str], first: bool) -> None:
         start = StartZygote(-1, str(ROOT), (), "", "importlib", (), "", None)
-        super().__init__(channel=None, start=start, timer=ImportTimer(), home=str(ROOT))  # type: ignore[arg-type]
+        super().__init__(channel=None, start=start, timer=tf_runtime.ImportTimer(), home=str(ROOT))  # type: ignore[arg-type]
         self._chosen = chosen
         self._first = first
         self._done: set[str] = set()

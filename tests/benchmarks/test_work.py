@@ -7,7 +7,7 @@ import pytest
 
 from tfbench.errors import BenchmarkSkipped
 from tfbench.metrics import hlo
-from tfbench.metrics.extract import read
+from tfbench.metrics.catalog import read
 from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.plugin.collect import collect
 from tfbench.plugin.options import available_cpus

@@ -54,8 +54,8 @@ def test_whole_runs_consist_of_successive_verdicts():
 def test_a_journal_grows_and_survives_an_incomplete_line(tmp_path):
     journal = Journal(tmp_path / "deep" / "trials.jsonl")
     assert journal.read() == []
-    journal.append([trial()])
-    journal.append([trial("regressed", 0.1)])
+    journal.append(trial())
+    journal.append(trial("regressed", 0.1))
     with journal.path.open("a") as file:
         file.write('{"method": "ra')
     assert journal.read() == [trial(), trial("regressed", 0.1)]

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from tfbench.compare.contrast import contrast
-from tfbench.compare.timing import Timing
+from tfbench.compare.result_file import Timing
 from tfbench.model import ReasonCode
 
 
@@ -23,7 +23,7 @@ def launches(center, number=6, rounds=50, deviation=0.01, seed=0):
 
 def timing(center, **kw):
     times = launches(center, **kw)
-    return Timing("x", float(np.median([s for launch in times for s in launch])), sum(map(len, times)), times)
+    return Timing(float(np.median([s for launch in times for s in launch])), times)
 
 
 def test_several_launches_are_the_units():
@@ -44,14 +44,14 @@ def test_the_rounds_of_one_process_are_batched():
 
 
 def test_a_drift_within_one_process_widens_the_interval():
-    steady = Timing("x", 1.0, 200, (tuple(1 + 0.001 * (n % 7) for n in range(200)),))
-    drifting = Timing("x", 1.0, 200, (tuple(1 + 0.001 * (n % 7) + 0.0005 * n for n in range(200)),))
+    steady = Timing(1.0, (tuple(1 + 0.001 * (n % 7) for n in range(200)),))
+    drifting = Timing(1.0, (tuple(1 + 0.001 * (n % 7) + 0.0005 * n for n in range(200)),))
     calm, wide = (contrast("x", steady, other).interval for other in (steady, drifting))
     assert math.log(wide.high / wide.low) > 10 * math.log(calm.high / calm.low)
 
 
 def test_without_raw_times_there_is_no_interval():
-    found = contrast("x", Timing("x", 1.0, 100), timing(1.2))
+    found = contrast("x", Timing(1.0), timing(1.2))
     assert found.interval is None
     assert found.ratio == pytest.approx(1.2, rel=0.05)
     assert "no raw times in the file" in found.reason.message
@@ -67,7 +67,7 @@ def test_a_case_of_one_file_only_says_so(first, second, where):
 
 
 def test_constant_times_have_an_interval_without_width():
-    same = Timing("x", 1.0, 60, ((1.0,) * 20,) * 3)
+    same = Timing(1.0, ((1.0,) * 20,) * 3)
     found = contrast("x", same, same)
     assert (found.interval.low, found.interval.high) == (1.0, 1.0)
     assert found.as_json()["interval"]["center"] == 1.0

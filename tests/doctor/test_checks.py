@@ -5,17 +5,14 @@ from dataclasses import replace
 import pytest
 
 from tfbench.doctor.checks import CHECKS, examine, is_fit, worst_first
-from tfbench.doctor.checks.grading import Limits
 from tfbench.doctor.model import (
     Bytecode,
     Cgroup,
-    Clock,
-    Counters,
     Finding,
     Gpu,
     Gpus,
+    Limits,
     Machine,
-    MachineObservation,
     Memory,
     ObservationWindow,
     State,
@@ -23,25 +20,27 @@ from tfbench.doctor.model import (
 
 GIB = 1 << 30
 GPU = Gpu(0, "H200", True, 0.0, 1980.0, 1980.0, 0, False)
-QUIET = MachineObservation(0.0, ObservationWindow(0.5, 0.01, 0.0), ObservationWindow(0.5, 1.0, 0.0, 0.0, 0), 0.99)
 FINE = Machine(
     system="Linux",
     cpus=(0, 1),
     worker=1,
     online=2,
-    observation=QUIET,
+    others=0.0,
+    share=0.99,
+    spin=ObservationWindow(0.5, 0.0, 0.0, 0),
     load_average=0.1,
     governor="performance",
     turbo=False,
     siblings=(1,),
     cgroup=Cgroup(),
-    counters=Counters((1,) * 8, 0.0, 0),
+    thermal_events=0,
     hypervisor="",
     memory=Memory(20 * GIB, 0, 0.0),
     hugepages="madvise",
     aslr=2,
-    clock=Clock("tsc", 3e-8),
-    tensorflow=Bytecode("tensorflow", "/tf", 300, 300),
+    clock_source="tsc",
+    clock_step=3e-8,
+    tensorflow=Bytecode("/tf", 300, 300),
     gpus=Gpus((GPU,), ()),
     gpu_driver=True,
 )
@@ -65,38 +64,34 @@ def test_a_missing_reading_is_unknown_and_never_bad():
     assert sum(finding.state is State.UNKNOWN for finding in bare) > 8
 
 
-def observation(**changes):
-    return {"observation": replace(QUIET, **changes)}
-
-
 BAD, WARN, UNKNOWN = State.BAD, State.WARN, State.UNKNOWN
 FAULTS = [
     ("processors", BAD, {"cpus": (0,)}, "at least two processors"),
-    ("load", WARN, observation(others=1.0), "end other programs"),
-    ("load", BAD, observation(others=2.5), "end other programs"),
-    ("worker's processor", WARN, observation(share=0.9), "--cpus"),
-    ("worker's processor", BAD, observation(share=0.5), "isolcpus"),
-    ("steal", WARN, observation(spin=ObservationWindow(0.5, 1.0, 0.05)), "burstable"),
-    ("steal", BAD, observation(spin=ObservationWindow(0.5, 1.0, 0.2)), "burstable"),
+    ("load", WARN, {"others": 1.0}, "end other programs"),
+    ("load", BAD, {"others": 2.5}, "end other programs"),
+    ("worker's processor", WARN, {"share": 0.9}, "--cpus"),
+    ("worker's processor", BAD, {"share": 0.5}, "isolcpus"),
+    ("steal", WARN, {"spin": ObservationWindow(0.5, 0.05)}, "burstable"),
+    ("steal", BAD, {"spin": ObservationWindow(0.5, 0.2)}, "burstable"),
     ("virtualisation", WARN, {"hypervisor": "KVM"}, "gate by live races"),
     ("governor", WARN, {"governor": "powersave"}, "cpupower frequency-set -g performance"),
     ("turbo", WARN, {"turbo": True, "turbo_switch": "echo 1 | sudo tee /x"}, "echo 1"),
     ("SMT siblings", WARN, {"siblings": (0, 1)}, "smt/control"),
-    ("heat", BAD, observation(spin=ObservationWindow(0.5, 1.0, 0.0, 0.0, 3)), "cooling"),
-    ("heat", WARN, {"counters": Counters((1,) * 8, 0.0, 7)}, "cap the clock"),
+    ("heat", BAD, {"spin": ObservationWindow(0.5, 0.0, 0.0, 3)}, "cooling"),
+    ("heat", WARN, {"thermal_events": 7}, "cap the clock"),
     ("processor quota", WARN, {"cgroup": Cgroup(quota=1.5)}, "raise the limit"),
     ("processor quota", BAD, {"cgroup": Cgroup(quota=0.5)}, "raise the limit"),
-    ("processor quota", BAD, observation(spin=ObservationWindow(0.5, 1.0, 0.0, 0.1)), "raise the limit"),
+    ("processor quota", BAD, {"spin": ObservationWindow(0.5, 0.0, 0.1)}, "raise the limit"),
     ("memory", WARN, {"memory": Memory(3 * GIB, 0, 0.0)}, "--policy quick"),
     ("memory", BAD, {"cgroup": Cgroup(memory_left=GIB // 2)}, "raise the container's limit"),
     ("swap", WARN, {"memory": Memory(20 * GIB, GIB, 0.0)}, "swapoff"),
     ("swap", BAD, {"memory": Memory(20 * GIB, 0, 30.0)}, "end the programs that fill memory"),
     ("transparent huge pages", WARN, {"hugepages": "always"}, "madvise"),
     ("address layout", WARN, {"aslr": 0}, "randomize_va_space=2"),
-    ("clock", WARN, {"clock": Clock("hpet", 1e-7)}, "clocksource=tsc"),
-    ("clock", BAD, {"clock": Clock("acpi_pm", 4e-6)}, "clocksource=tsc"),
+    ("clock", WARN, {"clock_source": "hpet", "clock_step": 1e-7}, "clocksource=tsc"),
+    ("clock", BAD, {"clock_source": "acpi_pm", "clock_step": 4e-6}, "clocksource=tsc"),
     ("TensorFlow", WARN, {"tensorflow": None}, "pip install tensorflow"),
-    ("TensorFlow", WARN, {"tensorflow": Bytecode("tensorflow", "/tf", 300, 10)}, "compileall -q -j 0 /tf"),
+    ("TensorFlow", WARN, {"tensorflow": Bytecode("/tf", 300, 10)}, "compileall -q -j 0 /tf"),
     ("bytecode", WARN, {"writes_bytecode": False}, "unset PYTHONDONTWRITEBYTECODE"),
     ("GPU", BAD, {"gpus": Gpus((replace(GPU, throttled=0x40),), ())}, "nvidia-smi -lgc"),
     ("GPU", WARN, {"gpus": Gpus((replace(GPU, persistence=False),), ())}, "nvidia-smi -pm 1"),
@@ -130,7 +125,7 @@ def test_the_reason_names_the_hypervisor_that_hides_a_reading():
 
 
 def test_the_window_of_the_race_replaces_the_spin_window():
-    findings = examine(FINE, Limits(), ObservationWindow(30.0, 1.0, 0.3))
+    findings = examine(FINE, Limits(), ObservationWindow(30.0, 0.3))
     assert next(one for one in findings if one.name == "steal").state is State.BAD
 
 

@@ -8,11 +8,10 @@ import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench import cli
-from tfbench.doctor import noise, noise_findings
+from tfbench.doctor import noise
 from tfbench.doctor.checks import is_fit
-from tfbench.doctor.checks.grading import Limits
 from tfbench.doctor.detection import noise_of
-from tfbench.doctor.model import State
+from tfbench.doctor.model import Limits, State
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import Case, Effect
 from tfbench.policy import Policy
@@ -34,8 +33,9 @@ def lapped(deviation=0.004, seconds=30.0, broken=None):
 
 
 def judged(raced):
-    made = noise.with_detection_limits(noise.NoiseTest(POLICY, raced, 30.0, 12, 8.0), LIMITS)
-    return made, noise_findings.of_test(made, LIMITS)
+    noise.add_detection_limits(raced, POLICY, LIMITS)
+    made = noise.NoiseTest(POLICY, raced, 30.0, 12, 8.0)
+    return made, noise.findings_of(made, LIMITS)
 
 
 def test_the_races_end_in_time_and_share_it_equally():
@@ -50,7 +50,7 @@ def test_a_quiet_machine_detects_small_slowdowns_at_a_stated_cost():
     made, findings = judged(lapped(0.003)[0])
     assert is_fit(findings)
     assert made.middle is not None
-    assert made.detection_limits["a"].smallest <= 0.03
+    assert made.races[0].limit.smallest <= 0.03
     assert "is detectable here in about" in findings[0].what
     assert json.loads(json.dumps(made.as_json()))["workloads"][0]["smallest_found"] <= 0.03
 
@@ -80,14 +80,14 @@ def test_simulated_deviations_are_estimated_correctly():
         pairs = rng.normal(0, 0.01, 6)
         effects = [Effect(pairs[n % 6] + rng.normal(0, 0.006), n % 6) for n in range(18)]
         found.append(noise_of(effects, POLICY))
-    assert np.median([one.launch for one in found]) == pytest.approx(0.006, rel=0.15)
-    assert np.median([one.zygote for one in found]) == pytest.approx(0.01, rel=0.25)
+    assert np.median([one.launch_deviation for one in found]) == pytest.approx(0.006, rel=0.15)
+    assert np.median([one.zygote_deviation for one in found]) == pytest.approx(0.01, rel=0.25)
 
 
 def test_one_outlying_launch_does_not_dominate_the_estimate():
     effects = [Effect(0.001 * (n % 3), n % 6) for n in range(18)]
     effects[4] = Effect(0.3, 4)
-    assert noise_of(effects, POLICY).launch < 0.02
+    assert noise_of(effects, POLICY).launch_deviation < 0.02
 
 
 @pytest.mark.tensorflow
@@ -115,7 +115,7 @@ def test_a_side_that_does_not_start_is_a_finding(monkeypatch):
     monkeypatch.setattr(noise.ProcessLauncher, "ready", refuse)
     with pytest.raises(SideError) as caught:
         noise.race(1.0, POLICY, Processors((0,), (0,)), lambda *_: None, Clock(), random.Random())
-    assert "ImportError: numpy" in noise_findings.of_error(caught.value).what
+    assert "ImportError: numpy" in noise.finding_of(caught.value).what
 
 
 @pytest.mark.parametrize("seconds", ["0", "4000", "nan"])

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.policy import preset
-from tfbench.profiles.steps import steps_of
-from tfbench.profiles.xplane import load
+from tfbench.profiles.xplane import load, steps_of
 from tfbench.race.interfaces import Entrant
 from tfbench.race.profiler import USUAL, Profiler, ProfilerConfig
 from tfbench.session.profiling import BASELINE, CONTENDER, take

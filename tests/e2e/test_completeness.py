@@ -177,3 +177,28 @@ def test_a_report_that_cannot_be_written_is_said_before_anything_is_measured(pro
     (done,) = project.run_each(["--report-json=folder", "--against", "self"])
     assert done.code == 4
     assert "--report-json folder: Is a directory" in done.output
+
+
+def test_a_misspelt_fixture_is_an_error_and_a_plain_test_is_named(project):
+    project.write(STEP + GOOD + "def test_typo(benhc): ...\n\ndef test_plain(): ...\n")
+    done = project.run("--against", "self")
+    assert done.code == 1
+    assert "fixture 'benhc' not found" in done.output
+    assert "left out, because they do not use the fixture bench: test_plain" in done.output
+    assert done.outcomes() == {"test_good": "unchanged", "test_typo": "error"}
+    assert gate(project)[0] == 5
+
+
+def test_options_of_a_benchmark_run_are_refused_without_it(project):
+    project.write(STEP + GOOD)
+    for option in ("--against=self", "--baseline=x", "--save-baseline=x", "--report-json=r.json", "--resume"):
+        done = project.run(option, benchmark=False)
+        assert done.code == 4
+        assert f"{option.partition('=')[0]} measures nothing without --benchmark" in done.output
+
+
+def test_without_a_gpu_nothing_is_measured_for_it(project):
+    project.write(STEP + GOOD)
+    done = project.run("--against", "self", "--device", "gpu")
+    assert [row["reason"] for row in done.report["skipped"]] == ["no GPU here: there is no NVIDIA driver"]
+    assert gate(project)[0] == 4

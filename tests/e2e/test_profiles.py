@@ -11,9 +11,8 @@ import pytest
 from tests.e2e.project import Project, environment
 from tfbench.policy import preset
 from tfbench.profiles.profile import read
-from tfbench.profiles.steps import steps_of
 from tfbench.profiles.tfdata import Input
-from tfbench.profiles.xplane import levels_of, load
+from tfbench.profiles.xplane import levels_of, load, steps_of
 
 POLICY = preset("standard")
 CASES = """

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -93,10 +94,10 @@ ACTIONS: dict[str, Callable[[Channel], Any]] = {
     "stop": _signal(signal.SIGSTOP),
     "hang": lambda channel: time.sleep(1000),
     "end": lambda channel: os._exit(0),
-    "cut": lambda channel: (os.write(channel.fileno(), b'{"kind":"roun'), os._exit(0)),
+    "cut": lambda channel: (os.write(channel.fileno(), b'{"kind":"Roun'), os._exit(0)),
     "garble": _raw(b"no JSON\n"),
-    "mistake": _raw(b'{"kind":"launched","pid":1}\n'),
-    "malform": _raw(b'{"kind":"rounds","began":[1]}\n'),
+    "mistake": _raw(b'{"kind":"Launched","pid":1}\n'),
+    "malform": _raw(b'{"kind":"Rounds","began":[1]}\n'),
     "flood": _flood,
     "fail": lambda channel: (channel.send(Failed("it broke", trace="where")), os._exit(0)),
     "skip": lambda channel: (channel.send(Skipped("not here")), os._exit(0)),
@@ -109,14 +110,14 @@ def main(argument: str) -> None:
     """Be a zygote; ``argument`` is the one that the controller passes."""
     start = decode(argument)
     assert isinstance(start, StartZygote)
-    channel = Channel.from_descriptor(start.channel)
+    channel = Channel(socket.socket(fileno=start.channel))
     script = json.loads(Path(start.root, "script.json").read_text())
     _act(script, "start", channel)
     environment = {"python": "3", "executable": "python", "packages": {}, "settings": {}, "machine": {}, "defaults": {}}
     channel.send(Ready(tuple(script["cases"]), {}, (), environment, None, spawns=False, leaked_packages=()))
     try:
         while True:
-            _serve(channel, script, *channel.receive_with_descriptors(LaunchRequest, Reap))
+            _serve(channel, script, channel.receive(LaunchRequest, Reap), channel.descriptors)
     except ChannelClosed:
         os._exit(0)
 
@@ -136,12 +137,12 @@ def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Re
     _act(script, "launch", channel)
     if (pid := os.fork()) == 0:
         channel.close()
-        socket, log, *pipes = descriptors
+        talk, log, *pipes = descriptors
         os.dup2(log, 1)
         os.dup2(log, 2)
         try:
             case = script["cases"][request.case] if isinstance(request, CaseRequest) else script
-            _launch(Channel.from_descriptor(socket), request, case, pipes)
+            _launch(Channel(socket.socket(fileno=talk)), request, case, pipes)
         finally:
             sys.stdout.flush()
             os._exit(0)
@@ -157,7 +158,7 @@ def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipe
     if isinstance(request, ProbeCase):
         channel.send(Probed({}, {}, facts))
     elif isinstance(request, ProfileCase):
-        channel.send(Profiled(10, seconds, facts))
+        channel.send(Profiled())
     elif isinstance(request, RepeatCase):
         channel.send(Prepared(seconds, facts))
         channel.receive(Begin)

@@ -13,11 +13,9 @@ import pytest
 from tests.fakes.nvml import UUIDS, Device, library
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.errors import GpuError, LaunchDisturbed, UsageError
-from tfbench.gpus.disturbance import disturbance, foreign
-from tfbench.gpus.locks import Locks
-from tfbench.gpus.monitor import GpuMonitor
+from tfbench.gpus.locks import lock
+from tfbench.gpus.monitor import GpuMonitor, disturbance, family, foreign
 from tfbench.gpus.nvml import Nvml
-from tfbench.gpus.process_tree import family
 from tfbench.gpus.readings import GpuObservationWindow, GpuReading
 from tfbench.gpus.selection import choose, doubtful_order, environment, has_driver, parse_device, visible
 from tfbench.gpus.session import GpuSession
@@ -189,21 +187,21 @@ class TestLocks:
         ) as other:
             assert other.stdout.readline() == "held\n"
             with pytest.raises(GpuError, match=rf"another run measures on GPU 0 .*process {other.pid}: wait for it"):
-                Locks(gpus, tmp_path)
+                lock(gpus, tmp_path)
             other.kill()
-        Locks(gpus, tmp_path).close()  # the lock of a process that died is free
+        lock(gpus, tmp_path).close()  # the lock of a process that died is free
 
     def test_a_link_is_not_followed(self, tmp_path):
         (tmp_path / "victim").write_text("precious")
         (tmp_path / f"{UUIDS[0]}.lock").symlink_to(tmp_path / "victim")
         with pytest.raises(GpuError, match="cannot hold the locks"):
-            Locks(Nvml(library(Device())).identities(), tmp_path)
+            lock(Nvml(library(Device())).identities(), tmp_path)
         assert (tmp_path / "victim").read_text() == "precious"
 
 
 def held(folder):
     """Hold the lock of the scripted GPU until this process is killed."""
-    locks = Locks(Nvml(library(Device())).identities(), Path(folder))
+    locks = lock(Nvml(library(Device())).identities(), Path(folder))
     print("held", flush=True)
     sys.stdin.read()
     locks.close()
@@ -408,10 +406,7 @@ class TestRace:
         result, launcher = self.confirmed_race(range(1000), slower=2.0)
         assert result.verdict.outcome is Outcome.INCONCLUSIVE
         assert result.verdict.reason.code == "disturbed"
-        assert (
-            "not decided, as 6 launches were discarded: the GPU held its clock down"
-            in result.verdict.reason.message
-        )
+        assert "not decided, as 6 launches were discarded: the GPU held its clock down" in result.verdict.reason.message
         assert len(launcher.pairs) == POLICY.disturbed_launches + 1
 
     def test_a_regression_without_a_confirmation_fails_nothing(self):

@@ -7,8 +7,7 @@ import pytest
 
 from tests.fakes.nvml import UUIDS, Device, library
 from tfbench.errors import GpuError, UsageError
-from tfbench.gpus.disturbance import disturbance
-from tfbench.gpus.monitor import GpuMonitor
+from tfbench.gpus.monitor import GpuMonitor, disturbance
 from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.readings import GpuObservationWindow, GpuReading
 from tfbench.gpus.recording import Recording, Replay

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tfbench.metrics import catalog
-from tfbench.metrics.catalog import PROBED, Metric, Worse
-from tfbench.metrics.extract import read
+from tfbench.metrics.catalog import PROBED, Metric, Worse, read
 from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import Case, Outcome, Reason, Report, Run, Sample, Verdict
 from tfbench.policy import preset

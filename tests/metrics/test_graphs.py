@@ -1,6 +1,6 @@
 """Counts of TensorFlow's graphs, as they are extracted from a launch."""
 
-from tfbench.metrics.extract import read
+from tfbench.metrics.catalog import read
 from tfbench.metrics.probe_output import ProbeOutput
 
 FUSED = {"name": "Relu", "op": "_FusedConv2D", "fused": ["BiasAdd", "Relu"], "types": {"T": "float32"}}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tfbench.metrics import hlo
-from tfbench.metrics.extract import read
+from tfbench.metrics.catalog import read
 from tfbench.metrics.probe_output import ProbeOutput
 
 TEXT = (Path(__file__).parents[1] / "data" / "softmax_hlo.txt").read_text()

@@ -13,9 +13,8 @@ from tfbench.profiles.step_breakdown import (
     step_slices,
     trimmed,
 )
-from tfbench.profiles.steps import steps_of
 from tfbench.profiles.tfdata import Input
-from tfbench.profiles.xplane import load
+from tfbench.profiles.xplane import load, steps_of
 from tfbench.report.attribution import in_words
 
 MS = 1_000_000_000

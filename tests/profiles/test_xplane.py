@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.profiles import Built
 from tfbench.errors import ProfileError
-from tfbench.profiles.steps import steps_of
-from tfbench.profiles.xplane import Event, clipped, length, load, nested, overlaps, union, without
+from tfbench.profiles.xplane import Event, clipped, length, load, nested, overlaps, steps_of, union, without
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10)).map(lambda one: (one[0], one[0] + one[1])))
 
@@ -67,7 +66,7 @@ def test_a_file_is_read(tmp_path):
 def test_the_first_of_several_steps_is_left_out(tmp_path):
     built = Built()
     built.steps(3)
-    assert [step.number for step in steps_of(load(built.write(tmp_path)))] == [1, 2]
+    assert [step.stats["step_num"] for step in steps_of(load(built.write(tmp_path)))] == [1, 2]
 
 
 def test_a_profile_without_step_markers_says_how_to_add_them(tmp_path):

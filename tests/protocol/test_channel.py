@@ -39,8 +39,8 @@ def test_open_files_travel_beside_a_message(ends):
     ours, other = ends
     read, write = os.pipe()
     ours.send(ListDevices(()), [write])
-    request, (received,) = other.receive_with_descriptors(LaunchRequest, Reap)
-    assert request == ListDevices(())
+    assert other.receive(LaunchRequest, Reap) == ListDevices(())
+    (received,) = other.descriptors
     os.write(received, b"x")
     assert os.read(read, 1) == b"x"
     for descriptor in (read, write, received):
@@ -66,7 +66,7 @@ def test_silence_is_timed_out(ends):
     [
         (b"\n", "not a JSON message"),
         (b"\xff\n", "not a JSON message"),
-        (b'{"kind":"reaped","status":0}\n', "expected Ready or Launched, got .*reaped"),
+        (b'{"kind":"Reaped","status":0}\n', "expected Ready or Launched, got .*Reaped"),
     ],
 )
 def test_a_malformed_or_unexpected_message_is_refused_and_quoted(line, reason):

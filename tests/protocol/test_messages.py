@@ -1,6 +1,7 @@
 """The messages between controller and workers: their form on the line, and the check of their fields."""
 
 import json
+from typing import get_type_hints
 
 import pytest
 
@@ -36,23 +37,30 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: message.kind)
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
 def test_a_message_is_one_json_object_on_a_line_that_decodes_to_itself(message):
     line = encode(message)
     assert line.endswith(b"\n")
-    assert json.loads(line)["kind"] == message.kind
+    assert json.loads(line)["kind"] == type(message).__name__
     assert decode(line) == message
 
 
 def test_every_message_has_a_kind_of_its_own_and_fields_that_can_be_checked():
-    types = [one for one in vars(messages).values() if isinstance(one, type) and "kind" in vars(one)]
-    assert sorted(one.__name__ for one in types) == sorted(one.__name__ for one in MESSAGES.values())
-    for kind in MESSAGES:
-        assert messages._field_types(kind) is not None
+    types = [one for one in vars(messages).values() if isinstance(one, type) and issubclass(one, messages.Message)]
+    kinds = [one.__name__ for one in types if not one.__subclasses__()]
+    assert sorted(kinds) == sorted(one.__name__ for one in MESSAGES.values())
+    for kind in MESSAGES.values():
+        assert get_type_hints(kind) is not None
+
+
+@pytest.mark.parametrize("base", [messages.Message, messages.LaunchRequest, messages.CaseRequest])
+def test_a_base_of_messages_is_no_message(base):
+    with pytest.raises(ProtocolError, match="no known kind"):
+        decode(json.dumps({"kind": base.__name__}))
 
 
 def test_whole_numbers_are_fractions_where_fractions_are_wanted():
-    (message,) = [decode(b'{"kind":"serve","follow":[],"iterations":1,"prime":1,"extra":0}')]
+    (message,) = [decode(b'{"kind":"Serve","follow":[],"iterations":1,"prime":1,"extra":0}')]
     assert message == Serve((), 1, 1, 0.0)
     assert isinstance(message.extra, float)
 
@@ -70,15 +78,15 @@ def test_numbers_that_json_lacks_are_refused():
         ("{}", "no known kind"),
         ('{"kind":1}', "no known kind"),
         ('{"kind":"other"}', "no known kind"),
-        ('{"kind":"reap","pid":7}', r"missing or unknown fields in a message \(kill\)"),
-        ('{"kind":"stop","now":true}', r"missing or unknown fields in a message \(now\)"),
-        ('{"kind":"reap","pid":"7","kill":true}', "field pid .* wrong type"),
-        ('{"kind":"reap","pid":true,"kill":true}', "field pid .* wrong type"),
-        ('{"kind":"reap","pid":7,"kill":0}', "field kill .* wrong type"),
-        ('{"kind":"rounds","began":[1.5],"ended":[2],"dispatched":[]}', "field began .* wrong type"),
-        ('{"kind":"rounds","began":null,"ended":[2],"dispatched":[]}', "field began .* wrong type"),
-        ('{"kind":"devices-listed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
-        ('{"kind":"prepared","iteration":1.0,"facts":[],"on_device":false}', "field facts .* wrong type"),
+        ('{"kind":"Reap","pid":7}', r"missing or unknown fields in a message \(kill\)"),
+        ('{"kind":"Stop","now":true}', r"missing or unknown fields in a message \(now\)"),
+        ('{"kind":"Reap","pid":"7","kill":true}', "field pid .* wrong type"),
+        ('{"kind":"Reap","pid":true,"kill":true}', "field pid .* wrong type"),
+        ('{"kind":"Reap","pid":7,"kill":0}', "field kill .* wrong type"),
+        ('{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[]}', "field began .* wrong type"),
+        ('{"kind":"Rounds","began":null,"ended":[2],"dispatched":[]}', "field began .* wrong type"),
+        ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
+        ('{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false}', "field facts .* wrong type"),
         (encode(EXAMPLES[2]).decode().replace("[10,60]", "[10]"), "field steps .* wrong type"),
     ],
 )

@@ -79,7 +79,7 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
         ("set-up", "done", BenchmarkError, "^the benchmark ended early"),
         ("set-up", "cut", WorkerDied, "exit code 0"),
         ("set-up", "garble", BenchmarkError, "sent no valid message: .*no JSON"),
-        ("set-up", "mistake", BenchmarkError, "sent no valid message: .*launched"),
+        ("set-up", "mistake", BenchmarkError, "sent no valid message: .*Launched"),
         ("rounds", "die", WorkerDied, "exit code 3.*while it was timed"),
         ("rounds", "kill", WorkerDied, "SIGKILL"),
         ("rounds", "hang", WorkerHung, "did not answer within 0.5 s while it was timed"),
@@ -89,14 +89,14 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
         ("rounds", "cut", WorkerDied, "exit code 0"),
         ("rounds", "flood", WorkerDied, "exit code 3"),
         ("rounds", "garble", BenchmarkError, "while it was timed: .*no JSON"),
-        ("rounds", "mistake", BenchmarkError, "while it was timed: .*launched"),
+        ("rounds", "mistake", BenchmarkError, "while it was timed: .*Launched"),
         ("rounds", "malform", BenchmarkError, r"while it was timed: .*\(dispatched, ended\).*\[1\]"),
         ("stop", "die", WorkerDied, "exit code 3"),
         ("stop", "hang", WorkerHung, "was killed"),
         ("stop", "skip", BenchmarkSkipped, "not here"),
         ("stop", "fail", BenchmarkError, "after it had been timed: it broke"),
         ("stop", "garble", BenchmarkError, "after it had been timed: .*no JSON"),
-        ("stop", "mistake", BenchmarkError, "after it had been timed: .*launched"),
+        ("stop", "mistake", BenchmarkError, "after it had been timed: .*Launched"),
     ],
 )
 def test_an_entrant_that_breaks_is_named_with_its_reason(launcher, at, does, error, words):
@@ -174,7 +174,7 @@ BROKEN = [
     ("fail", BenchmarkError, "it broke"),
     ("done", BenchmarkError, "the benchmark ended early"),
     ("garble", BenchmarkError, "no JSON"),
-    ("mistake", BenchmarkError, "launched"),
+    ("mistake", BenchmarkError, "Launched"),
 ]
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tests.report.test_json_reader import REPORT
 from tfbench.model import Outcome, Reason
-from tfbench.report.comment import LONGEST, MARK, Run, code, plain, render, without_report
-from tfbench.report.github import annotation
+from tfbench.report.comment import LONGEST, MARK, GithubRun, annotation, code, plain, render, without_report
 
 VERDICT = REPORT.verdicts[0]
 SIDES = {"baseline": {"spec": "git:main"}, "contender": {"machine": {"processor": "AMD EPYC"}}}
@@ -142,7 +141,7 @@ def test_terminal_and_bidirectional_controls_do_not_reach_the_comment():
     text.encode()
 
 
-RUN = Run("success", "0123456789abcdef", ["conftest.py"])
+RUN = GithubRun("success", "0123456789abcdef", ["conftest.py"])
 
 
 def test_the_headline_is_what_github_says_and_not_what_the_report_says():
@@ -164,6 +163,6 @@ def test_a_change_of_the_gate_itself_is_flagged():
 
 
 def test_a_run_without_a_report_replaces_the_comment():
-    text = without_report(Run("timed_out", "abcdef0"), "the run uploaded none", "https://example.org/run")
+    text = without_report(GithubRun("timed_out", "abcdef0"), "the run uploaded none", "https://example.org/run")
     assert text.startswith(f"{MARK}\n\n### tfbench: timed out (`abcdef0`)\n")
     assert "There is no usable report: the run uploaded none." in text

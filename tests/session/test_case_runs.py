@@ -52,9 +52,11 @@ class Strategy:
         return answer
 
 
-def case_runs(strategy, steps=None, skips=None):
+def case_runs(strategy, steps=None, skips=None, earlier=None):
     shown = []
-    runs = CaseRuns(CASES, skips or {}, strategy, steps or {}, ProgressReporter(shown.append, len(CASES)))
+    runs = CaseRuns(
+        CASES, skips or {}, strategy, steps or {}, ProgressReporter(shown.append, len(CASES)), earlier or {}
+    )
     return runs, shown
 
 
@@ -95,11 +97,37 @@ def test_a_skipped_case_is_final_from_the_start_and_takes_part_in_no_race():
     assert strategy.asked == []
 
 
+def test_cases_of_an_interrupted_run_are_final_if_their_whole_group_is():
+    strategy = Strategy()
+    earlier = {case.name: CaseResult(case, verdict(case)) for case in (A, OTHER)}
+    runs, _ = case_runs(strategy, earlier=earlier)
+    assert [result.case for result in runs.final] == [OTHER]
+    assert runs.result(OTHER) is earlier[OTHER.name]
+    assert strategy.asked == []
+    runs.result(A)
+    assert strategy.asked == [("race", A.name)]
+
+
+def test_a_case_that_pytest_ends_or_skips_has_a_result_and_a_final_result_stays():
+    runs, _ = case_runs(Strategy())
+    runs.fail(A, "Timeout >1.0s")
+    assert (runs.final[0].verdict.outcome, runs.final[0].verdict.reason.code) == (Outcome.ERROR, "not-measured")
+    runs.skip(B, "not here")
+    runs.result(OTHER)
+    runs.fail(OTHER, "too late")
+    runs.skip(OTHER, "too late")
+    assert [result.verdict and result.verdict.outcome for result in runs.all] == [
+        Outcome.ERROR,
+        None,
+        Outcome.UNCHANGED,
+    ]
+
+
 def test_progress_counts_the_cases_whose_time_is_final():
     shown = []
     report = ProgressReporter(shown.append, len(CASES))
     suspects = RaceResults([raced(A)], suspects=[raced(B)])
-    runs = CaseRuns(CASES, {}, Strategy({A.name: suspects}), {}, report)
+    runs = CaseRuns(CASES, {}, Strategy({A.name: suspects}), {}, report, {})
     runs.result(A)
     report("now")
     assert (shown[-1].done, shown[-1].total) == (1, 3)

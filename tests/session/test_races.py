@@ -83,3 +83,38 @@ def test_ctrl_c_in_a_race_for_contracts_is_raised():
     made, _ = races(1e-3, 1e-3, interrupted_at=1)
     with pytest.raises(KeyboardInterrupt):
         made.claims(case, [CASES[0]])
+
+
+CLAIMED = Case("w.py::w[a=y]", "w", "w.py::w", (("a", "y"),), False, claims=(Claim("as_fast", "a=x", (("a", "x"),)),))
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    ("second", "outcome", "reported"),
+    [
+        (2e-3, Outcome.REGRESSED, "found twice"),
+        (1e-3, Outcome.INCONCLUSIVE, "a first race said: 0.50x as fast"),
+    ],
+)
+def test_a_broken_contract_on_time_is_raced_again_in_fresh_processes_of_other_zygotes(alone, second, outcome, reported):
+    made, _ = races(1e-3, 2e-3)
+    launcher, zygotes = made._launcher, preset("quick").zygotes
+    launcher.scripts[1] = lambda launch, pair, rng: steady(second if pair >= zygotes else 2e-3)(launch, pair, rng)
+    if alone:
+        (row,) = made.claims(CLAIMED, [CASES[0]])
+    else:
+        (row,) = made.variants([CASES[0], CLAIMED]).settled[1].metrics
+    assert (row.outcome, row.metric) == (outcome, "contract:as_fast")
+    assert reported in row.reason.message
+    assert {pair >= zygotes for pair in launcher.pairs} == {False, True}
+
+
+def test_a_contract_that_was_not_confirmed_before_ctrl_c_is_open():
+    made, _ = races(1e-3, 2e-3)
+    made.variants([CASES[0], CLAIMED])
+    first = sum(pair < preset("quick").zygotes for pair in made._launcher.pairs)
+    made, _ = races(1e-3, 2e-3, interrupted_at=first + 1)
+    found = made.variants([CASES[0], CLAIMED])
+    assert found.interrupt is not None
+    assert found.settled[1].metrics[0].outcome is Outcome.INCONCLUSIVE
+    assert "interrupted before this was confirmed" in found.settled[1].metrics[0].reason.message

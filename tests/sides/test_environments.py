@@ -56,7 +56,7 @@ def test_an_environment_in_use_is_available_to_this_run_and_to_others(built):
         assert ours.get(SMALL).folder == ours.get(SMALL).folder == others.get(SMALL).folder
 
 
-def test_compared_environments_get_the_same_python(tmp_path):
+def test_compared_environments_get_the_same_python(tmp_path, monkeypatch):
     """typed-ast has wheels up to Python 3.11."""
     found = interpreters()
     if not any("3.13" in one or "3.12" in one for one in found) or not any(
@@ -64,7 +64,8 @@ def test_compared_environments_get_the_same_python(tmp_path):
     ):
         pytest.skip("needs a Python with wheels of typed-ast, and one without")
     newest_first = sorted(found, key=lambda one: one.rpartition("python")[2], reverse=True)
-    with Environments(tmp_path, interpreters=newest_first) as ours:
+    monkeypatch.setattr(environments.interpreters, "interpreters", lambda: newest_first)
+    with Environments(tmp_path) as ours:
         assert ours.get(SMALL).python.startswith(("3.12", "3.13"))
         ours.prefer([SMALL, ["typed-ast==1.5.5"]])
         assert ours.get(SMALL).python.startswith(("3.10", "3.11"))
@@ -100,12 +101,13 @@ def test_a_missing_version_is_reported_with_the_nearest_releases(tmp_path, reque
     assert not list(tmp_path.glob("[0-9a-f]*"))
 
 
-def test_a_request_without_wheels_names_the_pythons_that_have_them(tmp_path):
+def test_a_request_without_wheels_names_the_pythons_that_have_them(tmp_path, monkeypatch):
     newest = [one for one in interpreters() if one.endswith("3.13")]
     if not newest:
         pytest.skip("no Python 3.13 here, which old wheels do not fit")
+    monkeypatch.setattr(environments.interpreters, "interpreters", lambda: newest)
     with pytest.raises(SideError, match=r"no wheels for the Pythons of this machine; install Python 3\.10 or 3\.11"):
-        Environments(tmp_path, interpreters=newest).get(["typed-ast==1.5.5"])
+        Environments(tmp_path).get(["typed-ast==1.5.5"])
 
 
 def test_without_a_network_a_kept_environment_is_used_or_its_absence_reported(built, tmp_path, monkeypatch):

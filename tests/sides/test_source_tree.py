@@ -9,7 +9,7 @@ from tfbench.errors import SideError, UsageError
 from tfbench.fs import DATA_FOLDER
 from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
-from tfbench.sides.source_tree import KEPT, drop, materialise, snapshot, tree_of
+from tfbench.sides.source_tree import KEPT, code_digest, drop, materialise, snapshot, tree_of
 from tfbench.sides.spec import parse
 
 
@@ -61,12 +61,54 @@ def test_a_kept_tree_can_be_extracted_again(checkout, tmp_path):
     (checkout / "sub" / "a.py").write_text("three")
     git(checkout, "gc", "--prune=now", "-q")
     made = materialise(checkout / "sub", kept.tree, tmp_path / "cache")
-    root = made.root
-    assert (made.top, made.instead) == (str(checkout.resolve()), str(root.parent.resolve()))
+    root, redirect = made
+    assert redirect == (str(checkout.resolve()), str(root.parent.resolve()))
     assert (root / "a.py").read_text() == "two"
     assert root.name == "sub"
     assert materialise(checkout / "sub", kept.tree, tmp_path / "cache") == made
     assert not list((tmp_path / "cache").glob(".half-*"))
+
+
+def test_a_tree_has_what_a_checkout_has(checkout, tmp_path):
+    """Attributes for exports change nothing, and links may point anywhere."""
+    (checkout / ".gitattributes").write_text("sub export-ignore\nversion export-subst\n")
+    (checkout / "version").write_text("$Format:%H$")
+    (checkout / "link").symlink_to("/nowhere/at/all")
+    root, _ = materialise(checkout, snapshot(checkout, f"{KEPT}first").tree, tmp_path / "cache")
+    assert (root / "sub/a.py").read_text() == "one"
+    assert (root / "version").read_text() == "$Format:%H$"
+    assert (root / "link").readlink() == Path("/nowhere/at/all")
+
+
+def test_a_submodule_is_checked_out_at_the_commit_of_the_tree(checkout, tmp_path):
+    library = tmp_path / "library"
+    library.mkdir()
+    git(library, "init", "-q")
+    (library / "b.py").write_text("old")
+    git(library, "add", "-A")
+    git(library, "commit", "-qm", "old")
+    git(checkout, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "lib")
+    git(checkout, "commit", "-qam", "with a submodule")
+    base = tree_of(checkout, "HEAD")
+    (checkout / "lib/b.py").write_text("new")
+    git(checkout / "lib", "commit", "-qam", "new")
+    git(checkout, "commit", "-qam", "moves the submodule")
+    assert (materialise(checkout, base, tmp_path / "cache")[0] / "lib/b.py").read_text() == "old"
+    git(checkout, "submodule", "--quiet", "deinit", "--force", "lib")
+    with pytest.raises(SideError, match="the submodule lib is not checked out; run `git submodule update --init`"):
+        materialise(checkout, base, tmp_path / "other")
+    assert not list((tmp_path / "other").iterdir())
+
+
+def test_the_digest_of_the_code_leaves_out_new_files_of_other_kinds(checkout):
+    clean = code_digest(checkout)
+    (checkout / "report.json").write_text("{}")
+    assert code_digest(checkout) == clean
+    (checkout / "new.py").write_text("x")
+    assert code_digest(checkout) != clean
+    (checkout / "new.py").unlink()
+    (checkout / "sub/a.py").write_text("two")
+    assert code_digest(checkout) != clean
 
 
 def test_a_lost_tree_is_reported(checkout, tmp_path):

@@ -49,7 +49,7 @@ def test_all_looks_together_err_with_the_budgeted_probability(name):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=8, unique=True).map(sorted), st.floats(1e-4, 0.1))
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8, unique=True).map(sorted).map(tuple), st.floats(1e-4, 0.1))
 def test_the_level_of_a_look_lies_between_its_share_and_alpha(looks, alpha):
     levels = alpha_per_look(alpha, looks)
     assert max(levels) <= alpha * (1 + 1e-9)

@@ -34,7 +34,7 @@ def test_many_races_at_once_are_classified_as_one_at_a_time(launches, shared):
         evidence = [Effect(value, pair) for value, pair in zip(row, pairs.tolist(), strict=True)]
         ratio = interval(evidence, 0.004, STANDARD, shared_zygote=shared)
         assert (ratio.low, ratio.high) == pytest.approx((np.exp(low[race]), np.exp(high[race])), rel=1e-9)
-        outcome = classify(ratio.low, ratio.high, STANDARD) or Outcome.INCONCLUSIVE
+        outcome = classify(ratio.low, ratio.high, STANDARD.step_time) or Outcome.INCONCLUSIVE
         assert OUTCOMES[codes[race]] is outcome
         seen.add(outcome)
     assert len(seen) >= 3

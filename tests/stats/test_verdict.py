@@ -46,7 +46,7 @@ def judged(center, *, policy=POLICY, final=False, spread=0.002, launches=6, case
     ],
 )
 def test_the_outcome_that_an_interval_proves(low, high, outcome):
-    assert classify(low, high, POLICY) is outcome
+    assert classify(low, high, POLICY.step_time) is outcome
 
 
 MIRRORED = {Outcome.REGRESSED: Outcome.IMPROVED, Outcome.IMPROVED: Outcome.REGRESSED}
@@ -54,8 +54,8 @@ MIRRORED = {Outcome.REGRESSED: Outcome.IMPROVED, Outcome.IMPROVED: Outcome.REGRE
 
 @given(st.floats(0.9, 1.1), st.floats(1.0001, 1.1))
 def test_swapping_the_sides_mirrors_the_outcome(low, width):
-    there = classify(low, low * width, POLICY)
-    back = classify(1 / (low * width), 1 / low, POLICY)
+    there = classify(low, low * width, POLICY.step_time)
+    back = classify(1 / (low * width), 1 / low, POLICY.step_time)
     assert back is MIRRORED.get(there, there)
 
 
@@ -75,7 +75,7 @@ def test_a_decision_carries_its_evidence():
 
 def test_the_interval_of_a_look_has_the_level_of_that_look():
     evidence = effects(0.01, launches=9)
-    found = compare(evidence, 900, POLICY, cases=30, look=3, shared_zygote=False).ratio
+    found = compare(evidence, 900, POLICY, cases=30, shared_zygote=False).ratio
     plain = interval(evidence, look_alpha(POLICY, 30, 3), POLICY, shared_zygote=False)
     assert (found.low, found.high) == (plain.low, plain.high)
 

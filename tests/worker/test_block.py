@@ -4,6 +4,7 @@ import gc
 import os
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_warm_up_runs_until_two_windows_agree():
         calls.append(1)
         clock.now += 1_000_000 if len(calls) > 30 else 3_000_000 - 50_000 * len(calls)
 
-    seconds = warm_up(Block(step, None, clock), 0.02, 1.0, 0.02, clock)
+    seconds = warm_up(Block(step, None, clock), 0.02, 1.0, 0.02)
     assert seconds == pytest.approx(1e-3)
 
 
@@ -83,7 +84,7 @@ def test_warm_up_gives_up_at_its_limit():
         calls.append(1)
         clock.now += 1_000_000 * len(calls)  # never steady
 
-    warm_up(Block(step, None, clock), 0.01, 0.2, 0.02, clock)
+    warm_up(Block(step, None, clock), 0.01, 0.2, 0.02)
     assert clock.now * 1e-9 < 0.5
 
 
@@ -102,7 +103,7 @@ def test_a_clock_that_stands_still_is_an_error_that_names_it():
         spins_for(1e6, lambda: 7)
     clock = Clock()
     with pytest.raises(BenchmarkError, match="--inject-slowdown"):
-        slowdown(Block(clock.step(), None, clock), iterations=1, prime=1, fraction=0.1, clock=clock)
+        slowdown(Block(clock.step(), None, clock), iterations=1, prime=1, fraction=0.1)
 
 
 def test_garbage_collection_is_disabled_and_comes_back():
@@ -122,18 +123,8 @@ def test_turns_are_passed_on_in_order():
             order.append(own)
             clock.now += 10
 
-        block = Block(step, None, clock)
-        serve_turns(
-            block,
-            own=own,
-            follow=follow,
-            inbox=pipes[own][0],
-            outboxes=outboxes,
-            iterations=1,
-            prime=0,
-            extra=0,
-            spins=0,
-        )
+        block = partial(Block(step, None, clock), iterations=1)
+        serve_turns(block, own, follow, inbox=pipes[own][0], outboxes=outboxes)
 
     # the rounds 0 1 | 1 0 | 0 1: entrant 1 keeps the turn once, entrant 0 too
     threads = [

@@ -1,5 +1,6 @@
 """Imports redirected to another source tree: paths, finders of editable installations, and leaked packages."""
 
+import json
 import sys
 import types
 from pathlib import Path
@@ -50,6 +51,24 @@ def test_packages_that_still_come_from_the_working_tree_are_named(trees, monkeyp
         module.__file__ = file
         monkeypatch.setitem(sys.modules, name, module)
     assert leaked_packages(there, here) == ["ours"]
+
+
+@pytest.mark.parametrize(("info", "leaks"), [({}, ["copied"]), ({"editable": True}, [])])
+def test_a_copy_that_pip_installed_from_the_working_tree_leaks(trees, monkeypatch, tmp_path_factory, info, leaks):
+    there, here = trees
+    site = tmp_path_factory.mktemp("environment") / "site-packages"
+    record = site / "copied-1.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: copied\nVersion: 1\n")
+    (record / "RECORD").write_text("copied/__init__.py,,\n")
+    (record / "direct_url.json").write_text(json.dumps({"url": f"file://{there}", "dir_info": info}))
+    monkeypatch.syspath_prepend(str(site))
+    module = types.ModuleType("copied")
+    module.__file__ = str(site / "copied/__init__.py")
+    monkeypatch.setitem(sys.modules, "copied", module)
+    assert leaked_packages(there, here) == leaks
+    module.__file__ = f"{here}/copied/__init__.py"
+    assert leaked_packages(there, here) == []
 
 
 def test_the_search_for_leaked_packages_loads_no_lazy_module(trees, monkeypatch):

@@ -8,11 +8,10 @@ import pytest
 
 from tfbench.worker import tf_internals
 from tfbench.worker.probes import MetricUnavailable
-from tfbench.worker.probes.artifact import Artifact
+from tfbench.worker.probes.graph import Xla, of_module
 from tfbench.worker.probes.memory import HostPeak
-from tfbench.worker.probes.outputs import Outputs
+from tfbench.worker.probes.outputs import Artifact, Outputs
 from tfbench.worker.probes.traces import Traces
-from tfbench.worker.probes.xla import Xla, of_module
 
 
 class Shape(tuple):
@@ -115,5 +114,5 @@ def test_probes_report_that_tensorflow_is_missing(monkeypatch):
     monkeypatch.setattr(tf_internals.tf_runtime, "tensorflow", lambda: None)
     with pytest.raises(MetricUnavailable, match="does not use TensorFlow"):
         tf_internals.collect_graphs(True)
-    assert tf_internals.device_memory("peak") == {}
+    assert tf_internals.device_peaks() == {}
     tf_internals.on_trace(lambda *reported: None)()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.errors import BenchmarkSkipped
-from tfbench.metrics.catalog import PROBED
+from tfbench.metrics.catalog import PROBED, read
 from tfbench.metrics.exact import differing
-from tfbench.metrics.extract import read
 from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import Case, MetricValues
 from tfbench.policy import Policy
@@ -56,8 +56,7 @@ def examine(
     metric_values: dict[str, list[MetricValues]] = {case.name: [] for case in cases}
     skipped: dict[str, str] = {}
     for first in range(0, launches, _AT_ONCE):
-        launcher = ProcessLauncher(suite, policy, processors)
-        try:
+        with closing(ProcessLauncher(suite, policy, processors)) as launcher:
             for case in cases:
                 report(case, first)
                 repeats = 0 if case.name in skipped else min(_AT_ONCE, launches - first)
@@ -68,12 +67,10 @@ def examine(
                         metric_values[case.name].append(read(found))
                     else:
                         raise found
-        finally:
-            launcher.close()
-    return [_of(case, metric_values[case.name], policy, skipped.get(case.name, "")) for case in cases]
+    return [_exactness(case, metric_values[case.name], policy, skipped.get(case.name, "")) for case in cases]
 
 
-def _of(case: Case, metric_values: Sequence[MetricValues], policy: Policy, skipped: str) -> Exactness:
+def _exactness(case: Case, metric_values: Sequence[MetricValues], policy: Policy, skipped: str) -> Exactness:
     if not metric_values:
         return Exactness(case, 0, 0, {}, skipped)
     known = sum(metric_values[0].value(metric.name) is not None for metric in PROBED)

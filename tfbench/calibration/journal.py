@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -51,9 +50,7 @@ class Journal:
         Raises:
             ReportError: Another line is not a trial.
         """
-        if not self.path.exists():
-            return []
-        lines = read_text(self.path).split("\n")
+        lines = read_text(self.path).split("\n") if self.path.exists() else []
         trials = []
         for number, line in enumerate(lines[:-1], start=1):  # text after the last newline is incomplete
             try:
@@ -63,12 +60,11 @@ class Journal:
                 raise ReportError(text) from None
         return trials
 
-    def append(self, trials: Iterable[CalibrationTrial]) -> None:
+    def append(self, *trials: CalibrationTrial) -> None:
         """Append trials to the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(asdict(trial), allow_nan=False, separators=(",", ":")) + "\n" for trial in trials)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(text)
+            file.writelines(json.dumps(asdict(one), allow_nan=False, separators=(",", ":")) + "\n" for one in trials)
 
 
 def _parsed(content: Any) -> CalibrationTrial:

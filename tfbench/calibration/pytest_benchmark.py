@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -35,20 +36,14 @@ def measure(file: Path, slowdown: float) -> SavedRun:
     Raises:
         SideError: The process failed.
     """
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    env |= {"TFBENCH_SLOWDOWN": str(slowdown), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    command = [sys.executable, "-m", "pytest", "-q", str(file), "-p", "no:tfbench.plugin", "-p", "no:cacheprovider"]
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "saved.json")
-        env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-        env |= {"TFBENCH_SLOWDOWN": str(slowdown), "TF_CPP_MIN_LOG_LEVEL": "2"}
+        command += ["-c", os.devnull, f"--rootdir={file.parent}", f"--benchmark-json={target}"]
         began = time.perf_counter()
-        command = [sys.executable, "-m", "pytest", "-q", str(file), "-p", "no:tfbench.plugin", "-p", "no:cacheprovider"]
-        done = subprocess.run(
-            [*command, "-c", os.devnull, f"--rootdir={file.parent}", f"--benchmark-json={target}"],
-            env=env,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-        )
+        done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT)
         if done.returncode:
             raise SideError(f"pytest-benchmark failed on {file}:\n{done.stdout[-2000:]}")
         rows = json.loads(target.read_text())["benchmarks"]
@@ -57,24 +52,13 @@ def measure(file: Path, slowdown: float) -> SavedRun:
 
 
 def compare(runs: list[SavedRun], number: int) -> list[CalibrationTrial]:
-    """Compare the newest run with every earlier one on unchanged code, by pytest-benchmark's rule.
-
-    Args:
-        number: Number of the newest run in the trials.
-    """
+    """Compare the newest run, with its number, with all earlier ones on unchanged code, by pytest-benchmark's rule."""
     *earlier, newest = runs
-
-    def trial(method: str, name: str, before: SavedRun) -> CalibrationTrial:
+    trials = []
+    for before, method in itertools.product([run for run in earlier if not run.slowdown], SAVED):
         statistic = method.rpartition(" ")[2]
-        ratio = newest.stats[name][statistic] / before.stats[name][statistic]
-        outcome = Outcome.REGRESSED if ratio > LIMIT else Outcome.UNCHANGED
-        return CalibrationTrial(method, "5%", name, newest.slowdown, outcome.value, 2 * newest.seconds, 1, number)
-
-    return [
-        trial(method, name, before)
-        for before in earlier
-        if not before.slowdown
-        for method in SAVED
-        for name in newest.stats
-        if name in before.stats
-    ]
+        for name in [name for name in newest.stats if name in before.stats]:
+            ratio = newest.stats[name][statistic] / before.stats[name][statistic]
+            outcome = (Outcome.REGRESSED if ratio > LIMIT else Outcome.UNCHANGED).value
+            trials.append(CalibrationTrial(method, "5%", name, newest.slowdown, outcome, 2 * newest.seconds, 1, number))
+    return trials

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,106 +38,86 @@ class Plan:
     """Size of the suite whose alpha is shared: a verdict in a suite of thirty is stricter than a single one."""
     processors: Processors
     cpus: tuple[int, ...]
-    slowdowns: tuple[float, ...] = SLOWDOWNS
-    repeats: int = 3
+    slowdowns: tuple[float, ...]
+    repeats: int
     """Verdicts on unchanged code per verdict on slowed code, in each run."""
-    variants: bool = False
+    variants: bool
     """Whether both entrants come from one zygote without confirmation, as in a comparison of variants."""
-    saved_every: int = 2
-    """Number of runs of races per run of pytest-benchmark; 0 for none of the latter."""
-    root: Path = WORKLOADS
-    files: tuple[str, ...] = ("test_raced.py",)
-    chosen: str = ""
+    saved: bool
+    """Whether pytest-benchmark's method runs too, in every second run."""
+    root: Path
+    files: tuple[str, ...]
+    chosen: str
     """Text that the names of the cases must contain."""
 
 
-Progress = Callable[[str, int], None]
-"""Called with the current activity and the number of verdicts."""
-
-
 def calibrate(
-    plan: Plan, journal: Journal, seconds: float, progress: Progress, rng: random.Random
-) -> list[CalibrationTrial]:
+    plan: Plan, journal: Journal, seconds: float, progress: Callable[[str, int], None], rng: random.Random
+) -> None:
     """Add trials to the journal until the time is up. The trial in progress then is completed.
 
     Args:
-        seconds: Budget of this call. Existing trials of the journal are kept and counted.
-
-    Returns:
-        Every trial of the journal.
+        progress: Called with the current activity and the number of verdicts in the journal.
     """
     began = time.monotonic()
     trials = journal.read()
-    number = 1 + max((trial.run for trial in trials), default=-1)
-    baselines: list[pytest_benchmark.SavedRun] = []
+    saved: list[pytest_benchmark.SavedRun] = []
+
+    def keep(*found: CalibrationTrial) -> None:
+        trials.extend(found)
+        journal.append(*found)
 
     def tell(text: str) -> None:
         progress(text, len(trials))
 
+    number = 1 + max((trial.run for trial in trials), default=-1)
     while time.monotonic() - began < seconds:
-        for trial in one_run(plan, number, rng, tell):
-            trials.append(trial)
-            journal.append([trial])
+        for trial in _one_run(plan, number, rng, tell):
+            keep(trial)
             if time.monotonic() - began > seconds:
                 break
-        if plan.saved_every and number % plan.saved_every == 0 and plan.root == WORKLOADS:
+        if plan.saved and number % 2 == 0 and plan.root == WORKLOADS:
             tell("pytest-benchmark, for comparison")
-            slowdown = SAVED_SLOWDOWNS[len(baselines) % len(SAVED_SLOWDOWNS)]
-            baselines.append(pytest_benchmark.measure(WORKLOADS / "test_saved.py", slowdown))
-            compared = pytest_benchmark.compare(baselines, number)
-            trials += compared
-            journal.append(compared)
+            slowdown = SAVED_SLOWDOWNS[len(saved) % len(SAVED_SLOWDOWNS)]
+            saved.append(pytest_benchmark.measure(WORKLOADS / "test_saved.py", slowdown))
+            keep(*pytest_benchmark.compare(saved, number))
         number += 1
-    return trials
 
 
-def one_run(plan: Plan, number: int, rng: random.Random, progress: Callable[[str], None]) -> Iterator[CalibrationTrial]:
+def _one_run(
+    plan: Plan, number: int, rng: random.Random, progress: Callable[[str], None]
+) -> Iterator[CalibrationTrial]:
     """Yield the trials of one run, which has its own zygotes and a random order of workloads."""
     made = Layout.of(Path.cwd()).shared_set_ups  # beside the journal
     suite = Suite(plan.files, "", "importlib", str(made), plan.cpus)
-    launcher = ProcessLauncher(suite, plan.policy, plan.processors)
     contender = Side("contender", sys.executable, plan.root)
     baseline = contender if plan.variants else replace(contender, name="baseline")
-    try:
+    with closing(ProcessLauncher(suite, plan.policy, plan.processors)) as launcher:
         progress(f"run {number}: starting zygotes")
         pairs = range(min(plan.policy.zygotes, plan.policy.looks[0]))
         launcher.ready([(baseline, ()), (contender, ())], pairs)
-        names = sorted(launcher.zygote(Entrant(Case("", "", ""), contender), 0).cases)
-        names = [name for name in names if plan.chosen in name]
+        cases = sorted(launcher.zygote(Entrant(Case("", "", ""), contender), 0).cases)
+        names = [name for name in cases if plan.chosen in name]
         if not names:
             raise BenchmarkError(f"no case of {', '.join(plan.files)} has {plan.chosen!r} in its name")
         jobs = [(name, 0.0) for name in names for _ in range(plan.repeats)]
         jobs += [(name, plan.slowdowns[(number + index) % len(plan.slowdowns)]) for index, name in enumerate(names)]
         for name, slowdown in rng.sample(jobs, len(jobs)):
-            case = Case(name, name, name)
-            progress(f"run {number}: {_short(name)}{f' slowed by {slowdown:.0%}' if slowdown else ''}")
+            case, short = Case(name, name, name), _short(name)
+            progress(f"run {number}: {short}{f' slowed by {slowdown:.0%}' if slowdown else ''}")
             entrants = [Entrant(case, baseline), Entrant(case, replace(contender, slowdown=slowdown))]
-            confirmed_race = ConfirmedRace(
-                entrants, launcher, plan.policy, plan.cases, time.perf_counter, rng, not plan.variants
-            )
-            confirmed_race.run()
-            yield _trial(plan, number, name, slowdown, confirmed_race)
-    finally:
-        launcher.close()
-
-
-def _trial(plan: Plan, number: int, name: str, slowdown: float, confirmed_race: ConfirmedRace) -> CalibrationTrial:
-    if confirmed_race.decision is None or confirmed_race.decision.outcome is None:
-        failure = next(iter(confirmed_race.failures.values()), "the race ended without a decision")
-        raise BenchmarkError(f"{name}: {failure}")
-    effects = [effect for race in confirmed_race.races for effect in race.effects(1)]
-    return CalibrationTrial(
-        method=RACED,
-        policy=plan.policy.name,
-        workload=_short(name),
-        slowdown=slowdown,
-        outcome=confirmed_race.decision.outcome.value,
-        seconds=round(confirmed_race.wall_seconds, 3),
-        launches=confirmed_race.launches,
-        run=number,
-        effects=tuple(round(effect.value, 6) for effect in effects),
-        pairs=tuple(effect.pair for effect in effects),
-    )
+            confirm = not plan.variants
+            race = ConfirmedRace(entrants, launcher, plan.policy, plan.cases, time.perf_counter, rng, confirm)
+            race.run()
+            if race.decision is None or race.decision.outcome is None:
+                failure = next(iter(race.failures.values()), "the race ended without a decision")
+                raise BenchmarkError(f"{name}: {failure}")
+            outcome, seconds = race.decision.outcome.value, round(race.wall_seconds, 3)
+            effects = [effect for stage in race.races for effect in stage.effects(1)]
+            yield CalibrationTrial(
+                RACED, plan.policy.name, short, slowdown, outcome, seconds, race.launches, number,
+                tuple(round(effect.value, 6) for effect in effects), tuple(effect.pair for effect in effects),
+            )  # fmt: skip
 
 
 def _short(name: str) -> str:
@@ -148,14 +128,13 @@ def _short(name: str) -> str:
 @contextmanager
 def background_load(cpus: Sequence[int], worker: Sequence[int]) -> Iterator[None]:
     """Keep the processors other than the worker's busy, each with a process that computes and moves memory."""
-    others = [cpu for cpu in cpus if cpu not in worker]
     program = (
         "import os, sys, numpy\n"
         "os.sched_setaffinity(0, [int(sys.argv[1])])\n"
         "a = numpy.random.default_rng(0).random((600, 600)); b = numpy.zeros(4_000_000)\n"
         "while True:\n    a = a @ a; a /= a.max(); b += 1\n"
     )
-    running = [subprocess.Popen([sys.executable, "-c", program, str(cpu)]) for cpu in others]
+    running = [subprocess.Popen([sys.executable, "-c", program, str(cpu)]) for cpu in cpus if cpu not in worker]
     try:
         yield
     finally:

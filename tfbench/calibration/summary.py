@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from statistics import median
 
 from scipy.special import betaincinv
@@ -29,13 +30,15 @@ def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow
     slowdowns = sorted({trial.slowdown for trial in trials if trial.slowdown > 0})
     slowed = {slowdown: [t for t in trials if t.slowdown == slowdown] for slowdown in slowdowns}
     detected = {slowdown: _rate(those, Outcome.REGRESSED) for slowdown, those in slowed.items()}
+    # A slowdown counts only if every larger one is detected too.
+    reliable = takewhile(lambda slowdown: detected[slowdown].value >= DETECTABLE, reversed(slowdowns))
     return RateRow(
         name=name,
         method=method,
         false_alarms=_rate(same, Outcome.REGRESSED),
         inconclusive=_rate(same, Outcome.INCONCLUSIVE),
         detected=detected,
-        smallest_found=_smallest_detectable(detected),
+        smallest_found=min(reliable, default=None),
         seconds=median(trial.seconds for trial in same) if same else None,
         seconds_detected={slowdown: median(trial.seconds for trial in those) for slowdown, those in slowed.items()},
         launches=median(trial.launches for trial in same) if same else None,
@@ -52,17 +55,7 @@ def whole_runs(trials: Sequence[CalibrationTrial], cases: int) -> Rate:
     """Compute the rate of runs with a false positive; a run is ``cases`` successive verdicts on unchanged code."""
     same = [trial for trial in trials if trial.slowdown == 0]
     runs = [same[first : first + cases] for first in range(0, len(same) - cases + 1, cases)]
-    return rate(sum(any(t.outcome == Outcome.REGRESSED.value for t in run) for run in runs), len(runs))
-
-
-def _smallest_detectable(detected: dict[float, Rate]) -> float | None:
-    """Find the smallest slowdown that, like every larger one, regressed in a share of at least `DETECTABLE`."""
-    found = None
-    for slowdown in sorted(detected, reverse=True):
-        if detected[slowdown].value < DETECTABLE:
-            break
-        found = slowdown
-    return found
+    return rate(sum(_rate(run, Outcome.REGRESSED).hits > 0 for run in runs), len(runs))
 
 
 def _rate(trials: Sequence[CalibrationTrial], outcome: Outcome) -> Rate:

@@ -16,21 +16,13 @@ _BROKEN_HEADINGS = ("false\npositives", "incon-\nclusive", "min.\ndetect-\nable"
 
 
 def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
-    """Make a table with one line per row: false positives with their upper bound, detected slowdowns, cost.
-
-    Args:
-        width: Characters of a line.
-    """
+    """Make a table of so many characters: false positives with their upper bound, detected slowdowns, cost."""
     false_positives, inconclusive, detectable = _HEADINGS if width >= WIDE else _BROKEN_HEADINGS
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     made = style.table(title)
     made.add_column("workload", overflow="fold", min_width=13)
-    made.add_column(false_positives, justify="right", no_wrap=True)
-    made.add_column(inconclusive, justify="right", no_wrap=True)
-    for slowdown in slowdowns:
-        made.add_column(f"+{slowdown:.0%}", justify="right", no_wrap=True)
-    made.add_column(detectable, justify="right", no_wrap=True)
-    made.add_column("s", justify="right", no_wrap=True)
+    for name in (false_positives, inconclusive, *(f"+{slowdown:.0%}" for slowdown in slowdowns), detectable, "s"):
+        made.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         made.add_row(
             row.name,

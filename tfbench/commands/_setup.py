@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -37,18 +36,8 @@ _SELECTIONS = {
 def add_selections(parser: argparse.ArgumentParser) -> None:
     """Add the options that select cases and processors."""
     for option, (metavar, text) in _SELECTIONS.items():
-        parser.add_argument(option, action="append", default=[], metavar=metavar, dest=_dest(option), help=text)
+        parser.add_argument(option, action="append", default=[], metavar=metavar, dest=f"select {option}", help=text)
     parser.add_argument("--cpus", metavar="LIST", help="processors for the workers, such as 0,2-3")
-
-
-def _dest(option: str) -> str:
-    return f"select_{option.strip('-')}"
-
-
-def paths_among(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split arguments into existing files, folders and cases, and the rest."""
-    paths = [word for word in words if Path(word.partition("::")[0]).exists()]
-    return paths, [word for word in words if word not in paths]
 
 
 def worker_processors(cpus: str | None) -> Processors:
@@ -65,30 +54,25 @@ def progress_bar(console: Console) -> Progress:
 class CommandSetup:
     """The selected cases of a command line, and the means to create and run sides. A context manager.
 
-    Args:
-        arguments: From a parser with the options of `add_selections`.
-        paths: Files, folders and cases to collect. If empty, pytest decides.
-
-    Raises:
-        UsageError: No case is selected, or pytest cannot collect one.
+    The arguments are from a parser with the options of `add_selections`. Without paths, pytest decides what to collect.
+    Raises `UsageError` if no case is selected, or pytest cannot collect one.
     """
 
     def __init__(self, arguments: argparse.Namespace, paths: Sequence[str], policy: Policy) -> None:
-        selections = [
-            word for option in _SELECTIONS for value in getattr(arguments, _dest(option)) for word in (option, value)
-        ]
-        kind, gpus = parse_device((getattr(arguments, _dest("--device")) or ["all"])[-1])
+        selected = {option: getattr(arguments, f"select {option}") for option in _SELECTIONS}
+        words = (word for option, values in selected.items() for value in values for word in (option, value))
+        kind, gpus = parse_device((selected["--device"] or ["all"])[-1])
         where = worker_processors(arguments.cpus)
-        self.collected: Collected = collect([*selections, *paths])
+        self.collected: Collected = collect([*words, *paths])
         if not self.collected.cases:
             raise UsageError("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
         self.policy = policy
         self.tell: Callable[[str], None] = lambda text: None
         """Called with the current activity."""
         self.environments = Environments(kept(), lambda text: self.tell(text))
-        self.contender = Side("contender", sys.executable, self.collected.root)
         self.gpu_session = GpuSession(kind, gpus, policy)
-        self.contender = replace(self.contender, env=self.gpu_session.environment)
+        env = self.gpu_session.environment
+        self.contender = Side("contender", sys.executable, self.collected.root, env=env)
         self.launcher = ProcessLauncher(self.collected.suite, policy, where, self.gpu_session.gpu_monitor)
 
     @property
@@ -101,24 +85,15 @@ class CommandSetup:
         """Remarks for the user so far, beside the result."""
         return self.gpu_session.notes + self.launcher.notes
 
-    @property
-    def trees(self) -> Path:
-        """The folder of source trees."""
-        return Layout.of(self.collected.root).trees
-
     def prefer_one_python(self, specs: Sequence[str]) -> None:
         """Run the sides of these specifications on the same Python, if one exists for all of them."""
         if requests := [packages for spec in specs if (packages := packages_of(spec))]:
             self.environments.prefer(requests)
 
     def side(self, spec: str, name: str) -> Side:
-        """Create the side of a specification.
-
-        Raises:
-            UsageError: The specification is malformed.
-            SideError: The side cannot be created.
-        """
-        return replace(parse(spec, self.contender, self.trees, self.environments), name=name, spec=spec)
+        """Create the side of a specification. Raises as `tfbench.sides.spec.parse`."""
+        trees = Layout.of(self.collected.root).trees
+        return replace(parse(spec, self.contender, trees, self.environments), name=name, spec=spec)
 
     def __enter__(self) -> CommandSetup:
         return self

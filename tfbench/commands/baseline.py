@@ -17,15 +17,14 @@ from rich.text import Text
 from tfbench.errors import BaselineError, UsageError
 from tfbench.gate.baseline_store import BaselineStore
 from tfbench.report.screen import Screen
-from tfbench.report.style import table
+from tfbench.report.style import add_columns, add_row, table
 from tfbench.report.units import duration
-from tfbench.storage.baselines import Baseline
+from tfbench.sides.spec import TENSORFLOWS
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--root", type=Path, default=Path(), metavar="PATH", help="pytest's root directory (default: this folder)"
-    )
+    text = "pytest's root directory (default: this folder)"
+    parser.add_argument("--root", type=Path, default=Path(), metavar="PATH", help=text)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("list", help="list all baselines with their environments")
     show = actions.add_parser("show", help="show a baseline: its environment, its cases, why it was accepted")
@@ -34,9 +33,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     for action in (show, accept, remove):
         action.add_argument("name", metavar="NAME")
     accept.add_argument("--reason", default="", metavar="TEXT", help="why the change is intended (default: ask)")
-    accept.add_argument(
-        "--drop-missing", action="store_true", help="remove cases from the baseline that the run did not measure"
-    )
+    text = "remove cases from the baseline that the run did not measure"
+    accept.add_argument("--drop-missing", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,11 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _ask_reason() -> str:
-    """Ask the user at the terminal for the reason.
-
-    Raises:
-        UsageError: There is no terminal, or the answer is empty.
-    """
+    """Ask the user at the terminal for the reason. Raises `UsageError` without a terminal or an answer."""
     reason = input("why is this change intended? ").strip() if sys.stdin.isatty() else ""
     if not reason:
         raise UsageError("a baseline is not replaced without a reason: give --reason TEXT")
@@ -74,27 +68,19 @@ def _list(store: BaselineStore, console: Console) -> None:
         console.print(f"no baseline in {store.saved.folder}; save one with pytest --benchmark --save-baseline NAME")
         return
     made = table("baselines")
-    for column in ("name", "saved", "cases", "policy", "commit", "TensorFlow", "accepted because"):
-        made.add_column(column, overflow="fold")
+    add_columns(made, "name", "saved", "cases", "policy", "commit", "TensorFlow", "accepted because", fold=True)
     for name in names:
         try:
-            made.add_row(Text(name), *map(Text, _cells(store.saved.fetch(name))))
+            baseline = store.saved.fetch(name)
         except BaselineError as error:
-            made.add_row(Text(name, "red"), Text(str(error)))
+            add_row(made, Text(name, "red"), str(error))
+            continue
+        environment, cases = baseline.environment, str(len(baseline.samples))
+        commit = f"{environment.commit[:10] or '-'}{' + changes' * environment.dirty}"
+        tensorflow = next((environment.packages[one] for one in TENSORFLOWS if one in environment.packages), "-")
+        reason = baseline.accepted[-1].reason if baseline.accepted else ""
+        add_row(made, name, baseline.saved, cases, baseline.context.policy or "-", commit, tensorflow, reason)
     console.print(made)
-
-
-def _cells(baseline: Baseline) -> list[str]:
-    environment = baseline.environment
-    packages = environment.packages
-    return [
-        baseline.saved,
-        str(len(baseline.samples)),
-        baseline.context.policy or "-",
-        f"{environment.commit[:10] or '-'}{' + changes' * environment.dirty}",
-        next((packages[name] for name in ("tensorflow", "tensorflow-cpu", "tf-nightly") if name in packages), "-"),
-        baseline.accepted[-1].reason if baseline.accepted else "",
-    ]
 
 
 def _show(store: BaselineStore, name: str, console: Console) -> None:
@@ -119,12 +105,7 @@ def _show(store: BaselineStore, name: str, console: Console) -> None:
         made.add_column(column, justify="right")
     for case, sample in sorted(baseline.samples.items()):
         sessions, deviation = store.spread(baseline, case)
-        made.add_row(
-            Text(case),
-            duration(median(sample.seconds)),
-            duration(min(sample.floors)),
-            str(len(sample.runs)),
-            str(sessions),
-            "-" if deviation is None else f"{deviation:.1%}",
-        )
+        seconds = (duration(median(sample.seconds)), duration(min(sample.floors)))
+        spread = "-" if deviation is None else f"{deviation:.1%}"
+        add_row(made, case, *seconds, str(len(sample.runs)), str(sessions), spread)
     console.print(made)

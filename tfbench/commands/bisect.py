@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -26,14 +26,14 @@ from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
-from tfbench.report.explain import render
+from tfbench.report.attribution import changes_of
 from tfbench.report.screen import Screen
 from tfbench.session.explain import explained
 from tfbench.sides.side import Side
 from tfbench.versions import bisect_report
-from tfbench.versions.bisect import Bisection, SideRacer
+from tfbench.versions.bisect import Bisection
 from tfbench.versions.points import points_between
-from tfbench.versions.search import BisectResult, Point, max_steps
+from tfbench.versions.search import Point, max_steps
 
 ANSWERED, INCONCLUSIVE, BROKEN = 0, 3, 5
 _SHOWN = 12
@@ -41,26 +41,23 @@ _SHOWN = 12
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="files, folders and cases of benchmarks")
-    parser.add_argument("--good", required=True, metavar="END", help="a version or revision that was fast")
-    parser.add_argument("--bad", required=True, metavar="END", help="a version or revision that is slower")
-    parser.add_argument(
-        "--all-releases", action="store_true", help="try every release, not only the last of each minor version"
-    )
-    parser.add_argument("--metric", default=TIME, metavar=f"{TIME}|{FIRST_CALL}", help="the metric that became slower")
-    parser.add_argument(
-        "--min-slowdown", type=float, metavar="FRACTION", help="smallest slowdown that counts, such as 0.1"
-    )
-    parser.add_argument(
-        "--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts"
-    )
-    parser.add_argument("--report-json", type=Path, metavar="PATH", help="write the full result as JSON")
+    option = parser.add_argument
+    option("paths", metavar="PATH", nargs="*", help="files, folders and cases of benchmarks")
+    option("--good", required=True, metavar="END", help="a version or revision that was fast")
+    option("--bad", required=True, metavar="END", help="a version or revision that is slower")
+    text = "try every release, not only the last of each minor version"
+    option("--all-releases", action="store_true", help=text)
+    option("--metric", default=TIME, metavar=f"{TIME}|{FIRST_CALL}", help="the metric that became slower")
+    text = "smallest slowdown that counts, such as 0.1"
+    option("--min-slowdown", type=float, metavar="FRACTION", help=text)
+    option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
+    option("--report-json", type=Path, metavar="PATH", help="write the full result as JSON")
     add_selections(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Bisect, print the result of each case, and return the exit code."""
-    policy = _policy(arguments)
+    policy = policy_of(arguments)
     if arguments.metric not in (TIME, FIRST_CALL):
         raise UsageError(f"--metric {arguments.metric!r}: there are {TIME} and {FIRST_CALL}")
     console = Screen()
@@ -74,9 +71,14 @@ def run(arguments: argparse.Namespace) -> int:
         points = points_between(arguments.good, arguments.bad, setup.collected.root, arguments.all_releases)
         setup.prefer_one_python([point.spec for point in points])
         races = 1 + max_steps(len(points))
-        console.print(f"{_row(points)}: at most {races} race{'s' * (races > 1)} per case")
+        labels = [point.label for point in points]
+        if len(labels) > _SHOWN:
+            labels[2:-2] = [f"… {len(labels) - 4} more …"]
+        console.print(f"{' '.join(labels)}: at most {races} race{'s' * (races > 1)} per case")
+        # Every race can produce a false positive.
+        race_sides = partial(_race_sides, setup, len(setup.cases) * races, random.Random())
         search = Bisection(
-            points, lambda point: setup.side(point.spec, point.label), _side_racer(setup, len(points)),
+            points, lambda point: setup.side(point.spec, point.label), race_sides,
             setup.launcher.release, policy, arguments.metric, status.update,
         )  # fmt: skip
         results = search.run(setup.cases)
@@ -85,7 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(bisect_report.terminal(result, points, skipped))
             if result.first_bad is not None:
                 status.update("reading what changed")
-                changes[result.case.name] = _changed(setup, result, points, console)
+                ends = points[result.search.good], points[result.first_bad]
+                changes[result.case.name] = _changed(setup, result.case, ends, console)
         for note in setup.notes:
             console.print(note)
     seconds = time.monotonic() - began
@@ -94,52 +97,43 @@ def run(arguments: argparse.Namespace) -> int:
         asked = {"policy": policy.as_json(), "metric": arguments.metric, "wall_seconds": round(seconds, 3)}
         write_whole(arguments.report_json, bisect_report.as_json(results, points, changes, asked))
         console.print(f"written: {arguments.report_json}")
-    if any(result.failure or (result.bad_end and result.bad_end.outcome is None) for result in results):
+    if any(result.failure or result.steps[0].outcome is None for result in results):
         return BROKEN
     return ANSWERED if all(result.is_answered for result in results) else INCONCLUSIVE
 
 
-def _policy(arguments: argparse.Namespace) -> Policy:
+def policy_of(arguments: argparse.Namespace) -> Policy:
+    """Return the preset with the asked smallest slowdown of the bisected metric."""
     chosen = preset(arguments.policy)
-    if arguments.min_slowdown is None:
+    if (effect := arguments.min_slowdown) is None:
         return chosen
-    return replace(chosen, minimum_effect=arguments.min_slowdown, tolerance=2 * arguments.min_slowdown)
+    if arguments.metric == FIRST_CALL:
+        return replace(chosen, first_call_effect=effect, first_call_tolerance=2 * effect)
+    screen = max(chosen.screen_tolerance, 2 * effect)  # of saved times, which a bisection does not use
+    return replace(chosen, minimum_effect=effect, tolerance=2 * effect, screen_tolerance=screen)
 
 
-def _row(points: Sequence[Point]) -> str:
-    labels = [point.label for point in points]
-    return " ".join(labels if len(labels) <= _SHOWN else [*labels[:2], f"… {len(labels) - 4} more …", *labels[-2:]])
-
-
-def _changed(
-    setup: CommandSetup, result: BisectResult, points: Sequence[Point], console: Console
-) -> list[tuple[str, ...]]:
+def _changed(setup: CommandSetup, case: Case, ends: tuple[Point, Point], console: Console) -> list[tuple[str, ...]]:
     """Print and return the changes in the case's graph from the last good to the first bad point."""
-    assert result.first_bad is not None
-    ends = [points[result.search.good], points[result.first_bad]]
     try:
-        before, now = (Entrant(result.case, setup.side(point.spec, point.label)) for point in ends)
+        before, now = (Entrant(case, setup.side(point.spec, point.label)) for point in ends)
         found = explained(Prober(setup.launcher, setup.policy), before, now)
     except TfbenchError as error:
-        console.print(f"{result.case.short_name}: the changes could not be read: {error}")
+        console.print(f"{case.short_name}: the changes could not be read: {error}")
         return []
-    title = f"what changed from {ends[0].label} to {ends[1].label}"
-    console.print(render(title, found.changes, found.metrics, found.notes))
+    title = f"what changed from {before.side.name} to {now.side.name}"
+    console.print(changes_of(title, found.changes, found.metrics, found.notes))
     for entrant in (before, now):
         setup.launcher.release(entrant.side)
     return [*found.changes, *found.metrics]
 
 
-def _side_racer(setup: CommandSetup, points: int) -> SideRacer:
-    rng = random.Random()
-    cases = len(setup.cases) * (1 + max_steps(points))  # every race can produce a false positive
-
-    def race_sides(case: Case, good: Side, side: Side, policy: Policy) -> ConfirmedRace:
-        entrants = [Entrant(case, good), Entrant(case, side)]
-        setup.launcher.ready([(entrant.side, case.env) for entrant in entrants], range(policy.looks[0]))
-        Prober(setup.launcher, policy).share(entrants)
-        made = ConfirmedRace(entrants, setup.launcher, policy, cases, time.perf_counter, rng)
-        made.run()
-        return made
-
-    return race_sides
+def _race_sides(
+    setup: CommandSetup, races: int, rng: random.Random, case: Case, good: Side, side: Side, policy: Policy
+) -> ConfirmedRace:
+    entrants = [Entrant(case, good), Entrant(case, side)]
+    setup.launcher.ready([(entrant.side, case.env) for entrant in entrants], range(policy.looks[0]))
+    Prober(setup.launcher, policy).share(entrants)
+    made = ConfirmedRace(entrants, setup.launcher, policy, races, time.perf_counter, rng)
+    made.run()
+    return made

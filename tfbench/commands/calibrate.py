@@ -37,43 +37,32 @@ from tfbench.worker.environment import machine
 SCHEMA = "tfbench-calibration/1"
 MEMORY_BOUND = frozenset({"elementwise"})
 """Fixed workloads that totals leave out, because their noise comes from the memory and not the processor."""
+LEGEND = (
+    "false positives: regressed verdicts on unchanged code, and the upper bound of their rate at 95% confidence;\n"
+    "+N%: share of these slowdowns that are reported; min. detectable: smallest slowdown reported 95% of the time; "
+    "s: median seconds per verdict"
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths", nargs="*", help="your benchmark files (default: twelve fixed workloads and a memory-bound one)"
-    )
-    parser.add_argument("-k", dest="chosen", default="", metavar="TEXT", help="only cases whose names contain the text")
-    parser.add_argument("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default 600)")
-    parser.add_argument("--policy", default="standard", help="the measured policy (default standard)")
-    parser.add_argument("--cases", type=int, default=30, help="size of the suite that shares alpha (default 30)")
-    parser.add_argument("--cpus", default="", metavar="LIST", help="processors for the workers")
-    parser.add_argument(
-        "--slowdowns", default=",".join(map(str, SLOWDOWNS)), help="injected fractions of extra work, in turn"
-    )
-    parser.add_argument("--with-load", action="store_true", help="keep the other processors busy")
-    parser.add_argument(
-        "--variants", action="store_true", help="race variants of one run: common zygotes, no confirmation"
-    )
-    parser.add_argument(
-        "--repeats",
-        type=int,
-        default=3,
-        metavar="N",
-        help="verdicts on unchanged code per verdict on slowed code (default 3)",
-    )
-    parser.add_argument(
-        "--determinism",
-        type=int,
-        default=0,
-        metavar="N",
-        help="probe each benchmark N times instead, and report metrics that differ",
-    )
-    parser.add_argument("--no-saved", action="store_true", help="leave out pytest-benchmark's runs")
-    parser.add_argument(
-        "--journal", type=Path, default=None, help="file of the trials (default: in .tfbench/calibration/)"
-    )
-    parser.add_argument("--report-json", type=Path, default=None, metavar="PATH", help="write the rates as JSON")
+    option = parser.add_argument
+    option("paths", nargs="*", help="your benchmark files (default: twelve fixed workloads and a memory-bound one)")
+    option("-k", dest="chosen", default="", metavar="TEXT", help="only cases whose names contain the text")
+    option("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default 600)")
+    option("--policy", default="standard", help="the measured policy (default standard)")
+    option("--cases", type=int, default=30, help="size of the suite that shares alpha (default 30)")
+    option("--cpus", default="", metavar="LIST", help="processors for the workers")
+    slowdowns = ",".join(map(str, SLOWDOWNS))
+    option("--slowdowns", default=slowdowns, help="injected fractions of extra work, in turn")
+    option("--with-load", action="store_true", help="keep the other processors busy")
+    option("--variants", action="store_true", help="race variants of one run: common zygotes, no confirmation")
+    text = "verdicts on unchanged code per verdict on slowed code (default 3)"
+    option("--repeats", type=int, default=3, metavar="N", help=text)
+    text = "probe each benchmark N times instead, and report metrics that differ"
+    option("--determinism", type=int, default=0, metavar="N", help=text)
+    option("--no-saved", action="store_true", help="leave out pytest-benchmark's runs")
+    option("--journal", type=Path, help="file of the trials (default: in .tfbench/calibration/)")
+    option("--report-json", type=Path, metavar="PATH", help="write the rates as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -90,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         processors=worker_processors(arguments.cpus),
         cpus=available_cpus(),
         slowdowns=_fractions(arguments.slowdowns),
-        saved_every=0 if arguments.no_saved else 2,
+        saved=not arguments.no_saved,
         root=root,
         files=files,
         chosen=arguments.chosen,
@@ -100,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     name = f"{policy.name}{'-variants' * arguments.variants}{'-busy' * arguments.with_load}.jsonl"
     journal = Journal(arguments.journal or Layout.of(Path()).calibration / name)
     console = Screen()
-    load = background_load(available_cpus(), plan.processors.one) if arguments.with_load else nullcontext()
+    load = background_load(plan.cpus, plan.processors.one) if arguments.with_load else nullcontext()
     interrupted = False
     with progress_bar(console) as bar, load:
         task = bar.add_task("", total=None)
@@ -123,10 +112,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _determinism(arguments: argparse.Namespace, policy: Policy) -> int:
     """Print the metrics that are not exact; 1 if there are any, otherwise 0."""
-    if arguments.determinism < 2:
-        raise UsageError(
-            f"--determinism {arguments.determinism}: give at least 2, as one launch has no other to differ from"
-        )
+    number = arguments.determinism
+    if number < 2:
+        raise UsageError(f"--determinism {number}: give at least 2, as one launch has no other to differ from")
     collected = collect(arguments.paths)
     cases = [case for case in collected.cases.values() if arguments.chosen in case.name]
     if not cases:
@@ -135,30 +123,27 @@ def _determinism(arguments: argparse.Namespace, policy: Policy) -> int:
     with progress_bar(console) as bar:
         task = bar.add_task("", total=None)
         found = examine(
-            collected.root, collected.suite, cases, arguments.determinism, policy, worker_processors(None),
+            collected.root, collected.suite, cases, number, policy, worker_processors(None),
             lambda case, done: bar.update(task, description=f"launch {done}, {case.short_name}"),
         )  # fmt: skip
     for one in found:
-        name = one.case.short_name
         if one.skipped:
-            console.print(f"{name}: skipped, {one.skipped}")
+            console.print(f"{one.case.short_name}: skipped, {one.skipped}")
         for metric, how in one.demoted.items():
-            console.print(f"{name}: {metric} is not exact: {how}")
+            console.print(f"{one.case.short_name}: {metric} is not exact: {how}")
     probed = [one for one in found if one.launches]
     metrics, demoted = sum(one.metrics for one in probed), sum(len(one.demoted) for one in probed)
-    launches = f"{arguments.determinism} launches of {len(probed)} cases"
-    console.print(f"{metrics - demoted} of {metrics} exact metrics are the same in {launches}")
+    exact = f"{metrics - demoted} of {metrics} exact metrics"
+    console.print(f"{exact} are the same in {number} launches of {len(probed)} cases")
     return int(bool(demoted))
 
 
 def _files(paths: list[str]) -> tuple[Path, tuple[str, ...]]:
     if not paths:
         return WORKLOADS, ("test_raced.py",)
-    root = Path.cwd()
-    for path in paths:
-        if not Path(path).exists():
-            raise UsageError(f"{path}: no such file or folder")
-    return root, tuple(Path(path).as_posix() for path in paths)
+    if missing := next((path for path in paths if not Path(path).exists()), None):
+        raise UsageError(f"{missing}: no such file or folder")
+    return Path.cwd(), tuple(Path(path).as_posix() for path in paths)
 
 
 def _fractions(text: str) -> tuple[float, ...]:
@@ -176,36 +161,20 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
     if not raced:
         console.print("no verdict yet; give the calibration more time with --budget")
         return
-    rows = by_workload(RACED, trials)
-    console.print(table(f"tfbench, {_what(plan)}", rows, console.width))
+    what = f"policy {plan.policy.name}, a suite of {plan.cases} cases{', variants from one zygote' * plan.variants}"
+    console.print(table(f"tfbench, {what}", by_workload(RACED, trials), console.width))
     totals = [tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])]
-    totals += [
-        tally(f"{name} (bound by memory)", RACED, [t for t in raced if t.workload == name])
-        for name in sorted(MEMORY_BOUND)
-    ]
-    totals += [
-        tally(f"pytest-benchmark, {method.removeprefix('saved ')} +5%", method, those)
-        for method in SAVED
-        if (those := [t for t in trials if t.method == method and t.workload not in MEMORY_BOUND])
-    ]
-    console.print(
-        table("all workloads", [row for row in totals if row.false_alarms.trials or row.detected], console.width)
-    )
-    console.print(
-        "false positives: regressed verdicts on unchanged code, and the upper bound of their rate at 95% confidence;"
-    )
-    console.print(
-        "+N%: share of these slowdowns that are reported; min. detectable: smallest slowdown reported 95% of the time; "
-        "s: median seconds per verdict"
-    )
+    for name in sorted(MEMORY_BOUND):
+        totals.append(tally(f"{name} (bound by memory)", RACED, [t for t in raced if t.workload == name]))
+    for method in SAVED:
+        those = [t for t in trials if t.method == method and t.workload not in MEMORY_BOUND]
+        totals.append(tally(f"pytest-benchmark, {method.removeprefix('saved ')} +5%", method, those))
+    totals = [row for row in totals if row.false_alarms.trials or row.detected]
+    console.print(table("all workloads", totals, console.width))
+    console.print(LEGEND)
     runs = whole_runs(raced, plan.cases)
     if runs.trials:
         console.print(f"runs of {plan.cases} unchanged cases with a false positive: {of(runs)}")
-
-
-def _what(plan: Plan) -> str:
-    variants = ", variants from one zygote" if plan.variants else ""
-    return f"policy {plan.policy.name}, a suite of {plan.cases} cases{variants}"
 
 
 def _as_json(plan: Plan, trials: list[CalibrationTrial]) -> JSON:

@@ -17,7 +17,7 @@ from tfbench.errors import UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.gate.decide import as_comment, decided, load_artifact
 from tfbench.gate.own_files import own_files
-from tfbench.report.comment import Run, without_report
+from tfbench.report.comment import GithubRun, without_report
 from tfbench.report.screen import say
 from tfbench.untrusted import brief
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _run(arguments: argparse.Namespace) -> Run | None:
+def _run(arguments: argparse.Namespace) -> GithubRun | None:
     """Check what the command line says of the run.
 
     Raises:
@@ -68,4 +68,4 @@ def _run(arguments: argparse.Namespace) -> Run | None:
     if not arguments.conclusion:
         return None
     changed = read_text(arguments.changed_files).splitlines() if arguments.changed_files else []
-    return Run(arguments.conclusion, arguments.commit, own_files(changed))
+    return GithubRun(arguments.conclusion, arguments.commit, own_files(changed))

@@ -15,7 +15,6 @@ from rich.text import Text
 
 from tfbench.compare import result_file, table
 from tfbench.compare.contrast import contrast
-from tfbench.compare.load import read
 from tfbench.fs import write_whole
 from tfbench.report.screen import Screen
 
@@ -25,20 +24,18 @@ SCHEMA = "tfbench-comparison/1"
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("first", metavar="A", type=Path, help="a result file")
     parser.add_argument("second", metavar="B", type=Path, help="the file to compare with it")
-    parser.add_argument("--report-json", type=Path, default=None, metavar="PATH", help="write the comparison as JSON")
+    parser.add_argument("--report-json", type=Path, metavar="PATH", help="write the comparison as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print; 0 if both files can be read."""
-    first, second = (read(path) for path in (arguments.first, arguments.second))
+    first, second = (result_file.read(path) for path in (arguments.first, arguments.second))
     console = Screen()
     for name, file in (("first", first), ("second", second)):
         console.print(Text(f"{name}: {file.path} ({file.kind}{', of ' + file.saved if file.saved else ''})"))
-    differences = result_file.differences(first, second)
-    if differences:
-        console.print(
-            Text(f"incomparable, because the files are from different machines: {'; '.join(differences)}", "yellow")
-        )
+    if differences := result_file.differences(first, second):
+        why = f"the files are from different machines: {'; '.join(differences)}"
+        console.print(Text(f"incomparable, because {why}", "yellow"))
     rows = [contrast(case, first.times.get(case), second.times.get(case)) for case in {**first.times, **second.times}]
     if first.report or second.report:
         console.print(table.verdicts(first.report, second.report))

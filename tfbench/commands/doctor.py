@@ -18,24 +18,22 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from tfbench.commands._setup import progress_bar, worker_processors
-from tfbench.doctor import checks, inspect, noise, noise_findings
-from tfbench.doctor.checks.grading import Limits
-from tfbench.doctor.checks.memory import available
-from tfbench.doctor.model import Finding, Machine, ObservationWindow, State
+from tfbench.doctor import checks, inspect, noise
+from tfbench.doctor.model import Finding, Limits, Machine, ObservationWindow, State
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.fs import write_whole
-from tfbench.model import JSON
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
 from tfbench.report.screen import Screen
-from tfbench.report.style import table
+from tfbench.report.style import add_columns, add_row, table
 from tfbench.report.units import duration, times
 from tfbench.worker.environment import machine as machine_words
 
@@ -44,16 +42,15 @@ FIT, NOT_FIT = 0, 1
 COLOURS = {State.BAD: "bold red", State.WARN: "yellow", State.UNKNOWN: "dim", State.OK: "green"}
 _SECONDS = (1.0, 3600.0)
 _ROOT = Path("/")
-_HEADINGS = (
-    "a step", "launches", "deviation: launches", "zygotes", "ratio", "min. detectable", "in", "unchanged in",
-)  # fmt: skip
+_HEADINGS = "a step", "launches", "deviation: launches", "zygotes", "ratio", "min. detectable", "in", "unchanged in"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, default=30, metavar="N", help="time for the races (default 30)")
-    parser.add_argument("--no-race", action="store_true", help="only read the system, which takes about two seconds")
-    parser.add_argument("--cpus", default="", metavar="LIST", help="processors for the workers (default: the last one)")
-    parser.add_argument("--report-json", type=Path, default=None, metavar="PATH", help="write the findings as JSON")
+    option = parser.add_argument
+    option("--seconds", type=float, default=30, metavar="N", help="time for the races (default 30)")
+    option("--no-race", action="store_true", help="only read the system, which takes about two seconds")
+    option("--cpus", default="", metavar="LIST", help="processors for the workers (default: the last one)")
+    option("--report-json", type=Path, metavar="PATH", help="write the findings as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -69,7 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
     findings = checks.worst_first([*checks.examine(machine, limits, window), *raced])
     _show(console, findings, test)
     if arguments.report_json:
-        write_whole(arguments.report_json, json.dumps(_as_json(findings, test), indent=1, allow_nan=False) + "\n")
+        content = {
+            "schema": SCHEMA,
+            "fit": checks.is_fit(findings),
+            "machine": machine_words(),
+            "findings": [asdict(finding) for finding in findings],
+            # JSON has no NaN, so null replaces it.
+            "race": test and json.loads(json.dumps(test.as_json()), parse_constant=lambda _: None),
+        }
+        write_whole(arguments.report_json, json.dumps(content, indent=1, allow_nan=False) + "\n")
         console.print(f"findings written: {arguments.report_json}")
     return FIT if checks.is_fit(findings) else NOT_FIT
 
@@ -78,10 +83,10 @@ def _race(
     seconds: float, machine: Machine, where: Processors, limits: Limits, console: Console
 ) -> tuple[noise.NoiseTest | None, ObservationWindow | None, list[Finding]]:
     """Race; returns the test, the counters of the processor during it, and the findings or why there was no race."""
-    memory = available(machine, limits)
+    memory = checks.available(machine, limits)
     if memory.state is State.BAD:
         text = f"not run, because the kernel could kill other processes: {memory.what}"
-        return None, None, [Finding(noise_findings.NAME, State.UNKNOWN, text)]
+        return None, None, [Finding(noise.NAME, State.UNKNOWN, text)]
     with progress_bar(console) as bar:
         task = bar.add_task("", total=seconds)
         if bar.disable:
@@ -94,22 +99,21 @@ def _race(
         try:
             test = noise.race(seconds, preset("standard"), where, tell, time.perf_counter, random.Random())
         except TfbenchError as error:
-            return None, None, [noise_findings.of_error(error)]
+            return None, None, [noise.finding_of(error)]
         after, ended = inspect.counters(_ROOT, machine.worker), time.perf_counter()
         tell("simulating races with this noise", seconds)
-        test = noise.with_detection_limits(test, limits)
-    return test, inspect.observation_window(before, after, ended - began), noise_findings.of_test(test, limits)
+        noise.add_detection_limits(test.races, test.policy, limits)
+    return test, inspect.observation_window(before, after, ended - began), noise.findings_of(test, limits)
 
 
 def _show(console: Console, findings: Sequence[Finding], test: noise.NoiseTest | None) -> None:
     made = table("Sources of timing noise")
-    made.add_column("state", no_wrap=True)
-    made.add_column("check", no_wrap=True)
+    add_columns(made, "state", "check")
     made.add_column("", overflow="fold", ratio=1)
     for finding in findings:
-        made.add_row(Text(str(finding.state), COLOURS[finding.state]), finding.name, Text(finding.what))
+        add_row(made, Text(str(finding.state), COLOURS[finding.state]), finding.name, finding.what)
         if finding.fix:
-            made.add_row("", "", Text(f"fix: {finding.fix}", "cyan"))
+            add_row(made, "", "", Text(f"fix: {finding.fix}", "cyan"))
     console.print(made)
     if test is not None:
         _show_test(console, test)
@@ -121,43 +125,24 @@ def _show(console: Console, findings: Sequence[Finding], test: noise.NoiseTest |
 
 def _show_test(console: Console, test: noise.NoiseTest) -> None:
     made = table(f"The same code against itself, {test.seconds:.0f} s, policy {test.policy.name}")
-    made.add_column("workload", no_wrap=True)
+    add_columns(made, "workload")
     for name in _HEADINGS:
         made.add_column(name, justify="right")
     for race in test.races:
-        limit, launches = test.detection_limits.get(race.name), str(len(race.launches))
+        limit, launches = race.limit, str(len(race.launches))
         if limit is None:
-            made.add_row(race.name, "", launches, "", "", race.failure and "broke", "-", "", "")
+            add_row(made, race.name, "", launches, "", "", race.failure and "broke", "-", "", "")
             continue
-        made.add_row(
-            race.name,
-            duration(race.iteration),
-            launches,
-            f"{limit.noise.launch:.2%}",
-            f"{limit.noise.zygote:.2%}",
-            times(limit.itself),
-            "-" if limit.smallest is None else f"{limit.smallest:.1%}",
-            "-" if limit.smallest is None else duration(limit.launches * race.launch_seconds),
+        smallest, seconds = "-", "-"
+        if limit.smallest is not None:
+            smallest, seconds = f"{limit.smallest:.1%}", duration(limit.launches * race.launch_seconds)
+        add_row(
+            made, race.name, duration(race.iteration), launches, f"{limit.noise.launch_deviation:.2%}",
+            f"{limit.noise.zygote_deviation:.2%}", times(limit.itself), smallest, seconds,
             duration(limit.unchanged_launches * race.launch_seconds),
-        )
+        )  # fmt: skip
     console.print(made)
     console.print(f"{test.zygotes} zygotes started in {test.zygote_seconds:.0f} s before the races")
     if test.without_tensorflow:
         text = "TensorFlow could not be imported, so NumPy steps were raced instead; they are less representative"
         console.print(text, style="yellow")
-
-
-def _as_json(findings: Sequence[Finding], test: noise.NoiseTest | None) -> JSON:
-    return {
-        "schema": SCHEMA,
-        "fit": checks.is_fit(findings),
-        "machine": machine_words(),
-        "findings": [finding.as_json() for finding in findings],
-        "race": None if test is None else _finite(test.as_json()),
-    }
-
-
-def _finite(content: JSON) -> JSON:
-    """Replace NaN by ``null``, as JSON has no NaN."""
-    loaded: JSON = json.loads(json.dumps(content), parse_constant=lambda _: None)
-    return loaded

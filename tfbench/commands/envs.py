@@ -8,12 +8,10 @@ from __future__ import annotations
 import argparse
 import time
 
-from rich.text import Text
-
 from tfbench.report.screen import Screen
-from tfbench.report.style import table
+from tfbench.report.style import add_columns, add_row, table
 from tfbench.report.units import size
-from tfbench.sides.environments import Environment, Environments, kept
+from tfbench.sides.environments import Environments, kept
 
 _DAY = 86400
 
@@ -22,13 +20,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="list|prune", required=True)
     actions.add_parser("list", help="list the environments with size and last use")
     prune = actions.add_parser("prune", help="remove unused environments; environments in use stay")
-    prune.add_argument(
-        "--days",
-        type=float,
-        default=30.0,
-        help="remove environments unused for N days (default: 30; 0 for all)",
-        metavar="N",
-    )
+    text = "remove environments unused for N days (default: 30; 0 for all)"
+    prune.add_argument("--days", type=float, default=30.0, help=text, metavar="N")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,20 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
         freed = size(sum(sizes[one.folder] for one in removed))
         console.print(f"{len(removed)} removed, {freed} freed; {len(sizes) - len(removed)} left in {kept()}")
         return 0
-    found = environments.every()
-    if found:
-        made = table(str(kept()))
-        for heading in ("asked for", "Python", "packages", "size", "last used"):
-            made.add_column(heading, no_wrap=heading != "asked for")
-        for one in found:
-            made.add_row(*map(Text, _cells(one)))
-        console.print(made)
-    else:
-        console.print(f"no environments in {kept()}")
+    made = table(str(kept()))
+    made.add_column("asked for")
+    add_columns(made, "Python", "packages", "size", "last used")
+    for one in environments.every():
+        days = (time.time() - one.used) / _DAY
+        used = "today" if days < 1 else f"{days:.0f} days ago"
+        add_row(made, ", ".join(one.request), one.python, str(len(one.packages)), size(one.bytes), used)
+    console.print(made if made.row_count else f"no environments in {kept()}")
     return 0
-
-
-def _cells(one: Environment) -> tuple[str, ...]:
-    days = (time.time() - one.used) / _DAY
-    used = "today" if days < 1 else f"{days:.0f} days ago"
-    return ", ".join(one.request), one.python, str(len(one.packages)), size(one.bytes), used

@@ -17,12 +17,11 @@ from rich.text import Text
 from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.errors import UsageError
 from tfbench.policy import preset
-from tfbench.profiles.folders import Kept, named
+from tfbench.profiles.folders import named
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.profiler import USUAL, Profiler
-from tfbench.report.attribution import attributed
-from tfbench.report.explain import render
+from tfbench.report.attribution import attributed, changes_of
 from tfbench.report.profile import render as sections
 from tfbench.report.screen import Screen
 from tfbench.session.explain import explained
@@ -33,12 +32,13 @@ from tfbench.untrusted import command
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("case", metavar="CASE", help="name of a case, such as test_mine[axis=level]")
-    parser.add_argument("other", metavar="OTHER", nargs="?", default="", help="a second case to compare with")
-    parser.add_argument("--against", default="", metavar="SPEC", help=f"the other side: {KINDS}")
-    parser.add_argument("--paths", nargs="+", default=[], metavar="PATH", help="files and folders of the benchmarks")
+    option = parser.add_argument
+    option("case", metavar="CASE", help="name of a case, such as test_mine[axis=level]")
+    option("other", metavar="OTHER", nargs="?", default="", help="a second case to compare with")
+    option("--against", default="", metavar="SPEC", help=f"the other side: {KINDS}")
+    option("--paths", nargs="+", default=[], metavar="PATH", help="files and folders of the benchmarks")
     text = f"read the profiles there; with --against or OTHER, write them first (default: {PROFILES})"
-    parser.add_argument("--profile", nargs="?", const=PROFILES, default="", metavar="DIR", help=text)
+    option("--profile", nargs="?", const=PROFILES, default="", metavar="DIR", help=text)
     add_selections(parser)
 
 
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             profiler = Profiler(setup.launcher, setup.policy, USUAL)
             sides = {BASELINE: first, CONTENDER: second}
             taken = take(profiler, sides, Path(arguments.profile), setup.policy, tell=status.update)
-    console.print(render(title, found.changes, found.metrics, found.notes))
+    console.print(changes_of(title, found.changes, found.metrics, found.notes))
     if taken is not None:
         console.print(attributed(taken.attribution, taken.why))
         console.print(Text(f"profiles: {taken.kept.folder}"))
@@ -80,18 +80,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _read(console: Console, arguments: argparse.Namespace) -> int:
     """Print the saved profiles of all cases that the name selects."""
     for kept in named(Path(arguments.profile), arguments.case):
-        _print(console, kept)
+        with console.status("reading profiles"):
+            found = reread(kept, preset("standard"))
+        if BASELINE in found.profiles:
+            console.print(attributed(found.attribution, found.why))
+        for side, profile in found.profiles.items():
+            title = f"{kept.case.rpartition('::')[2]}, {side}: {kept.environment(side)}"
+            console.print(sections(title, profile.sections))
+        console.print(Text(f"\ncomplete tables, trace and Markdown: {kept.folder}\n"))
     console.print(command("tensorboard", "--logdir", arguments.profile))
     return 0
-
-
-def _print(console: Console, kept: Kept) -> None:
-    with console.status("reading profiles"):
-        found = reread(kept, preset("standard"))
-    name = kept.case.rpartition("::")[2]
-    if BASELINE in found.profiles:
-        console.print(attributed(found.attribution, found.why))
-    for side, profile in found.profiles.items():
-        title = f"{name}, {side}: {kept.environment(side)}"
-        console.print(sections(title, profile.sections))
-    console.print(Text(f"\ncomplete tables, trace and Markdown: {kept.folder}\n"))

@@ -21,7 +21,7 @@ from tfbench.fs import write_whole
 from tfbench.gate.decide import MEANING, as_comment, as_json, decided, load_accepted, load_report
 from tfbench.model import TIME, Outcome
 from tfbench.policy import Policy
-from tfbench.report.github import annotation
+from tfbench.report.comment import annotation
 from tfbench.report.screen import Screen
 from tfbench.report.style import COLOURS
 from tfbench.suite.fingerprint import line_of
@@ -29,19 +29,14 @@ from tfbench.untrusted import brief, is_case
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("report", metavar="REPORT", type=Path, help="a report of --report-json or tfbench merge")
-    parser.add_argument("--accepted", type=Path, metavar="FILE", help="accepted regressions, see docs/ci.md")
-    parser.add_argument(
-        "--root", type=Path, default=Path(), metavar="PATH", help="root of the benchmarks, for annotations"
-    )
-    parser.add_argument(
-        "--write-accepted", type=Path, metavar="PATH", help="write the accepted regressions, for the comment"
-    )
-    parser.add_argument(
-        "--min-compared", type=float, default=Policy().min_compared, metavar="SHARE",
-        help="least share of the cases whose times must have been compared (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--write-regressed", type=Path, metavar="PATH", help="write the regressed cases, one per line")
+    option = parser.add_argument
+    option("report", metavar="REPORT", type=Path, help="a report of --report-json or tfbench merge")
+    option("--accepted", type=Path, metavar="FILE", help="accepted regressions, see docs/ci.md")
+    option("--root", type=Path, default=Path(), metavar="PATH", help="root of the benchmarks, for annotations")
+    option("--write-accepted", type=Path, metavar="PATH", help="write the accepted regressions, for the comment")
+    text = "least share of the cases whose times must have been compared (default: %(default)s)"
+    option("--min-compared", type=float, default=Policy().min_compared, metavar="SHARE", help=text)
+    option("--write-regressed", type=Path, metavar="PATH", help="write the regressed cases, one per line")
 
 
 def run(arguments: argparse.Namespace) -> int:

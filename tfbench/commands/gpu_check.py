@@ -33,9 +33,8 @@ WORKS, BROKEN, NO_GPU = 0, 1, 3
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="gpu", metavar="gpu|gpu:0,1", help="the GPUs, by index or UUID")
-    parser.add_argument(
-        "--record", type=Path, metavar="FILE", help="save every reading of the driver as JSON, for a report"
-    )
+    text = "save every reading of the driver as JSON, for a report"
+    parser.add_argument("--record", type=Path, metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,40 +50,34 @@ def run(arguments: argparse.Namespace) -> int:
     policy = preset("standard")
     console.print(f"tfbench {__version__}: checking {arguments.device}")
     recordings: list[Recording] = []
+
+    def recorded() -> Recording:
+        recordings.append(Recording(Nvml()))
+        return recordings[-1]
+
     try:
-        gpu_session = GpuSession(kind, names, policy, opened=lambda: _recorded(recordings))
+        gpu_session = GpuSession(kind, names, policy, opened=recorded)
     except GpuError as error:
         _print(console, Finding("driver", State.BAD, str(error)))
         return BROKEN
     for note in gpu_session.notes:
         _print(console, Finding("driver", State.WARN, note))
     check = GpuCheck(gpu_session, worker_processors(None), policy)
-    found: list[Finding] = []
+    states = set()
     try:
         with console.status("") as status:
             for finding in check.findings(status.update):
-                found.append(finding)
+                states.add(finding.state)
                 _print(console, finding)
     finally:
         check.close()
-        if arguments.record:
-            _save(console, arguments.record, recordings)
-    bad = [finding for finding in found if finding.state is State.BAD]
+        if arguments.record and recordings:
+            write_whole(arguments.record, json.dumps(recordings[0].as_json(), indent=1) + "\n")
+            console.print(f"readings of the driver written: {arguments.record}")
+        elif arguments.record:
+            console.print(f"{arguments.record}: not written, as there was no reading to record")
     console.print("\nPlease report these lines, also if all checks pass: the GPU path has run on few machines.")
-    return BROKEN if bad else WORKS
-
-
-def _recorded(recordings: list[Recording]) -> Recording:
-    recordings.append(Recording(Nvml()))
-    return recordings[-1]
-
-
-def _save(console: Console, path: Path, recordings: list[Recording]) -> None:
-    if not recordings:
-        console.print(f"{path}: not written, as there was no reading to record")
-        return
-    write_whole(path, json.dumps(recordings[0].as_json(), indent=1) + "\n")
-    console.print(f"readings of the driver written: {path}")
+    return BROKEN if State.BAD in states else WORKS
 
 
 def _print(console: Console, finding: Finding) -> None:

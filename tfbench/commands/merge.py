@@ -18,22 +18,20 @@ from tfbench.report.screen import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("reports", metavar="REPORT", type=Path, nargs="+", help="reports of shards, or folders of them")
-    parser.add_argument(
-        "--confirmed-by", type=Path, metavar="REPORT", help="report of a second run of the regressed cases"
-    )
-    parser.add_argument("--report-json", type=Path, required=True, metavar="PATH", help="write the merged report")
+    option = parser.add_argument
+    option("reports", metavar="REPORT", type=Path, nargs="+", help="reports of shards, or folders of them")
+    option("--confirmed-by", type=Path, metavar="REPORT", help="report of a second run of the regressed cases")
+    option("--report-json", type=Path, required=True, metavar="PATH", help="write the merged report")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Merge and write; 0 if the reports are complete."""
-    found = [
-        (name, json_reader.read(text, name)) for path in arguments.reports for name, text in files_of(path).items()
-    ]
+    texts = (item for path in arguments.reports for item in files_of(path).items())
+    found = [(name, json_reader.read(text, name)) for name, text in texts]
     whole = found[0][1] if len(found) == 1 and found[0][1].shard is None else merge(found)
     if arguments.confirmed_by:
         whole = confirm(whole, load_report(arguments.confirmed_by))
     write_whole(arguments.report_json, json_writer.render(whole))
-    cases = len({verdict.case.name for verdict in whole.verdicts})
-    say(f"{len(found)} reports, {cases} cases: {arguments.report_json}")
+    cases = {verdict.case.name for verdict in whole.verdicts}
+    say(f"{len(found)} reports, {len(cases)} cases: {arguments.report_json}")
     return 0

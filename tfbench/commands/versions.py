@@ -12,8 +12,8 @@ import argparse
 import random
 from pathlib import Path
 
-from tfbench.commands._setup import CommandSetup, add_selections, paths_among
-from tfbench.compare.load import medians
+from tfbench.commands._setup import CommandSetup, add_selections
+from tfbench.compare.result_file import medians
 from tfbench.fs import write_whole
 from tfbench.policy import PRESETS, preset
 from tfbench.report.screen import Screen
@@ -22,24 +22,23 @@ from tfbench.versions.matrix import ordered, race, sides_of
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="VERSION|PATH", nargs="+", help="versions or specifications; files, cases")
-    parser.add_argument("--reference", default="", metavar="VERSION", help="compare with this version, not the first")
-    parser.add_argument(
-        "--show-saved", type=Path, action="append", default=[], metavar="PATH",
-        help="also show the times of an earlier result file, without racing them; repeatable",
-    )  # fmt: skip
-    parser.add_argument("--policy", default="quick", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
-    parser.add_argument("--fail-on-regression", action="store_true", help="exit with 1 if a case is slower on any side")
-    parser.add_argument("--report-json", type=Path, metavar="PATH", help="write all results as JSON")
-    parser.add_argument("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
+    option = parser.add_argument
+    option("words", metavar="VERSION|PATH", nargs="+", help="versions or specifications; files, cases")
+    option("--reference", default="", metavar="VERSION", help="compare with this version, not the first")
+    text = "also show the times of an earlier result file, without racing them; repeatable"
+    option("--show-saved", type=Path, action="append", default=[], metavar="PATH", help=text)
+    option("--policy", default="quick", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
+    option("--fail-on-regression", action="store_true", help="exit with 1 if a case is slower on any side")
+    option("--report-json", type=Path, metavar="PATH", help="write all results as JSON")
+    option("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
     add_selections(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Race and print. Returns 0 unless --fail-on-regression is given and a case is slower."""
     policy = preset(arguments.policy)
-    paths, specs = paths_among(arguments.words)
-    labels = ordered(specs, arguments.reference)
+    paths = [word for word in arguments.words if Path(word.partition("::")[0]).exists()]
+    labels = ordered([word for word in arguments.words if word not in paths], arguments.reference)
     saved = {name: times for path in arguments.show_saved for name, times in medians(path).items()}
     console = Screen()
     with CommandSetup(arguments, paths, policy) as setup, console.status("looking for versions") as status:
@@ -51,9 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(matrix_report.terminal(matrix, saved, console.width))
     for note in notes:
         console.print(note)
-    console.print(
-        f"{len(matrix.rows)} cases on {len(matrix.sides)} sides in {matrix.seconds:.0f} s (policy {policy.name})"
-    )
+    size = f"{len(matrix.rows)} cases on {len(matrix.sides)} sides"
+    console.print(f"{size} in {matrix.seconds:.0f} s (policy {policy.name})")
     for path, text in (
         (arguments.report_json, matrix_report.as_json(matrix, saved, policy.as_json())),
         (arguments.report_markdown, matrix_report.markdown(matrix, saved)),

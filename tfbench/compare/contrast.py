@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
-from tfbench.compare.timing import FileComparison, Timing
-from tfbench.model import Ratio, Reason, ReasonCode
+from tfbench.compare.result_file import Timing
+from tfbench.model import JSON, Ratio, Reason, ReasonCode
 from tfbench.stats.interval import Floats
 from tfbench.stats.verdict import change
 
@@ -23,6 +24,28 @@ BATCHES = 20
 """Number of equally long parts into which the times of one process are divided, in time order."""
 MIN_BATCHES = 5
 MIN_LAUNCHES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FileComparison:
+    """One case in two result files; if there is no ``interval``, the reason says why."""
+
+    case: str
+    first: Timing | None
+    second: Timing | None
+    reason: Reason
+    ratio: float | None = None
+    interval: Ratio | None = None
+
+    def as_json(self) -> JSON:
+        return {
+            "case": self.case,
+            "first_median_seconds": self.first and self.first.median,
+            "second_median_seconds": self.second and self.second.median,
+            "ratio": self.ratio,
+            "interval": self.interval and self.interval.as_json(),
+            "reason": self.reason.as_json(),
+        }
 
 
 def contrast(case: str, first: Timing | None, second: Timing | None) -> FileComparison:
@@ -64,10 +87,9 @@ def _units(timing: Timing) -> tuple[Sequence[float], str]:
 
 def _welch(before: Floats, after: Floats) -> tuple[float, float]:
     """Compute the difference of two means and the half-width of its interval (Welch 1947, Biometrika 34)."""
-    own = [float(values.var(ddof=1)) / values.size for values in (before, after)]
+    first, second = (float(values.var(ddof=1)) / values.size for values in (before, after))
     effect = float(after.mean() - before.mean())
-    if sum(own) == 0:
+    if first + second == 0:
         return effect, 0.0
-    weights = [variance**2 / (values.size - 1) for variance, values in zip(own, (before, after), strict=True)]
-    freedom = sum(own) ** 2 / sum(weights)
-    return effect, float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(sum(own))
+    freedom = (first + second) ** 2 / (first**2 / (before.size - 1) + second**2 / (after.size - 1))
+    return effect, float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(first + second)

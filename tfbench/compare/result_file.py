@@ -1,20 +1,30 @@
-"""Represent any result file alike: a report, a baseline, or a file of plain pytest-benchmark."""
+"""Read any result file into one form: a report, a baseline, or a file of plain pytest-benchmark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-from tfbench.compare.timing import Timing
 from tfbench.errors import ReportError
+from tfbench.fs import read_text
 from tfbench.model import JSON, Report
+from tfbench.report import json_reader
 from tfbench.storage import baselines
-from tfbench.untrusted import a_list, a_text, an_integer, an_object, brief, described, times
+from tfbench.untrusted import a_list, a_text, an_object, brief, described, times
+from tfbench.versions.matrix_report import SCHEMA as VERSIONS
 
 RAW, STATISTICS = "with raw times", "statistics only"
+
+
+class Timing(NamedTuple):
+    """The times of a case in a result file, in seconds per iteration."""
+
+    median: float
+    launches: tuple[tuple[float, ...], ...] = ()
+    """The rounds of each process; empty if the file has no raw times."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +43,53 @@ class ResultFile:
     """The report itself, if the file is one."""
 
 
+def read(path: Path) -> ResultFile:
+    """Read any result file. Raises `ReportError` if the file cannot be read, or is not a result file."""
+    content = _content(path)
+    if "schema" in content:
+        report = json_reader.report_of(content, str(path))
+        if report.complete is not None and report.gap:  # earlier versions did not write which cases were due
+            raise ReportError(f"{brief(path)} cannot be compared: {brief(report.gap)}")
+        return of_report(str(path), report)
+    return of_content(str(path), content)
+
+
+def medians(path: Path) -> dict[str, Mapping[str, float]]:
+    """Map the label of each side to its median seconds by case; a comparison of versions has several sides.
+
+    Raises `ReportError` as `read` does.
+    """
+    content = _content(path)
+    if content.get("schema") != VERSIONS:
+        return {path.name: {name: timing.median for name, timing in read(path).times.items()}}
+    try:
+        cases = [an_object(case, "a case") for case in a_list(content["cases"], "cases")]
+        return {f"{label} in {path.name}": _of_side(cases, label) for label in an_object(content["sides"], "sides")}
+    except (ValueError, KeyError) as error:
+        raise ReportError(f"{brief(path)} is not of the schema {VERSIONS} ({described(error)})") from None
+
+
+def _of_side(cases: Sequence[JSON], label: str) -> dict[str, float]:
+    """Read the medians of a side from the cases of a comparison of versions; a case may have no time there."""
+    found = {}
+    for case in cases:
+        entry = an_object(an_object(case["sides"], "sides")[label], label)
+        if entry.get("median_seconds") is not None:
+            (found[a_text(case["case"], "case")],) = times([entry["median_seconds"]], label)
+    return found
+
+
+def _content(path: Path) -> dict[str, Any]:
+    content = json_reader.load(read_text(path), str(path))
+    if not isinstance(content, dict):
+        raise ReportError(f"{brief(path)} is not a result file: expected a JSON object, found {type(content).__name__}")
+    return content
+
+
 def of_report(path: str, report: Report) -> ResultFile:
     """Convert a report, which has medians and no raw times."""
     side = report.sides.get("contender", {})
-    found = {one.case.name: Timing(one.case.name, one.median_seconds, one.rounds) for one in report.variant_results}
+    found = {one.case.name: Timing(one.median_seconds) for one in report.variant_results}
     return ResultFile(
         path, f"tfbench report, {STATISTICS}", "", found, _machine(side.get("machine", {}), side.get("python", "")),
         {**side.get("packages", {}), **side.get("settings", {})}, report,
@@ -44,31 +97,24 @@ def of_report(path: str, report: Report) -> ResultFile:
 
 
 def of_content(path: str, content: Any) -> ResultFile:
-    """Convert a baseline, or a file of pytest-benchmark.
-
-    Raises:
-        ReportError: The content is neither.
-    """
+    """Convert a baseline, or a file of pytest-benchmark. Raises `ReportError` if the content is neither."""
     try:
         if isinstance(an_object(content, "the content").get("tfbench"), dict):
             return _of_baseline(path, baselines.parse(Path(path).stem, content))
         return _of_plain(path, content)
     except (ValueError, KeyError) as error:
-        raise ReportError(
-            f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark "
-            f"({described(error)})"
-        ) from None
+        text = f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark"
+        raise ReportError(f"{text} ({described(error)})") from None
 
 
 def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
-    environment = saved.environment
-    found = {
-        name: Timing(name, median(sample.seconds), len(sample.seconds), tuple(run.seconds for run in sample.runs))
-        for name, sample in saved.samples.items()
-    }
-    machine = _machine(environment.machine, environment.python) | {"threads": str(environment.threads)}
-    packages_and_settings = {**environment.packages, **environment.settings}
-    return ResultFile(path, f"tfbench baseline, {RAW}", saved.saved, found, machine, packages_and_settings)
+    measured = {}
+    for name, sample in saved.samples.items():
+        measured[name] = Timing(median(sample.seconds), tuple(run.seconds for run in sample.runs))
+    found = saved.environment
+    machine = _machine(found.machine, found.python) | {"threads": str(found.threads)}
+    settings = {**found.packages, **found.settings}
+    return ResultFile(path, f"tfbench baseline, {RAW}", saved.saved, measured, machine, settings)
 
 
 def _of_plain(path: str, content: JSON) -> ResultFile:
@@ -80,8 +126,7 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
             middle, *seconds = times([stats["median"], *raw], name)
         except ValueError:
             raise ValueError(f"{brief(name)} has a time that is not a positive number") from None
-        rounds = an_integer(stats["rounds"], "rounds", 0)
-        found[name] = Timing(name, middle, rounds, (tuple(seconds),) if seconds else ())
+        found[name] = Timing(middle, (tuple(seconds),) if seconds else ())
     if not found:
         raise ValueError("it has no benchmarks")
     info = an_object(content["machine_info"], "machine_info")
@@ -104,16 +149,13 @@ def _machine(found: Mapping[str, Any], python: str) -> dict[str, str]:
 
 def differences(first: ResultFile, second: ResultFile) -> list[str]:
     """List the differences of machine and environment between two files, one phrase each."""
-    found = _unlike(first.machine, second.machine, {*first.machine} & {*second.machine})
+    # A package or setting that one side lacks is a difference. A fact of the machine that one file lacks is not.
+    compared = [(first.machine, second.machine, {*first.machine} & {*second.machine})]
     if first.environment and second.environment:
-        # A package or setting that one side lacks is a difference. A fact of the machine that one file lacks is not.
-        found += _unlike(first.environment, second.environment, {*first.environment, *second.environment})
-    return found
-
-
-def _unlike(there: Mapping[str, str], here: Mapping[str, str], names: Iterable[str]) -> list[str]:
+        compared += [(first.environment, second.environment, {*first.environment, *second.environment})]
     return [
         f"{name} {there.get(name, 'absent')} in the first, {here.get(name, 'absent')} in the second"
+        for there, here, names in compared
         for name in sorted(names)
         if there.get(name) != here.get(name)
     ]

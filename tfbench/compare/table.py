@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.compare.timing import FileComparison, Timing
+from tfbench.compare.contrast import FileComparison
 from tfbench.model import TIME, Report, Verdict
-from tfbench.report.style import COLOURS, table
+from tfbench.report.style import COLOURS, add_columns, add_row, table
 from tfbench.report.units import duration, times
 
 LIMITS = (
@@ -21,46 +21,38 @@ LIMITS = (
 
 
 def contrasts(rows: Sequence[FileComparison], comparable: bool) -> RenderableType:
-    """Make a table with one line per case, largest slowdown first.
-
-    Args:
-        comparable: Whether both files come from one machine and environment.
-    """
+    """Make a table of cases, largest slowdown first. Files of one machine and environment are comparable."""
     made = table("times")
-    made.add_column("case", overflow="fold")
-    for name in ("first", "second", "second / first"):
-        made.add_column(name, justify="right", no_wrap=True)
-    made.add_column("", overflow="fold")
+    add_columns(made, "case", fold=True)
+    add_columns(made, "first", "second", "second / first", right=True)
+    add_columns(made, "", fold=True)
     for row in sorted(rows, key=lambda row: (row.interval is None, -(row.ratio or 0))):
         ratio = times(row.interval) if row.interval else f"{row.ratio:.3f}" if row.ratio else "-"
         reason = row.reason.message if comparable or row.ratio is None else "incomparable"
-        made.add_row(Text(row.case), _median(row.first), _median(row.second), Text(ratio), Text(reason))
+        medians = (duration(timing.median) if timing else "-" for timing in (row.first, row.second))
+        add_row(made, row.case, *medians, ratio, reason)
     return Group(made, Text(LIMITS, "dim"))
-
-
-def _median(timing: Timing | None) -> Text:
-    return Text("-" if timing is None else duration(timing.median))
 
 
 def verdicts(first: Report | None, second: Report | None) -> Table:
     """Make a table of the verdicts of two reports, each against its own baseline."""
     made = table("verdicts, each against its own baseline")
-    made.add_column("case", overflow="fold")
+    add_columns(made, "case", fold=True)
     for name in ("first", "second"):
-        made.add_column(name, no_wrap=True)
-        made.add_column("ratio", justify="right", no_wrap=True)
+        add_columns(made, name)
+        add_columns(made, "ratio", right=True)
     before, after = _by_case(first), _by_case(second)
-    for row in dict.fromkeys((*after, *before)):
-        made.add_row(Text(" ".join(row)), *_cells(before.get(row)), *_cells(after.get(row)))
+    for row in {**after, **before}:
+        add_row(made, row, *_cells(before.get(row)), *_cells(after.get(row)))
     return made
 
 
-def _by_case(report: Report | None) -> Mapping[tuple[str, ...], Verdict]:
-    found: Iterable[Verdict] = report.verdicts if report else ()
-    return {(v.case.name, *([v.metric] if v.metric != TIME else [])): v for v in found}
+def _by_case(report: Report | None) -> dict[str, Verdict]:
+    verdicts = report.verdicts if report else ()
+    return {one.case.name + f" {one.metric}" * (one.metric != TIME): one for one in verdicts}
 
 
-def _cells(verdict: Verdict | None) -> tuple[Text, Text]:
+def _cells(verdict: Verdict | None) -> tuple[str | Text, str]:
     if verdict is None:
-        return Text("-"), Text("-")
-    return Text(str(verdict.outcome), COLOURS[verdict.outcome]), Text(times(verdict.ratio) if verdict.ratio else "-")
+        return "-", "-"
+    return Text(str(verdict.outcome), COLOURS[verdict.outcome]), times(verdict.ratio) if verdict.ratio else "-"

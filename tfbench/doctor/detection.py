@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean, median
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tfbench.model import JSON, Effect, Outcome, Ratio
 from tfbench.policy import Policy
@@ -27,18 +28,10 @@ _NORMAL_MAD = 1.4826
 
 
 @dataclass(frozen=True)
-class Noise:
-    """Standard deviations of log-ratios: between launches of one pair of zygotes, and between pairs."""
-
-    launch: float
-    zygote: float
-
-
-@dataclass(frozen=True)
 class DetectionLimit:
     """What a policy can detect in this noise."""
 
-    noise: Noise
+    noise: NoiseModel
     itself: Ratio
     """The code against itself. The interval usually contains 1."""
     smallest: float | None
@@ -50,8 +43,8 @@ class DetectionLimit:
 
     def as_json(self) -> JSON:
         return {
-            "launch_deviation": self.noise.launch,
-            "zygote_deviation": self.noise.zygote,
+            "launch_deviation": self.noise.launch_deviation,
+            "zygote_deviation": self.noise.zygote_deviation,
             "itself": self.itself.as_json(),
             "smallest_found": self.smallest,
             "launches": self.launches,
@@ -60,20 +53,16 @@ class DetectionLimit:
 
 
 def detection_limit(effects: Sequence[Effect], policy: Policy, rate: float) -> DetectionLimit:
-    """Compute the smallest slowdown that the policy detects, from launches of the same code.
+    """Compute the smallest slowdown that the policy detects in this share of races, from launches of the same code.
 
     The effects give the noise. Simulated races with this noise, decided like real ones, give the detection
     rates and the launches that they take.
-
-    Args:
-        rate: Share of races that must detect a slowdown.
     """
     noise = noise_of(effects, policy)
     itself = interval(effects, case_alpha(policy, CASES), policy, shared_zygote=False)
 
     def races(slowdown: float) -> tuple[float, float]:
-        model = NoiseModel(slowdown, noise.launch, noise.zygote)
-        found = simulate(policy, model, SIMULATED, seed=1, cases=CASES)
+        found = simulate(policy, replace(noise, effect=slowdown), SIMULATED, seed=1, cases=CASES)
         return found.rate(Outcome.REGRESSED), found.median_launches
 
     # The rate grows with the slowdown. A search by halving therefore needs 4 simulations and not 14.
@@ -83,33 +72,28 @@ def detection_limit(effects: Sequence[Effect], policy: Policy, rate: float) -> D
     return DetectionLimit(noise, itself, smallest, launches, races(0.0)[1])
 
 
-def noise_of(effects: Sequence[Effect], policy: Policy) -> Noise:
+def noise_of(effects: Sequence[Effect], policy: Policy) -> NoiseModel:
     """Estimate both deviations by an analysis of variance, shrunk slightly towards the policy's usual values.
 
     An outlying launch first moves to three deviations from the median, as in the policy's own interval.
     The usual values count as 1 / (2 spread^2) degrees of freedom: the logarithm of a deviation that was
     estimated from so many has this spread. This is 2 for launches and 0.8 for pairs.
     """
-    values = [effect.value for effect in effects]
-    middle = median(values)
-    usual = max(
-        math.hypot(policy.launch_deviation, policy.zygote_deviation),
-        _NORMAL_MAD * median(abs(value - middle) for value in values),
-    )
-    pairs: dict[int, list[float]] = {}
-    for effect in effects:
-        away = max(-_FAR * usual, min(_FAR * usual, effect.value - middle))
-        pairs.setdefault(effect.pair, []).append(away)
-    means = {pair: fmean(members) for pair, members in pairs.items()}
-    within = sum((value - means[pair]) ** 2 for pair, members in pairs.items() for value in members)
-    launch = _shrunk(within, len(values) - len(pairs), policy.launch_deviation, policy.launch_spread)
+    away = np.array([effect.value for effect in effects])
+    away -= np.median(away)
+    spread = _NORMAL_MAD * float(np.median(np.abs(away)))
+    far = _FAR * max(math.hypot(policy.launch_deviation, policy.zygote_deviation), spread)
+    away = np.clip(away, -far, far)
+    _, pair_of, counts = np.unique([effect.pair for effect in effects], return_inverse=True, return_counts=True)
+    means = np.bincount(pair_of, away) / counts
+    within = float(np.sum((away - means[pair_of]) ** 2))
+    launch = _shrunk(within, len(away) - len(means), policy.launch_deviation, policy.launch_spread)
     # The variance of a pair's mean includes a share of the launches' own variance, which is subtracted.
-    own = fmean(1 / len(members) for members in pairs.values()) * launch
-    freedom = len(pairs) - 1
-    origin = fmean(means.values())
-    between = sum((mean - origin) ** 2 for mean in means.values()) - freedom * own
+    own = float(np.mean(1 / counts)) * launch
+    freedom = len(means) - 1
+    between = float(np.sum((means - means.mean()) ** 2)) - freedom * own
     zygote = _shrunk(max(0.0, between), freedom, policy.zygote_deviation, policy.zygote_spread)
-    return Noise(math.sqrt(launch), math.sqrt(zygote))
+    return NoiseModel(0.0, math.sqrt(launch), math.sqrt(zygote))
 
 
 def _shrunk(squares: float, freedom: int, usual: float, spread: float) -> float:

@@ -9,7 +9,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tfbench.doctor.model import Finding, State
@@ -18,7 +18,7 @@ from tfbench.gpus.readings import Identity
 from tfbench.gpus.session import GpuSession
 from tfbench.model import Case, Outcome
 from tfbench.policy import Policy
-from tfbench.profiles.kernel_stats import NO_KERNELS
+from tfbench.profiles.op_stats import NO_KERNELS
 from tfbench.profiles.xplane import DEVICE, load
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
@@ -56,8 +56,7 @@ class GpuCheck:
 
     def findings(self, tell: Tell) -> Iterator[Finding]:
         """Yield the finding of each step, up to the first that is bad."""
-        steps = (self._devices, self._seen, self._profiled, self._same, self._slower)
-        for step in steps:
+        for step in (self._devices, self._seen, self._profiled, self._same, self._slower):
             try:
                 finding = step(tell)
             except TfbenchError as error:
@@ -68,15 +67,15 @@ class GpuCheck:
                 return
 
     def _side(self, name: str, slowdown: float = 0.0) -> Side:
-        env = self._gpu_session.environment
-        return Side(name, sys.executable, FILE.parent, env=env, slowdown=slowdown)
+        return Side(name, sys.executable, FILE.parent, env=self._gpu_session.environment, slowdown=slowdown)
 
     def _devices(self, tell: Tell) -> Finding:
         tell("reading the devices")
-        if not self._gpu_session.gpus:
+        gpus = self._gpu_session.gpus
+        if not gpus:
             return Finding("devices", State.UNKNOWN, "no GPU is monitored here")
-        described = "; ".join(map(_describe, self._gpu_session.gpus))
-        if sleepy := [gpu.place for gpu in self._gpu_session.gpus if gpu.persistence is False]:
+        described = "; ".join(map(_describe, gpus))
+        if sleepy := [gpu.place for gpu in gpus if gpu.persistence is False]:
             fix = "sudo nvidia-smi -pm 1; without it, every start reloads the driver and resets the clocks"
             return Finding("devices", State.WARN, f"{described}; no persistence mode on {', '.join(sleepy)}", fix)
         return Finding("devices", State.OK, described)
@@ -95,48 +94,40 @@ class GpuCheck:
 
     def _profiled(self, tell: Tell) -> Finding:
         tell("profiling a matrix product")
-        profiler = Profiler(self._launcher, self._policy, USUAL)
         with tempfile.TemporaryDirectory(prefix="tfbench-check-") as folder:
-            place = profiler.profile(Entrant(CASE, self._side("contender")), Path(folder), 0)
+            profiler, entrant = Profiler(self._launcher, self._policy, USUAL), Entrant(CASE, self._side("contender"))
+            place = profiler.profile(entrant, Path(folder), 0)
             spaces = [load(file) for file in place.iterdir()]
         prefix = DEVICE if self._kind == "GPU" else "/host:CPU"
         events = sum(len(line.events) for space in spaces for plane in space.of(prefix) for line in plane.lines)
         errors = "; ".join(error for space in spaces for error in space.errors)
         if not events:
-            return Finding(
-                "CUPTI", State.BAD, f"the profile has no GPU kernel{f' ({errors})' if errors else ''}", NO_KERNELS
-            )
+            what = f"the profile has no GPU kernel{f' ({errors})' if errors else ''}"
+            return Finding("CUPTI", State.BAD, what, NO_KERNELS)
         return Finding("CUPTI", State.OK, f"the profile has {events} device events")
 
-    def _raced(self, tell: Tell, slowdown: float) -> ConfirmedRace:
-        sides = [self._side("baseline"), self._side("contender", slowdown)]
-        confirmed_race = ConfirmedRace(
-            [Entrant(CASE, side) for side in sides], self._launcher, self._policy, 1, time.perf_counter, random.Random()
-        )
-        confirmed_race.run(
-            lambda race: tell(f"racing a matrix product against itself{f' plus {slowdown:.0%}' if slowdown else ''}")
-        )
-        if confirmed_race.failures:
-            raise BenchmarkError(str(next(iter(confirmed_race.failures.values()))))
-        return confirmed_race
-
     def _same(self, tell: Tell) -> Finding:
-        return self._judged("A/A", self._raced(tell, 0.0), (Outcome.UNCHANGED,))
+        return self._raced(tell, "A/A", 0.0, Outcome.UNCHANGED)
 
     def _slower(self, tell: Tell) -> Finding:
-        return self._judged(f"{SLOWDOWN:.0%} slower", self._raced(tell, SLOWDOWN), (Outcome.REGRESSED,))
+        return self._raced(tell, f"{SLOWDOWN:.0%} slower", SLOWDOWN, Outcome.REGRESSED)
 
-    def _judged(self, name: str, confirmed_race: ConfirmedRace, wanted: Sequence[Outcome]) -> Finding:
-        if confirmed_race.abort_reason:
-            return Finding(name, State.BAD, f"too many launches were disturbed: {confirmed_race.abort_reason}")
-        decision = confirmed_race.decision
-        if decision is None or decision.outcome is None:
+    def _raced(self, tell: Tell, name: str, slowdown: float, wanted: Outcome) -> Finding:
+        tell(f"racing a matrix product against itself{f' plus {slowdown:.0%}' if slowdown else ''}")
+        entrants = [Entrant(CASE, self._side("baseline")), Entrant(CASE, self._side("contender", slowdown))]
+        race = ConfirmedRace(entrants, self._launcher, self._policy, 1, time.perf_counter, random.Random())
+        race.run()
+        if race.failures:
+            raise BenchmarkError(str(next(iter(race.failures.values()))))
+        if race.abort_reason:
+            return Finding(name, State.BAD, f"too many launches were disturbed: {race.abort_reason}")
+        if race.decision is None or race.decision.outcome is None:
             return Finding(name, State.BAD, "the race ended without a decision")
-        cost = f"{confirmed_race.launches} launches, {confirmed_race.wall_seconds:.1f} s"
-        what = f"{decision.outcome}: {decision.reason.message}, in {cost}"
-        if decision.outcome in wanted:
+        outcome, message = race.decision.outcome, race.decision.reason.message
+        what = f"{outcome}: {message}, in {race.launches} launches, {race.wall_seconds:.1f} s"
+        if outcome is wanted:
             return Finding(name, State.OK, what)
-        state = State.WARN if decision.outcome is Outcome.INCONCLUSIVE else State.BAD
+        state = State.WARN if outcome is Outcome.INCONCLUSIVE else State.BAD
         return Finding(name, state, what, "tfbench doctor; lock the clock: sudo nvidia-smi -lgc RATE")
 
 

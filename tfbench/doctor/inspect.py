@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import os
 import platform
+import struct
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
-from tfbench.doctor.bytecode import look_at
 from tfbench.doctor.cgroups import read_limits, throttled_seconds
-from tfbench.doctor.model import Clock, Counters, Machine, MachineObservation, Memory, ObservationWindow
+from tfbench.doctor.model import Bytecode, Counters, Machine, Memory, ObservationWindow
 from tfbench.doctor.nvidia_smi import Run, read_gpus, run
-from tfbench.doctor.procfs import number, processors, text
+from tfbench.doctor.procfs import match, number, processors, text
 from tfbench.gpus.selection import has_driver
 
-_TICKS = 8
-"""Columns of a processor in /proc/stat up to steal. The later columns are already counted in them."""
-_IDLE, _IOWAIT, _STEAL = 3, 4, 7
+_STEAL = 7
+"""Column of a processor in /proc/stat. The columns after it are already counted in the others."""
 _GLANCE = 0.02
 """Seconds between two readings of the number of runnable processes."""
+_TIMER_READINGS = 2000
+_CPUS = "sys/devices/system/cpu"
+_TURBO_SWITCHES = ((f"{_CPUS}/intel_pstate/no_turbo", 1), (f"{_CPUS}/cpufreq/boost", 0))
+"""File, and its content that switches turbo off."""
+_SAMPLED = (".", "python", "python/eager", "python/framework", "python/ops")
+"""Folders of TensorFlow: about 300 of the 2,000 modules that an import loads."""
+_HASHED = 1
+"""Flag of bytecode that Python does not compare with its source."""
 _HYPERVISOR_FILES = ("sys/hypervisor/type", "proc/device-tree/hypervisor/compatible")
 
 
@@ -42,25 +51,33 @@ def read(
         root: The folder of /proc and /sys.
         seconds: Duration of the observation, 0 for none.
     """
-    turbo, switch = _turbo(root)
+    cpu = root / _CPUS / f"cpu{worker}"
+    load_average = match(root / "proc/loadavg", r"^([\d.]+)")
+    switches = ((file, off, number(root / file)) for file, off in _TURBO_SWITCHES)
+    switch, off, turbo = next((found for found in switches if found[2] is not None), ("", 0, None))
+    # First, before this process is a load itself.
+    others, share, spin = observe(root, worker, seconds) if seconds else (None, None, None)
     return Machine(
         system=system,
         cpus=tuple(cpus),
         worker=worker,
-        online=len(processors(text(root / "sys/devices/system/cpu/online") or "")) or None,
-        observation=observe(root, worker, seconds) if seconds else None,  # first, before this process is a load itself
-        load_average=_load_average(root),
-        governor=text(_cpu(root, worker) / "cpufreq/scaling_governor"),
-        turbo=turbo,
-        turbo_switch=switch,
-        siblings=processors(text(_cpu(root, worker) / "topology/thread_siblings_list") or "") or None,
+        online=len(processors(text(root / _CPUS / "online") or "")) or None,
+        others=others,
+        share=share,
+        spin=spin,
+        load_average=float(load_average) if load_average else None,
+        governor=text(cpu / "cpufreq/scaling_governor"),
+        turbo=None if turbo is None else turbo != off,
+        turbo_switch=f"echo {off} | sudo tee /{switch}" if switch else "",
+        siblings=processors(text(cpu / "topology/thread_siblings_list") or "") or None,
         cgroup=read_limits(root),
-        counters=counters(root, worker),
+        thermal_events=counters(root, worker).thermal_events,
         hypervisor=_hypervisor(root),
         memory=_memory(root),
-        hugepages=_chosen(text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
+        hugepages=match(root / "sys/kernel/mm/transparent_hugepage/enabled", r"\[(.+)\]"),
         aslr=number(root / "proc/sys/kernel/randomize_va_space"),
-        clock=Clock(text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"), clock_step()),
+        clock_source=text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        clock_step=_clock_step(),
         tensorflow=look_at("tensorflow"),
         writes_bytecode=not sys.dont_write_bytecode,
         gpus=read_gpus(run),
@@ -68,55 +85,39 @@ def read(
     )
 
 
-# Readings over time
-
-
 def counters(root: Path, worker: int) -> Counters:
     """Read the counters of the worker's processor, of the control group and of thermal events."""
-    ticks = None
-    for line in (text(root / "proc/stat") or "").splitlines():
-        name, *values = line.split()
-        if name == f"cpu{worker}" and len(values) >= _TICKS:
-            ticks = tuple(int(value) for value in values[:_TICKS])
-    heat = _cpu(root, worker) / "thermal_throttle"
+    ticks = match(root / "proc/stat", rf"^cpu{worker}((?: \d+){{{_STEAL + 1}}})")
+    heat = root / _CPUS / f"cpu{worker}/thermal_throttle"
     events = [number(heat / f"{part}_throttle_count") for part in ("core", "package")]
     known = [count for count in events if count is not None]
-    return Counters(ticks, throttled_seconds(root), max(known) if known else None)
+    columns = tuple(map(int, ticks.split())) if ticks else None
+    return Counters(columns, throttled_seconds(root), max(known, default=None))
 
 
 def observation_window(before: Counters, after: Counters, seconds: float) -> ObservationWindow:
     """Return the change between two readings of the counters."""
-    busy = steal = None
-    if before.ticks is not None and after.ticks is not None:
-        passed = [max(0, b - a) for a, b in zip(before.ticks, after.ticks, strict=True)]
-        if total := sum(passed):
-            busy = 1 - (passed[_IDLE] + passed[_IOWAIT]) / total
-            steal = passed[_STEAL] / total
-    return ObservationWindow(
-        seconds,
-        busy,
-        steal,
-        _grown(before.throttled_seconds, after.throttled_seconds),
-        None if (events := _grown(before.thermal_events, after.thermal_events)) is None else int(events),
-    )
+    passed = [max(0, b - a) for a, b in zip(before.ticks or (), after.ticks or (), strict=False)]
+    steal = passed[_STEAL] / sum(passed) if any(passed) else None
+    throttled = _grown(before.throttled_seconds, after.throttled_seconds)
+    return ObservationWindow(seconds, steal, throttled, _grown(before.thermal_events, after.thermal_events))
 
 
 def _grown(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else max(0.0, after - before)
 
 
-def observe(root: Path, worker: int, seconds: float) -> MachineObservation:
-    """Observe the idle machine for half of the time, then with the worker's processor busy.
+def observe(root: Path, worker: int, seconds: float) -> tuple[float | None, float, ObservationWindow]:
+    """Observe the idle machine for half of the time, then with the worker's processor busy, where steal is visible.
 
-    Steal is visible only on a busy processor.
+    Returns:
+        The number of other runnable processes, the share of its processor that a busy loop got, and its window.
     """
-    began, start = time.perf_counter(), counters(root, worker)
-    others = []
+    began, others = time.perf_counter(), []
     while time.perf_counter() - began < seconds / 2:
         time.sleep(_GLANCE)
-        if (running := _running(root)) is not None:
+        if (running := number(root / "proc/stat", "procs_running")) is not None:
             others.append(max(0, running - 1))
-    idle = observation_window(start, counters(root, worker), time.perf_counter() - began)
 
     before = counters(root, worker)
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
@@ -131,78 +132,55 @@ def observe(root: Path, worker: int, seconds: float) -> MachineObservation:
         if worker in allowed:
             os.sched_setaffinity(0, allowed)
     spin = observation_window(before, counters(root, worker), wall)
-    return MachineObservation(sum(others) / len(others) if others else None, idle, spin, min(1.0, share / wall))
+    return fmean(others) if others else None, min(1.0, share / wall), spin
 
 
-def _running(root: Path) -> int | None:
-    for line in (text(root / "proc/stat") or "").splitlines():
-        if line.startswith("procs_running "):
-            return int(line.split()[1])
-    return None
-
-
-def clock_step(readings: int = 2000) -> float:
+def _clock_step() -> float:
     """Return the smallest difference of two timer readings in seconds, including the cost of a reading."""
-    times = [time.perf_counter_ns() for _ in range(readings)]
+    times = [time.perf_counter_ns() for _ in range(_TIMER_READINGS)]
     return min((b - a for a, b in itertools.pairwise(times) if b > a), default=10**9) * 1e-9
-
-
-# Constant properties
-
-
-def _cpu(root: Path, number: int) -> Path:
-    return root / f"sys/devices/system/cpu/cpu{number}"
-
-
-def _load_average(root: Path) -> float | None:
-    words = (text(root / "proc/loadavg") or "").split()
-    return float(words[0]) if words else None
-
-
-def _turbo(root: Path) -> tuple[bool | None, str]:
-    """Return whether the clock may exceed its nominal rate, and the command that forbids it."""
-    cpu = "sys/devices/system/cpu"
-    for file, off in ((f"{cpu}/intel_pstate/no_turbo", 1), (f"{cpu}/cpufreq/boost", 0)):
-        if (value := number(root / file)) is not None:
-            return value != off, f"echo {off} | sudo tee /{file}"
-    return None, ""
 
 
 def _hypervisor(root: Path) -> str | None:
     """Return the hypervisor's name, from kernel files or from the CPU flag that every x86 hypervisor sets."""
-    named = next((words for file in _HYPERVISOR_FILES if (words := text(root / file))), None)
-    if named:
+    if named := next((words for file in _HYPERVISOR_FILES if (words := text(root / file))), None):
         return named.strip("\0")
-    for line in (text(root / "proc/cpuinfo") or "").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "flags":
-            product = text(root / "sys/class/dmi/id/sys_vendor") or "a hypervisor"
-            return product if "hypervisor" in value.split() else ""
-    return None
+    flags = match(root / "proc/cpuinfo", r"^flags\s*:(.*)")
+    if flags is None:
+        return None
+    return (text(root / "sys/class/dmi/id/sys_vendor") or "a hypervisor") if "hypervisor" in flags.split() else ""
 
 
 def _memory(root: Path) -> Memory | None:
-    fields = {}
-    for line in (text(root / "proc/meminfo") or "").splitlines():
-        key, _, rest = line.partition(":")
-        words = rest.split()
-        if words and words[0].isdigit():
-            fields[key] = int(words[0]) * 1024
-    if "MemAvailable" not in fields:
+    names = ("MemAvailable", "SwapTotal", "SwapFree")
+    available, total, free = (number(root / "proc/meminfo", name) for name in names)
+    if available is None:
         return None
-    return Memory(fields["MemAvailable"], fields.get("SwapTotal", 0) - fields.get("SwapFree", 0), _pressure(root))
+    pressure = match(root / "proc/pressure/memory", r"avg10=([\d.]+)")
+    return Memory(available * 1024, ((total or 0) - (free or 0)) * 1024, float(pressure) if pressure else None)
 
 
-def _pressure(root: Path) -> float | None:
-    for word in (text(root / "proc/pressure/memory") or "").split():
-        name, _, value = word.partition("=")
-        if name == "avg10":
-            return float(value)
-    return None
-
-
-def _chosen(words: str | None) -> str | None:
-    """Return the word in brackets, which is the current choice."""
-    if not words or "[" not in words:
+def look_at(package: str) -> Bytecode | None:
+    """Count the compiled modules of a package without importing it; ``None`` if this interpreter does not have it."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
         return None
-    return words.partition("[")[2].partition("]")[0]
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    sources = [source for part in _SAMPLED for source in (folder / part).glob("*.py")]
+    return Bytecode(str(folder), len(sources), sum(map(_is_compiled, sources)))
+
+
+def _is_compiled(source: Path) -> bool:
+    """Return whether bytecode exists for this interpreter's version and the current source (PEP 552)."""
+    try:
+        with open(importlib.util.cache_from_source(str(source)), "rb") as file:
+            magic, *fields = struct.unpack("<4s3I", file.read(16))
+        status = source.stat()
+    except (OSError, NotImplementedError, struct.error):
+        return False
+    flags, changed, size = fields
+    current = changed == int(status.st_mtime) & 0xFFFFFFFF and size == status.st_size & 0xFFFFFFFF
+    return magic == importlib.util.MAGIC_NUMBER and (bool(flags & _HASHED) or current)

@@ -1,4 +1,4 @@
-"""Race the same code against itself, to measure the noise of this machine."""
+"""Race the same code against itself, to measure the noise of this machine and the slowdowns that it hides."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import math
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from tfbench.doctor.checks.grading import Limits
-from tfbench.doctor.detection import CASES, LEAST, DetectionLimit, detection_limit
-from tfbench.errors import BenchmarkError
-from tfbench.model import JSON, Case, Effect, Launch, Plan
+from tfbench.doctor.detection import CASES, LEAST, SLOWDOWNS, DetectionLimit, detection_limit
+from tfbench.doctor.model import Finding, Limits, State
+from tfbench.errors import BenchmarkError, TfbenchError
+from tfbench.model import JSON, Case, Effect, Launch, Outcome, Plan
 from tfbench.policy import Policy
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Launcher
@@ -22,12 +23,17 @@ from tfbench.race.launch import run_launch
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.schedule import make_plan
 from tfbench.race.zygote import Suite
+from tfbench.report.units import duration, times
 from tfbench.sides.side import Side
 from tfbench.stats.interval import median_log_ratio
+from tfbench.stats.verdict import change, classify
 
 FILE = Path(__file__).with_name("workloads.py")
 NUMPY = "numpy_"
-"""The same prefix as in the workloads, which only workers import."""
+"""Prefix of the workloads without TensorFlow, which only workers import."""
+NAME = "race"
+"""Name of the findings."""
+_IMPORT = "python -c 'import tensorflow' in this environment shows the cause"
 PAIRS = LEAST
 """Pairs of zygotes. Each takes 2.5 s to start on two cores."""
 
@@ -45,7 +51,11 @@ class SelfRace:
         self.name = case.name.rpartition("[")[2].removesuffix("]")
         """``eager_add`` for ``workloads.py::test_step[eager_add]``."""
         self.launches: list[Launch] = []
+        self.effects: list[Effect] = []
+        """Log-ratio of contender to baseline in each launch."""
         self.failure = ""
+        self.limit: DetectionLimit | None = None
+        """What the policy detects in this noise, ``None`` as long as that is unknown."""
         self._entrants = [Entrant(case, side) for side in sides]
         self._iteration: dict[int, float] = {}
 
@@ -61,16 +71,9 @@ class SelfRace:
         if launch is None or None in launch.runs:
             self.failure = str(next(iter(failures.values()), "its launch could not be finished"))
         else:
-            self.launches.append(launch)
-
-    @property
-    def effects(self) -> list[Effect]:
-        """Log-ratio of contender to baseline in each launch."""
-        found = []
-        for launch in self.launches:
             baseline, contender = (run.seconds for run in launch.runs if run is not None)
-            found.append(Effect(median_log_ratio(baseline, contender), launch.pair))
-        return found
+            self.launches.append(launch)
+            self.effects.append(Effect(median_log_ratio(baseline, contender), pair))
 
     @property
     def iteration(self) -> float:
@@ -82,7 +85,7 @@ class SelfRace:
         """Median wall-clock seconds of a launch; needs a launch."""
         return median(launch.wall_seconds for launch in self.launches)
 
-    def as_json(self, limit: DetectionLimit | None) -> JSON:
+    def as_json(self) -> JSON:
         """Return the workload's object in the report of the doctor."""
         found: JSON = {"name": self.name, "failure": self.failure or None}
         if self.launches:
@@ -92,7 +95,7 @@ class SelfRace:
                 "effects": [effect.value for effect in self.effects],
                 "pairs": [effect.pair for effect in self.effects],
             }
-        return found | (limit.as_json() if limit else {})
+        return found | (self.limit.as_json() if self.limit else {})
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,6 @@ class NoiseTest:
     """Number of zygotes that were started before the races."""
     zygote_seconds: float
     """Time that the zygotes took to start."""
-    detection_limits: Mapping[str, DetectionLimit] = field(default_factory=dict)
-    """By workload, without workloads that have too few launches."""
 
     @property
     def without_tensorflow(self) -> bool:
@@ -116,11 +117,8 @@ class NoiseTest:
     @property
     def middle(self) -> SelfRace | None:
         """The workload whose detectable slowdown is the median."""
-        order = sorted(
-            (race for race in self.races if race.name in self.detection_limits),
-            key=lambda race: self.detection_limits[race.name].smallest or math.inf,
-        )
-        return order[len(order) // 2] if order else None
+        order = sorted((race.limit.smallest or math.inf, place) for place, race in enumerate(self.races) if race.limit)
+        return self.races[order[len(order) // 2][1]] if order else None
 
     def as_json(self) -> JSON:
         return {
@@ -130,7 +128,7 @@ class NoiseTest:
             "zygotes": self.zygotes,
             "zygote_seconds": round(self.zygote_seconds, 2),
             "tensorflow": not self.without_tensorflow,
-            "workloads": [race.as_json(self.detection_limits.get(race.name)) for race in self.races],
+            "workloads": [race.as_json() for race in self.races],
         }
 
 
@@ -143,16 +141,15 @@ def race(
         TfbenchError: No process could be started, or no workload could be collected.
     """
     suite = Suite((FILE.name,), "", "importlib", made="", cpus=where.every)  # the workloads need no shared set-up
-    launcher = ProcessLauncher(suite, policy, where)
     # Every process would take all of a GPU's memory: the steps are small and run on the CPU.
     settings = {"CUDA_VISIBLE_DEVICES": "-1"}
     sides = [Side(name, sys.executable, FILE.parent, env=settings) for name in ("baseline", "contender")]
-    zygotes = len(sides) * PAIRS
+    zygotes = 2 * PAIRS
     began = clock()
-    at_once = max(1, len(where.every) // len(sides))
-    try:
+    at_once = max(1, len(where.every) // 2)
+    with closing(ProcessLauncher(suite, policy, where)) as launcher:
         for first in range(0, PAIRS, at_once):
-            progress(f"starting zygotes, {len(sides) * first} of {zygotes}", 0.0)
+            progress(f"starting zygotes, {2 * first} of {zygotes}", 0.0)
             launcher.ready([(side, ()) for side in sides], range(first, min(PAIRS, first + at_once)))
         zygote = launcher.zygote(Entrant(Case("", "", ""), sides[0]), 0)
         if not zygote.cases:
@@ -161,8 +158,6 @@ def race(
         races = tuple(SelfRace(Case(name, name, name), sides) for name in sorted(zygote.cases))
         round_robin(races, launcher, range(PAIRS), seconds, policy, progress, clock, rng)
         return NoiseTest(policy, races, clock() - ready, zygotes, ready - began)
-    finally:
-        launcher.close()
 
 
 def round_robin(
@@ -191,11 +186,51 @@ def round_robin(
             race.launch(launcher, pair, policy, clock, rng)
 
 
-def with_detection_limits(test: NoiseTest, limits: Limits) -> NoiseTest:
+def add_detection_limits(races: Sequence[SelfRace], policy: Policy, limits: Limits) -> None:
     """Add what the policy can detect in each workload that has enough launches. Simulates for seconds."""
-    found = {
-        race.name: detection_limit(race.effects, test.policy, limits.found)
-        for race in test.races
-        if not race.failure and len(race.launches) >= LEAST
-    }
-    return replace(test, detection_limits=found)
+    for race in races:
+        if not race.failure and len(race.launches) >= LEAST:
+            race.limit = detection_limit(race.effects, policy, limits.found)
+
+
+def findings_of(test: NoiseTest, limits: Limits) -> list[Finding]:
+    """Return the findings of all races, the headline of the middle workload first after broken ones."""
+    policy, middle = test.policy, test.middle
+    broken = [f"{race.name} breaks: {race.failure}" for race in test.races if race.failure]
+    found = [Finding(NAME, State.BAD, text, _IMPORT) for text in broken]
+    if middle is None or middle.limit is None:
+        launches = min((len(race.launches) for race in test.races), default=0)
+        text = f"{launches} launches of a workload are too few for a result; {LEAST} are needed"
+        return [*found, Finding(NAME, State.UNKNOWN, text, "give the race more time with --seconds")]
+    headline = _detectable(middle, middle.limit, policy)
+    if _is_blind(middle.limit, limits):
+        text = f"the gate would often miss a slowdown of {limits.slowdown_bad:.0%}: {headline}"
+        fix = "fix the findings marked bad or warn, or measure on another machine"
+        found.append(Finding(NAME, State.BAD, text, fix))
+    else:
+        found.append(Finding(NAME, State.OK, headline))
+    for race, limit in [(race, race.limit) for race in test.races if race.limit]:
+        if race is not middle and _is_blind(limit, limits):
+            text = f"{race.name}: {_detectable(race, limit, policy)}"
+            found.append(Finding(NAME, State.WARN, text, "give such cases --policy strict, or more time"))
+        if classify(limit.itself.low, limit.itself.high, policy.step_time) in (Outcome.REGRESSED, Outcome.IMPROVED):
+            text = f"{race.name} against itself was {change(limit.itself.center)}, ratio {times(limit.itself)}"
+            fix = "run again, as this can be chance; if it stays, fix the findings above and run `tfbench calibrate`"
+            found.append(Finding(NAME, State.WARN, text, fix))
+    return found
+
+
+def finding_of(error: TfbenchError) -> Finding:
+    """Return the finding of a race that could not run."""
+    return Finding(NAME, State.BAD, f"the race could not run: {str(error).strip().splitlines()[-1]}", _IMPORT)
+
+
+def _is_blind(limit: DetectionLimit, limits: Limits) -> bool:
+    return limit.smallest is None or limit.smallest > limits.slowdown_bad
+
+
+def _detectable(race: SelfRace, limit: DetectionLimit, policy: Policy) -> str:
+    if limit.smallest is None:
+        return f"policy {policy.name} does not detect even a slowdown of {SLOWDOWNS[-1]:.0%} here"
+    cost = f"{limit.launches:.0f} launches, {duration(limit.launches * race.launch_seconds)} per case"
+    return f"a slowdown of {limit.smallest:.1%} is detectable here in about {cost}"

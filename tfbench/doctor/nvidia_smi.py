@@ -16,6 +16,7 @@ _SECONDS = 20.0
 _FIELDS = "index,name,persistence_mode,utilization.gpu,clocks.sm,clocks.max.sm,mig.mode.current"
 _REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 """The name since driver 535, and the older name."""
+_SWITCH = {"Enabled": True, "Disabled": False}
 _PROCESSES = "pid,process_name,used_memory"
 
 
@@ -30,34 +31,28 @@ def run(command: Sequence[str]) -> str | None:
 
 def read_gpus(run: Run = run) -> Gpus | None:
     """Return the devices and the processes that compute on them; ``None`` without an answer of nvidia-smi."""
-    for reasons in _REASONS:
-        answer = run(["nvidia-smi", f"--query-gpu={_FIELDS},{reasons}", "--format=csv,noheader,nounits"])
-        if answer is not None:
-            break
-    else:
+    answers = (_query(run, f"gpu={_FIELDS},{reasons}", 8) for reasons in _REASONS)
+    if (devices := next((rows for rows in answers if rows is not None), None)) is None:
         return None
-    devices = tuple(_gpu(row) for row in _rows(answer, 8))
-    listed = run(["nvidia-smi", f"--query-compute-apps={_PROCESSES}", "--format=csv,noheader,nounits"]) or ""
-    return Gpus(devices, tuple(f"{name} (pid {pid}, {memory} MiB)" for pid, name, memory in _rows(listed, 3)))
+    processes = _query(run, f"compute-apps={_PROCESSES}", 3) or []
+    listed = tuple(f"{name} (pid {pid}, {memory} MiB)" for pid, name, memory in processes)
+    return Gpus(tuple(map(_gpu, devices)), listed)
 
 
-def _rows(answer: str, width: int) -> list[list[str]]:
+def _query(run: Run, query: str, width: int) -> list[list[str]] | None:
+    """Return the rows of this many cells, ``None`` without an answer."""
+    answer = run(["nvidia-smi", f"--query-{query}", "--format=csv,noheader,nounits"])
+    if answer is None:
+        return None
     rows = ([cell.strip() for cell in row] for row in csv.reader(answer.splitlines()))
     return [row for row in rows if len(row) == width]
 
 
 def _gpu(row: list[str]) -> Gpu:
     index, name, persistence, utilization, clock, limit, mig, throttled = row
-    return Gpu(
-        index=int(_number(index) or 0),
-        name=name,
-        persistence=_switch(persistence),
-        utilization=_number(utilization),
-        clock=_number(clock),
-        clock_limit=_number(limit),
-        throttled=_bits(throttled),
-        mig=_switch(mig),
-    )
+    numbers = _number(utilization), _number(clock), _number(limit)
+    bits = int(throttled, 16) if throttled.startswith("0x") else None
+    return Gpu(int(index), name, _SWITCH.get(persistence), *numbers, bits, _SWITCH.get(mig))
 
 
 def _number(cell: str) -> float | None:
@@ -65,14 +60,3 @@ def _number(cell: str) -> float | None:
         return float(cell)
     except ValueError:
         return None  # such as "[N/A]"
-
-
-def _switch(cell: str) -> bool | None:
-    return {"Enabled": True, "Disabled": False}.get(cell)
-
-
-def _bits(cell: str) -> int | None:
-    try:
-        return int(cell, 16)
-    except ValueError:
-        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 
@@ -13,12 +14,16 @@ def text(file: Path) -> str | None:
         return None
 
 
-def number(file: Path) -> int | None:
-    """Return the integer in a file; ``None`` if there is none."""
-    try:
-        return int(text(file) or "")
-    except ValueError:
-        return None
+def match(file: Path, pattern: str) -> str | None:
+    """Return the first group of a pattern's first match, where ``^`` matches at each line; ``None`` without one."""
+    found = re.search(pattern, text(file) or "", re.MULTILINE)
+    return found[1] if found else None
+
+
+def number(file: Path, name: str = "") -> int | None:
+    """Return the integer that begins a file, or the line with this name; ``None`` if there is none."""
+    found = match(file, rf"^{name}:?\s+(\d+)" if name else r"\A(-?\d+)")
+    return None if found is None else int(found)
 
 
 def processors(words: str) -> tuple[int, ...]:

@@ -11,34 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-NUMPY = "numpy_"
-"""Prefix of the steps without TensorFlow."""
-CHOSEN = ("eager_add", "matmul", "elementwise")
-"""Bound by host overhead, by arithmetic and by memory. Together they show most kinds of noise."""
 
-Step = tuple[Callable[..., Any], tuple[Any, ...]]
-
-
-def numpy_small_add() -> Step:
-    return np.add, (np.ones(8, np.float32), np.ones(8, np.float32))
-
-
-def numpy_matmul() -> Step:
-    x = np.random.default_rng(0).random((192, 192), np.float32)
-    return np.matmul, (x, x)
-
-
-def numpy_elementwise() -> Step:
-    x = np.ones(1 << 20, np.float32)
-    return np.add, (x, x)
-
-
-def _steps() -> dict[str, Callable[[], Step]]:
+def _steps() -> dict[str, Callable[[], Any]]:
+    """Return makers of steps that host overhead, arithmetic or memory bound. Together they show most kinds of noise."""
     try:
         from tfbench.worker.workloads.steps import STEPS
     except ImportError:
-        return {step.__name__: step for step in (numpy_small_add, numpy_matmul, numpy_elementwise)}
-    return {name: STEPS[name] for name in CHOSEN}
+        return {
+            "numpy_small_add": lambda: (np.add, (np.ones(8, np.float32),) * 2),
+            "numpy_matmul": lambda: (np.matmul, (np.random.default_rng(0).random((192, 192), np.float32),) * 2),
+            "numpy_elementwise": lambda: (np.add, (np.ones(1 << 20, np.float32),) * 2),
+        }
+    return {name: STEPS[name] for name in ("eager_add", "matmul", "elementwise")}
 
 
 STEPS = _steps()

@@ -113,7 +113,7 @@ def decided(
     return rule(report, accept(report, accepted, day), min_compared)
 
 
-def as_comment(report: Report, decision: GateDecision, link: str = "", run: comment.Run | None = None) -> str:
+def as_comment(report: Report, decision: GateDecision, link: str = "", run: comment.GithubRun | None = None) -> str:
     """Format a decision as Markdown; ``link`` points to the run, and ``run`` is what GitHub says of it."""
     accepted = [(verdict, entry.reason, str(entry.until)) for verdict, entry in decision.accepted.verdicts]
     word, _ = MEANING[decision.gate]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
 
 from tfbench.errors import GpuError
-from tfbench.gpus.disturbance import disturbance
-from tfbench.gpus.driver import Driver
-from tfbench.gpus.readings import GpuObservationWindow, GpuReading, Identity
+from tfbench.gpus.readings import Driver, GpuObservationWindow, GpuReading, Identity, hardware_reasons
 from tfbench.model import JSON
 from tfbench.policy import Policy
 
@@ -47,17 +48,14 @@ class GpuMonitor:
         family: Callable[[], Iterable[int]],
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
-        self.gpus = list(gpus)
         self._driver = driver
         self._policy = policy
         self._family = family
         self._wait = wait
         self.discarded: Counter[str] = Counter()
         """Cause -> number of launches that do not count because of it."""
-        self._counted: dict[Identity, list[GpuObservationWindow]] = {gpu: [] for gpu in gpus}
-        """Windows of the launches that counted, in time order."""
-        self._earlier: dict[tuple[Identity, Hashable], list[GpuObservationWindow]] = defaultdict(list)
-        """The same per race, since the clock depends on the computation."""
+        self._counted: dict[Identity, list[tuple[Hashable, GpuObservationWindow]]] = {gpu: [] for gpu in gpus}
+        """Race and window of the launches that counted, in time order."""
         self._last: dict[tuple[Identity, Hashable], GpuObservationWindow] = {}
         self._ours: set[int] = set()
         """All processes that this run has had. The driver may still list one that has just ended."""
@@ -67,33 +65,44 @@ class GpuMonitor:
 
     def as_json(self) -> list[JSON]:
         """Return each GPU with the readings of each launch that counted."""
-        return [{**gpu.as_json(), "launches": [window.as_json() for window in self._counted[gpu]]} for gpu in self.gpus]
+        return [
+            {**asdict(gpu), "launches": [window.as_json() for _, window in counted]}
+            for gpu, counted in self._counted.items()
+        ]
 
     @contextmanager
     def watching(self, race: Hashable) -> Iterator[LaunchMonitor]:
-        """Monitor a launch. The yielded object has the results after the block.
-
-        Args:
-            race: Equal for launches of the same computation.
-        """
+        """Monitor a launch of a race, whose launches compute the same. The yielded object has the results afterwards."""
         launch_monitor, over = LaunchMonitor(), threading.Event()
-        seen: dict[Identity, list[GpuReading]] = {gpu: [] for gpu in self.gpus}
+        seen: dict[Identity, list[GpuReading]] = {gpu: [] for gpu in self._counted}
         lost: dict[Identity, str] = {}
+
+        def look() -> None:
+            for gpu in [gpu for gpu in seen if gpu not in lost]:
+                try:
+                    seen[gpu].append(self._driver.reading(gpu))
+                except GpuError as error:
+                    lost[gpu] = str(error)
+
+        def keep_looking() -> None:
+            while not self._wait(over, self._policy.gpu_look_seconds):
+                look()
+
         self._ours.update(self._family())
         self._driver.xids()  # discard errors from before the launch
-        self._look(seen, lost)
-        thread = threading.Thread(target=self._keep_looking, args=(over, seen, lost), daemon=True)
+        look()
+        thread = threading.Thread(target=keep_looking, daemon=True)
         thread.start()
         try:
             yield launch_monitor
         finally:
             over.set()
             thread.join()
-        self._look(seen, lost)
+        look()
         self._ours.update(self._family())
         xids = tuple(self._driver.xids())
         windows = {gpu: GpuObservationWindow(tuple(found), xids, lost.get(gpu, "")) for gpu, found in seen.items()}
-        causes = [self._cause(gpu, race, window) for gpu, window in windows.items()]
+        causes = (self._cause(gpu, race, window) for gpu, window in windows.items())
         launch_monitor.cause = next(filter(None, causes), "")
         launch_monitor.sm_clock = min((window.sm_clock for window in windows.values() if window.sm_clock), default=None)
         energies = [window.energy for window in windows.values() if window.energy is not None]
@@ -103,24 +112,79 @@ class GpuMonitor:
         for gpu, window in windows.items():
             self._last[gpu, race] = window
             if not launch_monitor.cause:
-                self._counted[gpu].append(window)
-                self._earlier[gpu, race].append(window)
+                self._counted[gpu].append((race, window))
 
     def _cause(self, gpu: Identity, race: Hashable, window: GpuObservationWindow) -> str:
-        earlier, last = self._earlier[gpu, race], self._last.get((gpu, race))
+        earlier = [one for of, one in self._counted[gpu] if of == race]  # the clock depends on the computation
+        last = self._last.get((gpu, race))
         return disturbance(window, frozenset(self._ours), self._before[gpu], earlier, self._policy, last)
 
-    def _keep_looking(
-        self, over: threading.Event, seen: dict[Identity, list[GpuReading]], lost: dict[Identity, str]
-    ) -> None:
-        while not self._wait(over, self._policy.gpu_look_seconds):
-            self._look(seen, lost)
 
-    def _look(self, seen: dict[Identity, list[GpuReading]], lost: dict[Identity, str]) -> None:
-        for gpu, readings in seen.items():
-            if gpu in lost:
-                continue
-            try:
-                readings.append(self._driver.reading(gpu))
-            except GpuError as error:
-                lost[gpu] = str(error)
+def disturbance(
+    window: GpuObservationWindow,
+    ours: frozenset[int],
+    before: frozenset[int],
+    earlier: Sequence[GpuObservationWindow],
+    policy: Policy,
+    last: GpuObservationWindow | None = None,
+) -> str:
+    """Return why a launch does not count, ``""`` if it does.
+
+    Args:
+        ours: Process ids of this run.
+        before: Process ids on the GPU before this run.
+        earlier: Windows of earlier launches of the same race that counted, on this GPU.
+        last: Window of the previous launch, whether it counted or not.
+    """
+    if window.lost:
+        return window.lost
+    if window.xids:
+        return f"the driver reported XID {', '.join(map(str, window.xids))} during the launch: see dmesg"
+    if held := dict.fromkeys(words for reading in window.readings for words in hardware_reasons(reading.reasons)):
+        return f"the GPU lowered its clock ({', '.join(held)}): cool it, check its power supply, or lock a lower clock"
+    if (share := window.too_hot) is not None and share > policy.gpu_hot_share:
+        return f"heat lowered the GPU's clock for {share:.0%} of the launch: cool it, or lock a lower clock"
+    if strangers := sorted(foreign(window, ours, before)):
+        pids = ", ".join(map(str, strangers))
+        return f"another process computed on the GPU (pid {pids}): end it, or give the job its own GPU"
+    # A clock that differs from earlier launches: a power cap, another power state, or a changed setting. Two launches
+    # in a row at the same clock count, whatever the clock was before: a GPU that warms up settles at a lower clock,
+    # which affects both sides of a race alike.
+    clocks, clock = [one.sm_clock for one in earlier if one.sm_clock], window.sm_clock
+    if not clocks or not clock:
+        return ""
+    usual = median(clocks)
+    known = [usual, last.sm_clock] if last is not None and last.sm_clock else [usual]
+    if any(abs(clock / one - 1) <= policy.gpu_clock_drift for one in known):
+        return ""
+    return (
+        f"the GPU ran at {clock:.0f} MHz, and at {usual:.0f} MHz in other launches: "
+        "lock its clock with sudo nvidia-smi -lgc RATE"
+    )
+
+
+def foreign(window: GpuObservationWindow, ours: frozenset[int], before: frozenset[int]) -> set[int]:
+    """Return the processes that compute on the GPU and do not belong to this run.
+
+    If the driver does not report who computes, all processes with access to the GPU count. In a container, the driver
+    may report the host's process ids, of which none is ours. Then only processes from before this run count.
+    """
+    listed = {pid for reading in window.readings for pid in reading.processes or ()}
+    strangers = listed - ours if listed & ours else listed & before
+    return strangers if window.computing is None else strangers & window.computing
+
+
+def family(first: int | None = None) -> set[int]:
+    """Return the ids of a process, by default of this one, and of its descendants."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name in parentheses may contain anything, even parentheses.
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            children[int(fields[1])].append(int(stat.parent.name))
+        except (OSError, ValueError, IndexError):
+            continue  # the process has ended
+    found = [os.getpid() if first is None else first]
+    for pid in found:  # which grows
+        found += children.pop(pid, [])
+    return set(found)

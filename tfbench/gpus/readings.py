@@ -1,12 +1,13 @@
-"""Identity and readings of a GPU. ``None`` means that the device or its driver does not report a value."""
+"""Identity and readings of a GPU, where ``None`` marks a value that is not reported, and the interface of drivers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from statistics import fmean
+from typing import Protocol
 
 from tfbench.model import JSON
 
@@ -22,6 +23,11 @@ A software power cap (0x04) is not one: it is normal on parts with a power limit
 
 IDLE = 0x01
 """NVML's reason of an idle GPU. An RTX 3090 then reports 0 MHz, so idle readings are excluded from the clock."""
+
+
+def hardware_reasons(bits: int) -> list[str]:
+    """Name the reasons in a bit mask that make a launch not count."""
+    return [words for bit, words in HARDWARE_REASONS.items() if bits & bit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +62,11 @@ class Identity:
         """``0``, or ``0.1`` for a part."""
         return str(self.index) if self.instance is None else f"{self.index}.{self.instance}"
 
-    def as_json(self) -> JSON:
-        return asdict(self)
-
     def as_machine(self) -> dict[str, str]:
         """Return the properties that two runs must share for their times to be comparable."""
-        known = {
-            "VBIOS": self.vbios,
-            "MIG": self.mig,
-            "ECC": self.ecc,
-            "compute mode": self.compute_mode,
-            "power limit": f"{self.power_limit:g} W" if self.power_limit is not None else None,
-            "clock limit": f"{self.clock_limit:g} MHz" if self.clock_limit is not None else None,
-        }
+        limits = {"power limit": (self.power_limit, "W"), "clock limit": (self.clock_limit, "MHz")}
+        known = {"VBIOS": self.vbios, "MIG": self.mig, "ECC": self.ecc, "compute mode": self.compute_mode}
+        known |= {key: f"{limit:g} {unit}" for key, (limit, unit) in limits.items() if limit is not None}
         name = f"GPU {self.place}"
         return {name: self.name} | {f"{name} {key}": str(value) for key, value in known.items() if value is not None}
 
@@ -100,6 +98,9 @@ class GpuReading:
     """Seconds for which the power limit lowered the clock, since the driver started."""
 
 
+_Counter = Callable[[GpuReading], "float | None"]
+
+
 @dataclass(frozen=True, slots=True)
 class GpuObservationWindow:
     """The readings of a GPU during a launch."""
@@ -112,7 +113,7 @@ class GpuObservationWindow:
     """Why the readings ended early, ``""`` if they did not."""
 
     def as_json(self) -> JSON:
-        """Summarise the readings: mean clock and power, highest temperature, all reasons for a lowered clock, joules.
+        """Summarise the readings: means, the highest temperature, all reasons for a lowered clock, and growths.
 
         ``too_hot`` and ``capped`` are the shares of the launch in which heat and the power limit lowered the clock.
         """
@@ -125,7 +126,7 @@ class GpuObservationWindow:
             "reasons": reduce(or_, (reading.reasons for reading in self.readings), 0),
             "energy": self.energy,
             "too_hot": self.too_hot,
-            "capped": self.capped,
+            "capped": self._share(lambda reading: reading.capped),
         }
 
     @property
@@ -143,28 +144,41 @@ class GpuObservationWindow:
     @property
     def energy(self) -> float | None:
         """Joules."""
-        return _grown([reading.energy for reading in self.readings])
+        return self._grown(lambda reading: reading.energy)
 
     @property
     def too_hot(self) -> float | None:
         """Share of the launch in which heat lowered the clock, including short spells between two readings."""
-        return self._share([reading.too_hot for reading in self.readings])
+        return self._share(lambda reading: reading.too_hot)
 
-    @property
-    def capped(self) -> float | None:
-        """Share of the launch in which the power limit lowered the clock."""
-        return self._share([reading.capped for reading in self.readings])
-
-    def _share(self, counted: Sequence[float | None]) -> float | None:
-        grown, passed = _grown(counted), _grown([reading.seconds for reading in self.readings])
+    def _share(self, counter: _Counter) -> float | None:
+        grown, passed = self._grown(counter), self._grown(lambda reading: reading.seconds)
         return min(1.0, grown / passed) if grown is not None and passed else None
+
+    def _grown(self, counter: _Counter) -> float | None:
+        """Return the growth of a counter from the first reading to the last."""
+        known = _known(counter(reading) for reading in (*self.readings[:1], *self.readings[-1:]))
+        return known[1] - known[0] if len(known) == 2 else None
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _grown(counter: Sequence[float | None]) -> float | None:
-    """Return the growth of a counter from the first reading to the last."""
-    first, last = (counter[0], counter[-1]) if counter else (None, None)
-    return last - first if first is not None and last is not None else None
+class Driver(Protocol):
+    """Queries about GPUs, so that tests and recordings can replace NVML."""
+
+    def identities(self) -> list[Identity]:
+        """List all GPUs, or raise `GpuError`."""
+
+    def reading(self, gpu: Identity) -> GpuReading:
+        """Read the current state of a GPU, or raise `GpuError` if it does not answer any more."""
+
+    def listen(self, gpus: Sequence[Identity]) -> None:
+        """Start to record the errors (XIDs) of these GPUs, if the driver supports it."""
+
+    def xids(self) -> list[int]:
+        """Return the XIDs reported since the last call."""
+
+    def close(self) -> None:
+        """Release the driver."""

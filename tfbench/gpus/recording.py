@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from tfbench.errors import GpuError, UsageError
-from tfbench.gpus.driver import Driver
-from tfbench.gpus.readings import GpuReading, Identity
+from tfbench.gpus.readings import Driver, GpuReading, Identity
 from tfbench.model import JSON
 
 SCHEMA = "tfbench-gpus/1"
@@ -21,6 +20,7 @@ class Recording:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
+        self.listen, self.close = driver.listen, driver.close
         self._gpus: list[Identity] = []
         self._reported: list[JSON] = []
         """Readings and errors, in time order."""
@@ -40,23 +40,17 @@ class Recording:
         self._reported.append({"gpu": gpu.place, **reported})
         return found
 
-    def listen(self, gpus: Sequence[Identity]) -> None:
-        self._driver.listen(gpus)
-
     def xids(self) -> list[int]:
         found = self._driver.xids()
         self._reported += [{"xid": code} for code in found]
         return found
 
-    def close(self) -> None:
-        self._driver.close()
-
     def as_json(self) -> JSON:
         """Return the recording. It contains real process ids and UUIDs of the machine."""
-        return {"schema": SCHEMA, "gpus": [gpu.as_json() for gpu in self._gpus], "told": self._reported}
+        return {"schema": SCHEMA, "gpus": [asdict(gpu) for gpu in self._gpus], "told": self._reported}
 
 
-class Replay:
+class Replay(Driver):
     """A driver that replays a recording, reading by reading. The last reading repeats.
 
     Args:
@@ -67,31 +61,18 @@ class Replay:
     """
 
     def __init__(self, content: Mapping[str, object]) -> None:
-        if content.get("schema") != SCHEMA:
-            raise UsageError(
-                f"the file is not a GPU recording: its schema is {content.get('schema')!r}, not {SCHEMA!r}"
-            )
+        if (schema := content.get("schema")) != SCHEMA:
+            raise UsageError(f"the file is not a GPU recording: its schema is {schema!r}, not {SCHEMA!r}")
         try:
             self._gpus = [Identity(**gpu) for gpu in _rows(content["gpus"])]
+            reported = _rows(content["told"])
+            self._xids = [int(row["xid"]) for row in reported if "xid" in row]
             self._left: dict[str, list[GpuReading | GpuError]] = defaultdict(list)
-            self._xids: list[int] = []
-            for reported in _rows(content["told"]):
-                self._keep(reported)
+            for row in reported:
+                if "xid" not in row:
+                    self._left[row.pop("gpu")].append(_answer(row))
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"the GPU recording cannot be read: {error}") from None
-
-    def _keep(self, reported: JSON) -> None:
-        if "xid" in reported:
-            self._xids.append(int(reported["xid"]))
-            return
-        place = reported.pop("gpu")
-        if "lost" in reported:
-            self._left[place].append(GpuError(reported["lost"]))
-            return
-        reported |= {name: frozenset(reported[name]) for name in _PROCESSES if name in reported}
-        if unknown := reported.keys() - {field.name for field in fields(GpuReading)}:
-            raise ValueError(f"a reading has the unknown field {', '.join(sorted(unknown))}")
-        self._left[place].append(GpuReading(**reported))
 
     def identities(self) -> list[Identity]:
         return self._gpus
@@ -105,15 +86,17 @@ class Replay:
             raise found
         return found
 
-    def listen(self, gpus: Sequence[Identity]) -> None:
-        """Do nothing: the recording contains the XIDs."""
-
     def xids(self) -> list[int]:
         found, self._xids = self._xids, []
         return found
 
-    def close(self) -> None:
-        """Do nothing: no driver is open."""
+
+def _answer(row: JSON) -> GpuReading | GpuError:
+    if "lost" in row:
+        return GpuError(row["lost"])
+    if unknown := row.keys() - {field.name for field in fields(GpuReading)}:
+        raise ValueError(f"a reading has the unknown field {', '.join(sorted(unknown))}")
+    return GpuReading(**row | {name: frozenset(row[name]) for name in _PROCESSES if name in row})
 
 
 def _rows(content: object) -> list[JSON]:

@@ -12,6 +12,8 @@ from tfbench.gpus.readings import Identity
 
 KINDS = ("cpu", "gpu", "all")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
+"""Lets memory grow on demand. Otherwise the first process of a launch takes all of it, and the second gets none."""
 _ORDER = "CUDA_DEVICE_ORDER"
 _NAME = re.compile(r"\d+|(GPU|MIG)-[\w/-]+")
 
@@ -40,15 +42,11 @@ def visible(environment: Mapping[str, str]) -> tuple[str, ...] | None:
     """
     if VISIBLE not in environment:
         return None
-    names = [name.strip() for name in environment[VISIBLE].split(",")]
-    return tuple(itertools.takewhile(_NAME.fullmatch, names))
+    return tuple(itertools.takewhile(_NAME.fullmatch, map(str.strip, environment[VISIBLE].split(","))))
 
 
 def choose(there: Sequence[Identity], names: Sequence[str], option: str = "--device gpu:") -> list[Identity]:
-    """Find GPUs by index, or by UUID or its start.
-
-    Args:
-        option: The option that names them, for errors.
+    """Find GPUs by index, or by UUID or its start. Errors say which ``option`` names them.
 
     Raises:
         UsageError: A GPU is missing, ambiguous or named twice.
@@ -81,10 +79,6 @@ def doubtful_order(there: Sequence[Identity], names: Sequence[str], environment:
         f"{VISIBLE} names GPUs of different models by index. tfbench counts them in PCI bus order, as with "
         f"{_ORDER}=PCI_BUS_ID: set it, or name them by UUID"
     )
-
-
-GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
-"""Lets memory grow on demand. Otherwise the first process of a launch takes all of it, and the second gets none."""
 
 
 def has_driver(root: Path = Path("/")) -> bool:

@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from tfbench.errors import GpuError, UsageError
-from tfbench.gpus.driver import Driver
-from tfbench.gpus.locks import Locks
-from tfbench.gpus.monitor import GpuMonitor
+from tfbench.gpus.locks import lock
+from tfbench.gpus.monitor import GpuMonitor, family
 from tfbench.gpus.nvml import Nvml
-from tfbench.gpus.process_tree import family
-from tfbench.gpus.readings import Identity
+from tfbench.gpus.readings import Driver, Identity
 from tfbench.gpus.selection import VISIBLE, choose, doubtful_order, environment, has_driver, visible
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
-
-_LOCKS = Path("/run/lock")
-"""Linux's folder for locks of all users."""
 
 
 class GpuSession:
@@ -30,7 +26,7 @@ class GpuSession:
         names: Indices or UUIDs, empty for all GPUs.
         required: Whether a missing GPU is an error. The workers report it.
         opened: Opens NVML.
-        locks: Folder of the lock files.
+        locks: Folder of the lock files, by default in Linux's folder for locks of all users.
         driver: Whether the machine has a driver.
 
     Raises:
@@ -53,34 +49,34 @@ class GpuSession:
         self._doubts: list[str] = []
         self.environment: dict[str, str] = {}
         """Environment of the workers."""
-        self._nvml: Driver | None = None
-        self._locks: Locks | None = None
+        self._held = ExitStack()
+        """The driver and the locks."""
         left = visible(os.environ)
         there = bool(names) or (driver() and left != ())
+        self._kind = kind
         self._may_have_gpus = kind != "cpu" and (there or required)
         if kind == "cpu":
             self.environment = {VISIBLE: "-1"}
-            return
-        if not there:
+        if kind == "cpu" or not there:
             return
         try:
-            self._nvml = opened()
-            self.gpus = self._chosen(self._nvml.identities(), names, left)
-            if not self.gpus:
-                return
-            _check_modes(self.gpus)
-            self._locks = Locks(self.gpus, locks or _folder())
-            self.gpu_monitor = GpuMonitor(self.gpus, self._nvml, policy, family)
-            self.environment = environment(self.gpus) if names or left else {}
+            nvml = opened()
         except GpuError as error:
-            if names or self._nvml is not None:
-                self.close()
+            if names:
                 raise
             # Without names, the run goes on with the GPUs that TensorFlow sees.
             self._doubts.append(f"GPUs are not monitored, so throttling and sharing go unnoticed: {error}")
-        except BaseException:
-            self.close()
-            raise
+            return
+        with ExitStack() as held:
+            held.callback(nvml.close)
+            self.gpus = self._chosen(nvml.identities(), names, left)
+            if self.gpus:
+                _check_modes(self.gpus)
+                shared = "/run/lock" if os.access("/run/lock", os.W_OK) else tempfile.gettempdir()
+                held.enter_context(lock(self.gpus, locks or Path(shared, "tfbench")))
+                self.gpu_monitor = GpuMonitor(self.gpus, nvml, policy, family)
+                self.environment = environment(self.gpus) if names or left else {}
+                self._held = held.pop_all()
 
     def _chosen(self, there: Sequence[Identity], names: Sequence[str], left: tuple[str, ...] | None) -> list[Identity]:
         """Return the GPUs that the user named; otherwise the visible ones, or all."""
@@ -96,11 +92,13 @@ class GpuSession:
         return list(there)
 
     def skip_reason(self, case: Case) -> str:
-        """Return why a case of the level ``device=gpu`` cannot run here, ``""`` if it may.
+        """Return why a case cannot run here for want of a GPU, ``""`` if it may.
 
-        Only for cases that need their own processes, whose start would fail without a reason. Others report it themselves.
+        Under ``--device gpu`` this is every case, and otherwise a case of the level ``device=gpu`` whose process needs
+        variables, because its start would fail without a reason. Others report it themselves.
         """
-        if self._may_have_gpus or case.levels.get("device") != "gpu" or not case.env:
+        alone = case.levels.get("device") == "gpu" and bool(case.env)
+        if self._may_have_gpus or not (alone or self._kind == "gpu"):
             return ""
         return "no GPU here: there is no NVIDIA driver"
 
@@ -108,8 +106,10 @@ class GpuSession:
     def notes(self) -> list[str]:
         """Notes for the user so far."""
         causes = self.gpu_monitor.discarded if self.gpu_monitor else {}
-        discarded = [f"{_times(count)} discarded and repeated: {cause}" for cause, count in causes.items()]
-        return self._doubts + discarded
+        counts = (
+            (cause, "1 launch was" if count == 1 else f"{count} launches were") for cause, count in causes.items()
+        )
+        return self._doubts + [f"{were} discarded and repeated: {cause}" for cause, were in counts]
 
     @property
     def machine(self) -> dict[str, str]:
@@ -124,15 +124,7 @@ class GpuSession:
 
     def close(self) -> None:
         """Release the GPUs for other runs."""
-        if self._locks is not None:
-            self._locks.close()
-        if self._nvml is not None:
-            self._nvml.close()
-            self._nvml = None
-
-
-def _times(launches: int) -> str:
-    return "1 launch was" if launches == 1 else f"{launches} launches were"
+        self._held.close()
 
 
 def _check_modes(gpus: Sequence[Identity]) -> None:
@@ -141,8 +133,3 @@ def _check_modes(gpus: Sequence[Identity]) -> None:
         if gpu.compute_mode not in (None, "default"):
             text = f"GPU {gpu.index} is in compute mode {gpu.compute_mode!r}, but a race needs two processes on it"
             raise GpuError(f"{text}: run sudo nvidia-smi -i {gpu.index} -c DEFAULT")
-
-
-def _folder() -> Path:
-    place = _LOCKS if os.access(_LOCKS, os.W_OK) else Path(tempfile.gettempdir())
-    return place / "tfbench"

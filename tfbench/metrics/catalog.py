@@ -1,7 +1,7 @@
 """The registry of metrics other than time: what each counts, which direction is worse, and how to extract it.
 
-To add a metric, add a `Metric` to `PROBED`. `tfbench.metrics.extract` then extracts it, `tfbench.metrics.exact`
-compares it, and the report has a row for it.
+To add a metric, add a `Metric` to `PROBED`. `read` then extracts it, `tfbench.metrics.exact` compares it, and the
+report has a row for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tfbench.metrics import graphs, hlo, parity
 from tfbench.metrics.probe_output import ProbeOutput
-from tfbench.model import QUALITIES, TIME
+from tfbench.model import QUALITIES, TIME, MetricValues
 
 BYTES = "B"
 
@@ -65,9 +65,9 @@ PROBED: tuple[Metric, ...] = (
     Metric("fused_ops", Worse.FEWER, "graph", lambda launch: graphs.fused_ops(launch.optimized)),
     Metric("casts", Worse.MORE, "graph", lambda launch: graphs.casts(launch.executed)),
     Metric("float64_ops", Worse.MORE, "graph", lambda launch: graphs.float64_ops(launch.executed)),
-    Metric("transposes", Worse.MORE, "graph", lambda launch: graphs.transposes(launch.executed)),
+    Metric("transposes", Worse.MORE, "graph", lambda launch: graphs.ops(launch.executed, graphs.TRANSPOSES)),
     Metric("copies", Worse.MORE, "graph", lambda launch: graphs.copies(launch.executed)),
-    Metric("variables_read", Worse.MORE, "graph", lambda launch: graphs.variables_read(launch.executed)),
+    Metric("variables_read", Worse.MORE, "graph", lambda launch: graphs.ops(launch.executed, graphs.READS)),
     _xla("xla_kernels", Worse.MORE, lambda launch: Counter(kernel.description for kernel in launch.xla_kernels)),
     _xla("xla_fusions", Worse.NEITHER, lambda launch: hlo.kinds(launch.xla_kernels, "fusion")),
     _xla("xla_custom_calls", Worse.NEITHER, lambda launch: hlo.kinds(launch.xla_kernels, "custom-call")),
@@ -88,6 +88,28 @@ PROBED: tuple[Metric, ...] = (
     _quality("unique_weights", Worse.MORE),
 )
 """Metrics of a probing launch, in the order of the report's rows."""
+
+
+def read(launch: ProbeOutput) -> MetricValues:
+    """Extract every metric of `PROBED`; an absent one has its reason."""
+    counts: dict[str, Mapping[str, int]] = {}
+    numbers: dict[str, float] = {}
+    absent: dict[str, str] = {}
+    for metric in PROBED:
+        value = metric.extract(launch) if not metric.probe or metric.probe in launch.found else None
+        if value is None:
+            absent[metric.name] = launch.absent.get(metric.probe, "the benchmark does not report it")
+        elif isinstance(value, Mapping):
+            counts[metric.name] = dict(sorted(value.items()))
+        else:
+            numbers[metric.name] = value
+    setting = {}
+    if "graph" in launch.found:
+        # The contract expect_ops looks here for the names of fusions, which are the same on every device.
+        counts["optimized_ops"] = dict(sorted(graphs.ops(launch.optimized).items()))
+        setting["onednn"] = "on" if launch.found["graph"]["onednn"] else "off"
+    return MetricValues(counts, numbers, absent, setting, parity.sketch(launch.outputs))
+
 
 MODEL_METRICS = tuple(metric.name for metric in PROBED if metric.probe in ("", "artifact"))
 """Names of the metrics that judge a model besides its time."""

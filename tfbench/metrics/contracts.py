@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -19,51 +20,36 @@ ContractResult = tuple[Outcome, Reason]
 def of_case(
     case: Case, contracts: Mapping[str, Any], metric_values: MetricValues, peaks: Sequence[float]
 ) -> list[Verdict]:
-    """Check the contracts that need one side only: ``expect_ops``, ``compiled``, ``max_traces``, ``max_peak_bytes``.
+    """Check those ``contracts``, the keywords that ``bench`` received, that need one side only.
 
-    Args:
-        contracts: The keywords that ``bench`` received.
-        peaks: Peak host memory of each timed launch, bytes.
+    ``peaks`` is the peak host memory of each timed launch, bytes.
     """
-    checks: dict[str, Callable[[Any], ContractResult]] = {
-        "expect_ops": lambda expected: _expected(expected, metric_values),
-        "compiled": lambda expected: _compiled(expected, metric_values),
-        "max_traces": lambda limit: _traced(limit, metric_values),
-        "max_peak_bytes": lambda limit: _fits(limit, metric_values, peaks),
-    }
-    return [row(case, name, checks[name](contracts[name])) for name in checks if name in contracts]
+    checks: dict[str, Callable[..., ContractResult]] = {
+        "expect_ops": _expected, "compiled": _compiled, "max_traces": _traced, "max_peak_bytes": partial(_fits, peaks)
+    }  # fmt: skip
+    return [row(case, name, checks[name](metric_values, contracts[name])) for name in checks if name in contracts]
 
 
 def row(case: Case, contract: str, contract_result: ContractResult) -> Verdict:
     """Make a contract's row of the report."""
-    outcome, reason = contract_result
-    return Verdict(case, outcome, reason, CONTRACT + contract, launches=1)
+    return Verdict(case, *contract_result, CONTRACT + contract, launches=1)
 
 
-def _held(text: str) -> ContractResult:
-    return Outcome.UNCHANGED, Reason(ReasonCode.CONTRACT_HELD, text)
+def _result(outcome: Outcome, code: ReasonCode) -> Callable[[str], ContractResult]:
+    return lambda text: (outcome, Reason(code, text))
 
 
-def _broken(text: str) -> ContractResult:
-    return Outcome.REGRESSED, Reason(ReasonCode.CONTRACT_BROKEN, text)
+_held = _result(Outcome.UNCHANGED, ReasonCode.CONTRACT_HELD)
+_broken = _result(Outcome.REGRESSED, ReasonCode.CONTRACT_BROKEN)
+_open = _result(Outcome.INCONCLUSIVE, ReasonCode.CONTRACT_OPEN)
+unreadable = _result(Outcome.ERROR, ReasonCode.CONTRACT_UNREADABLE)
+"""Makes the result of a contract that cannot be checked, from the reason."""
 
 
-def unreadable(text: str) -> ContractResult:
-    """Make the result of a contract that cannot be checked, which is an error."""
-    return Outcome.ERROR, Reason(ReasonCode.CONTRACT_UNREADABLE, text)
-
-
-def _open(text: str) -> ContractResult:
-    return Outcome.INCONCLUSIVE, Reason(ReasonCode.CONTRACT_OPEN, text)
-
-
-def _expected(expected: Mapping[str, int], metric_values: MetricValues) -> ContractResult:
+def _expected(metric_values: MetricValues, expected: Mapping[str, int]) -> ContractResult:
     """Look the ops up in the graph that grappler left, then in the one that devices run, then in XLA's modules."""
-    graphs = [
-        metric_values.counts[key]
-        for key in ("optimized_ops", "graph_ops", "xla_kernels")
-        if key in metric_values.counts
-    ]
+    counts = metric_values.counts
+    graphs = [counts[key] for key in ("optimized_ops", "graph_ops", "xla_kernels") if key in counts]
     if not graphs:
         why = metric_values.absent.get("graph_ops", "no graph was read")
         return unreadable(f"the ops of expect_ops could not be counted: {why}")
@@ -75,8 +61,7 @@ def _expected(expected: Mapping[str, int], metric_values: MetricValues) -> Contr
     return _held(f"as expected: {named(present) or 'none of ' + ', '.join(expected)}")
 
 
-def _compiled(expected: bool, metric_values: MetricValues) -> ContractResult:
-    """Check whether XLA compiled any part of the step."""
+def _compiled(metric_values: MetricValues, expected: bool) -> ContractResult:
     kernels = metric_values.counts.get("xla_kernels")
     if kernels is None:
         why = metric_values.absent.get("xla_kernels", "the probing launch did not report it")
@@ -85,7 +70,7 @@ def _compiled(expected: bool, metric_values: MetricValues) -> ContractResult:
     return _held(text) if expected else _broken(text)
 
 
-def _traced(limit: int, metric_values: MetricValues) -> ContractResult:
+def _traced(metric_values: MetricValues, limit: int) -> ContractResult:
     first, later = metric_values.value("traces"), metric_values.value("retraces")
     if first is None or later is None:
         return unreadable(_unread(metric_values, "traces"))
@@ -96,7 +81,7 @@ def _traced(limit: int, metric_values: MetricValues) -> ContractResult:
     return _broken(f"{text}: {named(causes)}")
 
 
-def _fits(limit: float, metric_values: MetricValues, peaks: Sequence[float]) -> ContractResult:
+def _fits(peaks: Sequence[float], metric_values: MetricValues, limit: float) -> ContractResult:
     """Check the memory of the accelerator if there is one, otherwise that of the process."""
     peak = metric_values.numbers.get("peak_device_memory") or (median(peaks) if peaks else None)
     if peak is None:
@@ -126,14 +111,13 @@ def claim_row(case: Case, claim: Claim, contract_result: ContractResult) -> Verd
 def of_times(claim: Claim, found: Comparison | str, policy: Policy) -> ContractResult:
     """Check a claim about speed: faster than another variant in the same race, or equally fast.
 
-    Args:
-        found: The times of the other variant / those of this case, or why there are none.
+    ``found`` compares the times of the other variant / those of this case, or says why there are none.
     """
     claimed = "the same time is claimed" if claim.name == "as_fast" else f"{claim.bound:g}x is claimed"
     if isinstance(found, str):
         return _open(f"{claim.other}: {claimed}; {found}")
     ratio, tolerance = found.ratio, 1 + policy.tolerance
-    text = f"{ratio.center:.2f}x as fast as {claim.other}, {claimed} ({evidence(found)})"
+    text = f"{ratio.center:.2f}x as fast as {claim.other}, {claimed} ({evidence(ratio, found.launches)})"
     low, high = (1 / tolerance, tolerance) if claim.name == "as_fast" else (claim.bound, math.inf)
     if low <= ratio.low and ratio.high <= high:
         return _held(text)
@@ -141,20 +125,15 @@ def of_times(claim: Claim, found: Comparison | str, policy: Policy) -> ContractR
 
 
 def of_metric_values(claim: Claim, mine: MetricValues, other: MetricValues | str) -> ContractResult:
-    """Check a claim about a model: smaller than another variant, or as accurate up to a bound.
-
-    Args:
-        other: The metrics of the other variant, or why there are none.
-    """
+    """Check a claim about a model: smaller than another variant (or why it has no values), or as accurate."""
     if isinstance(other, str):
         return _open(f"{claim.other}: {other}")
     theirs, ours = other.value(claim.metric), mine.value(claim.metric)
     if theirs is None or ours is None:
         return unreadable(_unread(other if theirs is None else mine, claim.metric))
     if claim.name == "as_accurate":
-        text = (
-            f"accuracy {ours:.2%}, {theirs:.2%} of {claim.other}, {100 * claim.bound:g} percentage points less allowed"
-        )
+        allowed = f"{100 * claim.bound:g} percentage points less allowed"
+        text = f"accuracy {ours:.2%}, {theirs:.2%} of {claim.other}, {allowed}"
         return _held(text) if round(theirs - ours, 9) <= claim.bound else _broken(text)
     sizes = f"{amount(ours, BYTES)}, {amount(theirs, BYTES)} of {claim.other}"
     text = f"{sizes}: {theirs / ours:.2f}x as small, {claim.bound:g}x is claimed"

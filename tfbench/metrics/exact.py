@@ -36,10 +36,8 @@ def compare(
     """Compare all metrics of two probing launches.
 
     Within one environment any difference counts. Across environments (another TensorFlow, other settings) a change
-    explains the verdict on time. It has a verdict of its own only if ``policy.exact_across_versions``.
-
-    Returns:
-        The verdicts, and a phrase for each change that is an explanation only.
+    explains the verdict on time. It has a verdict of its own only if ``policy.exact_across_versions``. Returns the
+    verdicts, and a phrase for each change that is an explanation only.
     """
     verdicts, explained = [], []
     other_setting = any(before.setting[key] != now.setting[key] for key in {*before.setting} & {*now.setting})
@@ -61,22 +59,19 @@ def _evaluate(
     metric: Metric, before: MetricValues, now: MetricValues, context: ComparisonContext, policy: Policy
 ) -> tuple[Outcome, Reason]:
     old, new = before.value(metric.name), now.value(metric.name)
+    was, became = amount(old, metric.unit), amount(new, metric.unit)
     if old is None:
         why = before.absent.get(metric.name, "it was saved without this metric")
-        return Outcome.NEW, Reason(
-            ReasonCode.NOT_IN_BASELINE, f"{amount(new, metric.unit)}; no value in the baseline: {why}"
-        )
+        return Outcome.NEW, Reason(ReasonCode.NOT_IN_BASELINE, f"{became}; no value in the baseline: {why}")
     if new is None:
         why = now.absent.get(metric.name, "the probing launch did not report it")
-        return Outcome.MISSING, Reason(
-            ReasonCode.NOT_READ, f"{amount(old, metric.unit)} in the baseline, unavailable now: {why}"
-        )
+        return Outcome.MISSING, Reason(ReasonCode.NOT_READ, f"{was} in the baseline, unavailable now: {why}")
     if same(metric, before, now, policy):
-        return Outcome.UNCHANGED, Reason(ReasonCode.SAME, f"{amount(new, metric.unit)}, as before")
+        return Outcome.UNCHANGED, Reason(ReasonCode.SAME, f"{became}, as before")
+    text = f"{was} before, {became} now"
     if how := context.unstable.get(metric.name):
-        text = f"{_from_to(metric, old, new)}, but it is not exact here: {how}"
-        return Outcome.INCONCLUSIVE, Reason(ReasonCode.NOT_EXACT, text)
-    text = _from_to(metric, old, new) + details(metric.name, before, now)
+        return Outcome.INCONCLUSIVE, Reason(ReasonCode.NOT_EXACT, f"{text}, but it is not exact here: {how}")
+    text += details(metric.name, before, now)
     if new == old or metric.worse is Worse.NEITHER:
         return Outcome.INCONCLUSIVE, Reason(ReasonCode.OTHER, f"{text}: neither better nor worse by itself")
     more = new > old
@@ -102,16 +97,11 @@ def differing(launches: Collection[MetricValues], policy: Policy) -> dict[str, s
     first, *others = launches
     found = {}
     for metric in catalog.PROBED:
-        unlike = next((other for other in others if not same(metric, first, other, policy)), None)
-        if unlike is not None:
+        if unlike := next((other for other in others if not same(metric, first, other, policy)), None):
             values = sorted({amount(metric_values.value(metric.name), metric.unit) for metric_values in launches})
             what = details(metric.name, first, unlike) or f", with the values {' and '.join(values)}"
             found[metric.name] = f"launches of the same side differ{what}"
     return found
-
-
-def _from_to(metric: Metric, old: float, new: float) -> str:
-    return f"{amount(old, metric.unit)} before, {amount(new, metric.unit)} now"
 
 
 def details(metric: str, before: MetricValues, now: MetricValues) -> str:
@@ -139,8 +129,7 @@ def amount(value: float | None, unit: str) -> str:
     if value is None:
         return "none"
     if unit == BYTES:
-        for power, word in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-            if abs(value) >= 1 << power:
-                return f"{value / (1 << power):.2f} {word}"
-        return f"{value:,.0f} B"
+        scales = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
+        scaled = (f"{value / scale:.2f} {word}" for word, scale in scales.items() if abs(value) >= scale)
+        return next(scaled, f"{value:,.0f} B")
     return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"

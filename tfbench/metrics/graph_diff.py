@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from tfbench.metrics import catalog, hlo
 from tfbench.metrics.exact import amount, details, lost_and_gained, named
@@ -15,12 +16,13 @@ from tfbench.model import MetricValues
 _SOURCES = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
 """Ops that only provide values, and so are no part of a fusion."""
 GRAPH, XLA = "graph", "XLA"
+_LIBRARIES = {(False, True): ", a kernel of oneDNN's", (True, False): ", a kernel of TensorFlow's own"}
+"""Whether an op was, and is now, one of oneDNN."""
 _PARTS = frozenset({"parameter", "constant", "broadcast", "bitcast", "tuple", "get-tuple-element", "iota"})
 """Instructions that do not appear in the description of a fusion."""
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One line of an explanation."""
 
     where: str
@@ -31,15 +33,7 @@ class Change:
 
 def explain(before: ProbeOutput, now: ProbeOutput) -> list[Change]:
     """List every change of the executed graphs and of XLA's modules."""
-    found = []
-    if "graph" in before.found or "graph" in now.found:
-        found += graph_changes(before.executed, now.executed)
-    if before.modules or now.modules:
-        found += xla_changes(before.modules, now.modules)
-    return found
-
-
-# Graphs
+    return graph_changes(before.executed, now.executed) + xla_changes(before.modules, now.modules)
 
 
 def graph_changes(before: Nodes, now: Nodes) -> list[Change]:
@@ -66,7 +60,8 @@ def graph_changes(before: Nodes, now: Nodes) -> list[Change]:
         elif len(lost) > len(gained):
             rewritten["fused together"][f"{whole} are now {parts}"] += 1
         else:
-            rewritten["other kernel"][f"{whole} is now {parts}{_library(was, became)}"] += 1
+            library = _LIBRARIES.get(("Mkl" in was["op"], "Mkl" in became["op"]), "")
+            rewritten["other kernel"][f"{whole} is now {parts}{library}"] += 1
     changes = [
         Change(GRAPH, what, text if count == 1 else f"{text} ({count} times)")
         for what, texts in rewritten.items()
@@ -82,12 +77,8 @@ Key = tuple[str, int]
 
 
 def _by_name(nodes: Nodes) -> dict[Key, Node]:
-    seen: Counter[str] = Counter()
-    found = {}
-    for node in working(nodes):
-        found[node["name"], seen[node["name"]]] = node
-        seen[node["name"]] += 1
-    return found
+    counts: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+    return {(node["name"], next(counts[node["name"]])): node for node in working(nodes)}
 
 
 def _leading(key: Key, side: Mapping[Key, Node], free: set[Key]) -> list[Key]:
@@ -103,21 +94,11 @@ def _leading(key: Key, side: Mapping[Key, Node], free: set[Key]) -> list[Key]:
     return found
 
 
-def _library(was: Node, became: Node) -> str:
-    dnn = ["Mkl" in node["op"] for node in (was, became)]
-    if dnn == [False, True]:
-        return ", a kernel of oneDNN's"
-    return ", a kernel of TensorFlow's own" if dnn == [True, False] else ""
-
-
 def _label(node: Node) -> str:
     types = node.get("types", {})
     if "SrcT" in types and "DstT" in types:
         return f"{node['op']} {types['SrcT']} to {types['DstT']}"
     return fusion(node)
-
-
-# XLA
 
 
 def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Change]:
@@ -130,13 +111,11 @@ def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Chang
             side, word = (new, "added") if new else (old, "removed")
             changes.append(Change(where, word, f"a module of {sum(side.values())} kernels: {named(side)}"))
             continue
-        changed = lost_and_gained(old, new)
-        if not changed:
+        if not (changed := lost_and_gained(old, new)):
             continue
-        total = f"{sum(old.values())} kernels before, {sum(new.values())} now"
-        fewer = sum(new.values()) < sum(old.values())
-        what = "fused together" if fewer else "fused apart" if sum(new.values()) > sum(old.values()) else "other kernel"
-        changes.append(Change(where, what, f"{total}: {changed}"))
+        first, second = sum(old.values()), sum(new.values())
+        what = "fused together" if second < first else "fused apart" if second > first else "other kernel"
+        changes.append(Change(where, what, f"{first} kernels before, {second} now: {changed}"))
     return changes
 
 
@@ -152,9 +131,6 @@ def _kernels(text: str) -> Counter[str]:
         parts = inside.get(hlo.called(kernel), Counter()) if kernel.op == "fusion" else Counter()
         found[f"{kernel.description} of {', '.join(sorted(parts))}" if parts else kernel.description] += 1
     return found
-
-
-# Metrics
 
 
 def metric_changes(before: MetricValues, now: MetricValues) -> list[tuple[str, str, str, str]]:

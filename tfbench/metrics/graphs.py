@@ -12,37 +12,28 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 Node = Mapping[str, Any]
-Nodes = Iterable[Node]
+Nodes = Collection[Node]
 
 _PLUMBING = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "NoOp", "Identity", "IdentityN"})
 """Ops that do no work."""
-_TRANSPOSES = frozenset({"Transpose", "ConjugateTranspose", "_MklTranspose", "_MklConjugateTranspose"})
-_VARIABLES = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
+TRANSPOSES = frozenset({"Transpose", "ConjugateTranspose", "_MklTranspose", "_MklConjugateTranspose"})
+READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 
 
-def working(nodes: Nodes) -> list[Node]:
+def working(nodes: Iterable[Node]) -> list[Node]:
     """Drop the nodes that do no work."""
     return [node for node in nodes if node["op"] not in _PLUMBING]
 
 
-def ops(nodes: Nodes, among: Collection[str] = ()) -> Counter[str]:
+def ops(nodes: Iterable[Node], among: Collection[str] = ()) -> Counter[str]:
     """Count nodes by op; ``among`` restricts the ops."""
     return Counter(node["op"] for node in nodes if not among or node["op"] in among)
 
 
-def transposes(nodes: Nodes) -> Counter[str]:
-    """Count transposes by op."""
-    return ops(nodes, _TRANSPOSES)
-
-
-def variables_read(nodes: Nodes) -> Counter[str]:
-    """Count reads of variables by op."""
-    return ops(nodes, _VARIABLES)
-
-
 def fused_ops(nodes: Nodes) -> Counter[str]:
     """Count merged ops, such as ``Relu in _FusedConv2D``, so that a fusion of fewer ops has a lower count."""
-    return Counter(part for node in nodes for part in _parts(node))
+    found = Counter(f"{part} in {node['op']}" for node in nodes for part in node.get("fused") or ())
+    return found + Counter(str(node["op"]) for node in nodes if "Fused" in node["op"] and not node.get("fused"))
 
 
 def casts(nodes: Nodes) -> Counter[str]:
@@ -64,9 +55,3 @@ def copies(nodes: Nodes) -> Counter[str]:
 def fusion(node: Node) -> str:
     """Name an op with the ops merged into it: ``_FusedConv2D(BiasAdd, Relu)``."""
     return f"{node['op']}({', '.join(node['fused'])})" if node.get("fused") else str(node["op"])
-
-
-def _parts(node: Node) -> list[str]:
-    if node.get("fused"):
-        return [f"{part} in {node['op']}" for part in node["fused"]]
-    return [str(node["op"])] if "Fused" in node["op"] else []

@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-_INSTRUCTION = re.compile(
-    r"^\s*(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<type>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$"
-)
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.\-]+ = (?P<type>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$")
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{\s*$")
 _CALLED = re.compile(r"(?:calls|to_apply)=\{?%?(?P<name>[\w.\-]+)")
-_KIND = re.compile(r"kind=k(\w+)")
-_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_DETAILS = {"fusion": re.compile(r"kind=k(\w+)"), "custom-call": re.compile(r'custom_call_target="([^"]*)"')}
 _TEMPORARY = re.compile(r"^allocation \d+: size (\d+), .*preallocated-temp", re.MULTILINE)
 _NO_KERNEL = frozenset(
     {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "while", "conditional", "call"}
@@ -25,12 +22,10 @@ _NO_KERNEL = frozenset(
 """Opcodes that run no kernel. Loops and branches are among them, because their bodies have kernels of their own."""
 
 
-@dataclass(frozen=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One line of a computation."""
 
     computation: str
-    name: str
     type: str
     op: str
     rest: str
@@ -39,11 +34,8 @@ class Instruction:
     @property
     def description(self) -> str:
         """The op with its kind or target: ``fusion kLoop``, ``custom-call __onednn$matmul``."""
-        if self.op == "fusion" and (kind := _KIND.search(self.rest)):
-            return f"fusion {kind[1]}"
-        if self.op == "custom-call" and (target := _TARGET.search(self.rest)):
-            return f"custom-call {target[1]}"
-        return self.op
+        found = self.op in _DETAILS and _DETAILS[self.op].search(self.rest)
+        return f"{self.op} {found[1]}" if found else self.op
 
     @property
     def element_type(self) -> str:
@@ -59,7 +51,7 @@ def instructions(text: str) -> list[Instruction]:
         if found := _COMPUTATION.match(line):
             computation = found["name"]
         elif found := _INSTRUCTION.match(line):
-            read.append(Instruction(computation, found["name"], found["type"], found["op"], found["rest"]))
+            read.append(Instruction(computation, **found.groupdict()))
     return read
 
 
@@ -95,6 +87,4 @@ def float64(instructions: Iterable[Instruction]) -> Counter[str]:
 
 def temporary_bytes(assignments: Sequence[str]) -> int | None:
     """Sum the temporary memory of all modules, from their buffer assignments; ``None`` if XLA wrote none."""
-    if not assignments:
-        return None
-    return sum(int(size) for text in assignments for size in _TEMPORARY.findall(text))
+    return sum(int(size) for text in assignments for size in _TEMPORARY.findall(text)) if assignments else None

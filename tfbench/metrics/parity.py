@@ -25,8 +25,8 @@ Arrays = Sequence[NDArray[Any]]
 def nonfinite(arrays: Arrays) -> dict[str, int]:
     """Count the numbers that are NaN or infinite, by kind."""
     real = [array for array in arrays if array.dtype.kind in "fc"]
-    nan, infinite = (sum(int(which(array).sum()) for array in real) for which in (np.isnan, np.isinf))
-    return {name: count for name, count in (("NaN", nan), ("Inf", infinite)) if count}
+    kinds = {"NaN": np.isnan, "Inf": np.isinf}
+    return {name: n for name, which in kinds.items() if (n := sum(int(which(array).sum()) for array in real))}
 
 
 def error(result: Arrays, reference: Arrays) -> float:
@@ -34,10 +34,7 @@ def error(result: Arrays, reference: Arrays) -> float:
 
     The error is relative to the largest number and not to each number, because numbers that cancel to nearly 0 have no
     correct digits (normwise error, Higham 2002, Accuracy and Stability of Numerical Algorithms, ch. 1). It is infinite
-    if a number is NaN or infinite on one side only.
-
-    Raises:
-        ValueError: The shapes of the results differ.
+    if a number is NaN or infinite on one side only. Raises `ValueError` if the shapes of the results differ.
     """
     shapes = [[array.shape for array in arrays] for arrays in (result, reference)]
     if shapes[0] != shapes[1]:
@@ -46,8 +43,6 @@ def error(result: Arrays, reference: Arrays) -> float:
 
 
 def _error(mine: NDArray[Any], theirs: NDArray[Any]) -> float:
-    if not mine.size:
-        return 0.0
     wide = np.complex128 if "c" in (mine.dtype.kind, theirs.dtype.kind) else np.float64
     a, b = mine.astype(wide), theirs.astype(wide)
     finite = np.isfinite(a) & np.isfinite(b)
@@ -55,10 +50,13 @@ def _error(mine: NDArray[Any], theirs: NDArray[Any]) -> float:
         return math.inf
     if not finite.any():
         return 0.0
-    largest, difference = float(np.abs(b[finite]).max()), float(np.abs(a[finite] - b[finite]).max())
+    return _relative(float(np.abs(a[finite] - b[finite]).max()), float(np.abs(b[finite]).max()))
+
+
+def _relative(difference: float, size: float) -> float:
     if difference == 0:
         return 0.0
-    return difference / largest if largest else math.inf
+    return difference / size if size else math.inf
 
 
 _BUCKETS = 64
@@ -84,15 +82,11 @@ def sketch(arrays: Arrays) -> tuple[float, ...]:
 def sketched_error(mine: Sequence[float], theirs: Sequence[float]) -> float:
     """Estimate the distance of two results, relative to the norm of the second, from their sketches.
 
-    Raises:
-        ValueError: A sketch has the wrong length.
+    Raises `ValueError` if a sketch has the wrong length.
     """
     if len(mine) != _BUCKETS + 1 or len(theirs) != _BUCKETS + 1:
         raise ValueError(f"a sketch has a norm and {_BUCKETS} buckets")
-    difference = math.dist(mine[1:], theirs[1:])
-    if difference == 0:
-        return 0.0
-    return difference / theirs[0] if theirs[0] else math.inf
+    return _relative(math.dist(mine[1:], theirs[1:]), theirs[0])
 
 
 def scatter(sketches: Sequence[Sequence[float]]) -> float:
@@ -110,13 +104,7 @@ LARGEST = 1e300
 
 
 def evaluate(case: Case, old: float | None, new: float, whose: str, policy: Policy) -> Verdict:
-    """Make the verdict on the error of a result.
-
-    Args:
-        old: Error in the baseline, ``None`` if it has none.
-        new: Error in this run.
-        whose: Description of the result that this one is compared with.
-    """
+    """Make the verdict on the error of a result against that of ``whose``: in the baseline, if any, and now."""
 
     def verdict(outcome: Outcome, code: ReasonCode, text: str) -> Verdict:
         return Verdict(case, outcome, Reason(code, text), PARITY, launches=1, values=(old, new))
@@ -135,6 +123,4 @@ def evaluate(case: Case, old: float | None, new: float, whose: str, policy: Poli
 
 def describe(error: float) -> str:
     """Format an error for people."""
-    if error == 0:
-        return "nothing"
-    return "an infinite factor" if error >= LARGEST else f"{error:.2g}"
+    return "nothing" if error == 0 else "an infinite factor" if error >= LARGEST else f"{error:.2g}"

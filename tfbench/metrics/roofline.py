@@ -6,7 +6,8 @@ same run measured (Williams, Waterman & Patterson 2009, Roofline, Commun. ACM 52
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tfbench.model import Case, VariantResult
@@ -22,12 +23,12 @@ def with_shares(variant_results: Sequence[VariantResult]) -> tuple[VariantResult
 
     A ceiling applies to cases of the same device and processors. A ceiling of operations also needs the same precision.
     """
-    ceilings: dict[tuple[str, ...], float] = {}
+    ceilings: defaultdict[tuple[str, ...], float] = defaultdict(float)
     for one in variant_results:
         kind = one.facts.get(CEILING)
         if kind in (FLOPS, BYTES) and one.facts.get(kind):
             key = _key(kind, one.case)
-            ceilings[key] = max(ceilings.get(key, 0.0), one.facts[kind] / one.median_seconds)
+            ceilings[key] = max(ceilings[key], one.facts[kind] / one.median_seconds)
     return tuple(_with_share(one, ceilings) for one in variant_results)
 
 
@@ -36,7 +37,7 @@ def _key(kind: str, case: Case) -> tuple[str, ...]:
     return (kind, levels["device"], case.cpus, *([levels["precision"]] if kind == FLOPS else []))
 
 
-def _with_share(one: VariantResult, ceilings: dict[tuple[str, ...], float]) -> VariantResult:
+def _with_share(one: VariantResult, ceilings: Mapping[tuple[str, ...], float]) -> VariantResult:
     if CEILING in one.facts:
         return one
     seconds = {
@@ -46,6 +47,5 @@ def _with_share(one: VariantResult, ceilings: dict[tuple[str, ...], float]) -> V
     }
     if not seconds:
         return one
-    bound = max(seconds, key=lambda kind: seconds[kind])
-    facts = {**one.facts, "share": seconds[bound] / one.median_seconds, "bound": bound}
-    return replace(one, facts=facts)
+    longest, bound = max((value, kind) for kind, value in seconds.items())
+    return replace(one, facts={**one.facts, "share": longest / one.median_seconds, "bound": bound})

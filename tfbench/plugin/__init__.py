@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SHARED = "--profile"
 """pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
+_RUN_ONLY = ("--against", "--baseline", "--save-baseline", "--report-json", "--shard", "--resume")
+"""Options that somebody gives to one run of the benchmarks; a run of the tests would ignore them and pass."""
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 """Key of the runner in pytest's configuration; present only under ``--benchmark``."""
 
@@ -49,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--cpus", "processors for the workers, such as 0,2-3 (default: the last one)", "LIST")
     add("--strict-gate", "also fail on inconclusive, incomparable and missing results")
     add("--shard", "run one part of the cases, such as 2/4; see tfbench merge", "N/OF")
+    add("--resume", "go on after an interruption: use the finished cases of the same code and environment")
     add("--report-json", "write the report as JSON", "PATH")
     text = f"profile each case in a separate launch, into DIR (default: {PROFILES})"
     add(SHARED, text, "DIR", nargs="?", const=PROFILES)
@@ -62,6 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "tfbench(cpus): cpus='all' lets a benchmark use every processor")
     config.addinivalue_line("markers", MARKER)
     if not config.getoption("benchmark"):
+        if given := next((name for name in _RUN_ONLY if config.getoption(name.strip("-").replace("-", "_"))), ""):
+            raise pytest.UsageError(f"{given} measures nothing without --benchmark; add it")
         return
     from tfbench.plugin.runner import Runner
 

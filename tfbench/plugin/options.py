@@ -80,6 +80,14 @@ def is_benchmark(item: pytest.Item) -> bool:
     return isinstance(item, pytest.Function) and "bench" in item.fixturenames
 
 
+def unknown_fixture(item: pytest.Item) -> str:
+    """Return the first argument of a test that is no fixture, such as a misspelt ``bench``; ``""`` without one."""
+    if not isinstance(item, pytest.Function):
+        return ""
+    known = {*item._fixtureinfo.name2fixturedefs, "request", *getattr(getattr(item, "callspec", None), "params", ())}
+    return next((name for name in item.fixturenames if name not in known), "")
+
+
 def case_of(item: pytest.Function) -> Case:
     """Turn a benchmark's item into its case.
 

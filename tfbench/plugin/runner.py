@@ -23,6 +23,7 @@ from tfbench.plugin.options import (
     parse_profiler_config,
     parse_slowdown,
     prefixes,
+    unknown_fixture,
     wanted_by_device,
 )
 from tfbench.plugin.outcome import benchmark_fixture, end_test, failure, skip_reason, store_sample
@@ -90,6 +91,7 @@ class Runner:
             TfbenchError: A benchmark is declared wrongly, or an option names something that does not exist.
         """
         kept: list[pytest.Item] = []
+        unused: list[str] = []
         for item in items:
             if is_benchmark(item):
                 assert isinstance(item, pytest.Function)
@@ -106,10 +108,18 @@ class Runner:
                     kept.append(item)
             elif "benchmark" in getattr(item, "fixturenames", ()) and self._has(item):
                 kept.append(item)
+            elif unknown := unknown_fixture(item):
+                self._uncollected[item.nodeid] = not_collected(item.nodeid, f"fixture {unknown!r} not found")
+                kept.append(item)  # pytest reports it, with the fixtures that there are
+            else:
+                unused.append(item.name)
         staying = set(kept)
         if gone := [item for item in items if item not in staying]:
             self._config.hook.pytest_deselected(items=gone)
         items[:] = kept
+        if unused:
+            some = f"{', '.join(unused[:3])}{' …' * (len(unused) > 3)}"
+            self._notes.append(f"left out, because they do not use the fixture bench: {some}")
         if not self._config.getoption("collectonly"):
             self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
             self._session = Session(self._request(), list(self.cases.values()), self._display)
@@ -162,6 +172,7 @@ class Runner:
             suite_cases=tuple(self._suite),
             paths=() if whole else tuple(os.path.relpath(os.path.abspath(one), root) for one in config.args),
             collected=self._collected,
+            resume=option("resume"),
             uncollected=tuple(self._uncollected.values()),
             profile=self._profiles if self._profile else None,
             profile_regressed=self._profiles if option("profile_on_regression") else None,

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from tfbench.policy import Policy
 from tfbench.profiles.bottleneck import Bottlenecks, fix, is_overhead
-from tfbench.profiles.kernel_stats import KernelStats
+from tfbench.profiles.op_stats import Kernel
 from tfbench.profiles.overview import Overview
 from tfbench.profiles.step_breakdown import StepBreakdown, TimeCategory
-from tfbench.profiles.tables import Column, Section, Table
+from tfbench.profiles.tables import Section, column, table_of
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One suggestion."""
 
-    finding: str
+    finding: str = field(metadata=column("finding"))
     """In a word, such as ``input-bound``."""
-    evidence: str
-    fix: str
-    benchmark: str
+    evidence: str = field(metadata=column("evidence"))
+    fix: str = field(metadata=column("fix"))
+    benchmark: str = field(metadata=column("measured by"))
     """The benchmark that measures the fix. ``pytest --benchmark FILE::FUNCTION`` runs it."""
 
 
@@ -32,34 +32,28 @@ class Seen:
     breakdown: StepBreakdown | None = None
     data: Bottlenecks | None = None
     overview: Overview | None = None
-    kernels: KernelStats | None = None
+    kernels: Sequence[Kernel] = ()
 
 
-def advice(seen: Seen, policy: Policy) -> list[Advice]:
+def advice(seen: Seen, policy: Policy) -> tuple[Sequence[Advice], Section]:
     """Apply all rules, in their order."""
-    return [one for rule in _RULES for one in rule(seen, policy)]
-
-
-def section(found: list[Advice]) -> Section:
-    """Build the section of the report."""
+    rules = (_input_bound, _launch_bound, _precision, _transposes)
+    found = [one for rule in rules for one in rule(seen, policy)]
     if not found:
-        return Section("advice", "Advice", notes=("no rule applies: input, launches, precision and layout look fine",))
-    columns = (Column("finding"), Column("evidence"), Column("fix"), Column("measured by"))
-    rows = tuple((one.finding, one.evidence, one.fix, one.benchmark) for one in found)
-    return Section("advice", "Advice", (Table("advice", "Suggestions", columns, rows),))
+        return (), Section("advice", notes=("no rule applies: input, launches, precision and layout look fine",))
+    return found, Section("advice", (table_of("advice", "Suggestions", Advice, found),))
 
 
 def _input_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
     if seen.data is None or seen.data.waiting < policy.input_bound:
         return
-    end = next((pipeline.bottleneck for pipeline in seen.data.pipelines if pipeline.bottleneck), None)
-    if end is not None:
-        overhead = is_overhead(end, policy.slow_call_seconds)
+    if (end := next(filter(None, (pipeline.bottleneck for pipeline in seen.data.pipelines)), None)) is not None:
+        small = is_overhead(end, policy.slow_call_seconds)
         yield Advice(
             "input-bound",
             f"{seen.data.waiting:.0%} of step time is spent waiting for input, most of it for {end.path}",
             fix(end, policy.slow_call_seconds),
-            _SMALL if overhead else _BY_STAGE.get(end.kind, "benchmarks/test_pipelines.py::test_fed_training"),
+            _SMALL if small else _BY_STAGE.get(end.kind, "benchmarks/test_pipelines.py::test_fed_training"),
         )
 
 
@@ -67,12 +61,10 @@ _SMALL = "benchmarks/test_pipelines.py::test_pipeline_small_records"
 _BY_STAGE = {
     "Map": "benchmarks/test_pipelines.py::test_pipeline_waiting",
     "ParallelMapV2": _SMALL,
-    "InterleaveV2": "benchmarks/test_pipelines.py::test_reading",
-    "Interleave": "benchmarks/test_pipelines.py::test_reading",
-    "FlatMap": "benchmarks/test_pipelines.py::test_reading",
-    "TFRecord": "benchmarks/test_pipelines.py::test_reading",
-    "Shuffle": "benchmarks/test_pipelines.py::test_shuffle",
-    "ShuffleAndRepeat": "benchmarks/test_pipelines.py::test_shuffle",
+    **dict.fromkeys(
+        ("InterleaveV2", "Interleave", "FlatMap", "TFRecord"), "benchmarks/test_pipelines.py::test_reading"
+    ),
+    **dict.fromkeys(("Shuffle", "ShuffleAndRepeat"), "benchmarks/test_pipelines.py::test_shuffle"),
 }
 """Kind of stage that is the bottleneck -> the benchmark that measures its fix."""
 
@@ -93,12 +85,11 @@ def _launch_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
 
 
 def _precision(seen: Seen, policy: Policy) -> Iterator[Advice]:
-    if seen.overview is None or seen.overview.sixteen_bit is None or seen.kernels is None:
-        return
-    if seen.overview.sixteen_bit < policy.sixteen_bit and any(one.eligible for one in seen.kernels.kernels):
+    share = seen.overview.sixteen_bit if seen.overview else None
+    if share is not None and share < policy.sixteen_bit and any(kernel.eligible for kernel in seen.kernels):
         yield Advice(
             "no 16 bit",
-            f"{seen.overview.sixteen_bit:.1%} of device time is in 16 bit, and the device has Tensor Cores",
+            f"{share:.1%} of device time is in 16 bit, and the device has Tensor Cores",
             "use mixed_float16 or mixed_bfloat16, with dimensions that are multiples of 8",
             "benchmarks/test_linear.py::test_matmul",
         )
@@ -117,11 +108,3 @@ def _transposes(seen: Seen, policy: Policy) -> Iterator[Advice]:
             "keep one layout throughout: NHWC on CPUs, and the layout that the convolutions prefer on GPUs",
             "benchmarks/test_convolution.py::test_conv2d_3x3",
         )
-
-
-_RULES: tuple[Callable[[Seen, Policy], Iterator[Advice]], ...] = (
-    _input_bound,
-    _launch_bound,
-    _precision,
-    _transposes,
-)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from tfbench.profiles.step_breakdown import Key, StepBreakdown, TimeCategory
+from tfbench.profiles.step_breakdown import Key, Part, StepBreakdown, TimeCategory
 
 _FUSED = re.compile(r"^_Fused(?P<base>\w+)$")
 _FUSIBLE = re.compile(
@@ -50,23 +50,13 @@ class Attribution:
     spent: tuple[tuple[TimeCategory, float, float], ...]
     """Categories with their seconds per step, before and now. The one that grew most comes first."""
 
-    @property
-    def grew(self) -> float:
-        """Seconds per step."""
-        return self.now - self.before
 
-
-@dataclass(frozen=True)
-class _Group:
+class _Group(NamedTuple):
     """Kinds that are one cause."""
 
     keys: tuple[Key, ...]
     instead: tuple[Key, ...] = ()
     after: str = ""
-
-    @property
-    def all_keys(self) -> tuple[Key, ...]:
-        return (*self.keys, *self.instead)
 
 
 def attribute(before: StepBreakdown, now: StepBreakdown, smallest: float) -> Attribution:
@@ -75,22 +65,23 @@ def attribute(before: StepBreakdown, now: StepBreakdown, smallest: float) -> Att
     Args:
         smallest: Share of the slowdown from which a growth counts as a cause.
     """
+
+    def grown(*keys: Key) -> float:
+        return now.covered(keys) - before.covered(keys)
+
     slowdown = now.seconds - before.seconds
     spent = [(category, before.spent(category), now.spent(category)) for category in TimeCategory]
     causes: list[Cause] = []
-    reported: list[Key] = []
-    outside = 0.0
+    together = 0.0
     if slowdown > 0:
-        for group in _groups(before, now):
-            grew = now.covered(group.all_keys) - before.covered(group.all_keys)
-            if grew >= smallest * slowdown:
-                causes.append(_cause(group, before, now, grew, grew / slowdown))
-                reported += group.all_keys
-        other = now.spent(TimeCategory.OTHER) - before.spent(TimeCategory.OTHER)
-        if other >= smallest * slowdown:
-            causes.append(Cause(TimeCategory.OTHER, (), (), other, other / slowdown))
-            outside = other
-    together = now.covered(reported) - before.covered(reported) + outside
+        enough = smallest * slowdown
+        groups = [group for group in _groups(before, now) if grown(*group.keys, *group.instead) >= enough]
+        causes = [_cause(group, before, now, grown(*group.keys, *group.instead), slowdown) for group in groups]
+        together = grown(*(key for group in groups for key in (*group.keys, *group.instead)))
+        outside = now.spent(TimeCategory.OTHER) - before.spent(TimeCategory.OTHER)
+        if outside >= enough:
+            causes.append(Cause(TimeCategory.OTHER, (), (), outside, outside / slowdown))
+            together += outside
     return Attribution(
         before=before.seconds,
         now=now.seconds,
@@ -100,23 +91,24 @@ def attribute(before: StepBreakdown, now: StepBreakdown, smallest: float) -> Att
     )
 
 
-def _cause(group: _Group, before: StepBreakdown, now: StepBreakdown, grew: float, share: float) -> Cause:
-    known = {name for key in group.keys if key in before.parts for name in before.parts[key].names}
-    longest = sorted(group.keys, key=lambda key: -(now.parts[key].seconds if key in now.parts else 0.0))
-    names = [name for key in longest if key in now.parts for name in now.parts[key].names]
+def _cause(group: _Group, before: StepBreakdown, now: StepBreakdown, grew: float, slowdown: float) -> Cause:
+    nothing = Part(0.0, 0.0, ())
+    known = {name for key in group.keys for name in before.parts.get(key, nothing).names}
+    longest = sorted(group.keys, key=lambda key: -now.parts.get(key, nothing).seconds)
+    names = [name for key in longest for name in now.parts.get(key, nothing).names]
     return Cause(
         category=longest[0].category,
         kinds=tuple(key.kind for key in longest),
         instead=tuple(key.kind for key in group.instead),
         grew=grew,
-        share=share,
-        calls=(_calls(before, group.keys), _calls(now, group.keys)),
+        share=grew / slowdown,
+        calls=(_calls(before, *group.keys), _calls(now, *group.keys)),
         new=tuple(name for name in names if name not in known),
         after=group.after,
     )
 
 
-def _calls(breakdown: StepBreakdown, keys: Iterable[Key]) -> float:
+def _calls(breakdown: StepBreakdown, *keys: Key) -> float:
     return sum(breakdown.parts[key].calls for key in keys if key in breakdown.parts)
 
 
@@ -124,19 +116,18 @@ def _groups(before: StepBreakdown, now: StepBreakdown) -> list[_Group]:
     """Divide all kinds into groups. A kind that others replace is in the group of these."""
     left = list(dict.fromkeys([*now.parts, *before.parts]))
     groups: list[_Group] = []
-    more = {key for key in left if _calls(now, [key]) > _calls(before, [key]) + 0.5}
-    fewer = [key for key in left if _calls(now, [key]) < _calls(before, [key]) - 0.5]
+    more = {key for key in left if _calls(now, key) > _calls(before, key) + 0.5}
+    fewer = [key for key in left if _calls(now, key) < _calls(before, key) - 0.5]
     compiled = [key for key in left if key.compiled]
     if compiled and not any(key in now.parts for key in compiled):
         others = [key for key in left if key in more and not key.compiled]
         groups.append(_Group(tuple(others), tuple(compiled), "compiled"))
         left = [key for key in left if key not in others and key not in compiled]
     for key in fewer:
-        if key not in left or (found := _FUSED.match(key.kind)) is None:
-            continue
-        base = found["base"]
-        parts = [one for one in left if one in more and (one.kind == base or _FUSIBLE.match(one.kind))]
-        if any(one.kind == base for one in parts):
-            groups.append(_Group(tuple(parts), (key,), "fused"))
-            left = [one for one in left if one is not key and one not in parts]
+        if key in left and (found := _FUSED.match(key.kind)) is not None:
+            base = found["base"]
+            parts = [one for one in left if one in more and (one.kind == base or _FUSIBLE.match(one.kind))]
+            if any(one.kind == base for one in parts):
+                groups.append(_Group(tuple(parts), (key,), "fused"))
+                left = [one for one in left if one is not key and one not in parts]
     return [*groups, *(_Group((key,)) for key in left)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,13 +40,9 @@ _FIXES = (
 _DEFAULT_FIX = "do less in it, or put prefetch(tf.data.AUTOTUNE) after it, so that it runs ahead"
 
 
-_MAPS = ("Map", "ParallelMap")
-_VECTORISE = "batch before it, so that one call of its function handles many elements"
-
-
 def is_overhead(stage: TfDataStage, slow: float) -> bool:
     """Whether a map has many calls of which none is slow: the calls cost more than their work."""
-    return stage.kind.startswith(_MAPS) and stage.calls > 0 and stage.own / stage.calls < slow
+    return stage.kind.startswith(("Map", "ParallelMap")) and stage.calls > 0 and stage.own / stage.calls < slow
 
 
 def fix(stage: TfDataStage, slow: float) -> str:
@@ -55,7 +52,10 @@ def fix(stage: TfDataStage, slow: float) -> str:
         slow: Seconds from which a call is slow.
     """
     if is_overhead(stage, slow):
-        return f"{_VECTORISE}: {stage.calls:,} calls take {stage.own / stage.calls * 1e6:.0f} µs each"
+        return (
+            "batch before it, so that one call of its function handles many elements: "
+            f"{stage.calls:,} calls take {stage.own / stage.calls * 1e6:.0f} µs each"
+        )
     return next((words for kind, words in _FIXES if stage.kind.startswith(kind)), _DEFAULT_FIX)
 
 
@@ -65,63 +65,57 @@ class Bottlenecks:
 
     pipelines: Sequence[Pipeline]
     """The pipeline with the longest wait comes first."""
-    seconds: float
-    """Of all windows together."""
-
-    @property
-    def waiting(self) -> float:
-        """Share of step time in calls for input."""
-        return sum(pipeline.waited for pipeline in self.pipelines) / self.seconds if self.seconds else 0.0
-
-    def section(self) -> Section:
-        tables = []
-        for number, pipeline in enumerate(self.pipelines, 1):
-            end = pipeline.bottleneck
-            path = pipeline.path
-            tables.append(Table(
-                f"stages_{number}", f"Stages of {pipeline.stages[0].path if pipeline.stages else 'a pipeline'}",
-                (Column("stage", NAME), Column("calls", COUNT), Column("slow calls", COUNT), Column("total", SECONDS),
-                 Column("self", SECONDS), Column("waited for", SECONDS), Column("share", SHARE), Column("longest op"),
-                 Column("critical")),
-                tuple(
-                    (stage.path, stage.calls, stage.slow, stage.total, stage.own, stage.critical,
-                     stage.critical / self.seconds if self.seconds else 0.0, _longest_op(stage),
-                     "bottleneck" if stage is end else "path" if stage in path else "")
-                    for stage in pipeline.stages
-                ),
-            ))  # fmt: skip
-        return Section("tf_data", "tf.data bottleneck analysis", tuple(tables), tuple(self._notes()))
-
-    def _notes(self) -> list[str]:
-        notes = [f"{self.waiting:.1%} of step time is spent in calls for input"]
-        for pipeline in self.pipelines:
-            if (end := pipeline.bottleneck) is None:
-                first = pipeline.stages[0].path if pipeline.stages else "the pipeline"
-                notes.append(
-                    f"{first} keeps up: {pipeline.slow} of {pipeline.calls} calls took longer than "
-                    f"{pipeline.slowness * 1e6:g} µs; mean: {pipeline.waited / pipeline.calls * 1e6:.1f} µs"
-                )
-                continue
-            share = end.critical / pipeline.waited if pipeline.waited else 0.0
-            mostly = f", mostly in {name}" if (name := _longest_op(end)) else ""
-            notes.append(
-                f"bottleneck: {end.path} ({share:.0%} of the waiting; {pipeline.slow} of {pipeline.calls} calls "
-                f"were slow{mostly}): {fix(end, pipeline.slowness)}"
-            )
-        return notes
+    waiting: float
+    """Share of step time in calls for input."""
 
 
-def _longest_op(stage: TfDataStage) -> str:
-    return max(stage.ops, key=lambda kind: stage.ops[kind]) if stage.ops else ""
-
-
-def bottlenecks(data: Input, windows: Sequence[Span]) -> Bottlenecks:
+def bottlenecks(data: Input, windows: Sequence[Span]) -> tuple[Bottlenecks, Section]:
     """Analyse the pipelines called within these windows: the marked steps, or the whole profile without any.
 
     Raises:
         ProfileError: No pipeline was called.
     """
-    found = data.pipelines(windows)
-    if not found:
+    pipelines = data.pipelines(windows)
+    if not pipelines:
         raise ProfileError("no step takes its input from tf.data")
-    return Bottlenecks(found, length(windows))
+    seconds = length(windows)
+    found = Bottlenecks(pipelines, sum(pipeline.waited for pipeline in pipelines) / (seconds or math.inf))
+    notes = (f"{found.waiting:.1%} of step time is spent in calls for input", *map(_note, pipelines))
+    tables = (_table(number, pipeline, seconds or math.inf) for number, pipeline in enumerate(pipelines, 1))
+    return found, Section("tf_data", tuple(tables), notes)
+
+
+def _table(number: int, pipeline: Pipeline, seconds: float) -> Table:
+    end, path = pipeline.bottleneck, pipeline.path
+    return Table(
+        f"stages_{number}", f"Stages of {_first(pipeline, 'a pipeline')}",
+        (Column("stage", NAME), Column("calls", COUNT), Column("slow calls", COUNT), Column("total", SECONDS),
+         Column("self", SECONDS), Column("waited for", SECONDS), Column("share", SHARE), Column("longest op"),
+         Column("critical")),
+        tuple(
+            (stage.path, stage.calls, stage.slow, stage.total, stage.own, stage.critical, stage.critical / seconds,
+             _longest_op(stage), "bottleneck" if stage is end else "path" if stage in path else "")
+            for stage in pipeline.stages
+        ),
+    )  # fmt: skip
+
+
+def _first(pipeline: Pipeline, default: str) -> str:
+    return pipeline.stages[0].path if pipeline.stages else default
+
+
+def _note(pipeline: Pipeline) -> str:
+    if (end := pipeline.bottleneck) is None:
+        return (
+            f"{_first(pipeline, 'the pipeline')} keeps up: {pipeline.slow} of {pipeline.calls} calls took longer than "
+            f"{pipeline.slowness * 1e6:g} µs; mean: {pipeline.waited / pipeline.calls * 1e6:.1f} µs"
+        )
+    mostly = f", mostly in {name}" if (name := _longest_op(end)) else ""
+    return (
+        f"bottleneck: {end.path} ({end.critical / pipeline.waited:.0%} of the waiting; {pipeline.slow} of "
+        f"{pipeline.calls} calls were slow{mostly}): {fix(end, pipeline.slowness)}"
+    )
+
+
+def _longest_op(stage: TfDataStage) -> str:
+    return max(stage.ops, key=lambda kind: stage.ops[kind], default="")

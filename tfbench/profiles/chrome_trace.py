@@ -9,20 +9,17 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tfbench.model import JSON
-from tfbench.profiles.steps import ProfileStep
-from tfbench.profiles.xplane import Space
+from tfbench.profiles.xplane import Event, Space
 
 
-def chrome_trace(space: Space, steps: Sequence[ProfileStep]) -> JSON:
+def chrome_trace(space: Space, steps: Sequence[Event]) -> JSON:
     """Return all events during the marked steps, or all of the profile if no step is marked."""
     events = list(_events(space, steps))
     return {"displayTimeUnit": "ns", "traceEvents": events, "metadata": {"host": space.host, "steps": len(steps)}}
 
 
-def _events(space: Space, steps: Sequence[ProfileStep]) -> Iterator[JSON]:
-    every = [event.span for plane in space.planes for event in plane.events]
-    spans = [step.span for step in steps] or every
-    low, high = min((span[0] for span in spans), default=0), max((span[1] for span in spans), default=0)
+def _events(space: Space, steps: Sequence[Event]) -> Iterator[JSON]:
+    low, high = (min(step.start for step in steps), max(step.end for step in steps)) if steps else space.span
     for process, plane in enumerate(space.planes, 1):
         if not plane.lines:
             continue
@@ -30,18 +27,17 @@ def _events(space: Space, steps: Sequence[ProfileStep]) -> Iterator[JSON]:
         for thread, line in enumerate(plane.lines, 1):
             yield _named("thread_name", line.name, process, thread)
             for event in line.events:
-                if event.end < low or event.start > high:
-                    continue
-                yield {
-                    "ph": "X",
-                    "name": event.name,
-                    "cat": event.kind or "event",
-                    "ts": (event.start - low) * 1e-6,
-                    "dur": (event.end - event.start) * 1e-6,
-                    "pid": process,
-                    "tid": thread,
-                    "args": {key: _plain(value) for key, value in event.stats.items()},
-                }
+                if event.end >= low and event.start <= high:
+                    yield {
+                        "ph": "X",
+                        "name": event.name,
+                        "cat": event.kind or "event",
+                        "ts": (event.start - low) * 1e-6,
+                        "dur": (event.end - event.start) * 1e-6,
+                        "pid": process,
+                        "tid": thread,
+                        "args": {key: _plain(value) for key, value in event.stats.items()},
+                    }
 
 
 def _named(what: str, name: str, process: int, thread: int) -> JSON:
@@ -50,8 +46,7 @@ def _named(what: str, name: str, process: int, thread: int) -> JSON:
 
 def _plain(value: object) -> object:
     """Convert a value for JSON, which has no bytes, and in which floats are finite and 64-bit ids lose digits."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
-    return str(value) if isinstance(value, int) and abs(value) > 2**53 else value
+    unsafe = (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) > 2**53)
+    return str(value) if unsafe else value

@@ -5,9 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,11 +54,11 @@ class Kept:
         Raises:
             ProfileError: There is none.
         """
-        runs = sorted((self.folder / side / RUNS).glob("*"))
-        found = [files for run in runs if (files := sorted(run.glob("*.xplane.pb")))]
-        if not found:
-            raise ProfileError(f"{self.folder / side} holds no XPlane file: profile the case again")
-        return found
+        place = self.folder / side
+        runs = [files for run in sorted((place / RUNS).glob("*")) if (files := sorted(run.glob("*.xplane.pb")))]
+        if not runs:
+            raise ProfileError(f"{place} holds no XPlane file: profile the case again")
+        return runs
 
 
 def folder_of(case: str) -> str:
@@ -87,33 +86,36 @@ def write_about(kept: Kept) -> None:
 def write_read(folder: Path, side: str, texts: Mapping[str, str], trace: JSON) -> None:
     """Write the tables, texts and trace of a side.
 
-        Args:
-            texts: File name -> content.
+    Args:
+        texts: File name -> content.
 
     Raises:
         OSError: A file cannot be written.
     """
-    place = folder / side
     for name, text in texts.items():
-        write_whole(place / name, text)
-    scratch = place / ".trace"
-    with gzip.open(scratch, "wt", encoding="utf-8", compresslevel=6) as file:
+        write_whole(folder / side / name, text)
+    with gzip.open(folder / side / "trace.json.gz", "wt", encoding="utf-8", compresslevel=6) as file:
         json.dump(trace, file, allow_nan=False)
-    os.replace(scratch, place / "trace.json.gz")
 
 
-def every(folder: Path) -> Iterator[Kept]:
-    """Yield the cases that have profiles in a folder.
+def named(folder: Path, name: str) -> list[Kept]:
+    """Find the profiles of a case by its name, with or without its file, or of all cases whose names contain the text.
 
     Raises:
-        UsageError: The folder is not there.
+        UsageError: No case matches, or the folder does not exist.
         ProfileError: A description is not in the format of this version.
     """
     if not folder.is_dir():
         how = command("pytest", "--benchmark", "--profile", str(folder))
         raise UsageError(f"{folder} is not a folder: create profiles with `{how}`")
-    for about in sorted(folder.glob(f"*/{ABOUT}")):
-        yield _read(about)
+    kept = [_read(about) for about in sorted(folder.glob(f"*/{ABOUT}"))]
+    wanted = name.strip("…").replace("...", "")
+    exact = [one for one in kept if one.case == name or one.case.endswith(f"::{name}")]
+    found = exact or [one for one in kept if wanted in one.case]
+    if not found:
+        there = ", ".join(one.case.rpartition("::")[2] for one in kept[:5]) or "none"
+        raise UsageError(f"{folder} has no profile of {name!r}; available: {there}{' …' * (len(kept) > 5)}")
+    return found
 
 
 def _read(about: Path) -> Kept:
@@ -122,14 +124,11 @@ def _read(about: Path) -> Kept:
         if content["schema"] != SCHEMA:
             raise ValueError(f"its schema is {brief(content['schema'])!r}")
         given = an_object(content["sides"], "sides")
-        known = ("baseline", "contender")
-        sides = {name: _side(side, name) for name, side in given.items() if name in known}
+        sides = {name: _side(side, name) for name, side in given.items() if name in ("baseline", "contender")}
         if "contender" not in sides:
             raise ValueError("it has no contender")
-        raced = content.get("raced")
-        return Kept(
-            about.parent, a_text(content["case"], "case"), sides, None if raced is None else a_number(raced, "raced")
-        )
+        raced = None if content.get("raced") is None else a_number(content["raced"], "raced")
+        return Kept(about.parent, a_text(content["case"], "case"), sides, raced)
     except (ReportError, ValueError, KeyError) as error:
         text = f"{brief(about)} is not in tfbench's format ({described(error)}): profile the case again"
         raise ProfileError(text) from None
@@ -142,21 +141,4 @@ def _side(content: Any, name: str) -> JSON:
         a_text(recipe.get("python", ""), "python")
         texts(recipe.get("packages", {}), "packages")
         an_object(recipe.get("machine", {}), "machine")
-    return found
-
-
-def named(folder: Path, name: str) -> list[Kept]:
-    """Find the profiles of a case by its name, with or without its file, or of all cases whose names contain the text.
-
-    Raises:
-        UsageError: No case matches, or the folder does not exist.
-        ProfileError: A description is not in the format of this version.
-    """
-    kept = list(every(folder))
-    wanted = name.strip("…").replace("...", "")
-    exact = [one for one in kept if one.case == name or one.case.endswith(f"::{name}")]
-    found = exact or [one for one in kept if wanted in one.case]
-    if not found:
-        there = ", ".join(one.case.rpartition("::")[2] for one in kept[:5]) or "none"
-        raise UsageError(f"{folder} has no profile of {name!r}; available: {there}{' …' * (len(kept) > 5)}")
     return found

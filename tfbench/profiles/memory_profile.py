@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfbench.errors import ProfileError
 from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, Section, column, table_of
-from tfbench.profiles.xprof import MEMORY, Answers, integer, number
+from tfbench.profiles.xprof import MEMORY, Answers, integer, row_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,16 +17,16 @@ class MemorySnapshot:
     """The state of an allocator at one time."""
 
     allocator: str = field(metadata=column("allocator"))
-    seconds: float = field(metadata=column("time", SECONDS))
+    seconds: float = field(metadata=column("time", SECONDS, "timeOffsetPs", 1e12))
     """Since the start of the profile."""
-    used: int = field(metadata=column("used", BYTES))
-    free: int = field(metadata=column("free", BYTES))
-    fragmentation: float = field(metadata=column("fragmentation", SHARE))
+    used: int = field(metadata=column("used", BYTES, "heapAllocatedBytes"))
+    free: int = field(metadata=column("free", BYTES, "freeMemoryBytes"))
+    fragmentation: float = field(metadata=column("fragmentation", SHARE, "fragmentation"))
     """Fraction of the free memory that no single allocation can have."""
     activity: str = field(metadata=column("activity"))
     """``allocation`` or ``deallocation``."""
-    op: str = field(metadata=column("op", NAME))
-    amount: int = field(metadata=column("bytes", BYTES))
+    op: str = field(metadata=column("op", NAME, "tfOpName"))
+    amount: int = field(metadata=column("bytes", BYTES, "allocationBytes"))
     """Bytes of this activity."""
 
 
@@ -34,12 +35,12 @@ class Held:
     """Allocations of one kind at the peak."""
 
     allocator: str = field(metadata=column("allocator"))
-    op: str = field(metadata=column("op", NAME))
-    region: str = field(metadata=column("region"))
+    op: str = field(metadata=column("op", NAME, "tfOpName"))
+    region: str = field(metadata=column("region", source="regionType"))
     """Such as ``output``, ``temp`` or ``persist/dynamic``."""
-    kind: str = field(metadata=column("type"))
+    kind: str = field(metadata=column("type", source="dataType"))
     """Type of the elements."""
-    shape: str = field(metadata=column("shape"))
+    shape: str = field(metadata=column("shape", source="tensorShape"))
     amount: int = field(metadata=column("bytes", BYTES))
     """Bytes of all of them."""
     count: int = field(metadata=column("count", COUNT))
@@ -50,38 +51,21 @@ class Allocator:
     """One allocator."""
 
     name: str = field(metadata=column("allocator"))
-    peak: int = field(metadata=column("peak", BYTES))
+    peak: int = field(metadata=column("peak", BYTES, "peakBytesInUse"))
     """Within the profile."""
-    lifetime_peak: int = field(metadata=column("lifetime peak", BYTES))
+    lifetime_peak: int = field(metadata=column("lifetime peak", BYTES, "peakBytesUsageLifetime"))
     """Since the process began."""
-    capacity: int = field(metadata=column("capacity", BYTES))
-    fragmentation: float = field(metadata=column("fragmentation at the peak", SHARE))
-    peak_seconds: float = field(metadata=column("time of the peak", SECONDS))
+    capacity: int = field(metadata=column("capacity", BYTES, "memoryCapacity"))
+    fragmentation: float = field(metadata=column("fragmentation at the peak", SHARE, "fragmentation"))
+    peak_seconds: float = field(metadata=column("time of the peak", SECONDS, "peakStatsTimePs", 1e12))
     """Since the start of the profile."""
     timeline: Sequence[MemorySnapshot]
     at_peak: Sequence[Held]
     """Largest first."""
 
 
-@dataclass(frozen=True)
-class MemoryProfile:
-    """The allocators of a profile, the one with the highest peak first."""
-
-    allocators: Sequence[Allocator]
-
-    def section(self) -> Section:
-        held = [held for allocator in self.allocators for held in allocator.at_peak]
-        timeline = [snapshot for allocator in self.allocators for snapshot in allocator.timeline]
-        tables = (
-            table_of("allocators", "Allocators", Allocator, self.allocators),
-            table_of("at_peak", "Allocations at the peak", Held, held),
-            table_of("timeline", "Memory over time", MemorySnapshot, timeline),
-        )
-        return Section("memory", "Memory profile", tables)
-
-
-def memory_profile(answers: Answers) -> MemoryProfile:
-    """Read xprof's memory profile.
+def memory_profile(answers: Answers) -> tuple[Sequence[Allocator], Section]:
+    """Read xprof's memory profile: the allocators, the one with the highest peak first.
 
     Raises:
         ProfileError: xprof gave no answer, or no allocation was recorded.
@@ -92,23 +76,27 @@ def memory_profile(answers: Answers) -> MemoryProfile:
             "no allocation was recorded: all were too small (below 256 KiB on CPUs), or the level of the host tracer "
             "was below 2"
         )
-    allocators = [_allocator(name, one) for name, one in found.items()]
-    return MemoryProfile(sorted(allocators, key=lambda one: -one.peak))
+    allocators = sorted((_allocator(name, one) for name, one in found.items()), key=lambda one: -one.peak)
+    held = [held for allocator in allocators for held in allocator.at_peak]
+    timeline = [snapshot for allocator in allocators for snapshot in allocator.timeline]
+    return allocators, Section("memory", (
+        table_of("allocators", "Allocators", Allocator, allocators),
+        table_of("at_peak", "Allocations at the peak", Held, held),
+        table_of("timeline", "Memory over time", MemorySnapshot, timeline),
+    ))  # fmt: skip
 
 
 def _allocator(name: str, content: Mapping[str, Any]) -> Allocator:
     summary = content.get("profileSummary", {})
-    peak = summary.get("peakStats", {})
-    return Allocator(
-        name=name,
-        peak=integer(peak.get("peakBytesInUse")),
-        lifetime_peak=integer(summary.get("peakBytesUsageLifetime")),
-        capacity=integer(summary.get("memoryCapacity")),
-        fragmentation=number(peak.get("fragmentation")),
-        peak_seconds=number(summary.get("peakStatsTimePs")) * 1e-12,
-        timeline=[_snapshot(name, one) for one in content.get("sampledTimelineSnapshots", [])],
-        at_peak=sorted(_held(name, content), key=lambda one: -one.amount),
-    )
+    timeline = [_snapshot(name, one) for one in content.get("sampledTimelineSnapshots", [])]
+    at_peak = sorted(_held(name, content), key=lambda one: -one.amount)
+    cells = _cells(summary, summary.get("peakStats", {}))
+    return row_of(Allocator, cells, name=name, timeline=timeline, at_peak=at_peak)
+
+
+def _cells(*messages: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Merge messages, in which xprof leaves out zeros and empty texts."""
+    return defaultdict(str, {key: value for message in messages for key, value in message.items()})
 
 
 def _held(allocator: str, content: Mapping[str, Any]) -> Iterator[Held]:
@@ -124,20 +112,12 @@ def _held(allocator: str, content: Mapping[str, Any]) -> Iterator[Held]:
         else:
             continue
         count = integer(active.get("numOccurrences", 1))
-        keys = ("tfOpName", "regionType", "dataType", "tensorShape")
-        op, region, kind, shape = (str(about.get(key, "")) for key in keys)
-        yield Held(allocator, op, region, kind, shape, integer(about.get("allocationBytes")) * count, count)
+        amount = integer(about.get("allocationBytes")) * count
+        yield row_of(Held, _cells(about), allocator=allocator, amount=amount, count=count)
 
 
 def _snapshot(allocator: str, content: Mapping[str, Any]) -> MemorySnapshot:
-    stats, about = content.get("aggregationStats", {}), content.get("activityMetadata", {})
-    return MemorySnapshot(
-        allocator=allocator,
-        seconds=number(content.get("timeOffsetPs")) * 1e-12,
-        used=integer(stats.get("heapAllocatedBytes")),
-        free=integer(stats.get("freeMemoryBytes")),
-        fragmentation=number(stats.get("fragmentation")),
-        activity=str(about.get("memoryActivity", "")).lower(),
-        op=str(about.get("tfOpName", "")),
-        amount=integer(about.get("allocationBytes")),
-    )
+    about = content.get("activityMetadata", {})
+    activity = str(about.get("memoryActivity", "")).lower()
+    cells = _cells(content, content.get("aggregationStats", {}), about)
+    return row_of(MemorySnapshot, cells, allocator=allocator, activity=activity)

@@ -1,43 +1,86 @@
-"""TensorFlow stats: time and occurrences of each op, on the host and on the device."""
+"""Time by op and by kernel: TensorFlow stats, the input pipeline analyzer, and kernel stats."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
-from tfbench.profiles.tables import COUNT, NAME, SECONDS, Section, Table, column, table_of
-from tfbench.profiles.tfdata_calls import without_numbers
-from tfbench.profiles.xprof import OPS, Answers, Grid, integer, number
+from tfbench.errors import ProfileError
+from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, Section, Table, column, parts_table, table_of
+from tfbench.profiles.tfdata_events import without_numbers
+from tfbench.profiles.xprof import INPUT, KERNELS, OPS, Answers, Grid, number, row_of, with_column
 
 IDLE = "IDLE"
+INPUT_PARTS = {
+    "reading on demand": "demanded_file_read_us",
+    "reading in advance": "advanced_file_read_us",
+    "preprocessing": "preprocessing_us",
+    "enqueuing": "enqueue_us",
+    "not classified": "unclassified_nonequeue_us",
+}
+"""The host's work for the input -> xprof's name of it."""
+NO_KERNELS = (
+    "no kernel ran on a GPU. If the step uses one, the profiler had no access: run as root, or set "
+    "NVreg_RestrictProfilingToAdminUsers=0 for the driver, or start the container with --cap-add=SYS_ADMIN. Also check "
+    "that libcupti of TensorFlow's CUDA version is found (the log shows CUPTI_ERROR_INSUFFICIENT_PRIVILEGES or similar)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One op of the program, over the whole profile."""
+    """One op of the program, over the whole profile, in seconds with (``total``) and without the ops that it calls."""
 
-    name: str = field(metadata=column("op", NAME))
-    kind: str = field(metadata=column("type"))
+    name: str = field(metadata=column("op", NAME, "operation"))
+    kind: str = field(metadata=column("type", source="type"))
     where: str = field(metadata=column("where"))
     """``host`` or ``device``."""
-    occurrences: int = field(metadata=column("occurrences", COUNT))
-    total: float = field(metadata=column("total", SECONDS))
-    """Seconds, including the ops that it calls."""
-    own: float = field(metadata=column("self", SECONDS))
-    """Seconds, excluding the ops that it calls."""
+    occurrences: int = field(metadata=column("occurrences", COUNT, "occurrences"))
+    total: float = field(metadata=column("total", SECONDS, "total_time", 1e6))
+    own: float = field(metadata=column("self", SECONDS, "total_self_time", 1e6))
 
 
-@dataclass(frozen=True)
-class OpStats:
-    """The ops of a profile, the longest first."""
+@dataclass(frozen=True, slots=True)
+class InputOp:
+    """One op of the input, over the whole profile, with times like those of `OpRow`."""
 
-    with_idle: Sequence[OpRow]
-    """Includes a row for idle time."""
-    without_idle: Sequence[OpRow]
+    name: str = field(metadata=column("op", NAME, "opName"))
+    category: str = field(metadata=column("category", source="category"))
+    calls: int = field(metadata=column("calls", COUNT, "count"))
+    total: float = field(metadata=column("total", SECONDS, "timeInMs", 1e3))
+    own: float = field(metadata=column("self", SECONDS, "selfTimeInMs", 1e3))
 
-    def section(self) -> Section:
-        tables = (_table("ops", "Ops", self.without_idle), _table("ops_with_idle", "Ops and idle time", self.with_idle))
-        return Section("ops", "TensorFlow stats", tables)
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel of one op."""
+
+    name: str = field(metadata=column("kernel", NAME, "kernel_name"))
+    op: str = field(metadata=column("op", NAME, "op_name"))
+    registers: int = field(metadata=column("registers", COUNT, "registers_per_thread"))
+    """Per thread."""
+    shared: int = field(metadata=column("shared memory", BYTES, "shmem_bytes"))
+    """Bytes per block."""
+    block: str = field(metadata=column("block", source="block_dim"))
+    grid: str = field(metadata=column("grid", source="grid_dim"))
+    occupancy: float = field(metadata=column("occupancy", SHARE, "occupancy_pct", 100))
+    """Fraction of the warps that a multiprocessor can hold."""
+    eligible: bool = field(metadata=column("Tensor Cores possible", source="is_op_tensor_core_eligible"))
+    """Whether its op could use Tensor Cores."""
+    tensor_cores: bool = field(metadata=column("Tensor Cores used", source="is_kernel_using_tensor_core"))
+    occurrences: int = field(metadata=column("occurrences", COUNT, "occurrences"))
+    total: float = field(metadata=column("total", SECONDS, "total_duration_us", 1e6))
+
+
+def op_stats(answers: Answers) -> tuple[Sequence[OpRow], Section]:
+    """Read xprof's framework op stats: the ops without idle time, the longest first.
+
+    Raises:
+        ProfileError: xprof gave no answer.
+    """
+    with_idle, *others = [_rows(grid) for grid in answers.grids(OPS)]
+    ops = others[0] if others else [row for row in with_idle if row.kind != IDLE]
+    return ops, Section("ops", (_table("ops", "Ops", ops), _table("ops_with_idle", "Ops and idle time", with_idle)))
 
 
 def _table(name: str, title: str, rows: Sequence[OpRow]) -> Table:
@@ -46,32 +89,58 @@ def _table(name: str, title: str, rows: Sequence[OpRow]) -> Table:
     return table_of(name, title, OpRow, rows, lambda row: row.own / whole[row.where])
 
 
-def op_stats(answers: Answers) -> OpStats:
-    """Read xprof's framework op stats.
+def _rows(grid: Grid) -> list[OpRow]:
+    keys, sums = ("host_or_device", "type", "operation"), ("occurrences", "total_time", "total_self_time")
+    rows = (row_of(OpRow, one, where=str(one["host_or_device"]).lower()) for one in _merged(grid, keys, sums))
+    return sorted(rows, key=lambda row: -row.own)
+
+
+def _merged(grid: Grid, keys: Sequence[str], sums: Sequence[str]) -> list[dict[str, Any]]:
+    """Merge the rows of one op, whose names, the last of ``keys``, differ only in the numbers of iterators."""
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for row in grid.rows:
+        named = {**row, keys[-1]: without_numbers(str(row[keys[-1]]))}
+        into = found.setdefault(tuple(named[key] for key in keys), {**named, **dict.fromkeys(sums, 0.0)})
+        for name in sums:
+            into[name] += number(row[name])
+    return list(found.values())
+
+
+def input_pipeline(answers: Answers, waiting: float) -> tuple[Sequence[InputOp], Section]:
+    """Read xprof's input pipeline analyzer: the ops, the longest first.
+
+    Args:
+        waiting: Share of step time spent waiting for input, from the overview.
 
     Raises:
         ProfileError: xprof gave no answer.
     """
-    first, *others = [_rows(grid) for grid in answers.grids(OPS)]
-    second = others[0] if others else [row for row in first if row.kind != IDLE]
-    return OpStats(first, second)
+    grids = answers.grids(INPUT)
+    found = with_column(grids, "opName")
+    ops = [row_of(InputOp, row) for row in _merged(found, ("opName",), ("count", "timeInMs", "selfTimeInMs"))]
+    ops.sort(key=lambda op: -op.own)
+    host = {part: number(found.notes.get(name)) / 1e6 for part, name in INPUT_PARTS.items()}
+    tables = (
+        parts_table("input_host", "The host's work for the input", host, sum(host.values())),
+        table_of("input_ops", "Ops of the input", InputOp, ops),
+    )
+    conclusions = [text for grid in grids if (text := grid.notes.get("input_conclusion"))]
+    notes = (f"{waiting:.1%} of step time is spent waiting for input", *conclusions[:1])
+    return ops, Section("input", tables, notes)
 
 
-def _rows(grid: Grid) -> list[OpRow]:
-    """Merge rows of one op, which differ only in the numbers of iterators."""
-    rows: dict[tuple[str, str, str], OpRow] = {}
-    for cells in grid.rows:
-        row = OpRow(
-            name=without_numbers(str(cells["operation"])),
-            kind=str(cells["type"]),
-            where=str(cells["host_or_device"]).lower(),
-            occurrences=integer(cells["occurrences"]),
-            total=number(cells["total_time"]) * 1e-6,
-            own=number(cells["total_self_time"]) * 1e-6,
-        )
-        key = (row.where, row.kind, row.name)
-        if (had := rows.get(key)) is not None:
-            occurrences = had.occurrences + row.occurrences
-            row = replace(row, occurrences=occurrences, total=had.total + row.total, own=had.own + row.own)
-        rows[key] = row
-    return sorted(rows.values(), key=lambda row: -row.own)
+def kernel_stats(answers: Answers) -> tuple[Sequence[Kernel], Section]:
+    """Read xprof's kernel stats: the kernels, the longest first.
+
+    Raises:
+        ProfileError: xprof gave no answer, or no kernel ran.
+    """
+    kernels = [row_of(Kernel, row) for row in answers.grids(KERNELS)[0].rows]
+    if not kernels:
+        raise ProfileError(NO_KERNELS)
+    kernels.sort(key=lambda kernel: -kernel.total)
+    whole = sum(kernel.total for kernel in kernels) or 1.0
+    missed = sum(kernel.total for kernel in kernels if kernel.eligible and not kernel.tensor_cores)
+    note = f"kernels that could use Tensor Cores but do not take {missed / whole:.0%} of the kernel time"
+    table = table_of("kernels", "Kernels", Kernel, kernels, lambda kernel: kernel.total / whole)
+    return kernels, Section("kernels", (table,), (note,) if missed else ())

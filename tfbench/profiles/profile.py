@@ -6,34 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tfbench.errors import ProfileError
 from tfbench.model import JSON
 from tfbench.policy import Policy
-from tfbench.profiles import advice, xprof
+from tfbench.profiles import xprof
+from tfbench.profiles.advice import Seen, advice
 from tfbench.profiles.bottleneck import bottlenecks
 from tfbench.profiles.chrome_trace import chrome_trace
-from tfbench.profiles.input_pipeline import input_pipeline
-from tfbench.profiles.kernel_stats import NO_KERNELS, kernel_stats
 from tfbench.profiles.memory_profile import memory_profile
-from tfbench.profiles.op_stats import op_stats
-from tfbench.profiles.overview import overview
-from tfbench.profiles.pod_view import pods
+from tfbench.profiles.op_stats import NO_KERNELS, Kernel, input_pipeline, kernel_stats, op_stats
+from tfbench.profiles.overview import overview, pods
 from tfbench.profiles.step_breakdown import StepBreakdown, faster_half, step_slices, trimmed
-from tfbench.profiles.steps import ProfileStep, steps_of
-from tfbench.profiles.tables import Section
+from tfbench.profiles.tables import TITLES, Section
 from tfbench.profiles.tfdata import Input
-from tfbench.profiles.xplane import DEVICE, levels_of, load
+from tfbench.profiles.xplane import DEVICE, Event, levels_of, load, steps_of
 
-
-class Findings(Protocol):
-    """The results of a tool."""
-
-    def section(self) -> Section: ...
-
-
-Found = TypeVar("Found", bound=Findings)
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -42,7 +32,7 @@ class Profile:
 
     sections: Sequence[Section]
     """In reading order."""
-    seen: advice.Seen
+    seen: Seen
     trace: JSON
     """Trace of the first host, see `chrome_trace`."""
     levels: Mapping[str, int]
@@ -63,34 +53,46 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     spaces = [load(file) for file in files]
     first = spaces[0]
     data = Input(first, policy.slow_call_seconds)
-    steps: list[ProfileStep] = []
+    steps: list[Event] = []
     with suppress(ProfileError):  # without marked steps, tools that need them report it
         steps = steps_of(first)
     answers = ask(files, policy.profile_read_seconds)
-    tools = _Tools()
-    ops = tools.ask("ops", "TensorFlow stats", lambda: op_stats(answers))
-    view = tools.ask("overview", "Overview", lambda: overview(answers, ops.without_idle if ops else ()))
+    sections: dict[str, Section] = {}
+
+    def use(name: str, tool: Callable[[], tuple[Found, Section]]) -> Found | None:
+        """Run a tool, and keep its section, with the reason if the tool fails."""
+        try:
+            found, sections[name] = tool()
+            return found
+        except ProfileError as error:
+            reason = str(error)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # another version of xprof
+            reason = f"xprof's answer has an unknown format ({type(error).__name__}: {error})"
+        sections[name] = Section(name, absent=reason)
+        return None
+
+    def kernels_of_device() -> tuple[Sequence[Kernel], Section]:
+        if (devices := first.of(DEVICE)) and not any(line.events for plane in devices for line in plane.lines):
+            raise ProfileError(f"the device's part of the profile is empty: {NO_KERNELS}")
+        return kernel_stats(answers)
+
+    ops = use("ops", lambda: op_stats(answers))
+    view = use("overview", lambda: overview(answers, ops or ()))
     if view is not None:
-        tools.ask("input", "Input pipeline analyzer", lambda: input_pipeline(answers, view))
+        use("input", lambda: input_pipeline(answers, view.waiting))
     else:
-        tools.missing("input", "Input pipeline analyzer", tools.sections["overview"].absent)
-    windows = [step.span for step in steps] or [data.whole]
-    waits = tools.ask("tf_data", "tf.data bottleneck analysis", lambda: bottlenecks(data, windows))
-    if first.of(DEVICE) and not any(True for _ in first.on_devices):
-        tools.missing("kernels", "Kernel stats", f"the device's part of the profile is empty: {NO_KERNELS}")
-        kernels = None
-    else:
-        kernels = tools.ask("kernels", "Kernel stats", lambda: kernel_stats(answers))
-    tools.ask("memory", "Memory profile", lambda: memory_profile(answers))
-    tools.ask("pods", "Pod view", lambda: pods(answers))
+        sections["input"] = Section("input", absent=sections["overview"].absent)
+    waits = use("tf_data", lambda: bottlenecks(data, [step.span for step in steps] or [first.span]))
+    kernels = use("kernels", kernels_of_device)
+    use("memory", lambda: memory_profile(answers))
+    use("pods", lambda: pods(answers))
     breakdown = StepBreakdown(trimmed(step_slices(first, data, steps), policy.profile_trim)) if steps else None
-    seen = advice.Seen(breakdown, waits, view, kernels)
-    tools.sections["advice"] = advice.section(advice.advice(seen, policy))
+    seen = Seen(breakdown, waits, view, kernels or ())
+    use("advice", lambda: advice(seen, policy))
     if errors := [error for space in spaces for error in space.errors]:
-        tools.sections["errors"] = Section("errors", "Errors of the profiler", notes=tuple(errors))
-    order = ("errors", "overview", "advice", "input", "tf_data", "ops", "kernels", "memory", "pods")
-    sections = [tools.sections[one] for one in order if one in tools.sections]
-    return Profile(sections, seen, chrome_trace(first, steps), levels_of(first))
+        sections["errors"] = Section("errors", notes=tuple(errors))
+    ordered = [sections[name] for name in TITLES if name in sections]
+    return Profile(ordered, seen, chrome_trace(first, steps), levels_of(first))
 
 
 def step_breakdown(files: Sequence[Path], policy: Policy) -> StepBreakdown:
@@ -102,25 +104,3 @@ def step_breakdown(files: Sequence[Path], policy: Policy) -> StepBreakdown:
     spaces = [load(file) for file in files]
     launches = [step_slices(space, Input(space, policy.slow_call_seconds), steps_of(space)) for space in spaces]
     return faster_half([trimmed(launch, policy.profile_trim) for launch in launches])
-
-
-class _Tools:
-    """Run tools and collect their sections, with the reason if a tool fails."""
-
-    def __init__(self) -> None:
-        self.sections: dict[str, Section] = {}
-
-    def ask(self, name: str, title: str, tool: Callable[[], Found]) -> Found | None:
-        try:
-            found = tool()
-            self.sections[name] = found.section()
-        except ProfileError as error:
-            self.missing(name, title, str(error))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:  # another version of xprof
-            self.missing(name, title, f"xprof's answer has an unknown format ({type(error).__name__}: {error})")
-        else:
-            return found
-        return None
-
-    def missing(self, name: str, title: str, reason: str) -> None:
-        self.sections[name] = Section(name, title, absent=reason)

@@ -6,31 +6,29 @@ Times are covered spans, not sums of durations: concurrent work counts once.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from statistics import fmean
 
-from tfbench.profiles.steps import ProfileStep
 from tfbench.profiles.tfdata import Input, TfDataStage
-from tfbench.profiles.xplane import DEVICE, Event, Space, Span, clipped, length, without
+from tfbench.profiles.xplane import DEVICE, HOST, Event, Space, Span, clipped, length, without
 
 _OP = re.compile(r"(?P<name>.*):(?P<kind>[A-Za-z_]\w*)$")
 _EAGER = "EagerLocalExecute: "
 _EXECUTES = "ExecutorState::Process"
-_RUNS_KERNEL = "EagerKernelExecute"
 _FUNCTION = re.compile(r"__(inference|forward|backward)_|PartitionedCall$|^_?Xla(Run|Launch|Compile)|^(If|While|Case)$")
 """Ops that only call other ops, which have their own events."""
 _INPUT = re.compile(r"Iterator|^Optional|Dataset")
-_FETCHES = re.compile(r"IteratorGetNext")
+_FETCHES = "IteratorGetNext"
 _MAKES = "MakeIterator::"
 _COMPILES = re.compile(r"(XlaCompil|Compile[A-Z ]|HloPassPipeline|LLVM|BuildExecutable|CompileXlaExecutable)")
 _LAUNCHES = re.compile(r"(cu|hip|cuda)(Launch|Memcpy|Memset|Graph)\w*")
 _COPIES = re.compile(r"(?i)mem(cpy|set)")
 _DNN = re.compile(r"^_Mkl(?:Native)?")
 _NUMBERED = re.compile(r"[._]\d+$")
-_TRACED = "traced-"
 
 
 class TimeCategory(str, Enum):
@@ -83,26 +81,23 @@ class StepBreakdown:
     """Mean breakdown of the steps of one program, from one or more launches."""
 
     def __init__(self, step_slices: Sequence[StepSlice]) -> None:
-        self._slices = list(step_slices)
-        self.steps = len(self._slices)
-        self.seconds = _mean(self._slices)
+        self._slices = step_slices
+        self.seconds = _mean(step_slices)
         """Mean per step."""
-        keys = dict.fromkeys(key for one in self._slices for key in one.spans)
-        self.parts = {key: self._part(key) for key in keys}
+        self.parts = {key: self._part(key) for key in dict.fromkeys(key for one in step_slices for key in one.spans)}
 
     def _part(self, key: Key) -> Part:
         names: dict[str, float] = defaultdict(float)
         for one in self._slices:
             for name, seconds in one.names.get(key, {}).items():
                 names[name] += seconds
-        calls = sum(one.counts.get(key, 0.0) for one in self._slices) / self.steps
+        calls = fmean(one.counts.get(key, 0.0) for one in self._slices)
         return Part(self.covered([key]), calls, tuple(sorted(names, key=lambda name: -names[name])))
 
     def covered(self, keys: Iterable[Key]) -> float:
         """Return the mean seconds per step in which at least one of these kinds ran."""
         wanted = list(keys)
-        spans = ([span for key in wanted for span in one.spans.get(key, [])] for one in self._slices)
-        return sum(map(length, spans)) / self.steps
+        return fmean(length([span for key in wanted for span in one.spans.get(key, [])]) for one in self._slices)
 
     def spent(self, category: TimeCategory) -> float:
         """Return the mean seconds per step of a category. `OTHER` is the time that no other category covers."""
@@ -123,77 +118,61 @@ def faster_half(launches: Sequence[Sequence[StepSlice]]) -> StepBreakdown:
     return StepBreakdown([step_slice for launch in ordered[: (len(ordered) + 1) // 2] for step_slice in launch])
 
 
-def _mean(step_slices: Sequence[StepSlice]) -> float:
-    return sum(step_slice.seconds for step_slice in step_slices) / len(step_slices)
+def _mean(step_slices: Iterable[StepSlice]) -> float:
+    return fmean(step_slice.seconds for step_slice in step_slices)
 
 
-def step_slices(space: Space, data: Input, steps: Sequence[ProfileStep]) -> list[StepSlice]:
+def step_slices(space: Space, data: Input, steps: Sequence[Event]) -> list[StepSlice]:
     """Collect the work in each step."""
-    ran: list[tuple[Key, str, Span, float]] = [*_inputs(data)]
-    of_input = {id(event) for event in space.on_host if _is_of_input(event, data)}
-    ends_of_ops = _op_ends(space)
-    waited = [root.span for root in data.roots]
-    for event, key, name in _ops(space, of_input):
-        parts = [(event.start, ends_of_ops.get(event, event.end))]
-        if _FETCHES.match(key.kind):  # stages account for the waiting: the op keeps only the rest of its time
-            parts = without(parts, clipped(waited, parts[0]))
-        ran += [(key, name, part, 1.0 / len(parts)) for part in parts]
     found = [
         StepSlice(step.seconds, defaultdict(list), defaultdict(float), defaultdict(lambda: defaultdict(float)))
         for step in steps
     ]
-    ends = [step.event.end for step in steps]  # steps follow each other
-    for key, name, span, calls in ran:
-        for number in range(bisect_right(ends, span[0]), len(steps)):
-            window = steps[number].span
-            if span[1] <= window[0]:
-                break
-            step_slice, (inside,) = found[number], clipped([span], window)
+    starts, ends = [step.start for step in steps], [step.end for step in steps]  # steps follow each other
+    for key, name, span, calls in _work(space, data):
+        low, high = bisect_right(ends, span[0]), bisect_left(starts, span[1])
+        for step, step_slice in zip(steps[low:high], found[low:high], strict=True):
+            (inside,) = clipped([span], step.span)
             step_slice.spans[key].append(inside)
-            step_slice.counts[key] += calls if span[0] >= window[0] else 0.0
+            step_slice.counts[key] += calls if span[0] >= step.start else 0.0
             step_slice.names[key][name] += inside[1] - inside[0]
     return found
 
 
-def _inputs(data: Input) -> Iterator[tuple[Key, str, Span, float]]:
-    """Yield the waiting for input, by the stage to blame."""
-    for root in data.roots:
-        for blame in data.blames[root]:
+def _work(space: Space, data: Input) -> Iterator[tuple[Key, str, Span, float]]:
+    """Yield all work of a profile: its kind, name and span, and the calls that the span stands for."""
+    for blames in data.blames.values():
+        for blame in blames:
             stage = TfDataStage(blame.stage)
             yield Key(TimeCategory.INPUT, stage.path), stage.kind, blame.span, 0.0
-
-
-def _is_of_input(event: Event, data: Input) -> bool:
-    """Whether an event is work of a stage of the input, which the stage's own events account for."""
-    return any(data.covers(above) for above in (event, *event.above))
-
-
-def _ops(space: Space, inside: set[int]) -> Iterator[tuple[Event, Key, str]]:
-    """Yield ops, compiled instructions, kernels, copies, launches and compilations of all planes."""
+    ends_of_ops = _op_ends(space)
+    waited = [root.span for root in data.blames]
     for plane in space.planes:
-        device = plane.name.startswith(DEVICE)
+        read = _on_device if plane.name.startswith(DEVICE) else _on_host
         for event in plane.events:
-            if event.end == event.start or id(event) in inside:
+            if event.end == event.start or (named := read(event)) is None:
                 continue
-            if (found := _on_device(event) if device else _on_host(event)) is not None:
-                yield event, *found
+            # The events of a stage of the input account for all work inside them.
+            if plane.name.startswith(HOST) and any(data.covers(one) for one in (event, *event.above)):
+                continue
+            key, name = named
+            spans = [(event.start, ends_of_ops.get(event, event.end))]
+            if key.kind.startswith(_FETCHES):  # stages account for the waiting: the op keeps only the rest of its time
+                spans = without(spans, clipped(waited, spans[0]))
+            for span in spans:
+                yield key, name, span, 1.0 / len(spans)
 
 
 def _op_ends(space: Space) -> dict[Event, int]:
-    """Extend graph ops by the executor's work after each: handing on outputs, releasing inputs, scheduling other ops.
-
-    Returns:
-        Op -> its new end in picoseconds.
-    """
+    """Extend graph ops by the executor's work after each: handing on outputs, releasing inputs, scheduling other ops."""
     ends: dict[Event, int] = {}
     last: dict[Event, Event] = {}
     for event in space.on_host:
-        if event.parent is None or not event.parent.name.startswith(_EXECUTES) or _OP.match(event.name) is None:
-            continue
-        if (before := last.get(event.parent)) is not None:
-            ends[before] = max(before.end, event.start)
-        last[event.parent] = event
-        ends[event] = event.parent.end
+        if event.parent is not None and event.parent.name.startswith(_EXECUTES) and _OP.match(event.name):
+            if (before := last.get(event.parent)) is not None:
+                ends[before] = max(before.end, event.start)
+            last[event.parent] = event
+            ends[event] = event.parent.end
     return ends
 
 
@@ -206,31 +185,26 @@ def _on_device(event: Event) -> tuple[Key, str] | None:
 
 
 def _on_host(event: Event) -> tuple[Key, str] | None:
-    name = event.name
+    name, above = event.name, event.parent.name if event.parent else ""
     if "hlo_op" in event.stats and not name.startswith("end: "):
         instruction = str(event.stats["hlo_op"])
         return Key(TimeCategory.HOST, _NUMBERED.sub("", instruction), True), instruction
     if _LAUNCHES.match(name):
         return Key(TimeCategory.LAUNCH, name), name
-    if str(event.stats.get("tf_function_call", "")).startswith(_TRACED):
+    if str(event.stats.get("tf_function_call", "")).startswith("traced-"):
         return Key(TimeCategory.COMPILE, "tracing"), name
-    if name.startswith(_MAKES) and not (event.parent and event.parent.name.startswith(_MAKES)):
+    if name.startswith(_MAKES) and not above.startswith(_MAKES):
         return Key(TimeCategory.INPUT, "MakeIterator"), name
     if _COMPILES.match(name):
         return Key(TimeCategory.COMPILE, "compilation"), name
-    if name == _RUNS_KERNEL and event.parent is not None and event.parent.name.startswith(_EAGER):
-        kind = event.parent.name.removeprefix(_EAGER)
-        return _of_op(kind, kind)
-    if (found := _OP.match(name)) is not None and event.kind == found["kind"]:
-        return _of_op(found["kind"], found["name"])
-    return None
-
-
-def _of_op(kind: str, name: str) -> tuple[Key, str] | None:
+    if name == "EagerKernelExecute" and above.startswith(_EAGER):
+        kind = name = above.removeprefix(_EAGER)
+    elif (found := _OP.match(name)) is not None and event.kind == found["kind"]:
+        kind, name = found["kind"], found["name"]
+    else:
+        return None
     if _FUNCTION.search(kind):
         return None
     # oneDNN's ops count as the ops that they replace: _MklMatMul as MatMul, _MklNativeFusedMatMul as _FusedMatMul.
     kind = _DNN.sub(lambda found: "_" if kind.startswith("Fused", found.end()) else "", kind)
-    if _INPUT.search(kind):
-        return Key(TimeCategory.INPUT, kind), name
-    return Key(TimeCategory.HOST, kind), name
+    return Key(TimeCategory.INPUT if _INPUT.search(kind) else TimeCategory.HOST, kind), name

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypeVar
 
 from tfbench.model import JSON
 
@@ -17,6 +18,19 @@ SECONDS, BYTES, SHARE, COUNT, TEXT, NAME = "s", "B", "1", "count", "", "name"
 SHORT = 20
 """Rows per table in a report of many profiles."""
 
+TITLES = {
+    "errors": "Errors of the profiler",
+    "overview": "Overview",
+    "advice": "Advice",
+    "input": "Input pipeline analyzer",
+    "tf_data": "tf.data bottleneck analysis",
+    "ops": "TensorFlow stats",
+    "kernels": "Kernel stats",
+    "memory": "Memory profile",
+    "pods": "Pod view",
+}
+"""Name of a tool -> title of its section, in reading order."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -26,9 +40,14 @@ class Column:
     unit: str = TEXT
 
 
-def column(name: str, unit: str = TEXT) -> dict[str, Column]:
-    """Return the ``metadata`` that makes a dataclass field a column of `table_of`."""
-    return {"column": Column(name, unit)}
+def column(name: str, unit: str = TEXT, source: str = "", per: float = 1.0) -> dict[str, Any]:
+    """Return the ``metadata`` that makes a dataclass field a column of `table_of`.
+
+    Args:
+        source: xprof's name of the value, which `tfbench.profiles.xprof.row_of` reads.
+        per: xprof's units per unit of the column, such as 1e6 for microseconds.
+    """
+    return {"column": Column(name, unit), "source": source, "per": per}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +59,6 @@ class Table:
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
-
-    def as_json(self) -> JSON:
-        return {
-            "name": self.name,
-            "title": self.title,
-            "columns": [{"name": column.name, "unit": column.unit} for column in self.columns],
-            "rows": [list(row) for row in self.rows],
-        }
 
 
 def table_of(
@@ -68,17 +79,27 @@ def table_of(
     return Table(name, title, tuple(columns), tuple(cells))
 
 
+def parts_table(name: str, title: str, parts: Mapping[str, float], whole: float) -> Table:
+    """Build a table of seconds by part, each with its share of the whole."""
+    columns = (Column("part"), Column("time", SECONDS), Column("share", SHARE))
+    return Table(name, title, columns, tuple((part, time, time / (whole or math.inf)) for part, time in parts.items()))
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """The results of one tool, or the reason for their absence."""
 
     tool: str
-    title: str
+    """A key of `TITLES`."""
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     """Findings as sentences, the most important first."""
     absent: str = ""
     """Why the section is empty, with the fix. ``""`` if it is not."""
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.tool]
 
     def short(self) -> Section:
         """Keep only the first `SHORT` rows of each table, for a report of many profiles."""
@@ -89,7 +110,7 @@ class Section:
         return {
             "tool": self.tool,
             "title": self.title,
-            "sheets": [table.as_json() for table in self.tables],
+            "sheets": [asdict(table) for table in self.tables],
             "notes": list(self.notes),
             "absent": self.absent,
         }

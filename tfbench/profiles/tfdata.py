@@ -11,15 +11,13 @@ the sum of these moments. The bottleneck is the stage with the most critical tim
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from tfbench.profiles.tfdata_calls import LOOP, REDUCE, ROOT, caller_of, callers, is_call, long_name, top
-from tfbench.profiles.tfdata_functions import Functions, Run
+from tfbench.profiles.tfdata_events import LOOP, REDUCE, ROOT, Functions, Run, callers, is_call, long_name
 from tfbench.profiles.xplane import Event, Space, Span, overlaps, union
 
 
@@ -38,18 +36,13 @@ class TfDataStage:
     """Seconds in its calls, excluding its inputs."""
     critical: float = 0.0
     """Seconds in which the program waited for this stage."""
-    ops: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    ops: dict[str, float] = field(default_factory=dict)
     """Type of op -> seconds in the stage's functions."""
 
     @property
     def kind(self) -> str:
         """Such as ``ParallelMapV2``."""
         return self.name.rpartition("::")[2]
-
-    @property
-    def level(self) -> int:
-        """Distance from the root."""
-        return self.name.count("::") - 1
 
     @property
     def path(self) -> str:
@@ -106,26 +99,30 @@ class Input:
     def __init__(self, space: Space, slow: float) -> None:
         lines = [line.events for plane in space.planes for line in plane.lines]
         self._slow = slow
-        self._lines = [calls for events in lines if (calls := [event for event in events if is_call(event)])]
-        self._timelines = [_Timeline(calls) for calls in self._lines]
+        self._timelines = [_Timeline(own) for events in lines if (own := [*filter(is_call, events)])]
         self._functions = Functions(lines)
-        callers_of = {call: caller_of(call) for calls in self._lines for call in calls}
-        looping = {caller for call, caller in callers_of.items() if call.name == LOOP}
-        self.roots = [
-            call
-            for call, caller in callers_of.items()
-            if (caller is None and long_name(call) == ROOT and call not in looping)
-            or (caller is not None and caller.name == LOOP)
-        ]
-        """Calls from the program."""
+        calls = [(call, timeline) for timeline in self._timelines for call in timeline.calls]
+        self._callers = {call: next(callers(call), None) for call, _ in calls}
+        """Call -> the call around it on the same thread."""
+        looping = {caller for call, caller in self._callers.items() if call.name == LOOP}
         self._first = {
-            caller: long_name(call) for call, caller in callers_of.items() if caller and long_name(caller) == ROOT
+            caller: long_name(call.name)
+            for call, caller in self._callers.items()
+            if caller is not None and long_name(caller.name) == ROOT
         }
         """Call of a root -> long name of the stage below it."""
-        spans = [event.span for events in lines for event in events]
-        self.whole = min((start for start, _ in spans), default=0), max((end for _, end in spans), default=0)
-        """From the start of the first event to the end of the last."""
-        self.blames = {root: _joined(self._blamed(root)) for root in self.roots}
+        runs = self._functions.runs
+        self._changes = sorted(
+            {time for call, _ in calls for time in call.span}
+            | {time for run in runs for time in (run.asked, run.began, run.ended)}
+        )
+        """Times at which another stage may be to blame."""
+        self.blames = {
+            call: _joined(self._blamed(call, timeline))
+            for call, timeline in calls
+            if ((caller := self._callers[call]) is not None and caller.name == LOOP)
+            or (caller is None and long_name(call.name) == ROOT and call not in looping)
+        }
         """Call from the program -> the stages to blame for its time."""
 
     def covers(self, event: Event) -> bool:
@@ -135,27 +132,34 @@ class Input:
     def pipelines(self, windows: Sequence[Span]) -> list[Pipeline]:
         """Return the pipelines called within these windows, the one with the longest wait first."""
         stages: dict[str, TfDataStage] = {}
+
+        def stage_of(name: str) -> TfDataStage:
+            return stages.setdefault(name, TfDataStage(name))
+
         windows = union(windows)
-        for calls in self._lines:
-            for event in calls:
-                if overlaps(windows, event.span):
-                    self._count(stages, event)
+        for call, caller in self._callers.items():
+            if overlaps(windows, call.span) and (name := long_name(call.name)) != ROOT:
+                stage = stage_of(name)
+                stage.calls += 1
+                stage.slow += call.seconds > self._slow
+                stage.total += call.seconds
+                stage.own += call.seconds
+                if caller is not None and (name := long_name(caller.name)) != ROOT:
+                    stage_of(name).own -= call.seconds
         roots: dict[str, list[Event]] = defaultdict(list)
-        for root in self.roots:
+        for root, blames in self.blames.items():
             if not overlaps(windows, root.span):
                 continue
-            if (first := self._first.get(root, long_name(root))) != ROOT:
-                roots[top(first)].append(root)
-            for blame in self.blames[root]:
-                stage = stages.setdefault(blame.stage, TfDataStage(blame.stage))
-                stage.critical += blame.weight * (blame.span[1] - blame.span[0]) * 1e-12
-        for name, ops in self._functions.ops.items():
-            if name in stages:
-                stages[name].ops.update(ops)
-        ordered = sorted(stages.values(), key=lambda stage: (stage.level, stage.name))
+            if (first := self._first.get(root, long_name(root.name))) != ROOT:
+                roots[_top(first)].append(root)
+            for blame in blames:
+                stage_of(blame.stage).critical += blame.weight * (blame.span[1] - blame.span[0]) * 1e-12
+        for name, stage in stages.items():
+            stage.ops.update(self._functions.ops.get(name, {}))
+        ordered = sorted(stages.values(), key=lambda stage: (stage.name.count("::"), stage.name))
         found = [
             Pipeline(
-                stages=[stage for stage in ordered if top(stage.name) == first],
+                stages=[stage for stage in ordered if _top(stage.name) == first],
                 calls=len(called),
                 slow=sum(root.seconds > self._slow for root in called),
                 waited=sum(root.seconds for root in called),
@@ -165,30 +169,12 @@ class Input:
         ]
         return sorted(found, key=lambda pipeline: -pipeline.waited)
 
-    def _count(self, stages: dict[str, TfDataStage], event: Event) -> None:
-        name = long_name(event)
-        if name == ROOT:
-            return
-        stage = stages.setdefault(name, TfDataStage(name))
-        stage.calls += 1
-        stage.slow += event.seconds > self._slow
-        stage.total += event.seconds
-        stage.own += event.seconds
-        if (caller := caller_of(event)) is not None and (name := long_name(caller)) != ROOT:
-            stages.setdefault(name, TfDataStage(name)).own -= event.seconds
-
-    def _blamed(self, root: Event) -> Iterator[Blame]:
+    def _blamed(self, root: Event, home: _Timeline) -> Iterator[Blame]:
         """Find the stages to blame for a call from the program, span by span."""
-        times = {root.start, root.end}
-        for timeline in self._timelines:
-            times.update(timeline.changes(root.start, root.end))
-        runs = self._functions.within(root.span)
-        times.update(time for run in runs for time in (run.asked, run.began, run.ended) if root.start < time < root.end)
-        ordered = sorted(times)
-        coming = sorted(runs, key=lambda run: -run.asked)
+        inside = slice(bisect_right(self._changes, root.start), bisect_left(self._changes, root.end))
+        coming = self._functions.within(root.span)[::-1]
         current: list[Run] = []
-        home = next(timeline for timeline in self._timelines if timeline.has(root))
-        for start, end in pairwise(ordered):
+        for start, end in pairwise(sorted({*root.span, *self._changes[inside]})):
             middle = (start + end) // 2
             if (inner := home.at(middle)) is not None:
                 while coming and coming[-1].asked <= middle:
@@ -209,16 +195,14 @@ class Input:
         """
         number = call.stats.get("id")
         # Work of the root itself counts for the stage below it.
-        own = self._first.get(call, long_name(call))
+        own = self._first.get(call, long_name(call.name))
         found = []
         if any(run.owner == number and run.began <= time for run in runs):
             found = [own]
         elif any(run.owner == number for run in runs):
             # The function waits for a thread: the stages whose functions hold the threads are to blame.
             found = list(dict.fromkeys(run.stage for run in runs if run.began <= time))
-        if number in seen:
-            return found or [own]
-        for timeline in self._timelines:
+        for timeline in self._timelines if number not in seen else ():
             if timeline is home or (inner := timeline.at(time)) is None:
                 continue
             if any(event.stats.get("parent_id") == number for event in (inner, *callers(inner))):
@@ -226,12 +210,17 @@ class Input:
         return found or [own]
 
 
+def _top(name: str) -> str:
+    """Return the long name of the first stage below the root, which identifies the pipeline."""
+    return "::".join(name.split("::")[:3])
+
+
 def _joined(blames: Iterable[Blame]) -> list[Blame]:
     """Merge adjacent spans of the same stage."""
     joined: list[Blame] = []
     for blame in blames:
         last = joined[-1] if joined else None
-        if last and last.stage == blame.stage and last.weight == blame.weight and last.span[1] == blame.span[0]:
+        if last and (last.stage, last.weight, last.span[1]) == (blame.stage, blame.weight, blame.span[0]):
             joined[-1] = replace(last, span=(last.span[0], blame.span[1]))
         else:
             joined.append(blame)
@@ -239,35 +228,15 @@ def _joined(blames: Iterable[Blame]) -> list[Blame]:
 
 
 class _Timeline:
-    """The innermost call of one thread at each moment."""
+    """The calls of one thread."""
 
     def __init__(self, calls: Sequence[Event]) -> None:
-        self._times: list[int] = []
-        self._inner: list[Event | None] = []
-        self._calls = frozenset(calls)
-        open_: list[Event] = []
-        for call in calls:
-            self._close(open_, call.start)
-            self._change(call.start, call)
-            open_.append(call)
-        self._close(open_, math.inf)
-
-    def _close(self, open_: list[Event], until: float) -> None:
-        """Return to the calling stage at the end of each call that ends by this time."""
-        while open_ and open_[-1].end <= until:
-            ended = open_.pop()
-            self._change(ended.end, open_[-1] if open_ else None)
-
-    def _change(self, time: int, inner: Event | None) -> None:
-        self._times.append(time)
-        self._inner.append(inner)
-
-    def has(self, call: Event) -> bool:
-        return call in self._calls
+        self.calls = calls
+        self._starts = [call.start for call in calls]
 
     def at(self, time: int) -> Event | None:
-        place = bisect_right(self._times, time) - 1
-        return self._inner[place] if place >= 0 else None
-
-    def changes(self, start: int, end: int) -> list[int]:
-        return self._times[bisect_right(self._times, start) : bisect_right(self._times, end)]
+        """Return the innermost call at a time."""
+        if not (place := bisect_right(self._starts, time)):
+            return None
+        last = self.calls[place - 1]
+        return next((call for call in (last, *callers(last)) if call.end > time), None)

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import runpy
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tfbench.errors import ProfileError
 
 HOST = "/host:CPU"
 DEVICE = "/device:"
-_NOISE = ("ThreadpoolListener::",)
+_NOISE = "ThreadpoolListener::"
 """Events of no duration which only say that a thread was woken."""
 _PLACES = ("tsl/profiler/protobuf", "core/profiler/protobuf")
 """Where versions of TensorFlow keep the message types, the newest first."""
@@ -52,12 +55,10 @@ class Event:
 
     @property
     def span(self) -> Span:
-        """Start and end in picoseconds."""
         return self.start, self.end
 
     @property
     def seconds(self) -> float:
-        """Duration."""
         return (self.end - self.start) * 1e-12
 
 
@@ -97,14 +98,15 @@ class Space:
         return [plane for plane in self.planes if plane.name.startswith(prefix)]
 
     @property
-    def on_host(self) -> Iterator[Event]:
-        """Events of the host's threads."""
-        return (event for plane in self.of(HOST) for event in plane.events)
+    def span(self) -> Span:
+        """From the start of the first event to the end of the last."""
+        spans = [event.span for plane in self.planes for event in plane.events]
+        return min((start for start, _ in spans), default=0), max((end for _, end in spans), default=0)
 
     @property
-    def on_devices(self) -> Iterator[Event]:
-        """Events of the devices' streams."""
-        return (event for plane in self.of(DEVICE) for event in plane.events)
+    def on_host(self) -> Iterator[Event]:
+        """The events of the host's threads."""
+        return (event for plane in self.of(HOST) for event in plane.events)
 
 
 def load(path: Path) -> Space:
@@ -123,14 +125,33 @@ def load(path: Path) -> Space:
     try:
         message.ParseFromString(content)
     except Exception as error:  # each implementation of protobuf raises its own classes
-        text = (
-            f"{path} is not a complete XPlane file ({type(error).__name__}): it was cut short; profile the case again"
-        )
-        raise ProfileError(text) from None
+        kind = type(error).__name__
+        raise ProfileError(
+            f"{path} is not a complete XPlane file ({kind}): it was cut short; profile the case again"
+        ) from None
     planes = [_plane(plane) for plane in message.planes]
     if not planes:
         raise ProfileError(f"{path} holds no profile: it has no plane; profile the case again")
     return Space(planes, next(iter(message.hostnames), path.name.split(".")[0]), tuple(message.errors))
+
+
+NO_MARKER = (
+    "the profile has no step marker: put each step, with the fetching of its input, "
+    "into tf.profiler.experimental.Trace('step', step_num=n, _r=1)"
+)
+
+
+def steps_of(space: Space) -> list[Event]:
+    """Return the marked steps in order, without the first of several, during which the profiler starts.
+
+    Raises:
+        ProfileError: No step is marked.
+    """
+    found = [event for event in space.on_host if "step_num" in event.stats and event.stats.get("_r") == 1]
+    if not found:
+        raise ProfileError(NO_MARKER)
+    found.sort(key=lambda step: step.start)
+    return found[1:] or found
 
 
 def levels_of(space: Space) -> dict[str, int]:
@@ -152,18 +173,12 @@ def _module(name: str) -> Any:
     found = importlib.util.find_spec("tensorflow")
     if found is None or found.origin is None:
         raise ProfileError("reading a profile takes TensorFlow's description of the format: install tensorflow here")
+    package = Path(found.origin).parent
     for place in _PLACES:
-        path = Path(found.origin).parent / place / f"{name}.py"
+        path = package / place / f"{name}.py"
         if path.exists():
-            spec = importlib.util.spec_from_file_location(f"tfbench_{name}", path)
-            assert spec is not None
-            assert spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module
-    raise ProfileError(
-        f"the TensorFlow in {Path(found.origin).parent} has no description of the profile format ({name})"
-    )
+            return SimpleNamespace(**runpy.run_path(str(path)))
+    raise ProfileError(f"the TensorFlow in {package} has no description of the profile format ({name})")
 
 
 def _plane(plane: Any) -> Plane:
@@ -177,22 +192,16 @@ def _plane(plane: Any) -> Plane:
             found[names.get(stat.metadata_id, "")] = names.get(value, "") if kind == "ref_value" else value
         return found
 
-    kinds = {
-        number: (metadata.name, metadata.display_name, stats(metadata))
-        for number, metadata in plane.event_metadata.items()
-    }
+    kinds = {number: (one.name, one.display_name, stats(one)) for number, one in plane.event_metadata.items()}
     lines = []
     for line in plane.lines:
-        name = line.display_name or line.name
-        began = line.timestamp_ns * 1000
         events = []
         for one in line.events:
-            called, short, always = kinds.get(one.metadata_id, ("", "", {}))
-            if not called.startswith(_NOISE):
-                start = began + one.offset_ps
-                own = stats(one) if one.stats else {}
-                events.append(Event(called, short, start, start + one.duration_ps, {**always, **own}))
-        lines.append(Line(name, nested(events)))
+            name, short, always = kinds.get(one.metadata_id, ("", "", {}))
+            if not name.startswith(_NOISE):
+                start = line.timestamp_ns * 1000 + one.offset_ps
+                events.append(Event(name, short, start, start + one.duration_ps, {**always, **stats(one)}))
+        lines.append(Line(line.display_name or line.name, nested(events)))
     return Plane(plane.name, lines, stats(plane))
 
 
@@ -231,20 +240,11 @@ def length(spans: Sequence[Span]) -> float:
 
 def without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
     """Remove from spans the time covered by others."""
-    left: list[Span] = []
     gone = union(others)
-    first = 0
+    left: list[Span] = []
     for start, end in union(spans):
-        while first < len(gone) and gone[first][1] <= start:
-            first += 1
-        at = first
-        while at < len(gone) and gone[at][0] < end:
-            if gone[at][0] > start:
-                left.append((start, gone[at][0]))
-            start = max(start, gone[at][1])
-            at += 1
-        if start < end:
-            left.append((start, end))
+        edges = [start, *chain.from_iterable(clipped(gone, (start, end))), end]
+        left += [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
     return left
 
 

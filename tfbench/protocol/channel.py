@@ -30,11 +30,8 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._buffer = b""
-
-    @classmethod
-    def from_descriptor(cls, descriptor: int) -> Channel:
-        """Open the channel on an inherited socket."""
-        return cls(socket.socket(fileno=descriptor))
+        self.descriptors: list[int] = []
+        """Open files that came with the last message. The receiver must close them."""
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -48,10 +45,8 @@ class Channel:
         """
         line = encode(message)
         try:
-            if descriptors:
-                sent = socket.send_fds(self._socket, [line], list(descriptors))
-                line = line[sent:]
-            self._socket.sendall(line)
+            sent = socket.send_fds(self._socket, [line], list(descriptors)) if descriptors else 0
+            self._socket.sendall(line[sent:])
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosed("the other process is gone") from error
 
@@ -63,12 +58,8 @@ class Channel:
             TimedOut: No complete message came within ``timeout`` seconds.
             ProtocolError: The line is malformed, or its message has another type.
         """
-        return self.receive_with_descriptors(*wanted, timeout=timeout)[0]
-
-    def receive_with_descriptors(self, *wanted: type[M], timeout: float | None = None) -> tuple[M, list[int]]:
-        """Receive as `receive` does, with the open files sent along. The caller must close them."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        descriptors: list[int] = []
+        self.descriptors = []
         while b"\n" not in self._buffer:
             if deadline is not None:
                 left = deadline - time.monotonic()
@@ -78,7 +69,7 @@ class Channel:
                 chunk, received, _, _ = socket.recv_fds(self._socket, _CHUNK, _DESCRIPTORS)
             except ConnectionResetError as error:
                 raise ChannelClosed("the other process is gone") from error
-            descriptors += received
+            self.descriptors += received
             if not chunk:
                 raise ChannelClosed("the other process is gone")
             self._buffer += chunk
@@ -89,7 +80,7 @@ class Channel:
         if not isinstance(message, wanted):
             kinds = " or ".join(dict.fromkeys(kind.__name__ for kind in wanted))
             raise ProtocolError(f"expected {kinds}, got {line[:QUOTED]!r}")
-        return message, descriptors
+        return message
 
     def close(self) -> None:
         """Close this end. Closing twice is fine."""

@@ -1,14 +1,14 @@
 """The messages between controller and workers, each a frozen dataclass and one line of JSON.
 
-Every message is either a request or the answer to one, so a reader never waits for more than one line.
+Every message is either a request or the answer to one, so a reader never waits for more than one line. They are in
+this order: requests to a zygote, its answers, requests to the process of a launch, its answers.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
-from functools import cache
-from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from tfbench.errors import ProtocolError
 from tfbench.model import JSON
@@ -17,29 +17,22 @@ QUOTED = 80
 """Bytes of a malformed line that an error quotes."""
 
 MESSAGES: dict[str, type[Message]] = {}
-"""Kind -> type, for decoding."""
+"""Kind -> type, for decoding. The kind of a message is the name of its class."""
 M = TypeVar("M", bound="Message")
 
 
-@dataclass(frozen=True)
 class Message:
     """Base of all messages. Fields are JSON values, and tuples where JSON has lists."""
 
-    kind: ClassVar[str]
-
     def __init_subclass__(cls) -> None:
-        if "kind" in vars(cls):
-            MESSAGES[cls.kind] = cls
-
-
-# Controller to zygote
+        MESSAGES[cls.__name__] = cls
+        MESSAGES.pop(cls.mro()[1].__name__, None)  # a base of messages is no message
 
 
 @dataclass(frozen=True)
 class StartZygote(Message):
     """The argument that a zygote is started with."""
 
-    kind = "start"
     channel: int
     """Descriptor of the inherited socket."""
     root: str
@@ -74,7 +67,6 @@ class CaseRequest(LaunchRequest):
 class TimeCase(CaseRequest):
     """Time blocks in turns. The inbox of this entrant and all outboxes are sent along."""
 
-    kind = "time"
     entrant: int
     warmup: tuple[float, float, float]
     """Seconds, limit in seconds and relative steadiness, see `worker.block.warm_up`."""
@@ -84,7 +76,6 @@ class TimeCase(CaseRequest):
 class ProbeCase(CaseRequest):
     """Read the metrics other than time."""
 
-    kind = "probe"
     folder: str
     """Where the process leaves files for the controller."""
     calls: int
@@ -95,7 +86,6 @@ class ProbeCase(CaseRequest):
 class ProfileCase(CaseRequest):
     """Run steps under TensorFlow's profiler."""
 
-    kind = "profile"
     folder: str
     steps: tuple[int, int]
     """Fewest and most steps."""
@@ -110,7 +100,6 @@ class ProfileCase(CaseRequest):
 class RepeatCase(CaseRequest):
     """Repeat the step while the controller reads the energy counters."""
 
-    kind = "repeat"
     seconds: float
     warmup: tuple[float, float, float]
 
@@ -119,26 +108,19 @@ class RepeatCase(CaseRequest):
 class ListDevices(LaunchRequest):
     """List the devices that TensorFlow sees."""
 
-    kind = "devices"
-
 
 @dataclass(frozen=True)
 class Reap(Message):
     """End a process of a launch."""
 
-    kind = "reap"
     pid: int
     kill: bool
-
-
-# Zygote to controller
 
 
 @dataclass(frozen=True)
 class Ready(Message):
     """The zygote has collected the benchmarks and waits for requests."""
 
-    kind = "ready"
     cases: tuple[str, ...]
     broken: dict[str, str]
     """Benchmark file -> error of its import."""
@@ -155,7 +137,6 @@ class Ready(Message):
 class Launched(Message):
     """A process was forked."""
 
-    kind = "launched"
     pid: int
 
 
@@ -163,18 +144,13 @@ class Launched(Message):
 class Reaped(Message):
     """A process has ended, with this exit code, negative for a signal."""
 
-    kind = "reaped"
     status: int
-
-
-# Controller to the process of a launch
 
 
 @dataclass(frozen=True)
 class Serve(Message):
     """Time blocks in turns."""
 
-    kind = "serve"
     follow: tuple[int, ...]
     """For each turn of this entrant, the entrant of the next turn; -1 after the last turn."""
     iterations: int
@@ -187,24 +163,16 @@ class Serve(Message):
 class Begin(Message):
     """Start repeating the step."""
 
-    kind = "begin"
-
 
 @dataclass(frozen=True)
 class Stop(Message):
     """Return from ``bench``."""
-
-    kind = "stop"
-
-
-# Process of a launch to controller
 
 
 @dataclass(frozen=True)
 class Prepared(Message):
     """The process is warm and waits for its first turn."""
 
-    kind = "prepared"
     iteration: float
     """Seconds of one iteration at the end of the warm-up."""
     facts: JSON
@@ -216,7 +184,6 @@ class Prepared(Message):
 class Rounds(Message):
     """When each block began and ended, and when it had dispatched its work, in nanoseconds of a shared clock."""
 
-    kind = "rounds"
     began: tuple[int, ...]
     ended: tuple[int, ...]
     dispatched: tuple[int, ...]
@@ -227,7 +194,6 @@ class Rounds(Message):
 class Probed(Message):
     """The evidence of a probing launch."""
 
-    kind = "probed"
     found: JSON
     absent: dict[str, str]
     """Probe -> why it read no value."""
@@ -238,17 +204,11 @@ class Probed(Message):
 class Profiled(Message):
     """The profiler has written its files."""
 
-    kind = "profiled"
-    steps: int
-    iteration: float
-    facts: JSON
-
 
 @dataclass(frozen=True)
 class Repeated(Message):
     """How often the step ran."""
 
-    kind = "repeated"
     iterations: int
 
 
@@ -256,7 +216,6 @@ class Repeated(Message):
 class DevicesListed(Message):
     """Device type -> names."""
 
-    kind = "devices-listed"
     devices: dict[str, tuple[str, ...]]
 
 
@@ -264,14 +223,11 @@ class DevicesListed(Message):
 class Done(Message):
     """The benchmark function has returned and passed."""
 
-    kind = "done"
-
 
 @dataclass(frozen=True)
 class Skipped(Message):
     """The benchmark called ``pytest.skip``."""
 
-    kind = "skipped"
     message: str
 
 
@@ -279,7 +235,6 @@ class Skipped(Message):
 class Failed(Message):
     """The benchmark or the collection broke."""
 
-    kind = "failed"
     message: str
     trace: str = ""
 
@@ -290,7 +245,7 @@ def encode(message: Message) -> bytes:
     Raises:
         ValueError: A field is NaN or infinite, which JSON cannot carry.
     """
-    content = {"kind": message.kind, **vars(message)}
+    content = {"kind": type(message).__name__, **vars(message)}
     return json.dumps(content, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
 
@@ -307,7 +262,7 @@ def decode(line: bytes | str) -> Message:
     kind = content.pop("kind", None) if isinstance(content, dict) else None
     if not isinstance(kind, str) or kind not in MESSAGES:
         raise ProtocolError(f"a message of no known kind: {line[:QUOTED]!r}")
-    types = _field_types(kind)
+    types = get_type_hints(MESSAGES[kind])
     if odd := sorted(types.keys() ^ content.keys()):
         raise ProtocolError(f"missing or unknown fields in a message ({', '.join(odd)}): {line[:QUOTED]!r}")
     values = {}
@@ -317,12 +272,6 @@ def decode(line: bytes | str) -> Message:
         except TypeError as error:
             raise ProtocolError(f"field {name} of a message has a wrong type: {line[:QUOTED]!r}") from error
     return MESSAGES[kind](**values)
-
-
-@cache
-def _field_types(kind: str) -> dict[str, Any]:
-    hints = get_type_hints(MESSAGES[kind])
-    return {field.name: hints[field.name] for field in fields(MESSAGES[kind])}
 
 
 def _typed(value: Any, wanted: Any) -> Any:

@@ -16,7 +16,7 @@ from tfbench.protocol.messages import Done, ProbeCase, Probed
 from tfbench.race.child import Process
 from tfbench.race.interfaces import Entrant, Failure
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.worker.probes.xla import FOLDER, of_module
+from tfbench.worker.probes.graph import FOLDER, of_module
 
 
 class Prober:

@@ -128,7 +128,7 @@ class Zygote:
         if answer.leaked_packages:
             raise SideError(
                 f"{name}: {', '.join(answer.leaked_packages)} would come from the working tree and not from "
-                f"{self.side.spec}, so both sides would be the same; install it without --editable"
+                f"{self.side.spec}, so both sides would be the same; uninstall it, and name its folder in pytest's option pythonpath"
             )
         self.import_seconds = answer.import_seconds
         self.spawns = answer.spawns

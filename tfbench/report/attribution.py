@@ -1,71 +1,85 @@
-"""Describe the causes of a slowdown: a few lines for an assertion, tables for a terminal."""
+"""Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.text import Text
 
 from tfbench.profiles.attribution import Attribution, Cause
 from tfbench.profiles.step_breakdown import TimeCategory
 from tfbench.report.style import add_columns, add_row, table
-from tfbench.report.units import duration
+from tfbench.report.units import time
 
 MOST = 5
 """Lines on profiles in an assertion."""
 _ENDED = {"fused": "lost fusion", "compiled": "no longer compiled"}
 
 
-def attributed(attribution: Attribution | None, why: Sequence[str]) -> RenderableType:
+def changes_of(
+    title: str, changes: Sequence[tuple[str, ...]], metrics: Sequence[tuple[str, ...]], notes: Sequence[str]
+) -> Group:
+    """Render the changes of a case's graphs between two sides.
+
+    Args:
+        title: The two sides.
+        changes: Place, change and description of each change.
+        metrics: Metric, value before, value now, and description of the gain and loss.
+        notes: Comparisons that were impossible, and other differences between the sides.
+    """
+    tables = []
+    for rows, left, right in ((changes, ("where", "change"), ()), (metrics, ("metric",), ("before", "now"))):
+        if rows:
+            tables.append(made := table(""))
+            add_columns(made, *left)
+            add_columns(made, *right, right=True)
+            add_columns(made, "what", fold=True)
+            for row in rows:
+                add_row(made, *row)
+    same = "nothing changed: the graphs, XLA's modules and every exact metric are the same"
+    return Group(Text(title, "bold"), *tables, *(Text(line) for line in (*([] if tables else [same]), *notes)))
+
+
+def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
     """Render the long form for a terminal: the lines of the assertion, each category of time, and every cause."""
-    parts: list[RenderableType] = [Text(line) for line in why]
+    lines = [Text(line) for line in why]
     if attribution is None:
-        return Group(*parts)
+        return Group(*lines)
     categories = table("Time per step")
     add_columns(categories, "category")
     add_columns(categories, "before", "now", "change", right=True)
     spent = [(str(category), before, now) for category, before, now in attribution.spent if max(before, now) > 0]
     for name, before, now in (*spent, ("a step", attribution.before, attribution.now)):
-        add_row(categories, name, _time(before), _time(now), _signed(now - before))
-    parts.append(categories)
-    if attribution.causes:
-        causes = table(f"Causes: {attribution.explained:.0%} of the slowdown")
-        add_columns(causes, "what", "where", fold=True)
-        add_columns(causes, "change", "share", "calls before", "now", right=True)
-        add_columns(causes, "new", fold=True)
-        for cause in attribution.causes:
-            before_and_now = (f"{calls:g}" for calls in cause.calls)
-            size = (_signed(cause.grew), f"{cause.share:.0%}")
-            add_row(causes, _kinds(cause), str(cause.category), *size, *before_and_now, _listed(cause.new))
-        parts.append(causes)
-    return Group(*parts)
-
-
-def _time(seconds: float) -> str:
-    return duration(seconds) if seconds > 0 else "0"
+        add_row(categories, name, time(before), time(now), _signed(now - before))
+    if not attribution.causes:
+        return Group(*lines, categories)
+    causes = table(f"Causes: {attribution.explained:.0%} of the slowdown")
+    add_columns(causes, "what", "where", fold=True)
+    add_columns(causes, "change", "share", "calls before", "now", right=True)
+    add_columns(causes, "new", fold=True)
+    for cause in attribution.causes:
+        what = _listed(cause.kinds) or str(cause.category)
+        if cause.instead:
+            what = f"{_listed(cause.kinds)} instead of {_listed(cause.instead)} ({_ENDED[cause.after]})"
+        size = (_signed(cause.grew), f"{cause.share:.0%}", *(f"{calls:g}" for calls in cause.calls))
+        add_row(causes, what, str(cause.category), *size, _listed(cause.new))
+    return Group(*lines, categories, causes)
 
 
 def _signed(seconds: float) -> str:
-    return f"{'-' if seconds < 0 else '+'}{_time(abs(seconds))}"
+    return f"{'-' if seconds < 0 else '+'}{time(abs(seconds))}"
 
 
-def _kinds(cause: Cause) -> str:
-    if cause.instead:
-        return f"{_listed(cause.kinds)} instead of {_listed(cause.instead)} ({_ENDED[cause.after]})"
-    return _listed(cause.kinds) or str(cause.category)
-
-
-def in_words(attribution: Attribution, raced: float | None, enough: float, most: int = MOST) -> list[str]:
+def in_words(attribution: Attribution, raced: float | None, enough: float) -> list[str]:
     """Describe the causes in a few lines, for the text of an assertion.
 
     Args:
         raced: The raced slowdown as a fraction, ``None`` without a race.
         enough: Fraction of the raced slowdown that the profiles must show to explain it.
-        most: Maximum number of lines.
     """
     before, now = (f"{seconds * 1e3:.3g} ms" for seconds in (attribution.before, attribution.now))
-    grew = attribution.grew
+    grew = attribution.now - attribution.before
     if raced is not None and grew < enough * raced * attribution.before:
         change = grew / attribution.before
         return [
@@ -77,10 +91,10 @@ def in_words(attribution: Attribution, raced: float | None, enough: float, most:
     category = attribution.spent[0][0]
     percent = f"{grew / attribution.before:+.0%}" + (f", raced: {raced:+.0%}" if raced is not None else "")
     lines = [f"profile: a step takes {now} instead of {before} ({percent}); {category} grew most"]
-    lines += [f"  {_describe(cause)}" for cause in attribution.causes[: most - 1]]
+    lines += [f"  {_describe(cause)}" for cause in attribution.causes[: MOST - 1]]
     if not attribution.causes:
         lines.append("  no single op grew by much: the growth is spread over many ops")
-    return lines[:most]
+    return lines
 
 
 def _describe(cause: Cause) -> str:
@@ -95,16 +109,16 @@ def _describe(cause: Cause) -> str:
         return f"no longer compiled by XLA: {kinds} {size}"
     if cause.category is TimeCategory.INPUT:
         return f"{TimeCategory.INPUT}: {kinds} {size}"
-    why = ""
+    text = kinds if cause.category is TimeCategory.HOST else f"{cause.category}: {kinds}"
     before, now = cause.calls
+    why = ""
     if now > before + 0.5:
         why = f": {now:g} calls instead of {before:g}" if before else ": new"
         why += f" ({_listed(cause.new[:2])})" if cause.new and (before or cause.new[0] != cause.kinds[0]) else ""
-    device = f"{cause.category}: " if cause.category is not TimeCategory.HOST else ""
-    return f"{device}{kinds} {size}{why}"
+    return f"{text} {size}{why}"
 
 
 def _listed(words: Sequence[str]) -> str:
     """Join as ``a, b and c``. Of more than three, name the first three and count the rest."""
-    some = list(words[:3]) + ([f"{len(words) - 3} more"] if len(words) > 3 else [])
-    return " and ".join(filter(None, [", ".join(some[:-1]), some[-1]])) if some else ""
+    some = [*words[:3], *([f"{len(words) - 3} more"] if len(words) > 3 else [])]
+    return " and ".join(filter(None, [", ".join(some[:-1]), *some[-1:]]))

@@ -1,4 +1,7 @@
-"""Render the comment on a pull request: Markdown in which no text of a report can act as markup, link or mention."""
+"""Render the comment on a pull request and annotations of its code.
+
+In their Markdown and workflow commands, no text of a report can act as markup, link, mention or command.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ _ROWS, _WORDS, _CODE = 25, 400, 2000
 """Maximum rows per table, and characters per reason and per name. The report has the rest."""
 _BREAK = "\u2060"
 """An invisible word joiner. Inside a mention, link or reference, it disables it."""
+_LEVELS = {Outcome.REGRESSED: "error", Outcome.ERROR: "error", Outcome.MISSING: "error"}
+"""Outcome -> level of its annotation. Others are warnings."""
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+\-!|~$])")
 
 _PASS = "pass"
@@ -27,7 +32,7 @@ _CONCLUSIONS = {"success": _PASS, "failure": "failed", "timed_out": "timed out"}
 
 
 @dataclass(frozen=True)
-class Run:
+class GithubRun:
     """A run as GitHub knows it."""
 
     conclusion: str
@@ -49,7 +54,7 @@ def render(
     agreed: Agreed = (),
     problems: Sequence[str] = (),
     link: str = "",
-    run: Run | None = None,
+    run: GithubRun | None = None,
 ) -> str:
     """Render the comment.
 
@@ -63,9 +68,7 @@ def render(
     """
     parts = [MARK, *_head(result, counts, run), _context(report)]
     if verdicts:
-        parts.append(_table(verdicts))
-        parts.append(_next_steps(report, verdicts))
-        parts.append(_why(report, verdicts))
+        parts += [_table(verdicts), _next_steps(report, verdicts), _why(report, verdicts)]
     if problems:
         parts.append("\n".join(["Accepted regressions to remove:", "", *(f"- {plain(one)}" for one in problems)]))
     if agreed:
@@ -80,7 +83,7 @@ def render(
     return _whole(parts)
 
 
-def without_report(run: Run, why: str, link: str = "") -> str:
+def without_report(run: GithubRun, why: str, link: str = "") -> str:
     """Render the comment on a run whose report is absent or unusable."""
     parts = [MARK, _title(run), f"There is no usable report: {plain(why)}.", _own_files(run)]
     return _whole([*parts, f"[The run]({link})" if link else ""])
@@ -93,7 +96,7 @@ def _whole(parts: Sequence[str]) -> str:
     return text
 
 
-def _head(result: str, counts: str, run: Run | None) -> list[str]:
+def _head(result: str, counts: str, run: GithubRun | None) -> list[str]:
     if run is None:
         return [f"### tfbench: {plain(result)}", f"{plain(counts)}."]
     agrees = (run.conclusion == "success") == (result == _PASS)
@@ -101,12 +104,12 @@ def _head(result: str, counts: str, run: Run | None) -> list[str]:
     return [_title(run), f"The report of the run says {plain(result)}: {plain(counts)}.", warning, _own_files(run)]
 
 
-def _title(run: Run) -> str:
+def _title(run: GithubRun) -> str:
     word = _CONCLUSIONS.get(run.conclusion, run.conclusion.replace("_", " "))
     return f"### tfbench: {plain(word)}" + (f" ({code(run.commit[:12])})" if run.commit else "")
 
 
-def _own_files(run: Run) -> str:
+def _own_files(run: GithubRun) -> str:
     if not run.own_files:
         return ""
     names = ", ".join(code(name) for name in run.own_files[:_ROWS])
@@ -127,8 +130,8 @@ def verbatim(text: str) -> str:
 
 def plain(text: str) -> str:
     """Format as text: escape markup, and break links, mentions and references."""
-    short = " ".join(printable(text).split())
-    short = short if len(short) <= _WORDS else f"{short[: _WORDS - 1]}…"
+    if len(short := " ".join(printable(text).split())) > _WORDS:
+        short = f"{short[: _WORDS - 1]}…"
     broken = re.sub(r"@|#|:(?=//)|www(?=\.)|GH(?=-)", lambda found: f"{found[0]}{_BREAK}", short)
     return _PUNCTUATION.sub(r"\\\1", html.escape(broken, quote=False))
 
@@ -136,21 +139,20 @@ def plain(text: str) -> str:
 def _context(report: Report) -> str:
     sides = report.sides
     cases = len({verdict.case.name for verdict in report.verdicts})
-    what = f"{cases} case{'s' * (cases != 1)}, policy {plain(str(report.policy['name']))}"
+    parts = [f"{cases} case{'s' * (cases != 1)}", f"policy {plain(str(report.policy['name']))}"]
     if "baseline" in sides:
-        what += f", against {code(str(sides['baseline'].get('spec', '')))}"
+        parts.append(f"against {code(str(sides['baseline'].get('spec', '')))}")
     machine = sides.get("contender", {}).get("machine")
     if isinstance(machine, dict) and machine:
-        what += f", on {plain(str(machine.get('gpus') or machine.get('processor') or 'a machine'))}"
-    return f"{what}, {report.wall_seconds:.0f} s."
+        parts.append(f"on {plain(str(machine.get('gpus') or machine.get('processor') or 'a machine'))}")
+    return f"{', '.join(parts)}, {report.wall_seconds:.0f} s."
 
 
 def _table(verdicts: Sequence[Verdict]) -> str:
     lines = ["| verdict | case | metric | ratio | why |", "| --- | --- | --- | --- | --- |"]
     for one in verdicts[:_ROWS]:
-        ratio = times(one.ratio) if one.ratio else ""
-        cells = [str(one.outcome), code(one.case.name), plain(one.metric), plain(ratio), plain(one.reason.message)]
-        lines.append(f"| {' | '.join(cells)} |")
+        texts = (one.metric, times(one.ratio) if one.ratio else "", one.reason.message)
+        lines.append(f"| {' | '.join([str(one.outcome), code(one.case.name), *map(plain, texts)])} |")
     return "\n".join(lines + _and_more(verdicts))
 
 
@@ -187,3 +189,22 @@ def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
 
 def _folded(summary: str, text: str) -> str:
     return f"<details><summary>{html.escape(summary)}</summary>\n\n{text}\n\n</details>"
+
+
+def annotation(verdict: Verdict, line: int | None) -> str:
+    """Build a workflow command, which GitHub's runner reads from the output of a job, to show a verdict at its benchmark.
+
+    Args:
+        line: First line of the benchmark in its file, if known.
+    """
+    metric = "" if verdict.metric == TIME else f" {verdict.metric}"
+    fields = {"title": f"{verdict.outcome}{metric}: {verdict.case.short_name}"}
+    if line is not None:
+        fields = {"file": verdict.case.name.partition("::")[0], "line": str(line), **fields}
+    level = _LEVELS.get(verdict.outcome, "warning")
+    properties = ",".join(f"{key}={_encoded(value, ':,')}" for key, value in fields.items())
+    return f"::{level} {properties}::{_encoded(verdict.reason.message)}"
+
+
+def _encoded(value: str, more: str = "") -> str:
+    return printable(value).translate({ord(mark): f"%{ord(mark):02X}" for mark in f"%\r\n{more}"})

@@ -16,13 +16,14 @@ def differences(sides: Mapping[str, JSON]) -> list[str]:
     Args:
         sides: Label -> description of the side. Unknown values are not a difference.
     """
-    reported = {label: _facts(side) for label, side in sides.items()}
-    known = {label: facts for label, facts in reported.items() if facts}
+    known = {label: facts for label, side in sides.items() if (facts := _facts(side))}
     lines = []
     for name in dict.fromkeys(name for facts in known.values() for name in facts):
         found = {label: facts.get(name, "none") for label, facts in known.items()}
-        if len(set(found.values())) > 1:
-            lines.append(f"{name}: {', '.join(_grouped(found))}")
+        values = dict.fromkeys(found.values())
+        if len(values) > 1:  # list each value once: "off on 2.15.1, on on 2.16.2 and 2.21.0"
+            labels = {value: " and ".join(label for label in found if found[label] == value) for value in values}
+            lines.append(f"{name}: {', '.join(f'{value} on {ones}' for value, ones in labels.items())}")
     return lines
 
 
@@ -31,11 +32,3 @@ def _facts(side: JSON) -> dict[str, str]:
         return {}
     packages = {name: version for name, version in side["packages"].items() if not name.startswith(_ASKED)}
     return {"Python": side.get("python", ""), **side.get("defaults", {}), **packages, **side.get("settings", {})}
-
-
-def _grouped(found: Mapping[str, str]) -> list[str]:
-    """List each value once: ``off on 2.15.1, on on 2.16.2 and 2.21.0``."""
-    labels: dict[str, list[str]] = {}
-    for label, value in found.items():
-        labels.setdefault(value, []).append(label)
-    return [f"{value} on {' and '.join(ones)}" for value, ones in labels.items()]

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache
 from importlib import resources
 from itertools import islice
 from typing import Any, TypeVar
@@ -64,7 +64,7 @@ def report_of(content: Any, name: str) -> Report:
         where = brief("/".join(map(str, error.absolute_path)) or "the top")
         text = f"is not a report of the schema tfbench-report/1: at {where}, {brief(error.message)}"
         raise ReportError(f"{brief(name)} {text}")
-    verdicts = tuple(map(_verdict, content["verdicts"]))
+    verdicts = tuple(map(verdict_of, content["verdicts"]))
     rows = [(verdict.case.name, verdict.metric) for verdict in verdicts]
     if len(set(rows)) != len(rows):
         case, metric = _duplicate(rows)
@@ -73,7 +73,7 @@ def report_of(content: Any, name: str) -> Report:
         policy={RENAMED_FIELDS.get(key, key): value for key, value in content["policy"].items()},
         sides=content["sides"],
         verdicts=verdicts,
-        variant_results=tuple(map(_variant_result, content["standings"])),
+        variant_results=tuple(map(variant_result_of, content["standings"])),
         skips=tuple(Skip(_case(row["case"]), printable(row["reason"])) for row in content["skipped"]),
         wall_seconds=content["wall_seconds"],
         seed=content.get("seed", 0),
@@ -81,7 +81,10 @@ def report_of(content: Any, name: str) -> Report:
         due=tuple(map(_plain, content.get("due", ()))),
         complete=content.get("complete"),
         shard=content.get("shard"),
-        profiles=tuple(map(_profile, content.get("profiles", []))),
+        profiles=tuple(
+            {**row, "case": _plain(row["case"]), "why": list(map(_plain, row["why"]))}
+            for row in content.get("profiles", [])
+        ),
     )
 
 
@@ -97,12 +100,11 @@ def check_names(report: Report, name: str) -> None:
             raise ReportError(f"{brief(name)} has a case named {brief(repr(case))}, which is no name of a benchmark")
 
 
-@lru_cache(maxsize=1)
+@cache
 def _validator() -> Any:
     # The library's own check of uniqueItems takes quadratic time for items of mixed types.
     validator = validators.extend(Draft202012Validator, {"uniqueItems": _unique})
-    schema = json.loads(resources.files("tfbench.report").joinpath("schema.json").read_text(encoding="utf-8"))
-    return validator(schema)
+    return validator(json.loads(resources.files("tfbench.report").joinpath("schema.json").read_bytes()))
 
 
 def _unique(_: Any, unique: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -125,13 +127,14 @@ _BREAKS = {9: "\N{REPLACEMENT CHARACTER}", 10: "\N{REPLACEMENT CHARACTER}"}
 
 
 def _case(name: str, workload: str = "", variant: JSON | None = None) -> Case:
-    name = _plain(name)
-    group = name.partition("[")[0]
+    group = _plain(name).partition("[")[0]
     levels = tuple(sorted((_plain(axis), _plain(level)) for axis, level in (variant or {}).items()))
-    return Case(name, _plain(workload) or group.rpartition("::")[2], group, levels)
+    return Case(_plain(name), _plain(workload) or group.rpartition("::")[2], group, levels)
 
 
-def _verdict(row: JSON) -> Verdict:
+def verdict_of(row: JSON) -> Verdict:
+    """Build a verdict from its row of a report."""
+    values = row.get("values")
     return Verdict(
         case=_case(row["case"], row["workload"], row["variant"]),
         outcome=Outcome(row["outcome"]),
@@ -141,12 +144,13 @@ def _verdict(row: JSON) -> Verdict:
         launches=row["launches"],
         rounds=row["rounds"],
         wall_seconds=row["wall_seconds"],
-        values=(row["values"]["baseline"], row["values"]["contender"]) if "values" in row else None,
-        unit=_plain(row["values"]["unit"]) if "values" in row else "",
+        values=(values["baseline"], values["contender"]) if values else None,
+        unit=_plain(values["unit"]) if values else "",
     )
 
 
-def _variant_result(row: JSON) -> VariantResult:
+def variant_result_of(row: JSON) -> VariantResult:
+    """Build the result of a variant from its row of a report."""
     return VariantResult(
         case=_case(row["case"]),
         reference=_plain(row["reference"]),

@@ -6,13 +6,11 @@ import json
 
 from tfbench.model import Report
 
-SCHEMA = "tfbench-report/1"
-
 
 def render(report: Report) -> str:
     """Render a report as JSON text."""
     content = {
-        "schema": SCHEMA,
+        "schema": "tfbench-report/1",
         "policy": report.policy,
         "sides": dict(report.sides),
         "verdicts": [verdict.as_json() for verdict in report.verdicts],

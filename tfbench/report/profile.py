@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -13,9 +14,8 @@ from rich.text import Text
 from tfbench.model import JSON
 from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
 from tfbench.report.style import add_row, table
-from tfbench.report.units import duration, percent, size
+from tfbench.report.units import percent, size, time
 
-SCHEMA = "tfbench-profile/1"
 _ROWS = 12
 """Rows per table on a terminal or in Markdown. The CSV files have all rows."""
 _WORDS = (TEXT, NAME)
@@ -23,21 +23,25 @@ _LONGEST = 72
 """Characters of a name in a table. The CSV files have full names."""
 
 
-def cell(value: Cell, unit: str) -> str:
-    """Format a value with its unit."""
+_FORMATS: dict[str, Callable[[float], str]] = {
+    SECONDS: time,
+    BYTES: size,
+    SHARE: lambda value: percent(value) if value else "0",
+    COUNT: "{:,.0f}".format,
+}
+
+
+def _cell(value: Cell, unit: str) -> str:
+    """Format a value with its unit. A long name keeps both ends, since stages and ops differ at their ends."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, str):
+    if not isinstance(value, str):
+        return _FORMATS.get(unit, "{:g}".format)(value)
+    if unit != NAME or len(value) <= _LONGEST:
         return value
-    if unit == SECONDS:
-        return duration(value) if value > 0 else "0"
-    if unit == BYTES:
-        return size(value)
-    if unit == SHARE:
-        return percent(value) if value else "0"
-    return f"{value:g}" if unit != COUNT else f"{value:,.0f}"
+    return f"{value[: _LONGEST // 3]}…{value[-(_LONGEST - _LONGEST // 3 - 1) :]}"
 
 
 def render(title: str, sections: Sequence[Section]) -> RenderableType:
@@ -52,18 +56,18 @@ def render(title: str, sections: Sequence[Section]) -> RenderableType:
     return Group(*parts)
 
 
-def _table(content: Table) -> RenderableType:
+def _table(content: Table) -> Group:
     made = table(content.title)
     columns, rows, more = _excerpt(content)
     for column in columns:
         made.add_column(column.name, justify="left" if column.unit in _WORDS else "right", overflow="fold")
     for row in rows:
         add_row(made, *row)
-    return Group(made, Text(more, "dim")) if more else made
+    return Group(made, *(Text(line, "dim") for line in more))
 
 
-def _excerpt(content: Table) -> tuple[list[Column], list[list[str]], str]:
-    """Return the columns and the first rows of a table, and a line that counts the other rows.
+def _excerpt(content: Table) -> tuple[list[Column], list[list[str]], list[str]]:
+    """Return the columns and the first rows of a table, and a line that counts the other rows if there are any.
 
     Columns of zeros and blanks are left out, except for the first, which names the rows.
     """
@@ -72,17 +76,9 @@ def _excerpt(content: Table) -> tuple[list[Column], list[list[str]], str]:
         for number, column in enumerate(content.columns)
         if number == 0 or any(row[number] not in (None, "", 0, 0.0) for row in content.rows)
     ]
-    rows = [[_short(row[number], column.unit) for number, column in columns] for row in content.rows[:_ROWS]]
+    rows = [[_cell(row[number], column.unit) for number, column in columns] for row in content.rows[:_ROWS]]
     more = len(content.rows) - _ROWS
-    return [column for _, column in columns], rows, f"… and {more} more" if more > 0 else ""
-
-
-def _short(value: Cell, unit: str) -> str:
-    """Format a value. A long name keeps both ends, since stages and ops differ at their ends."""
-    text = cell(value, unit)
-    if unit != NAME or len(text) <= _LONGEST:
-        return text
-    return f"{text[: _LONGEST // 3]}…{text[-(_LONGEST - _LONGEST // 3 - 1) :]}"
+    return [column for _, column in columns], rows, [f"… and {more} more"] if more > 0 else []
 
 
 def csv_files(sections: Sequence[Section]) -> dict[str, str]:
@@ -120,16 +116,13 @@ def _markdown(content: Table) -> str:
     columns, rows, more = _excerpt(content)
     marks = ["---" if column.unit in _WORDS else "---:" for column in columns]
     lines = [[_plain(column.name) for column in columns], marks, *([_plain(text) for text in row] for row in rows)]
-    table = [f"### {_plain(content.title)}", "", *(f"| {' | '.join(line)} |" for line in lines)]
-    return "\n".join([*table, "", more] if more else table)
+    rest = ["", *more] if more else []
+    return "\n".join([f"### {_plain(content.title)}", "", *(f"| {' | '.join(line)} |" for line in lines), *rest])
 
 
 def _plain(text: str) -> str:
     """Escape Markdown: names of ops contain special characters."""
-    escaped = text.replace("\\", "\\\\")
-    for mark in "|*_`<[":
-        escaped = escaped.replace(mark, f"\\{mark}")
-    return " ".join(escaped.split())
+    return " ".join(re.sub(r"[\\|*_`<\[]", r"\\\g<0>", text).split())
 
 
 def as_text(content: JSON) -> str:
@@ -140,7 +133,7 @@ def as_text(content: JSON) -> str:
 def as_json(case: str, side: str, sections: Sequence[Section], why: Sequence[str] = ()) -> JSON:
     """Build the JSON of the sections of one side of a case, with the causes of its slowdown."""
     return {
-        "schema": SCHEMA,
+        "schema": "tfbench-profile/1",
         "case": case,
         "side": side,
         "why": list(why),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -35,6 +36,7 @@ _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.MISSING, Outcome.ERROR)
 """Outcomes that are worth a line each; of the others there are many."""
 _MEASURED: dict[str, str] = {ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held"}
 """Reasons that say more than their outcomes."""
+_RATIO_COLOURS: dict[Outcome | None, str] = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}
 _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 
 
@@ -46,23 +48,26 @@ def render(report: Report, *, width: int, colour: bool) -> str:
     """
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
     extra = [column for column, least in _EXTRA if width >= least]
-    parts += [_variant_results(group, rows, extra) for group, rows in _grouped(report.variant_results, str).items()]
+    variants = _grouped(report.variant_results, lambda case: case.group)
+    parts += [_variant_results(group, rows, extra) for group, rows in variants.items()]
     judged = [verdict for verdict in report.verdicts if verdict.reason.code != ReasonCode.NO_BASELINE]
-    timed = [verdict for verdict in judged if verdict.metric == TIME]
-    by_function = _grouped(timed, lambda group: group.partition("[")[0])
-    parts += [_verdicts(group, rows) for group, rows in by_function.items()]
-    moved = [verdict for verdict in judged if verdict.metric != TIME and verdict.outcome in _MOVED]
-    for case in dict.fromkeys(verdict.case.name for verdict in moved):
-        parts.append(_other_metrics(case, [verdict for verdict in moved if verdict.case.name == case]))
+    timed = _grouped((one for one in judged if one.metric == TIME), lambda case: case.group.partition("[")[0])
+    parts += [_verdicts(group, rows) for group, rows in timed.items()]
+    moved = (verdict for verdict in judged if verdict.metric != TIME and verdict.outcome in _MOVED)
+    parts += [_other_metrics(rows) for rows in _grouped(moved, lambda case: case.name).values()]
     parts += [Text(f"skipped {skip.case.name}: {skip.reason}", "yellow") for skip in report.skips]
-    if line := other_metrics(report):
-        parts.append(Text(line))
-    parts.append(Text(summary(report), "bold"))
-    return _text(parts, width, colour)
+    if others := _counts(verdict for verdict in report.verdicts if verdict.metric != TIME):
+        parts.append(Text(f"other metrics: {', '.join(others)}"))
+    parts.append(Text(_summary(report), "bold"))
+    text = io.StringIO()
+    Screen(
+        file=text, width=width, force_terminal=colour, no_color=not colour,
+        color_system="standard" if colour else None, legacy_windows=False,
+    ).print(Group(*parts))  # fmt: skip
+    return text.getvalue()
 
 
-def summary(report: Report) -> str:
-    """Summarise a report in one line: cases per outcome, and the duration."""
+def _summary(report: Report) -> str:
     words = _counts(verdict for verdict in report.verdicts if verdict.metric == TIME)
     if report.skips:
         words.append(f"{len(report.skips)} skipped")
@@ -71,31 +76,24 @@ def summary(report: Report) -> str:
     return f"{interrupted}{counts} in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
 
 
-def other_metrics(report: Report) -> str:
-    """Count the outcomes of contracts and metrics other than time in one line, ``""`` without any."""
-    others = [verdict for verdict in report.verdicts if verdict.metric != TIME]
-    return f"other metrics: {', '.join(_counts(others))}" if others else ""
-
-
 def _counts(verdicts: Iterable[Verdict]) -> list[str]:
-    counts: dict[str, int] = {}
-    for verdict in verdicts:
-        word = _MEASURED.get(verdict.reason.code, str(verdict.outcome))
-        counts[word] = counts.get(word, 0) + 1
+    counts = Counter(_MEASURED.get(verdict.reason.code, str(verdict.outcome)) for verdict in verdicts)
     order = [*map(str, Outcome), *_MEASURED.values()]
     return [f"{counts[word]} {word}" for word in order if word in counts]
 
 
-def _grouped(rows: Iterable[Row], name: Callable[[str], str]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = {}
+def _grouped(rows: Iterable[Row], name: Callable[[Case], str]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        groups.setdefault(name(row.case.group), []).append(row)
+        groups[name(row.case)].append(row)
     return groups
 
 
-def _variant_column(table: Table, case: Case) -> None:
-    """Add the column of levels, with the axes as its heading."""
-    add_columns(table, ", ".join(case.levels) or "variant", fold=True)
+def _case_table(group: str, case: Case) -> Table:
+    """Create a table with the column of levels, which has the axes as its heading."""
+    made = table(group.rpartition("::")[2])
+    add_columns(made, ", ".join(case.levels) or "variant", fold=True)
+    return made
 
 
 def _levels(case: Case) -> str:
@@ -104,8 +102,7 @@ def _levels(case: Case) -> str:
 
 
 def _variant_results(group: str, results: list[VariantResult], columns: Iterable[Column]) -> Table:
-    made = table(group.rpartition("::")[2])
-    _variant_column(made, results[0].case)
+    made = _case_table(group, results[0].case)
     add_columns(made, "median", "ratio to reference", "launches", right=True)
     extra = [column for column in columns if any(column[0] in result.facts for result in results)]
     add_columns(made, *(heading for _, heading, _ in extra), right=True)
@@ -125,8 +122,7 @@ def _variant_results(group: str, results: list[VariantResult], columns: Iterable
 def _ratio_cell(result: VariantResult) -> Text:
     if result.ratio is None:
         return Text("reference" if result.case.variant else "-", "dim")
-    style = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}.get(result.outcome or Outcome.NEW, "")
-    return Text(times(result.ratio), style)
+    return Text(times(result.ratio), _RATIO_COLOURS.get(result.outcome, ""))
 
 
 def _outcome_cell(verdict: Verdict) -> Text:
@@ -134,32 +130,20 @@ def _outcome_cell(verdict: Verdict) -> Text:
 
 
 def _verdicts(group: str, verdicts: list[Verdict]) -> Table:
-    made = table(group.rpartition("::")[2])
-    _variant_column(made, verdicts[0].case)
+    made = _case_table(group, verdicts[0].case)
     add_columns(made, "verdict")
     add_columns(made, "ratio to baseline", "launches", "time", right=True)
     for verdict in verdicts:
         ratio = times(verdict.ratio) if verdict.ratio else "-"
-        seconds = f"{verdict.wall_seconds:.1f} s"
-        add_row(made, _levels(verdict.case), _outcome_cell(verdict), ratio, str(verdict.launches), seconds)
+        cost = (str(verdict.launches), f"{verdict.wall_seconds:.1f} s")
+        add_row(made, _levels(verdict.case), _outcome_cell(verdict), ratio, *cost)
     return made
 
 
-def _other_metrics(case: str, verdicts: list[Verdict]) -> Table:
-    made = table(f"{case.rpartition('::')[2]}, other metrics")
+def _other_metrics(verdicts: list[Verdict]) -> Table:
+    made = table(f"{verdicts[0].case.short_name}, other metrics")
     add_columns(made, "metric", "verdict")
     add_columns(made, "what", fold=True)
     for verdict in verdicts:
         add_row(made, verdict.metric, _outcome_cell(verdict), verdict.reason.message)
     return made
-
-
-def _text(parts: Iterable[RenderableType], width: int, colour: bool) -> str:
-    console = Screen(
-        file=io.StringIO(), width=width, force_terminal=colour, no_color=not colour,
-        color_system="standard" if colour else None, legacy_windows=False,
-    )  # fmt: skip
-    for part in parts:
-        console.print(part)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()

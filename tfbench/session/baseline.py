@@ -60,10 +60,9 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
             )
             return Reason(ReasonCode.NO_SOURCE, text)
         try:
-            made = materialise(contender.root, saved.tree, cache)
+            root, tree_redirect = materialise(contender.root, saved.tree, cache)
         except SideError as error:
             return Reason(ReasonCode.NO_SOURCE, f"{spec}: {error}")
-        root, tree_redirect = made.root, (made.top, made.instead)
     try:
         executable = _executable(saved.environment, contender, environments)
     except SideError as error:

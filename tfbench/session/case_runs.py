@@ -50,6 +50,7 @@ class CaseRuns:
         cases: All cases of the run; results follow their order, except that groups stay together.
         skips: Name of a case -> why it cannot run here.
         steps: What completes a raced case, in order; the keys name the rows that report a failed step.
+        earlier: Name of a case -> its result in an interrupted run. It is used if the whole group has one.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class CaseRuns:
         strategy: Strategy,
         steps: Mapping[str, Step],
         report: ProgressReporter,
+        earlier: Mapping[str, CaseResult],
     ) -> None:
         self._strategy = strategy
         self._steps = steps
@@ -71,6 +73,10 @@ class CaseRuns:
         for name, reason in skips.items():
             run = self._runs[name]
             run.state, run.result = CaseState.FINISHED, strategy.skipped(run.case, reason)
+        for group in groups.values():
+            if all(run.case.name in earlier for run in group):
+                for run in group:
+                    run.state, run.result = CaseState.FINISHED, earlier[run.case.name]
         self._count()
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfbench.errors import BenchmarkError
-from tfbench.metrics.extract import read
+from tfbench.metrics.catalog import read
 from tfbench.metrics.graph_diff import explain, metric_changes
 from tfbench.metrics.parity import describe, error
 from tfbench.metrics.probe_output import ProbeOutput

@@ -9,8 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tfbench.metrics import contracts, exact, parity, sampled
-from tfbench.metrics.catalog import PARITY, PEAK_HOST_MEMORY, PROBED
-from tfbench.metrics.extract import read
+from tfbench.metrics.catalog import PARITY, PEAK_HOST_MEMORY, PROBED, read
 from tfbench.model import JSON, Case, Claim, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant, Failure

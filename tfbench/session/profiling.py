@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProfileError
-from tfbench.fs import replace_dir
+from tfbench.fs import atomic_dir
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY
 from tfbench.model import JSON, Case, Outcome
@@ -84,7 +84,7 @@ def take(
     case = entrants[CONTENDER].case
     folder = place / folder_of(case.name)
     launches = policy.profile_launches if len(entrants) > 1 else 1
-    with replace_dir(folder) as half:
+    with atomic_dir(folder, replace=True) as half:
         profiler.ready(entrants.values(), launches)
         sides = {
             side: {

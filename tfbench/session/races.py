@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tfbench.model import Case, Reason, Verdict
+from tfbench.model import TIME, Case, Outcome, Reason, Verdict
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant, Launcher
 from tfbench.race.race import Race, RaceConfig
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
-from tfbench.session.results import claimed, failed, new, of_sides, of_variant
+from tfbench.session.results import claimed, failed, new, of_sides, of_variant, twice
 from tfbench.sides.side import Side
 
 
@@ -51,7 +51,14 @@ class Races:
         if interrupt:
             race.conclude()
         indices = [index for index in range(len(group)) if not interrupt or race.runs(index)]
-        return RaceResults([of_variant(race, index) for index in indices], interrupt=interrupt)
+        results = []
+        for index in indices:
+            result = of_variant(race, index)
+            if not interrupt:
+                rows, interrupt = self._confirmed(result.case, result.metrics, group)
+                result = replace(result, metrics=tuple(rows))
+            results.append(result)
+        return RaceResults(results, interrupt=interrupt)
 
     def sides(self, case: Case, rival: Side, note: str = "", there: Case | None = None) -> RaceResults:
         """Race two sides of a case, and confirm a regression.
@@ -78,14 +85,32 @@ class Races:
         return RaceResults([failed(case, race.failures[0]) if race.failures else new(case, race, 0, why)])
 
     def claims(self, case: Case, others: Sequence[Case]) -> list[Verdict]:
-        """Check the contracts of a case on its time relative to other variants."""
+        """Check the contracts of a case on its time relative to other variants, and confirm a broken one."""
         race = self._race([*others, case])
         if interrupt := self._run(race, f"{case.workload}: {case.label} against other variants"):
             raise interrupt
-        return claimed(race, len(others))
+        rows, interrupt = self._confirmed(case, claimed(race, len(others)), others)
+        if interrupt:
+            raise interrupt
+        return list(rows)
 
-    def _race(self, cases: Sequence[Case]) -> Race:
-        config = RaceConfig(self._sharing, range(self._policy.zygotes))
+    def _confirmed(
+        self, case: Case, rows: Sequence[Verdict], group: Sequence[Case]
+    ) -> tuple[Sequence[Verdict], KeyboardInterrupt | None]:
+        """Race again, in fresh processes of other zygotes, for each contract on time that a first race found broken."""
+        suspects = {row.metric for row in rows if row.outcome is Outcome.REGRESSED}
+        if not suspects or not self._policy.confirm:
+            return rows, None
+        named = [claim.levels for claim in case.claims_on(TIME)]
+        others = [other for other in group if other.variant in named]
+        race = self._race([*others, case], second=True)
+        interrupt = self._run(race, f"{case.workload}: {case.label} against other variants, again")
+        again = {} if interrupt else {row.metric: row for row in claimed(race, len(others))}
+        return [twice(row, again.get(row.metric)) if row.metric in suspects else row for row in rows], interrupt
+
+    def _race(self, cases: Sequence[Case], second: bool = False) -> Race:
+        zygotes = self._policy.zygotes
+        config = RaceConfig(self._sharing, range(zygotes, 2 * zygotes) if second else range(zygotes))
         entrants = [Entrant(case, self._contender) for case in cases]
         return Race(entrants, self._launcher, self._policy, config, time.perf_counter, self._rng)
 

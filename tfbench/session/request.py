@@ -52,6 +52,8 @@ class RunRequest:
     """Names of the cases of all shards."""
     collected: frozenset[str] = frozenset()
     """Names of all cases in the collected files, including deselected cases."""
+    resume: bool = False
+    """Whether to use the finished cases of a run that was interrupted."""
     uncollected: Sequence[CaseResult] = ()
     """Results in the place of the cases of files that pytest could not collect."""
     profile: Path | None = None

@@ -27,7 +27,6 @@ from tfbench.model import (
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race
 from tfbench.session.request import CaseResult
-from tfbench.stats.alpha_spending import look_of
 from tfbench.stats.verdict import compare
 
 NO_BASELINE = Reason(
@@ -84,6 +83,22 @@ def claimed(race: Race, index: int) -> list[Verdict]:
     return rows
 
 
+def twice(first: Verdict, second: Verdict | None) -> Verdict:
+    """Return the verdict on a contract that a first race found broken, after a second race.
+
+    Args:
+        second: Verdict of the second race; ``None`` if the run was interrupted before its end.
+    """
+    text = first.reason.message
+    if second is None:
+        reason = Reason(ReasonCode.INTERRUPTED, f"the run was interrupted before this was confirmed: {text}")
+    elif second.outcome is Outcome.INCONCLUSIVE or second.outcome is Outcome.UNCHANGED:
+        reason = Reason(ReasonCode.NOT_CONFIRMED, f"a first race said: {text}; a second said: {second.reason.message}")
+    else:
+        return replace(second, reason=Reason(second.reason.code, f"{second.reason.message}; found twice"))
+    return replace(first, outcome=Outcome.INCONCLUSIVE, reason=reason)
+
+
 def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
     """Compare times as named variant / this variant; a string says why that is impossible."""
     mine = race.entrants[index].case
@@ -94,10 +109,7 @@ def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
     if not effects:
         return "the two variants have no launch in common"
     shared = race.entrants[other].case.env == mine.env
-    return compare(
-        effects, race.rounds(index), race.policy, cases=race.config.cases,
-        look=look_of(len(effects), race.policy.looks), shared_zygote=shared,
-    )  # fmt: skip
+    return compare(effects, race.rounds(index), race.policy, cases=race.config.cases, shared_zygote=shared)
 
 
 _PERCENTILES = ((90, 64), (99, 662))

@@ -21,6 +21,7 @@ from tfbench.session.profiling import Profiles
 from tfbench.session.races import Races
 from tfbench.session.recorder import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, Progress, ProgressReporter, RunRequest
+from tfbench.session.resume import Resumption
 from tfbench.session.side_starter import SideStarter
 from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, Strategy, VariantStrategy
 from tfbench.sides.environments import Environments, kept
@@ -65,14 +66,18 @@ class Session:
         self._profiles = Profiles(
             request, self._launcher, self._gpu_session.gpu_monitor, self._strategy, self._contender, report
         )
+        saved = self._recorder.baselines.fetch(request.baseline).saved if request.baseline else ""
+        sides = [self._contender, *([self._strategy.rival] if self._strategy.rival else [])]
+        self._resumption = Resumption(request, cases, sides, saved)
         steps = {
             PROBES: others.probe,
             "contracts": others.race_claims,
             "device": self._profiles.with_device,
             "profile": self._profiles.with_profiles,
+            "journal": self._resumption.keep,
         }
         skips = {case.name: reason for case in cases if (reason := self._gpu_session.skip_reason(case))}
-        self._runs = CaseRuns(cases, skips, self._strategy, steps, report)
+        self._runs = CaseRuns(cases, skips, self._strategy, steps, report, self._resumption.earlier)
 
     def _choose_strategy(self, races: Races, sharing: int, report: ProgressReporter) -> Strategy:
         request, contender, trees = self.request, self._contender, Layout(self.request.folder).trees
@@ -91,7 +96,13 @@ class Session:
     @property
     def notes(self) -> list[str]:
         """What the user should know besides the verdicts, so far."""
-        return self._gpu_session.notes + self._launcher.notes + self._strategy.notes + self._profiles.notes
+        return (
+            self._gpu_session.notes
+            + self._launcher.notes
+            + self._strategy.notes
+            + self._profiles.notes
+            + self._resumption.notes
+        )
 
     def result(self, case: Case) -> CaseResult:
         """Return the result of this case; measures it if that has not happened yet. See `CaseRuns.result`."""
@@ -169,11 +180,15 @@ class Session:
 
     def _measurements(self) -> RunMeasurements:
         started = self._contender.name in self._starter.described
+        if not started and self._resumption.earlier:
+            self._starter.start(self._cases[:1], self._contender)
+            started = True
         environment = self._starter.environment_info(self._contender) if started else None
         return RunMeasurements(self._runs.final, self._strategy.way, environment)
 
     def close(self) -> None:
         """End every process, and release the GPUs."""
+        self._resumption.close(complete=len(self._runs.final) == len(self._cases))
         self._launcher.close()
         self._environments.close()
         self._gpu_session.close()

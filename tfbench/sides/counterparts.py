@@ -76,14 +76,23 @@ def benchmarks_of(
 class Counterparts:
     """Find the case of another source tree for a case of this run, renamed ones included.
 
-    Args:
-        before: Cases of that tree, see `benchmarks_of`.
-        now: Cases of this run.
+    Benchmarks with the same code and variant under another name match. A benchmark that only moved to another file is
+    preferred. Ambiguous matches are left out. ``before`` comes from `benchmarks_of` that tree.
     """
 
     def __init__(self, before: Mapping[str, Benchmark], now: Sequence[Case]) -> None:
         self._before = before
-        self._renamed = renamed({name: one.source for name, one in before.items()}, now)
+        gone = set(before) - {case.name for case in now}
+        found = {}
+        for case in now:
+            if case.name not in before and case.source:
+                variant = case.name.partition("[")[2]
+                same = [one for one in gone if before[one].source == case.source and one.partition("[")[2] == variant]
+                moved = [one for one in same if one.rpartition("::")[2] == case.short_name]
+                if len(matches := moved or same) == 1:
+                    found[case.name] = matches[0]
+        uses = Counter(found.values())
+        self._renamed = {new: old for new, old in found.items() if uses[old] == 1}
 
     def of(self, case: Case) -> Case | None:
         """Return the case under its name in that tree, or ``None`` if the tree does not have it."""
@@ -102,25 +111,3 @@ class Counterparts:
         known = {*collected, *self._renamed.values()}
         functions = ((name, name.partition("[")[0]) for name in self._before if name not in known)
         return [Case(name, function.rpartition("::")[2], function) for name, function in functions]
-
-
-def renamed(before: Mapping[str, str], now: Sequence[Case]) -> dict[str, str]:
-    """Match benchmarks with the same code and variant under another name: new name -> old name.
-
-    A benchmark that only moved to another file is preferred. Ambiguous matches are left out.
-    """
-    names = {case.name for case in now}
-    gone = [name for name in before if name not in names]
-    found = {}
-    for case in now:
-        if case.name not in before and case.source:
-            same = [name for name in gone if before[name] == case.source and _variant(name) == _variant(case.name)]
-            moved = [name for name in same if name.rpartition("::")[2] == case.name.rpartition("::")[2]]
-            if len(matches := moved or same) == 1:
-                found[case.name] = matches[0]
-    uses = Counter(found.values())
-    return {new: old for new, old in found.items() if uses[old] == 1}
-
-
-def _variant(name: str) -> str:
-    return name.partition("[")[2]

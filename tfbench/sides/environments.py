@@ -15,6 +15,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,15 +25,13 @@ from platformdirs import user_cache_path
 
 from tfbench.errors import SideError
 from tfbench.fs import atomic_dir, locked
-from tfbench.sides import interpreters, releases, uv
+from tfbench.sides import interpreters, uv
 from tfbench.sides.uv import ResolveError
 
 NEEDED = ("numpy", "pytest>=8.2,<10")
 """Requirements of workers, besides TensorFlow."""
 _MADE, _LOCK = "tfbench.json", ".lock"
-_UNFIT = re.compile(
-    r"no (?:usable )?wheels?|Python requirement|Python version|requires Python|python ABI", re.IGNORECASE
-)
+_UNFIT = re.compile(r"(?i)no (?:usable )?wheels?|Python requirement|Python version|requires Python|python ABI")
 _UNKNOWN = re.compile(r"Because ([\w.\-]+) was not found in the package registry")
 _ABSENT = re.compile(r"there is no version of ([\w.\-\[\]]+)==(\S+?)[ ,]")
 
@@ -68,38 +67,21 @@ def kept() -> Path:
     return user_cache_path("tfbench", appauthor=False) / "environments"
 
 
-class Environments:
-    """The environments of one folder.
+class Environments(ExitStack):
+    """The environments of one folder. To close it releases its locks, so that other runs may remove environments.
 
-    Args:
-        root: The folder.
-        tell: Called with a line of progress.
-        interpreters: Pythons to build with, the preferred one first. By default those of this machine.
+    ``tell`` is called with each line of progress.
     """
 
-    def __init__(
-        self, root: Path, tell: Callable[[str], None] = lambda text: None, interpreters: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, root: Path, tell: Callable[[str], None] = lambda text: None) -> None:
+        super().__init__()
         self._root = root
         self._tell = tell
-        self._given = interpreters
-        self._held: list[IO[str]] = []
 
     @cached_property
     def _interpreters(self) -> list[str]:
-        return list(self._given if self._given is not None else interpreters.interpreters())
-
-    def __enter__(self) -> Environments:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Release the locks, so that other runs may remove the environments."""
-        for lock in self._held:
-            lock.close()
-        self._held.clear()
+        """Pythons to build with, the preferred one first."""
+        return interpreters.interpreters()
 
     def prefer(self, requests: Sequence[Sequence[str]], version: str = "") -> None:
         """Prefer a Python that has wheels for all requests, so that environments differ only in what was requested.
@@ -110,10 +92,8 @@ class Environments:
         Raises:
             SideError: This machine has no Python of this version.
         """
-        found = [
-            path for path in self._interpreters if version in ("", interpreters.minor(interpreters.version_of(path)))
-        ]
-        if not found:
+        minors = {path: interpreters.minor(interpreters.version_of(path)) for path in self._interpreters}
+        if not (found := [path for path, minor in minors.items() if version in ("", minor)]):
             raise SideError(f"no Python {version} on this machine; install it, for example with uv python install")
         self._tell("looking for a Python that has wheels for all of them")
         first = next((path for path in found if all(_fits(request, path) for request in requests)), found[0])
@@ -130,17 +110,18 @@ class Environments:
                 is missing and no kept environment fits.
         """
         request = tuple(sorted(request))
-        self._tell(f"resolving {', '.join(request)}")
+        names = ", ".join(request)
+        self._tell(f"resolving {names}")
         try:
             interpreter, packages = self._resolve(request)
         except ResolveError as refused:
             if not refused.offline:
                 raise
-            for kept_one in self.every():
-                if kept_one.request == request and (held := self._hold(kept_one.folder)) is not None:
-                    return held
-            text = f"{', '.join(request)}: no network, and no kept environment has these requirements"
-            raise SideError(f"{text} ({refused})") from None
+            fitting = (self._hold(one.folder) for one in self.every() if one.request == request)
+            if held := next(filter(None, fitting), None):
+                return held
+            text = "no network, and no kept environment has these requirements"
+            raise SideError(f"{names}: {text} ({refused})") from None
         key = hashlib.sha256("\n".join([*packages, interpreter, platform.platform()]).encode()).hexdigest()[:16]
         folder = self._root / key
         # Look before locking to build: any user of the environment, this run included, blocks that lock.
@@ -160,14 +141,14 @@ class Environments:
                 if refused.offline or refused.full:
                     raise
                 refusals.append(refused)
-        first = refusals[0]
-        if (unknown := _UNKNOWN.search(str(first))) is not None:
+        first = str(refusals[0])
+        if unknown := _UNKNOWN.search(first):
             raise SideError(f"{unknown[1]}: no such package in the index")
-        if (absent := _ABSENT.search(str(first))) is not None:
-            found = releases.nearest(absent[1], absent[2])
+        if absent := _ABSENT.search(first):
+            found = uv.nearest(absent[1], absent[2])
             fix = f"; the nearest are {' and '.join(found)}" if found else ""
             raise SideError(f"{absent[1]} has no version {absent[2]}{fix}")
-        if _UNFIT.search(str(first)):
+        if _UNFIT.search(first):
             fitting = [python for python in interpreters.VERSIONS if _fits(request, self._interpreters[0], python)]
             fix = f"install Python {' or '.join(fitting)}" if fitting else "no Python that tfbench supports has them"
             raise SideError(f"{', '.join(request)}: no wheels for the Pythons of this machine; {fix}")
@@ -177,44 +158,45 @@ class Environments:
         self._tell(f"building an environment with {', '.join(request)} ({len(packages)} packages)")
         try:
             with atomic_dir(folder) as half:
-                _install(half, request, interpreter, packages)
+                uv.run("venv", "--quiet", "--relocatable", "--allow-existing", "--python", interpreter, str(half))
+                requirements = half / "requirements.txt"
+                requirements.write_text("".join(f"{package}\n" for package in packages), encoding="utf-8")
+                uv.run(
+                    "pip", "install", "--quiet", "--no-deps", "--compile-bytecode",
+                    "--python", str(half / "bin" / "python"), "--requirement", str(requirements),
+                )  # fmt: skip
+                made = {"request": request, "python": interpreters.version_of(interpreter), "packages": packages}
+                (half / _MADE).write_text(json.dumps(made, indent=1), encoding="utf-8")
         except ResolveError as refused:
-            if refused.full:
-                text = f"no space left in {self._root} for {', '.join(request)}; run tfbench envs prune"
-                raise SideError(text) from None
-            raise
+            if not refused.full:
+                raise
+            text = f"no space left in {self._root} for {', '.join(request)}; run tfbench envs prune"
+            raise SideError(text) from None
         except OSError as error:
             raise SideError(f"cannot build an environment in {self._root}: {error.strerror or error}") from error
 
     def _hold(self, folder: Path) -> Environment | None:
-        """Lock an environment against removal until `close`, and record its use. ``None`` if it does not exist.
-
-        Raises:
-            SideError: The folder exists, and this class did not build it.
-        """
+        """Lock an environment against removal until the end, and record its use. ``None`` if it does not exist."""
         lock = self._opened(folder.name)
         fcntl.flock(lock, fcntl.LOCK_SH)
-        found = self._read(folder)
-        if found is None:
-            lock.close()
-            if folder.exists():
-                raise SideError(f"{folder}: tfbench did not build this environment; delete the folder")
-            return None
-        self._held.append(lock)
-        os.utime(folder / _MADE)
-        return found
+        if found := self._read(folder):
+            self.enter_context(lock)
+            os.utime(folder / _MADE)
+            return found
+        lock.close()
+        if folder.exists():
+            raise SideError(f"{folder}: tfbench did not build this environment; delete the folder")
+        return None
 
     def every(self) -> list[Environment]:
         """Return all complete environments, the last used first."""
-        found = [self._read(folder) for folder in self._root.glob("[0-9a-f]*")]
-        return sorted((one for one in found if one is not None), key=lambda one: -one.used)
+        found = filter(None, map(self._read, self._root.glob("[0-9a-f]*")))
+        return sorted(found, key=lambda one: one.used, reverse=True)
 
     def prune(self, days: float) -> list[Environment]:
         """Remove and return the environments unused for this many days. Those in use stay."""
         removed = []
-        for one in self.every():
-            if time.time() - one.used < days * 86400:
-                continue
+        for one in [one for one in self.every() if time.time() - one.used >= days * 86400]:
             with self._opened(one.folder.name) as lock:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -235,18 +217,6 @@ class Environments:
     def _opened(self, key: str) -> IO[str]:
         self._root.mkdir(parents=True, exist_ok=True)
         return (self._root / f"{key}{_LOCK}").open("a", encoding="utf-8")
-
-
-def _install(half: Path, request: tuple[str, ...], interpreter: str, packages: list[str]) -> None:
-    uv.run("venv", "--quiet", "--relocatable", "--allow-existing", "--python", interpreter, str(half))
-    requirements = half / "requirements.txt"
-    requirements.write_text("".join(f"{package}\n" for package in packages), encoding="utf-8")
-    uv.run(
-        "pip", "install", "--quiet", "--no-deps", "--compile-bytecode",
-        "--python", str(half / "bin" / "python"), "--requirement", str(requirements),
-    )  # fmt: skip
-    made = {"request": request, "python": interpreters.version_of(interpreter), "packages": packages}
-    (half / _MADE).write_text(json.dumps(made, indent=1), encoding="utf-8")
 
 
 def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:

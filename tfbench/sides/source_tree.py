@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,16 +58,10 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
         keep_as: Git ref below `KEPT` or `CANDIDATES`, under which the repository keeps the content for `materialise`.
             Without a ref the repository stays unchanged.
     """
-    top = top_level(root)
-    if top is None:
+    if (top := top_level(root)) is None:
         return None
     with tempfile.TemporaryDirectory() as scratch:
-        objects = Path(_git(top, "rev-parse", "--path-format=absolute", "--git-path", "objects"))
-        env = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
-        if not keep_as:
-            Path(scratch, "objects").mkdir()
-            env["GIT_OBJECT_DIRECTORY"] = str(Path(scratch, "objects"))
-            env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = str(objects)
+        env = {"GIT_INDEX_FILE": str(Path(scratch, "index"))} if keep_as else _scratch_repository(top, Path(scratch))
         try:
             commit = _git(top, "rev-parse", "--verify", "--quiet", "HEAD")
             head = _git(top, "rev-parse", "HEAD^{tree}")
@@ -79,6 +73,45 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
         if keep_as:
             keep(top, tree, keep_as)
     return Snapshot(tree, commit, tree != head)
+
+
+def _scratch_repository(top: Path, scratch: Path) -> dict[str, str]:
+    """Return variables with which git writes its index and new objects into a folder."""
+    objects = _git(top, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+    Path(scratch, "objects").mkdir()
+    return {
+        "GIT_INDEX_FILE": str(Path(scratch, "index")),
+        "GIT_OBJECT_DIRECTORY": str(Path(scratch, "objects")),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects,
+    }
+
+
+_CODE = ("*.py", "*.pyi", "*.toml", "*.ini", "*.cfg", "*.so")
+
+
+def code_digest(root: Path) -> str:
+    """Return git's hash of the checkout's content: tracked files as they are now, and new files of code.
+
+    Unlike `snapshot`, it leaves out other new files, such as a report that a run writes.
+
+    Raises:
+        SideError: ``root`` is in no checkout.
+    """
+    top = top_level(root)
+    if top is None:
+        raise SideError(f"{root} is in no git checkout, which would tell whether the code is the same")
+    new = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *_CODE)
+    names = [name for name in new.split("\0") if name and DATA_FOLDER not in Path(name).parts]
+    with tempfile.TemporaryDirectory() as scratch:
+        env = _scratch_repository(top, Path(scratch))
+        with suppress(SideError):  # a repository without a commit
+            _git(top, "read-tree", "HEAD", env=env)
+        _git(top, "add", "--update", "--", ".", env=env)
+        listed = Path(scratch, "names")
+        listed.write_text("\0".join(names), encoding="utf-8")
+        if names:
+            _git(top, "add", f"--pathspec-from-file={listed}", "--pathspec-file-nul", env=env)
+        return _git(top, "write-tree", env=env)
 
 
 def keep(root: Path, tree: str, name: str) -> None:
@@ -120,16 +153,10 @@ def tree_of(root: Path, revision: str) -> str:
         ) from None
 
 
-@dataclass(frozen=True)
-class Commit:
-    """A commit and the subject of its message."""
+def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
+    """List the commits from ``good`` to ``bad`` along first parents, both included: hash and subject.
 
-    hash: str
-    subject: str
-
-
-def commits(root: Path, good: str, bad: str) -> list[Commit]:
-    """List the commits from ``good`` to ``bad`` along first parents, both included. A merge counts as one step.
+    A merge counts as one step.
 
     Raises:
         SideError: A revision or the repository does not exist.
@@ -141,33 +168,24 @@ def commits(root: Path, good: str, bad: str) -> list[Commit]:
         _git(root, "merge-base", "--is-ancestor", good, bad)
     except SideError:
         raise UsageError(f"{good} is no ancestor of {bad}; name an older commit for --good") from None
-    listed = _git(root, "log", "--first-parent", "--reverse", "--format=%H %s", f"{good}..{bad}")
     first = _git(root, "log", "-1", "--format=%H %s", good)
-    return [Commit(*line.split(" ", 1)) for line in (first, *listed.splitlines())]
+    later = _git(root, "log", "--first-parent", "--reverse", "--format=%H %s", f"{good}..{bad}")
+    pairs = (line.partition(" ") for line in (first, *later.splitlines()))
+    return [(commit, subject) for commit, _, subject in pairs]
 
 
-@dataclass(frozen=True)
-class MaterializedTree:
-    """A source tree in a folder of its own."""
-
-    top: str
-    """Top folder of the working tree."""
-    instead: str
-    """Top folder of the tree that replaces it."""
-    root: Path
-    """Counterpart of pytest's root in that tree."""
-
-
-def materialise(root: Path, tree: str, cache: Path) -> MaterializedTree:
-    """Extract a tree into a folder below ``cache``, and locate the counterpart of ``root`` in it.
+def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, str]]:
+    """Check out a tree into a folder below ``cache``, and locate the counterpart of ``root`` in it.
 
     The folder is created atomically, and later runs use it again.
 
+    Returns:
+        The counterpart, and `Side.tree_redirect`: the top folders of the working tree and of the extracted one.
+
     Raises:
-        SideError: The repository does not have the tree, or the folder cannot be written.
+        SideError: The repository or a submodule does not have the tree, or the folder cannot be written.
     """
-    top = top_level(root)
-    if top is None:
+    if (top := top_level(root)) is None:
         raise SideError(f"{root} is not in a git checkout, so older source trees are unavailable")
     target = cache / tree
     if not target.is_dir():
@@ -176,14 +194,32 @@ def materialise(root: Path, tree: str, cache: Path) -> MaterializedTree:
         except SideError:
             raise SideError(f"this repository does not have the tree {tree[:12]} any more") from None
         try:
-            with atomic_dir(target) as half, tempfile.TemporaryDirectory() as scratch:
-                archive = Path(scratch, "tree.tar")
-                _git(top, "archive", "--format=tar", f"--output={archive}", tree)
-                with tarfile.open(archive) as tar:
-                    tar.extractall(half, filter="data")
+            with atomic_dir(target) as half:
+                _check_out(top, tree, half)
         except OSError as error:
             if not target.is_dir():  # another run has created it by now
                 raise SideError(f"cannot extract the tree {tree[:12]} into {cache}: {error}") from error
-    return MaterializedTree(
-        str(top.resolve()), str(target.resolve()), target / root.resolve().relative_to(top.resolve())
-    )
+    return target / root.resolve().relative_to(top.resolve()), (str(top.resolve()), str(target.resolve()))
+
+
+_SUBMODULE = "160000"
+"""The mode of a submodule in git's index."""
+
+
+def _check_out(top: Path, tree: str, place: Path) -> None:
+    """Write the files of a tree, and of its submodules, as a checkout has them.
+
+    Unlike ``git archive``, this leaves out and substitutes nothing that ``.gitattributes`` marks for exports.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
+        _git(top, "read-tree", tree, env=index)
+        _git(top, "checkout-index", "--all", f"--prefix={place}/", env=index)
+        listed = _git(top, "ls-files", "--stage", "-z", env=index)
+    for entry in filter(None, listed.split("\0")):
+        facts, _, name = entry.partition("\t")
+        mode, commit, _ = facts.split()
+        if mode == _SUBMODULE:
+            if not Path(top, name, ".git").exists():
+                raise SideError(f"the submodule {name} is not checked out; run `git submodule update --init`")
+            _check_out(Path(top, name), commit, place / name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -39,7 +40,10 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
         if part == "self":
             continue
         if _is_package(part):
-            _check_age(part)
+            numbers = re.match(r"(\d+)\.(\d+)", part.partition("==")[2])
+            if numbers and _name(part) in TENSORFLOWS and tuple(map(int, numbers.groups())) < OLDEST:
+                text = "TensorFlow {}.{} is the oldest version that tfbench can measure".format(*OLDEST)
+                raise UsageError(f"--against {part}: {text}")
             packages.append(part)
         elif kind == "env" and (setting := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", value)):
             side = replace(side, env={**side.env, setting[1]: setting[2]})
@@ -48,15 +52,14 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
                 raise UsageError(f"--against {part}: no interpreter {value} on this machine")
             side = replace(side, executable=str(Path(executable).absolute()))
         elif kind == "git" and value:
-            made = materialise(contender.root, tree_of(contender.root, value), cache)
-            side = replace(side, root=made.root, tree_redirect=(made.top, made.instead))
+            root, redirect = materialise(contender.root, tree_of(contender.root, value), cache)
+            side = replace(side, root=root, tree_redirect=redirect)
         else:
             raise UsageError(f"--against {part!r} is not understood; write {KINDS}")
     if packages:
         if side.executable != contender.executable:
-            raise UsageError(
-                f"--against {spec}: an interpreter has packages of its own; name either python: or packages"
-            )
+            text = "an interpreter has packages of its own; name either python: or packages"
+            raise UsageError(f"--against {spec}: {text}")
         side = replace(side, executable=environments.get(_with_tensorflow(packages)).executable)
     return side
 
@@ -79,15 +82,6 @@ def _is_package(part: str) -> bool:
     return bool(PACKAGE.fullmatch(part)) or part in TENSORFLOWS
 
 
-def _check_age(package: str) -> None:
-    name, _, version = package.partition("==")
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if _name(name) in TENSORFLOWS and numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
-        raise UsageError(
-            f"--against {package}: TensorFlow {OLDEST[0]}.{OLDEST[1]} is the oldest version that tfbench can measure"
-        )
-
-
 def _name(package: str) -> str:
     """Return the name without extras and version."""
     return re.split(r"[\[=]", package)[0].lower()
@@ -98,10 +92,8 @@ def _with_tensorflow(packages: list[str]) -> list[str]:
     if any(_name(package) in TENSORFLOWS for package in packages):
         return packages
     for name in TENSORFLOWS:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             return [*packages, f"{name}=={metadata.version(name)}"]
-        except metadata.PackageNotFoundError:
-            continue
     raise UsageError(
         f"--against {'+'.join(packages)}: this environment has no TensorFlow; add one, such as +tensorflow==2.20.0"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -34,7 +34,8 @@ def case_alpha(policy: Policy, cases: int) -> float:
     return min(policy.alpha_case, 2 * math.sqrt(share) if policy.confirm else share)
 
 
-def alpha_per_look(alpha: float, looks: Sequence[int], spent: Sequence[float] = ()) -> tuple[float, ...]:
+@lru_cache(maxsize=64)
+def alpha_per_look(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...] = ()) -> tuple[float, ...]:
     """Compute the nominal two-sided level of every look, so that all looks together err with ``alpha``.
 
     This is alpha spending by Lan & DeMets (1983, Biometrika 70): each look has a share of ``alpha`` that
@@ -50,36 +51,29 @@ def alpha_per_look(alpha: float, looks: Sequence[int], spent: Sequence[float] = 
     Args:
         alpha: Both sides together, over all looks.
         looks: Increasing numbers of launches.
-        spent: Cumulative share of ``alpha`` that may be spent by each look, the last one 1;
-            even steps by default.
-
-    Raises:
-        ValueError: The looks or the shares do not increase, or their numbers differ.
+        spent: Cumulative share of ``alpha`` that may be spent by each look, the last one 1; even steps by default.
+            Raises `ValueError` if the looks or the shares do not increase, or their numbers differ.
     """
-    shares = tuple(spent) or tuple((index + 1) / len(looks) for index in range(len(looks)))
-    if not looks or looks[0] < 1 or any(a >= b for a, b in itertools.pairwise(looks)):
+    shares = spent or tuple((index + 1) / len(looks) for index in range(len(looks)))
+    if not looks or any(a >= b for a, b in itertools.pairwise((0, *looks))):
         raise ValueError("looks must be increasing numbers of launches")
-    if len(shares) != len(looks) or any(a >= b for a, b in zip((0.0, *shares), shares, strict=False)):
+    if len(shares) != len(looks) or any(a >= b for a, b in itertools.pairwise((0.0, *shares))):
         raise ValueError("every look needs a share of alpha, and they must increase")
-    return _levels(alpha, tuple(looks), shares)
-
-
-@lru_cache(maxsize=64)
-def _levels(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...]) -> tuple[float, ...]:
     information = [look / looks[-1] for look in looks]
-    steps = np.diff([0.0, *spent]) * alpha / 2
+    steps = np.diff([0.0, *shares]) * alpha / 2
     levels: list[float] = []
     scores: Array = np.zeros(1)
     density: Array = np.ones(1)  # of the score of open races on the grid, times the grid's step
     before = 0.0
     for step, now in zip(steps, information, strict=True):
         scale = math.sqrt(now - before)
-
-        def excess(z: float, scale: float = scale, now: float = now, step: float = step) -> float:
-            """Probability of crossing the boundary ``z`` at this look, minus this look's share."""
-            return float(density @ special.ndtr((scores - z * math.sqrt(now)) / scale)) - step  # noqa: B023
-
-        z = _decreasing_root(excess)
+        # Find the boundary that is crossed with the probability of this look's share, by bisection to the last bit.
+        # Importing scipy.optimize, for brentq, would cost every start of tfbench a quarter of a second.
+        low, z, high = 0.0, _REACH / 2, _REACH
+        for _ in range(60):
+            crossed = density @ special.ndtr((scores - z * math.sqrt(now)) / scale)
+            low, high = (z, high) if crossed > step else (low, z)
+            z = (low + high) / 2
         levels.append(2 * float(special.ndtr(-z)))
         grid = np.linspace(-_REACH * math.sqrt(now), z * math.sqrt(now), _POINTS)
         weight = np.full(_POINTS, grid[1] - grid[0])
@@ -87,18 +81,6 @@ def _levels(alpha: float, looks: tuple[int, ...], spent: tuple[float, ...]) -> t
         kernel = np.exp(-0.5 * ((grid[:, None] - scores[None, :]) / scale) ** 2) / (scale * math.sqrt(2 * math.pi))
         density, scores, before = (kernel @ density) * weight, grid, now
     return tuple(levels)
-
-
-def _decreasing_root(function: Callable[[float], float]) -> float:
-    """Find the zero of a decreasing function between 0 and `_REACH`, by bisection to the last bit.
-
-    scipy.optimize.brentq is not used: importing scipy.optimize costs every start of tfbench a quarter of a second.
-    """
-    low, high = 0.0, _REACH
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if function(middle) > 0 else (low, middle)
-    return (low + high) / 2
 
 
 def look_of(launches: int, looks: Sequence[int]) -> int:

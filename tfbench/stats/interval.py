@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tfbench.model import Effect, Ratio
-from tfbench.policy import Policy
+from tfbench.policy import Policy, Thresholds
 
 Floats = NDArray[np.float64]
 Array = Any
@@ -50,19 +50,17 @@ _FEW = 5
 def median_log_ratio(baseline: Sequence[float], contender: Sequence[float]) -> float:
     """Compute the statistic of a launch: the median over its rounds of log(contender / baseline).
 
-    Args:
-        baseline: Seconds per iteration, one value per round.
-        contender: The same of the other entrant, in the same rounds.
+    Both arguments are seconds per iteration, one value per round, of the same rounds.
 
     Raises:
         ValueError: There is no round, the rounds do not match, or a time is not a positive number.
     """
-    first, second = np.asarray(baseline, dtype=float), np.asarray(contender, dtype=float)
-    if first.size == 0 or first.shape != second.shape:
+    if len(baseline) == 0 or len(baseline) != len(contender):
         raise ValueError("both sides need the same number of rounds, at least one")
-    if not (np.isfinite(first).all() and np.isfinite(second).all() and (first > 0).all() and (second > 0).all()):
+    times = np.array([baseline, contender], dtype=float)
+    if not (np.isfinite(times) & (times > 0)).all():
         raise ValueError("a time is not a positive number")
-    return float(np.median(np.log(second) - np.log(first)))
+    return float(np.median(np.diff(np.log(times), axis=0)))
 
 
 @dataclass(frozen=True)
@@ -79,20 +77,17 @@ class Posterior:
 
     def below(self, value: float | Floats) -> Floats:
         """Probability that the true log-ratio is less than ``value``, one for all races or one each; shape (races,)."""
-        bound: Array = np.asarray(value, dtype=float).reshape(-1, 1)
-        return self._sum(special.ndtr((bound - self.centers) / self.deviations))
+        return self._sum(special.ndtr((np.reshape(value, (-1, 1)) - self.centers) / self.deviations))
 
     def above(self, value: float | Floats) -> Floats:
         """Probability that the true log-ratio is more than ``value``. Unlike 1 - below, it is exact where it is tiny."""
-        bound = np.asarray(value, dtype=float).reshape(-1, 1)
-        return self._sum(special.ndtr((self.centers - bound) / self.deviations))
+        return self._sum(special.ndtr((self.centers - np.reshape(value, (-1, 1))) / self.deviations))
 
     def bounds(self, alpha: float) -> tuple[Floats, Floats]:
         """Find both ends of the interval that excludes ``alpha / 2`` on either side, by bisection; shape (races,)."""
         reach = -special.ndtri(alpha / 2) * self.deviations
-        middle = self._sum(self.centers)
-        low, low_in = (self.centers - reach).min(axis=1), middle.copy()
-        high_in, high = middle.copy(), (self.centers + reach).max(axis=1)
+        low, low_in = (self.centers - reach).min(axis=1), self.center
+        high_in, high = self.center, (self.centers + reach).max(axis=1)
         for _ in range(_BISECTIONS):
             at = (low + low_in) / 2
             outside = self.below(at) < alpha / 2
@@ -116,7 +111,9 @@ class Posterior:
         return found
 
 
-def posterior(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_zygote: bool) -> Posterior:
+def posterior(
+    effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_zygote: bool, expected: Thresholds | None = None
+) -> Posterior:
     """Compute the posterior of races whose launches come from the same pairs of zygotes.
 
     Args:
@@ -124,10 +121,14 @@ def posterior(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, share
         pairs: The pair that each launch belongs to, shape (launches,).
         shared_zygote: Whether the entrants of a launch come from one zygote. Both then share its bias,
             so the prior deviation between pairs is ``shared_zygote_deviation``.
+        expected: Has the prior deviations; those of the step's time by default.
     """
-    between = policy.shared_zygote_deviation if shared_zygote else policy.zygote_deviation
-    nodes = _grid(policy.launch_deviation, policy.launch_spread, between, policy.zygote_spread)
-    values = huber_pseudovalues(effects, math.hypot(policy.launch_deviation, between), policy.clip)
+    expected = expected or policy.step_time
+    between = policy.shared_zygote_deviation if shared_zygote else expected.zygote_deviation
+    of_launch, of_pair, log_prior = _grid(
+        expected.launch_deviation, policy.launch_spread, between, policy.zygote_spread
+    )
+    values = huber_pseudovalues(effects, math.hypot(expected.launch_deviation, between), policy.clip)
     members = (pairs[None, :] == np.unique(pairs)[:, None]).astype(float)
     counts = members.sum(axis=1)
     number, launches = len(counts), values.shape[1]
@@ -137,44 +138,29 @@ def posterior(effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, share
     origin = means.mean(axis=1, keepdims=True)
     means = means - origin  # so that the quadratic form below does not cancel
 
-    of_mean = nodes.between[:, None] + nodes.launch[:, None] / counts  # variance of a pair's mean: (nodes, pairs)
+    of_mean = of_pair[:, None] + of_launch[:, None] / counts  # variance of a pair's mean: (nodes, pairs)
     total = (1 / of_mean).sum(axis=1)
     centers = means @ (1 / of_mean / total[:, None]).T
     misfit = means**2 @ (1 / of_mean).T - centers**2 * total
-    misfit += within[:, None] / nodes.launch
-    constant = (launches - number) * np.log(nodes.launch) + np.log(of_mean).sum(axis=1) + np.log(total)
-    logs = nodes.log_prior - 0.5 * (constant + misfit)
+    misfit += within[:, None] / of_launch
+    constant = (launches - number) * np.log(of_launch) + np.log(of_mean).sum(axis=1) + np.log(total)
+    logs = log_prior - 0.5 * (constant + misfit)
     weights = np.exp(logs - logs.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     return Posterior(weights, centers + origin, 1 / np.sqrt(total))
 
 
-@dataclass(frozen=True)
-class _Grid:
-    launch: Floats
-    between: Floats
-    log_prior: Floats
-
-
 @lru_cache(maxsize=16)
-def _grid(launch: float, launch_spread: float, between: float, between_spread: float) -> _Grid:
-    """Tabulate both variances and the logarithm of the prior at every node."""
+def _grid(launch: float, launch_spread: float, between: float, between_spread: float) -> tuple[Floats, Floats, Floats]:
+    """Tabulate the variances of launches and of pairs, and the logarithm of the prior, at every node."""
 
-    def log_prior(steps: Floats, spread: float) -> Floats:
-        density = -(_TAIL_DOF + 1) / 2 * np.log1p((steps / spread) ** 2 / _TAIL_DOF)
-        found: Floats = density + np.log(np.gradient(steps))
-        return found
+    def log_prior(steps: Array, spread: float) -> Array:
+        return np.log(np.gradient(steps)) - (_TAIL_DOF + 1) / 2 * np.log1p((steps / spread) ** 2 / _TAIL_DOF)
 
-    own: Array
-    pair: Array
-    own, pair = np.meshgrid(_LAUNCH_STEPS, _ZYGOTE_STEPS, indexing="ij")
-    prior: Array = log_prior(_LAUNCH_STEPS, launch_spread)[:, None] + log_prior(_ZYGOTE_STEPS, between_spread)[None, :]
-    likely = (prior > prior.max() - _UNLIKELY).ravel()
-    return _Grid(
-        (launch * np.exp(own)).ravel()[likely] ** 2,
-        (between * np.exp(pair)).ravel()[likely] ** 2,
-        prior.ravel()[likely],
-    )
+    prior = np.add.outer(log_prior(_LAUNCH_STEPS, launch_spread), log_prior(_ZYGOTE_STEPS, between_spread))
+    own, pair = np.nonzero(prior > prior.max() - _UNLIKELY)
+    of_launch, of_pair = (launch * np.exp(_LAUNCH_STEPS)) ** 2, (between * np.exp(_ZYGOTE_STEPS)) ** 2
+    return of_launch[own], of_pair[pair], prior[own, pair]
 
 
 def huber_pseudovalues(effects: Floats, expected: float, clip: float) -> Floats:
@@ -187,10 +173,7 @@ def huber_pseudovalues(effects: Floats, expected: float, clip: float) -> Floats:
     scaled median absolute deviation. If more than a third of the launches are outliers, or the race has
     fewer than five launches, outliers cannot be identified. Such a race is unchanged, and its interval wide.
 
-    Args:
-        effects: Shape (races, launches).
-        expected: Prior deviation of a launch, as a log-ratio.
-        clip: Limit of the distance, in deviations.
+    ``effects`` has the shape (races, launches), and ``expected`` is the prior deviation of a launch, as a log-ratio.
     """
     launches = effects.shape[1]
     if launches < _FEW:
@@ -205,11 +188,12 @@ def huber_pseudovalues(effects: Floats, expected: float, clip: float) -> Floats:
     return found
 
 
-def interval(effects: Sequence[Effect], alpha: float, policy: Policy, *, shared_zygote: bool) -> Ratio:
+def interval(
+    effects: Sequence[Effect], alpha: float, policy: Policy, *, shared_zygote: bool, expected: Thresholds | None = None
+) -> Ratio:
     """Compute the ratio contender / baseline with the interval that misses it with probability ``alpha``.
 
-    Raises:
-        ValueError: There is no launch, or an effect is not a finite number.
+    Raises `ValueError` if there is no launch, or an effect is not a finite number.
     """
     if not effects:
         raise ValueError("no launch, no interval")
@@ -217,6 +201,6 @@ def interval(effects: Sequence[Effect], alpha: float, policy: Policy, *, shared_
     if not np.isfinite(values).all():
         raise ValueError("an effect is not a finite number")
     pairs = np.array([effect.pair for effect in effects])
-    distribution = posterior(values, pairs, policy, shared_zygote=shared_zygote)
+    distribution = posterior(values, pairs, policy, shared_zygote=shared_zygote, expected=expected)
     low, high = distribution.bounds(alpha)
     return Ratio(math.exp(distribution.center[0]), math.exp(low[0]), math.exp(high[0]), 1 - alpha)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import mean, stdev
 
 from scipy import special
@@ -22,7 +21,6 @@ from tfbench.stats.verdict import Decision, change, classify, evidence, hidden
 
 Floors = Sequence[float]
 """The fastest block of each launch of one session, in seconds per iteration and in time order."""
-_CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
 
 
 def predict(now: float, own: Sequence[float], sessions: Sequence[float], alpha: float) -> Ratio:
@@ -31,11 +29,8 @@ def predict(now: float, own: Sequence[float], sessions: Sequence[float], alpha: 
     Args:
         now: Logarithm of the new session's floor.
         own: The same of the sessions of the baseline's own code, at least one.
-        sessions: The same of every earlier session, including ``own``, at least two.
+        sessions: The same of every earlier session, including ``own``, at least two; fewer raise `ValueError`.
         alpha: Both ends of the interval together.
-
-    Raises:
-        ValueError: There are fewer sessions than that.
     """
     if not own or len(sessions) < 2:
         raise ValueError("a spread needs at least two sessions, including one of the baseline's own code")
@@ -61,35 +56,30 @@ def evaluate(
         cases: Cases of the whole run, which share its alpha.
     """
     launches = min(policy.floor_launches, *map(len, (now, *own, *others)))
+    floor, *known = (math.log(min(session[:launches])) for session in (now, *own, *others))
+    of_own = known[: len(own)]
 
-    def floor(session: Floors) -> float:
-        return math.log(min(session[:launches]))
+    def decided(outcome: Outcome, code: ReasonCode, text: str, ratio: Ratio) -> Decision:
+        return Decision(outcome, Reason(code, text), Comparison(ratio, len(now), 1, rounds))
 
-    known = [floor(session) for session in (*own, *others)]
     if len(known) < policy.sessions:
         text = (
             f"saved times alone: {len(known)} comparable session{'s' * (len(known) != 1)} of this case, "
             f"at least {policy.sessions} are needed to estimate the spread between sessions"
         )
-        unknown = Ratio(math.exp(floor(now) - mean(known[: len(own)])), 0.0, math.inf, 1.0)
-        return Decision(
-            Outcome.INCONCLUSIVE, Reason(ReasonCode.FEW_SESSIONS, text), Comparison(unknown, len(now), 1, rounds)
-        )
-
-    def against(alpha: float) -> Comparison:
-        ratio = predict(floor(now), [floor(session) for session in own], known, alpha)
-        return Comparison(ratio, len(now), 1, rounds)
-
+        unknown = Ratio(math.exp(floor - mean(of_own)), 0.0, math.inf, 1.0)
+        return decided(Outcome.INCONCLUSIVE, ReasonCode.FEW_SESSIONS, text, unknown)
     spread = f"the spread of {len(known)} sessions, deviation {stdev(known):.1%}"
-    strict = against(policy.alpha / max(1, cases))
-    if (changed := classify(strict.ratio.low, strict.ratio.high, policy)) in _CHANGED:
-        text = f"{change(strict.ratio.center)} than {spread}, allows ({evidence(strict)}); not raced"
-        return Decision(changed, Reason(ReasonCode.SAVED_TIMES, text), strict)
-    lax = against(policy.alpha_case)
-    screen = replace(policy, tolerance=policy.screen_tolerance)
-    if classify(lax.ratio.low, lax.ratio.high, screen) is Outcome.UNCHANGED:
-        within = f"within {policy.screen_tolerance:.1%} by saved times, {change(lax.ratio.center)}"
-        text = f"{within}, against {spread} ({evidence(lax)})"
-        return Decision(Outcome.UNCHANGED, Reason(ReasonCode.SAVED_TIMES, f"{text}; not raced"), lax)
-    text = f"saved times do not decide: {change(lax.ratio.center)}; {spread}, could hide {hidden(lax.ratio):.1%}"
-    return Decision(Outcome.INCONCLUSIVE, Reason(ReasonCode.SAVED_TIMES, text), lax)
+    strict = predict(floor, of_own, known, policy.alpha / max(1, cases))
+    changed = classify(strict.low, strict.high, policy.step_time)
+    if changed in (Outcome.REGRESSED, Outcome.IMPROVED):
+        text = f"{change(strict.center)} than {spread}, allows ({evidence(strict, len(now))}); not raced"
+        return decided(changed, ReasonCode.SAVED_TIMES, text, strict)
+    lax = predict(floor, of_own, known, policy.alpha_case)
+    within = policy.step_time._replace(tolerance=policy.screen_tolerance)
+    if classify(lax.low, lax.high, within) is Outcome.UNCHANGED:
+        text = f"within {within.tolerance:.1%} by saved times, {change(lax.center)}, against {spread}"
+        text += f" ({evidence(lax, len(now))}); not raced"
+        return decided(Outcome.UNCHANGED, ReasonCode.SAVED_TIMES, text, lax)
+    text = f"saved times do not decide: {change(lax.center)}; {spread}, could hide {hidden(lax):.1%}"
+    return decided(Outcome.INCONCLUSIVE, ReasonCode.SAVED_TIMES, text, lax)

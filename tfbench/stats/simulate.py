@@ -81,70 +81,48 @@ def simulate(
 ) -> Races:
     """Simulate races, with confirmation in fresh launches of fresh zygotes if the policy has it.
 
-    Args:
-        cases: Cases of a run, which share its alpha.
-        shared_zygote: Whether the entrants of a launch come from one zygote. Variants of a run do,
-            and are not confirmed.
+    The cases of a run share its alpha. Variants of a run come from one zygote, and are not confirmed.
     """
-    simulation = _Simulation(policy, model, np.random.default_rng(seed), cases, shared_zygote)
-    first, launches = simulation.stages(races)
+    rng = np.random.default_rng(seed)
+
+    def stage(races: int) -> tuple[Codes, Counts]:
+        codes, launches = np.full(races, _INCONCLUSIVE, dtype=np.int8), np.zeros(races, dtype=np.int64)
+        for open_races in np.array_split(np.arange(races), range(_BATCH, races, _BATCH)):
+            pair_bias = rng.normal(0, model.zygote_deviation, (len(open_races), policy.zygotes))
+            effects: Array = np.empty((len(open_races), 0))
+            for look, count in enumerate(policy.looks):
+                pairs = np.arange(count) % policy.zygotes
+                bias = pair_bias[:, pairs[effects.shape[1] :]]
+                effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(rng, model, bias)])
+                distribution = posterior(effects, pairs, policy, shared_zygote=shared_zygote)
+                found = evaluate(distribution, look_alpha(policy, cases, look), policy)
+                codes[open_races], launches[open_races] = found, count
+                undecided = found == _INCONCLUSIVE
+                open_races, pair_bias, effects = open_races[undecided], pair_bias[undecided], effects[undecided]
+                if not len(open_races):
+                    break
+        return codes, launches
+
+    first, launches = stage(races)
     final = first.copy()
     if policy.confirm and not shared_zygote:
         alarms = np.flatnonzero(first == _REGRESSED)
-        again, more = simulation.stages(len(alarms))
+        again, more = stage(len(alarms))
         final[alarms] = np.where(again == _REGRESSED, _REGRESSED, _INCONCLUSIVE)
         launches[alarms] += more
     return Races(first, final, launches)
 
 
-@dataclass(frozen=True)
-class _Simulation:
-    """The arguments of `simulate` that every stage shares."""
-
-    policy: Policy
-    model: NoiseModel
-    rng: np.random.Generator
-    cases: int
-    shared_zygote: bool
-
-    def stages(self, races: int) -> tuple[Codes, Counts]:
-        """Simulate one stage of each race, in batches."""
-        codes, launches = np.full(races, _INCONCLUSIVE, dtype=np.int8), np.zeros(races, dtype=np.int64)
-        for start in range(0, races, _BATCH):
-            self._fill(codes[start : start + _BATCH], launches[start : start + _BATCH])
-        return codes, launches
-
-    def _fill(self, codes: Codes, launches: Counts) -> None:
-        """Simulate one stage of a batch; fills both arrays in place."""
-        policy, model = self.policy, self.model
-        open_races = np.arange(len(codes))
-        pair_bias = self.rng.normal(0, model.zygote_deviation, (len(codes), policy.zygotes))
-        effects: Array = np.empty((len(codes), 0))
-        for look, count in enumerate(policy.looks):
-            pairs = np.arange(count) % policy.zygotes
-            bias = pair_bias[:, pairs[effects.shape[1] :]]
-            effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(self.rng, model, bias)])
-            distribution = posterior(effects, pairs, policy, shared_zygote=self.shared_zygote)
-            found = evaluate(distribution, look_alpha(policy, self.cases, look), policy)
-            codes[open_races], launches[open_races] = found, count
-            undecided = found == _INCONCLUSIVE
-            open_races, pair_bias, effects = open_races[undecided], pair_bias[undecided], effects[undecided]
-            if not len(open_races):
-                return
-
-
 def scatter(rng: np.random.Generator, model: NoiseModel, like: Floats) -> Floats:
     """Draw the noise of single launches in their log-ratios, in the shape of ``like``."""
-    shape = like.shape
+    shape, deviation = like.shape, model.launch_deviation
     if model.noise is Noise.HEAVY:
-        unit = rng.standard_t(_HEAVY_DOF, shape) / math.sqrt(_HEAVY_DOF / (_HEAVY_DOF - 2))
-    elif model.noise is Noise.SKEWED:
-        unit = rng.exponential(1, shape) - 1
-    else:
-        unit = rng.normal(0, 1, shape)
-    found: Floats = model.launch_deviation * unit
+        return deviation * (rng.standard_t(_HEAVY_DOF, shape) / math.sqrt(_HEAVY_DOF / (_HEAVY_DOF - 2)))
+    if model.noise is Noise.SKEWED:
+        return deviation * (rng.exponential(1, shape) - 1)
+    found: Floats = deviation * rng.normal(0, 1, shape)
     if model.noise is Noise.BISTABLE:
-        found = found + _OTHER_MODE * (rng.random(shape) < _OTHER_MODE_SHARE)
+        found += _OTHER_MODE * (rng.random(shape) < _OTHER_MODE_SHARE)
     return found
 
 
@@ -156,7 +134,7 @@ def evaluate(distribution: Posterior, alpha: float, policy: Policy) -> Codes:
     """
     codes = np.full(len(distribution.weights), _INCONCLUSIVE, dtype=np.int8)
     center = np.exp(distribution.center)
-    for region in regions(policy):
+    for region in regions(policy.step_time):
         # An interval in the region has its centre there, so most races need no more than one probability.
         races = np.flatnonzero((codes == _INCONCLUSIVE) & (region.low <= center) & (center <= region.high))
         if region.low > 0:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason, ReasonCode
-from tfbench.policy import Policy
+from tfbench.policy import Policy, Thresholds
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, look_of
 from tfbench.stats.interval import interval
 
@@ -21,8 +22,7 @@ class Decision:
     comparison: Comparison
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """A closed range of ratios: an interval that lies in it proves the outcome."""
 
     outcome: Outcome
@@ -30,8 +30,8 @@ class Region:
     high: float
 
 
-def regions(policy: Policy) -> tuple[Region, ...]:
-    """The ranges of ratios that prove an outcome; the first one that holds an interval counts.
+def regions(thresholds: Thresholds) -> tuple[Region, ...]:
+    """Return the ranges of ratios that prove an outcome; the first one that holds an interval counts.
 
     Swapping the sides mirrors them: ratio to 1 / ratio.
 
@@ -40,7 +40,7 @@ def regions(policy: Policy) -> tuple[Region, ...]:
     two one-sided tests of Schuirmann (1987, J. Pharmacokinet. Biopharm. 15). Such an interval may
     exclude 1 or reach beyond the minimum effect: a real change that is too small to matter is no change.
     """
-    effect, tolerance = 1 + policy.minimum_effect, 1 + policy.tolerance
+    effect, tolerance = 1 + thresholds.minimum_effect, 1 + thresholds.tolerance
     return (  # a ratio at the minimum effect itself is not yet a change
         Region(Outcome.REGRESSED, math.nextafter(effect, math.inf), math.inf),
         Region(Outcome.IMPROVED, 0.0, math.nextafter(1 / effect, 0)),
@@ -49,25 +49,29 @@ def regions(policy: Policy) -> tuple[Region, ...]:
 
 
 def compare(
-    effects: Sequence[Effect], rounds: int, policy: Policy, *, cases: int, look: int, shared_zygote: bool
+    effects: Sequence[Effect],
+    rounds: int,
+    policy: Policy,
+    *,
+    cases: int,
+    shared_zygote: bool,
+    thresholds: Thresholds | None = None,
 ) -> Comparison:
-    """Compute the ratio and its interval at a look.
+    """Compute the ratio and its interval at the look that this number of launches belongs to.
 
     The confidence of the ratio is that of the whole race: with this probability the intervals of all
     looks contain the true ratio (repeated confidence intervals, Jennison & Turnbull 1989,
     J. R. Stat. Soc. B 51). Stopping at an interval that decides therefore costs no further alpha.
 
     Args:
-        effects: One per launch.
+        effects: One per launch, as for `interval`, which may refuse them.
         rounds: Number of rounds of these launches.
         cases: Cases of the whole run, which share its alpha.
-        look: Index of the planned look, from 0.
         shared_zygote: Whether the entrants of a launch are forked from one zygote.
-
-    Raises:
-        ValueError: There is no launch, or an effect is not a finite number.
+        thresholds: Has the noise to expect; those of the step's time by default.
     """
-    ratio = interval(effects, look_alpha(policy, cases, look), policy, shared_zygote=shared_zygote)
+    alpha = look_alpha(policy, cases, look_of(len(effects), policy.looks))
+    ratio = interval(effects, alpha, policy, shared_zygote=shared_zygote, expected=thresholds)
     return Comparison(
         ratio=Ratio(ratio.center, ratio.low, ratio.high, 1 - case_alpha(policy, cases)),
         launches=len(effects),
@@ -76,9 +80,9 @@ def compare(
     )
 
 
-def classify(low: float, high: float, policy: Policy) -> Outcome | None:
+def classify(low: float, high: float, thresholds: Thresholds) -> Outcome | None:
     """Return the outcome that an interval of ratios proves by `regions`, or ``None`` if it proves none."""
-    proved = (region.outcome for region in regions(policy) if region.low <= low and high <= region.high)
+    proved = (region.outcome for region in regions(thresholds) if region.low <= low and high <= region.high)
     return next(proved, None)
 
 
@@ -90,29 +94,23 @@ def decide(
     cases: int,
     shared_zygote: bool,
     final: bool,
+    thresholds: Thresholds | None = None,
 ) -> Decision:
-    """Decide from the evidence at a look.
+    """Decide from the evidence at a look, by the thresholds of the step's time unless others are given.
 
     The caller races a first ``regressed`` again, in fresh launches of fresh zygotes, and decides from
     those launches alone at the same levels. The case has regressed only if both stages say so.
     `tfbench.stats.alpha_spending.case_alpha` accounts for the alpha of both stages.
 
-    Args:
-        effects: One per launch, of this stage only.
-        rounds: Number of rounds of these launches.
-        cases: Cases of the whole run, which share its alpha.
-        shared_zygote: Whether the entrants of a launch are forked from one zygote.
-        final: Whether this was the last launch, so that an undecided case is inconclusive.
-
-    Raises:
-        ValueError: There is no launch, or an effect is not a finite number.
+    Args and errors are those of `compare`, where ``effects`` are of this stage only. ``final`` tells whether
+    this was the last launch, so that an undecided case is inconclusive.
     """
-    look = look_of(len(effects), policy.looks)
-    comparison = compare(effects, rounds, policy, cases=cases, look=look, shared_zygote=shared_zygote)
-    outcome = classify(comparison.ratio.low, comparison.ratio.high, policy)
+    chosen = thresholds or policy.step_time
+    comparison = compare(effects, rounds, policy, cases=cases, shared_zygote=shared_zygote, thresholds=chosen)
+    outcome = classify(comparison.ratio.low, comparison.ratio.high, chosen)
     if outcome is None and final:
         outcome = Outcome.INCONCLUSIVE
-    return Decision(outcome, _reason(outcome, comparison, policy), comparison)
+    return Decision(outcome, _reason(outcome, comparison, chosen, policy.name), comparison)
 
 
 _CODES = {
@@ -124,16 +122,15 @@ _CODES = {
 }
 
 
-def _reason(outcome: Outcome | None, comparison: Comparison, policy: Policy) -> Reason:
-    ratio = comparison.ratio
-    reported = evidence(comparison)
-    stricter = "" if policy.name == "strict" else "--policy strict, "
+def _reason(outcome: Outcome | None, comparison: Comparison, thresholds: Thresholds, policy: str) -> Reason:
+    ratio, reported = comparison.ratio, evidence(comparison.ratio, comparison.launches)
+    stricter = "" if policy == "strict" else "--policy strict, "
     fix = f"{stricter}more launches or a quieter machine (`tfbench doctor`) tell more"
     if outcome in (Outcome.REGRESSED, Outcome.IMPROVED):
         text = f"{change(ratio.center)} ({reported})"
     elif outcome is Outcome.UNCHANGED:
-        text = f"within {policy.tolerance:.1%} either way: {change(ratio.center)} ({reported})"
-    elif hidden(ratio) > policy.minimum_effect:
+        text = f"within {thresholds.tolerance:.1%} either way: {change(ratio.center)} ({reported})"
+    elif hidden(ratio) > thresholds.minimum_effect:
         slowdown = f"{hidden(ratio):.1%}" if hidden(ratio) < 1 else f"a factor of {ratio.high:.1f}"
         text = f"not decided: a slowdown of {slowdown} could still be hiding ({reported}); {fix}"
     else:
@@ -149,14 +146,11 @@ def hidden(ratio: Ratio) -> float:
 def change(ratio: float) -> str:
     """Describe a ratio of times: ``5.2% slower``; factors of 2 and more as ``3.4x slower``."""
     word, factor = ("slower", ratio) if ratio >= 1 else ("faster", 1 / ratio)
-    if factor >= 2:
-        return f"{factor:.1f}x {word}"
-    return f"{abs(ratio - 1):.1%} {word}"
+    return f"{factor:.1f}x {word}" if factor >= 2 else f"{abs(ratio - 1):.1%} {word}"
 
 
-def evidence(comparison: Comparison) -> str:
+def evidence(ratio: Ratio, launches: int) -> str:
     """Format the evidence for a reason: ``interval +1.0% to +3.0% at 95% confidence, 6 launches``."""
-    ratio = comparison.ratio
     low, high = (f"{end - 1:+.1%}" if end < 3 else f"{end:.1f}x" for end in (ratio.low, ratio.high))
-    launches = f"{comparison.launches} launch{'' if comparison.launches == 1 else 'es'}"
-    return f"interval {low} to {high} at {100 * ratio.confidence:.4g}% confidence, {launches}"
+    count = f"{launches} launch{'' if launches == 1 else 'es'}"
+    return f"interval {low} to {high} at {100 * ratio.confidence:.4g}% confidence, {count}"

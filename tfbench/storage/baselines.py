@@ -169,7 +169,7 @@ def now() -> str:
 
 def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     case, seconds = sample.case, sample.seconds
-    own: JSON = {"workload": case.workload, "source": case.source, "launches": [_run(run) for run in sample.runs]}
+    own: JSON = {"workload": case.workload, "source": case.source, "launches": [run_json(run) for run in sample.runs]}
     if values is not None:
         own["reading"] = values.as_json()
     return {
@@ -184,7 +184,8 @@ def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     }
 
 
-def _run(run: Run) -> JSON:
+def run_json(run: Run) -> JSON:
+    """Return one launch of a sample as files store it."""
     # Whole nanoseconds of a block are the measured values, and take half the space of fractions of a second.
     return {
         "iterations": run.iterations,
@@ -220,7 +221,7 @@ def parse(name: str, content: JSON) -> Baseline:
             variant=tuple(sorted(texts(benchmark["params"], "params").items())),
             source=a_text(extra.get("source", ""), "source"),
         )
-        runs = tuple(_parsed_run(run, case.name) for run in a_list(extra["launches"], "launches"))
+        runs = tuple(run_of(run, case.name) for run in a_list(extra["launches"], "launches"))
         if not runs or case.name in samples:
             raise ValueError(f"{brief(case.name)} has no launch, or is there twice")
         samples[case.name] = Sample(case, runs)
@@ -228,11 +229,16 @@ def parse(name: str, content: JSON) -> Baseline:
             metric_values[case.name] = MetricValues.of_json(extra["reading"])
     # Early baselines lack the way of racing. Their times are then never judged without a race.
     context = context_of({**dict.fromkeys(CONTEXT, ""), **own})
-    accepted = tuple(_parsed_acceptance(entry) for entry in a_list(own.get("accepted", []), "accepted"))
+    accepted = tuple(_acceptance_of(entry) for entry in a_list(own.get("accepted", []), "accepted"))
     return Baseline(context, samples, metric_values, name, a_text(content["datetime"], "datetime"), accepted)
 
 
-def _parsed_run(run: Any, case: str) -> Run:
+def run_of(run: Any, case: str = "a launch") -> Run:
+    """Build a launch of a sample from its JSON.
+
+    Raises:
+        ValueError, KeyError: tfbench did not write the content.
+    """
     iterations = an_integer(an_object(run, "a launch")["iterations"], f"iterations of {case}", 1, 1e15)
     nanoseconds = [a_number(one, case) for one in a_list(run["nanoseconds"], "nanoseconds")]
     facts = dict(an_object(run["facts"], "facts"))
@@ -241,6 +247,6 @@ def _parsed_run(run: Any, case: str) -> Run:
     return Run(times([one * 1e-9 / iterations for one in nanoseconds], case), iterations, facts)
 
 
-def _parsed_acceptance(entry: Any) -> Acceptance:
+def _acceptance_of(entry: Any) -> Acceptance:
     found = texts(entry, "an acceptance")
     return Acceptance(found["when"], found["reason"], found["replaced"])

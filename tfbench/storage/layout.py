@@ -8,8 +8,8 @@ from tfbench.fs import DATA_FOLDER, write_whole
 
 PROFILES = f"{DATA_FOLDER}/profiles"
 """Default folder of profiles, relative to pytest's root."""
-_UNSHARED = ("candidates", "calibration", "history", "made", "profiles", "trees")
-"""Folders that git ignores. Baselines may be shared."""
+_UNSHARED = ("candidates/", "calibration/", "history/", "made/", "profiles/", "trees/", "journal.*")
+"""Patterns that git ignores. Baselines may be shared."""
 
 
 class Layout:
@@ -26,6 +26,8 @@ class Layout:
         self.shared_set_ups = folder / "made"
         """Folders that one launch builds for all, such as trained models."""
         self.calibration = folder / "calibration"
+        self.journal = folder / "journal.jsonl"
+        """Finished cases of a run that has not come to its end."""
 
     @staticmethod
     def of(root: Path) -> Layout:
@@ -40,4 +42,4 @@ class Layout:
         """
         file = self.folder / ".gitignore"
         if not file.exists():
-            write_whole(file, "".join(f"{name}/\n" for name in _UNSHARED))
+            write_whole(file, "".join(f"{name}\n" for name in _UNSHARED))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tfbench.errors import SideError, TfbenchError
 from tfbench.model import TIME, Case, Outcome
@@ -16,73 +16,58 @@ SideRacer = Callable[[Case, Side, Side, Policy], ConfirmedRace]
 """Races a case on two sides until the race ends."""
 
 
+@dataclass(frozen=True)
 class Bisection:
-    """Race cases at points, in waves: all cases whose next point is the same race while its side exists.
+    """Race cases at points, in waves: all cases whose next point is the same race while its side exists."""
 
-    Args:
-        points: In order, the good end first and the bad end last.
-        make: Creates a point's side. Raises `SideError` if it cannot.
-        race_sides: Races a case on two sides.
-        release: Called with a side that is no longer needed.
-        metric: The metric to bisect, `TIME` or ``first_call``.
-        progress: Called with the current activity.
-    """
-
-    def __init__(
-        self,
-        points: Sequence[Point],
-        make: Callable[[Point], Side],
-        race_sides: SideRacer,
-        release: Callable[[Side], None],
-        policy: Policy,
-        metric: str = TIME,
-        progress: Callable[[str], None] = lambda text: None,
-    ) -> None:
-        self.points = points
-        self._make = make
-        self._race_sides = race_sides
-        self._release = release
-        self._policy = policy
-        self._metric = metric
-        self._progress = progress
+    points: Sequence[Point]
+    """In order, the good end first and the bad end last."""
+    make: Callable[[Point], Side]
+    """Creates a point's side. Raises `SideError` if it cannot."""
+    race_sides: SideRacer
+    release: Callable[[Side], None]
+    """Called with a side that is no longer needed."""
+    policy: Policy
+    metric: str = TIME
+    """`TIME` or ``first_call``."""
+    progress: Callable[[str], None] = lambda text: None
+    """Called with the current activity."""
 
     def run(self, cases: Iterable[Case]) -> list[BisectResult]:
         """Return the result of each case. A case that is not slower at the bad end has one step.
 
-        Raises:
-            SideError: The good or the bad end cannot be created.
+        Raises `SideError` if the good or the bad end cannot be created.
         """
-        good = self._make(self.points[0])
+        good = self.make(self.points[0])
         results = [BisectResult(case, Search(len(self.points))) for case in cases]
-        last = len(self.points) - 1
-        self._wave(results, last, good, self._make(self.points[last]))
+        self._wave(results, len(self.points) - 1, good, self.make(self.points[-1]))
         while wave := sorted({point for result in results if (point := result.next) is not None}):
             for point in wave:
                 wanting = [result for result in results if result.next == point]
                 try:
-                    side = self._make(self.points[point])
+                    side = self.make(self.points[point])
                 except SideError as error:
                     for result in wanting:
                         result.add(BisectStep(point, None, _headline(error)))
                 else:
                     self._wave(wanting, point, good, side)
-        self._release(good)
+        self.release(good)
         return results
 
     def _wave(self, results: Sequence[BisectResult], point: int, good: Side, side: Side) -> None:
         label = self.points[point].label
         for number, result in enumerate(results):
-            self._progress(f"{label}: {result.case.short_name} ({number}/{len(results)})")
-            step = self._race(result, point, good, side, self._policy)
+            self.progress(f"{label}: {result.case.short_name} ({number}/{len(results)})")
+            step = self._race(result, point, good, side, self.policy)
             if step.outcome is Outcome.INCONCLUSIVE:
-                self._progress(f"{label}: once more, with more launches")
-                step = replace(self._race(result, point, good, side, self._policy.patient()), again=True)
+                self.progress(f"{label}: once more, with more launches")
+                step = replace(self._race(result, point, good, side, self.policy.patient()), again=True)
             result.add(step)
-        self._release(side)
+        self.release(side)
 
     def _race(self, result: BisectResult, point: int, good: Side, side: Side, policy: Policy) -> BisectStep:
         try:
-            race = self._race_sides(result.case, good, side, policy)
+            race = self.race_sides(result.case, good, side, policy)
         except SideError as error:
             return BisectStep(point, None, _headline(error))
         if failure := race.failures.get(1):
@@ -92,9 +77,9 @@ class Bisection:
             return BisectStep(point, None, result.failure)
         if race.abort_reason:
             return BisectStep(point, None, f"disturbed: {race.abort_reason}")
-        decision = race.decision if self._metric == TIME else race.first_call
+        decision = race.decision if self.metric == TIME else race.first_call
         if decision is None or decision.outcome is None:
-            return BisectStep(point, None, f"no {self._metric} was measured")
+            return BisectStep(point, None, f"no {self.metric} was measured")
         ratio = decision.comparison.ratio
         return BisectStep(point, decision.outcome, decision.reason.message, ratio, race.launches, race.wall_seconds)
 

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tfbench.model import JSON
-from tfbench.report.style import COLOURS, table
+from tfbench.report.style import COLOURS, add_columns, add_row, table
 from tfbench.report.units import duration, times
 from tfbench.untrusted import command
 from tfbench.versions.search import BisectResult, BisectStep, Point
@@ -22,8 +22,7 @@ def answer(result: BisectResult, points: Sequence[Point]) -> str:
     good, bad = points[0].label, points[-1].label
     if result.failure:
         return result.failure
-    end = result.bad_end
-    assert end is not None
+    end = result.steps[0]
     if end.bad is None:
         return f"inconclusive whether {bad} is slower than {good}: {end.reason}"
     if end.bad is False:
@@ -37,15 +36,10 @@ def answer(result: BisectResult, points: Sequence[Point]) -> str:
 
 
 def hints(result: BisectResult, points: Sequence[Point], skipped: bool) -> list[str]:
-    """Return the commands that narrow or extend the result.
-
-    Args:
-        skipped: Whether the search left out releases between the points.
-    """
-    found, end = result.found, result.bad_end
-    if found is None or end is None:
+    """Return the commands that narrow or extend the result. The search may have skipped releases between points."""
+    if (found := result.found) is None:
         return []
-    before, first, last = points[result.search.good], points[found.point], points[-1]
+    end, before, first, last = result.steps[0], points[result.search.good], points[found.point], points[-1]
     lines = []
     if skipped:
         narrower = command("tfbench", "bisect", "--good", before.spec, "--bad", first.spec)
@@ -57,34 +51,23 @@ def hints(result: BisectResult, points: Sequence[Point], skipped: bool) -> list[
 
 
 def terminal(result: BisectResult, points: Sequence[Point], skipped: bool) -> RenderableType:
-    """Return the answer with a table of its races.
-
-    Args:
-        skipped: As for `hints`.
-    """
+    """Return the answer with a table of its races and the `hints`."""
     made = table(result.case.short_name)
     made.add_column("race", justify="right")
-    made.add_column("version" if not points[0].spec.startswith("git:") else "commit", no_wrap=True)
-    made.add_column("verdict", no_wrap=True)
-    made.add_column(f"ratio to {points[0].label}", justify="right", no_wrap=True)
-    for heading in ("launches", "time"):
-        made.add_column(heading, justify="right", no_wrap=True)
-    made.add_column("", overflow="fold")
+    add_columns(made, "commit" if points[0].spec.startswith("git:") else "version", "verdict")
+    add_columns(made, f"ratio to {points[0].label}", "launches", "time", right=True)
+    add_columns(made, "", fold=True)
     for number, step in sorted(enumerate(result.steps, 1), key=lambda one: one[1].point):
-        made.add_row(str(number), points[step.point].label, *_cells(step), Text(points[step.point].about, "dim"))
+        point = points[step.point]
+        add_row(made, str(number), point.label, *_cells(step), Text(point.about, "dim"))
     return Group(made, Text(answer(result, points), "bold"), *map(Text, hints(result, points, skipped)))
 
 
-def _cells(step: BisectStep) -> tuple[Text, ...]:
+def _cells(step: BisectStep) -> tuple[str | Text, ...]:
     if step.outcome is None:
-        return Text("cannot be run", "red"), Text(step.reason), Text(""), Text("")
-    again = " (raced twice)" if step.again else ""
-    return (
-        Text(f"{step.outcome}{again}", COLOURS[step.outcome]),
-        Text(times(step.ratio) if step.ratio else ""),
-        Text(str(step.launches)),
-        Text(duration(step.seconds)),
-    )
+        return Text("cannot be run", "red"), step.reason, "", ""
+    outcome = Text(f"{step.outcome}{' (raced twice)' * step.again}", COLOURS[step.outcome])
+    return outcome, times(step.ratio) if step.ratio else "", str(step.launches), duration(step.seconds)
 
 
 def as_json(
@@ -93,35 +76,29 @@ def as_json(
     changes: Mapping[str, Sequence[Sequence[str]]],
     asked: JSON,
 ) -> str:
-    """Return the whole result as JSON.
-
-    Args:
-        changes: By the case's name, rows of changes in its graph.
-        asked: Policy, metric and other settings of the search.
-    """
+    """Return the whole result as JSON: changes in graphs by the case's name, and the settings that were asked for."""
     content = {
         "schema": SCHEMA,
         **asked,
-        "points": [{"label": one.label, "spec": one.spec, "about": one.about} for one in points],
+        "points": [point._asdict() for point in points],
         "cases": [_case(result, points, changes.get(result.case.name, ())) for result in results],
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
 def _case(result: BisectResult, points: Sequence[Point], changes: Sequence[Sequence[str]]) -> JSON:
-    slower = result.is_slower and not result.failure
-    search, found = result.search, result.found
+    slower, search = result.is_slower and not result.failure, result.search
     return {
         "case": result.case.name,
         "answered": result.is_answered,
         "answer": answer(result, points),
         "last_good": points[search.good].label if slower else None,
-        "first_bad": points[found.point].label if found is not None else None,
+        "first_bad": points[result.found.point].label if result.found else None,
         "suspects": [points[point].label for point in search.suspects] if slower else [],
         "steps": [
             {
                 "point": points[step.point].label,
-                "outcome": step.outcome and str(step.outcome),
+                "outcome": step.outcome,
                 "reason": step.reason,
                 "ratio": step.ratio and step.ratio.as_json(),
                 "launches": step.launches,

@@ -20,7 +20,6 @@ from tfbench.sides.spec import of_version
 
 Entry = VariantResult | str
 """A case on one side: its result, or why it could not be timed."""
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,11 @@ class Matrix:
         return list(self.sides)
 
     @property
+    def by_slowdown(self) -> list[Row]:
+        """The rows by the largest slowdown on any side. Rows without times come last."""
+        return sorted(self.rows, key=lambda row: row.slowdown, reverse=True)
+
+    @property
     def has_regression(self) -> bool:
         """Whether a case is slower on any side."""
         return any(result.outcome is Outcome.REGRESSED for row in self.rows for result in row.results)
@@ -64,8 +68,7 @@ class Matrix:
 def ordered(labels: Sequence[str], reference: str = "") -> list[str]:
     """Return the labels of the sides with the reference first.
 
-    Raises:
-        UsageError: There are fewer than two labels, a duplicate, or no label for the reference.
+    Raises `UsageError` if there are fewer than two labels, a duplicate, or no label for the reference.
     """
     if len(set(map(of_version, labels))) < max(2, len(labels)):
         raise UsageError(
@@ -78,13 +81,9 @@ def ordered(labels: Sequence[str], reference: str = "") -> list[str]:
 
 
 def sides_of(labels: Sequence[str], make: Callable[[str, str], Side]) -> list[Side]:
-    """Create a side for each label, the reference first. `self` is the reference again, in separate processes.
+    """Make a side of each label, the reference first. `self` is the reference again, in separate processes.
 
-    Args:
-        make: Creates a side from a specification and a name.
-
-    Raises:
-        SideError: A side cannot be created.
+    ``make`` gets a specification and a name, and raises `SideError` if the side cannot be created.
     """
     first = make(of_version(labels[0]), labels[0])
     others = [replace(first, name=one) if one == "self" else make(of_version(one), one) for one in labels[1:]]
@@ -97,7 +96,7 @@ def race(
     launcher: ProcessLauncher,
     policy: Policy,
     rng: random.Random,
-    progress: Progress,
+    progress: Callable[[str], None],
 ) -> Matrix:
     """Race every case on all sides at once. A side that is decided against the reference leaves later launches.
 

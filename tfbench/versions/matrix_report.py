@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tfbench.model import JSON, Outcome, VariantResult
 from tfbench.report.differences import differences
-from tfbench.report.style import table
+from tfbench.report.style import add_columns, add_row, table
 from tfbench.report.units import duration, size, times
 from tfbench.versions.matrix import Entry, Matrix, Row
 
@@ -27,17 +27,11 @@ _CASE, _CELL, _SAVED = 40, 24, 16
 _TOTAL = "all cases together"
 
 
-def sort_by_slowdown(rows: Sequence[Row]) -> list[Row]:
-    """Sort the rows by the largest slowdown on any side. Rows without times come last."""
-    return sorted(rows, key=lambda row: row.slowdown, reverse=True)
-
-
 def terminal(matrix: Matrix, saved: Saved, width: int) -> RenderableType:
     """Return a table of ratios, a table of the sides, and why cases could not be timed.
 
-    Args:
-        saved: Times of earlier runs, which were not raced, for columns of their own.
-        width: Characters of a line. Where the line is too short for intervals, the table leaves them out.
+    Times of earlier runs, which were not raced, have columns of their own. On lines of too few characters, the table
+    leaves out the intervals.
     """
     before = [Text(f"differs: {line}", "dim") for line in differences(matrix.sides)]
     short = _CASE + _CELL * len(matrix.sides) + _SAVED * len(saved) > width
@@ -50,13 +44,11 @@ def _ratios(matrix: Matrix, saved: Saved, short: bool) -> Table:
     reference, *_ = matrix.labels
     made = table(f"time, ratio to {reference}")
     made.add_column("case", overflow="fold", min_width=_CASE // 2)
-    for label in matrix.labels:
-        made.add_column(label, justify="right", overflow="fold")
+    add_columns(made, *matrix.labels, right=True, fold=True)
     for name in saved:
         made.add_column(f"{name}, not raced", justify="right", overflow="fold", style="dim")
-    for row in sort_by_slowdown(matrix.rows):
-        cells = (_cell(entry, short) for entry in row.entries)
-        made.add_row(Text(row.case.short_name), *cells, *_saved_cells(row, saved))
+    for row in matrix.by_slowdown:
+        add_row(made, row.case.short_name, *(_cell(entry, short) for entry in row.entries), *_saved_cells(row, saved))
     return made
 
 
@@ -87,18 +79,18 @@ def _notes(matrix: Matrix) -> list[str]:
 
 def _summary(matrix: Matrix) -> Table:
     made = table(_TOTAL)
-    made.add_column("", no_wrap=True)
+    add_columns(made, "")
     for label in matrix.labels:
         made.add_column(label, justify="right")
-    for name, cells in _facts(matrix):
-        made.add_row(name, *map(Text, cells))
+    for name, *cells in _facts(matrix):
+        add_row(made, name, *cells)
     return made
 
 
-def _facts(matrix: Matrix) -> list[tuple[str, list[str]]]:
+def _facts(matrix: Matrix) -> list[list[str]]:
     """Return the rows of the summary: a name, and a cell for each side."""
     columns = [_of_side(index, side, matrix.rows) for index, side in enumerate(matrix.sides.values())]
-    return [(name, [column.get(name, "-") for column in columns]) for name in columns[-1]]
+    return [[name, *(column.get(name, "-") for column in columns)] for name in columns[-1]]
 
 
 def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
@@ -115,7 +107,7 @@ def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
     }
     if index:
         found |= {word: str(outcomes.count(one)) for word, one in _WORDS.items()}
-        found["inconclusive"] = str(len(outcomes) - sum(outcomes.count(one) for one in _WORDS.values()))
+        found["inconclusive"] = str(sum(one not in _WORDS.values() for one in outcomes))
     ratios = [b.ratio.center for _, b in both if b.ratio]
     called = [(a.facts.get("first_call"), b.facts.get("first_call")) for a, b in both]
     first = [mine / reference for reference, mine in called if reference and mine]
@@ -130,13 +122,10 @@ def markdown(matrix: Matrix, saved: Saved) -> str:
     """Return the same tables as Markdown."""
     lines = [f"- differs: {line}" for line in differences(matrix.sides)] + [""]
     lines += _head(["case", *matrix.labels, *(f"{name}, not raced" for name in saved)])
-    lines += [
-        _line([f"`{row.case.short_name}`", *map(_mark, row.entries), *_saved_cells(row, saved)])
-        for row in sort_by_slowdown(matrix.rows)
-    ]
-    lines += ["", *(f"- {note}" for note in _notes(matrix))]
-    lines += ["", *_head([_TOTAL, *matrix.labels])]
-    lines += [_line([name, *cells]) for name, cells in _facts(matrix)]
+    for row in matrix.by_slowdown:
+        lines.append(_line([f"`{row.case.short_name}`", *map(_mark, row.entries), *_saved_cells(row, saved)]))
+    lines += ["", *(f"- {note}" for note in _notes(matrix)), "", *_head([_TOTAL, *matrix.labels])]
+    lines += map(_line, _facts(matrix))
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
@@ -156,20 +145,15 @@ def _line(cells: Sequence[str]) -> str:
 
 def as_json(matrix: Matrix, saved: Saved, policy: JSON) -> str:
     """Return all results as JSON."""
+    entries = [[{"why": one} if isinstance(one, str) else one.as_json() for one in row.entries] for row in matrix.rows]
     content = {
         "schema": SCHEMA,
         "policy": policy,
         "reference": matrix.labels[0],
         "sides": dict(matrix.sides),
         "cases": [
-            {
-                "case": row.case.name,
-                "sides": {
-                    label: {"why": entry} if isinstance(entry, str) else entry.as_json()
-                    for label, entry in zip(matrix.sides, row.entries, strict=True)
-                },
-            }
-            for row in matrix.rows
+            {"case": row.case.name, "sides": dict(zip(matrix.sides, sides, strict=True))}
+            for row, sides in zip(matrix.rows, entries, strict=True)
         ],
         "not_raced": {name: dict(medians) for name, medians in saved.items()},
         "wall_seconds": round(matrix.seconds, 3),

@@ -7,9 +7,9 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from tfbench.errors import UsageError
-from tfbench.sides.releases import between, last_patches
 from tfbench.sides.source_tree import commits
 from tfbench.sides.spec import PACKAGE, of_version
+from tfbench.sides.uv import between, last_patches
 from tfbench.versions.search import Point
 
 
@@ -17,48 +17,37 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     """Return the points from the good to the bad end, both included.
 
     Versions are those of the package in which the specifications differ, TensorFlow by default. If they span more
-    than two minor versions, only the last release of each counts.
-
-    Args:
-        good: A version, a specification with one, or a revision of the checkout that contains ``root``.
-        bad: The other end, of the same kind.
-        all_releases: Use every release.
+    than two minor versions, only the last release of each counts, unless ``all_releases``. An end is a version, a
+    specification with one, or a revision of the checkout that contains ``root``.
 
     Raises:
         UsageError: The ends are of two kinds, are equal, differ in more than a version, or no path connects them.
         SideError: A revision does not exist, or the versions cannot be read from the network.
     """
     specs = [of_version(one) for one in (good, bad)]
+    ends = f"--good {good} and --bad {bad}"
     if specs[0] == specs[1]:
-        raise UsageError(f"--good {good} and --bad {bad} are the same; give two")
+        raise UsageError(f"{ends} are the same; give two")
     ours, theirs = ([part.strip() for part in spec.split("+")] for spec in specs)
-    packaged = [bool(PACKAGE.fullmatch(part)) for part in (ours[0], theirs[0])]
-    if packaged[0] != packaged[1]:
-        raise UsageError(
-            f"--good {good} and --bad {bad}: one is a version and the other a revision; give two of a kind"
-        )
-    if not packaged[0]:
+    packaged = {bool(PACKAGE.fullmatch(part)) for part in (ours[0], theirs[0])}
+    if len(packaged) > 1:
+        raise UsageError(f"{ends}: one is a version and the other a revision; give two of a kind")
+    if packaged == {False}:
         revisions = [spec.removeprefix("git:") for spec in specs]
         found = commits(root, *revisions)
         if len(found) < 2:
-            raise UsageError(f"--good {good} and --bad {bad} are the same commit; give two")
-        return [Point(one.hash[:10], f"git:{one.hash}", one.subject) for one in found]
+            raise UsageError(f"{ends} are the same commit; give two")
+        return [Point(commit[:10], f"git:{commit}", subject) for commit, subject in found]
     common = [part for part in ours if part in theirs]
-    (mine, *more), (other, *others) = (
-        [part for part in parts if part not in common] or [""] for parts in (ours, theirs)
-    )
+    mine, other = ("+".join(part for part in parts if part not in common) for parts in (ours, theirs))
     package, _, first = mine.partition("==")
     same, _, last = other.partition("==")
-    if more or others or package != same:
-        raise UsageError(f"--good {good} and --bad {bad} must differ in the version of one package and in nothing else")
+    if "+" in mine + other or package != same:
+        raise UsageError(f"{ends} must differ in the version of one package and in nothing else")
     try:
         versions = between(package, first, last)
     except InvalidVersion as wrong:
         raise UsageError(f"--good {good}, --bad {bad}: {wrong}") from None
-    if not all_releases and len({_minor(one) for one in versions}) > 2:
+    if not all_releases and len({(one.major, one.minor) for one in map(Version, versions)}) > 2:
         versions = last_patches(versions)
     return [Point(one, "+".join([f"{package}=={one}", *common])) for one in versions]
-
-
-def _minor(version: str) -> tuple[int, int]:
-    return Version(version).major, Version(version).minor

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tfbench.model import Case, Outcome, Ratio
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """A version or a commit."""
 
     label: str
@@ -73,9 +73,8 @@ class BisectStep:
     @property
     def bad(self) -> bool | None:
         """Whether the point is slower than the good end; ``None`` if the race does not show it."""
-        if self.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
-            return False
-        return True if self.outcome is Outcome.REGRESSED else None
+        shown = {Outcome.REGRESSED: True, Outcome.UNCHANGED: False, Outcome.IMPROVED: False}
+        return shown.get(self.outcome) if self.outcome else None
 
 
 @dataclass

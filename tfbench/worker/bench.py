@@ -2,101 +2,58 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON
 from tfbench.protocol.channel import Channel
-from tfbench.protocol.messages import CaseRequest, Prepared, Rounds, Serve, Stop, TimeCase
-from tfbench.worker import bench_options, tf_runtime
+from tfbench.protocol.messages import (
+    Begin,
+    CaseRequest,
+    Prepared,
+    ProfileCase,
+    Profiled,
+    RepeatCase,
+    Repeated,
+    Rounds,
+    Serve,
+    Stop,
+    TimeCase,
+)  # fmt: skip
+from tfbench.worker import bench_options, profiler, tf_internals, tf_runtime
 from tfbench.worker.block import Block, Clock, gc_disabled, serve_turns, slowdown, warm_up
-from tfbench.worker.probes.first_call import first_call
 from tfbench.worker.probes.memory import HostPeak
 
 Request = TypeVar("Request", bound=CaseRequest)
 NO_RESULT = "the step returned None: return its result, so that the work cannot be optimized away"
+STEP = "step"
+"""The name of the marks in a profile."""
+_UNWATCHED_SECONDS = 0.01
+"""A launch for the energy reads the time once per so many seconds of iterations."""
 
 
-class LaunchHandler(ABC, Generic[Request]):
-    """The task of a forked process, created before the fixtures of the benchmark run.
+@dataclass
+class Bench(ABC, Generic[Request]):
+    """The ``bench`` fixture in the process of a launch, created before the other fixtures of the benchmark run."""
 
-    Args:
-        channel: Connects to the controller.
-        request: The request that the process was forked for.
-        pipes: Open files that came with the request.
-        function: The benchmark function.
-    """
-
-    def __init__(self, channel: Channel, request: Request, pipes: Sequence[int], function: object) -> None:
-        self.channel = channel
-        self.request = request
-        self.pipes = pipes
-        self.called = False
-        self.facts: JSON = {}
-        """Results of the launch besides its answer, and the keywords of ``bench``."""
-
-    @abstractmethod
-    def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
-        """Do with the step what the request asks for, and answer it.
-
-        Raises:
-            BenchmarkError: The launch cannot use the step.
-        """
-
-
-class TimingLaunch(LaunchHandler[TimeCase]):
-    """Times blocks of the step in turn with the other processes of the launch."""
-
-    def __init__(self, channel: Channel, request: TimeCase, pipes: Sequence[int], function: object) -> None:
-        super().__init__(channel, request, pipes, function)
-        self.clock: Clock = time.perf_counter_ns
-        self._peak = HostPeak()
-
-    def serve(self, step: Callable[..., Any], arguments: tuple[Any, ...], keywords: JSON) -> None:
-        synchronise = tf_runtime.synchroniser()
-        call = partial(step, *arguments)
-        block = Block(call, synchronise, self.clock)
-        returned, first = first_call(call, block.wait)
-        self.facts.update(first)
-        if not returned:
-            raise BenchmarkError(NO_RESULT)
-        self._peak.mark()
-        iteration = warm_up(block, *self.request.warmup, self.clock)
-        self._peak.mark()
-        if (peak := self._peak.bytes) is not None:
-            self.facts["peak_host_memory"] = peak
-        self.channel.send(Prepared(iteration, self.facts, on_device=synchronise is not None))
-        while isinstance(request := self.channel.receive(Serve, Stop), Serve):
-            self._time(block, request)
-
-    def _time(self, block: Block, request: Serve) -> None:
-        whole, spins = slowdown(block, request.iterations, request.prime, request.extra, self.clock)
-        block.dispatched.clear()
-        inbox, *outboxes = self.pipes
-        with gc_disabled():
-            began, ended = serve_turns(
-                block,
-                own=self.request.entrant,
-                follow=request.follow,
-                inbox=inbox,
-                outboxes=outboxes,
-                iterations=request.iterations,
-                prime=request.prime,
-                extra=whole,
-                spins=spins,
-            )
-        self.channel.send(Rounds(tuple(began), tuple(ended), tuple(block.dispatched)))
-
-
-class Bench:
-    """The ``bench`` fixture in the process of a launch."""
-
-    def __init__(self, launch: LaunchHandler[Any]) -> None:
-        self._launch = launch
+    channel: Channel
+    request: Request
+    """The request that the process was forked for."""
+    pipes: Sequence[int]
+    """Open files that came with the request."""
+    function: object
+    clock: Clock = field(default=time.perf_counter_ns, init=False)
+    called: bool = field(default=False, init=False)
+    artifact: Any = field(default=None, init=False)
+    facts: JSON = field(default_factory=dict, init=False)
+    """Results of the launch besides its answer, and the other keywords of ``bench``."""
 
     def __call__(self, step: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
         """Measure ``step(*arguments)``, which must return its result.
@@ -113,10 +70,115 @@ class Bench:
         Raises:
             BenchmarkError: ``bench`` is called twice, without a function, or with an invalid keyword.
         """
-        if self._launch.called:
+        if self.called:
             raise BenchmarkError("bench was called twice: one benchmark measures one step")
         if not callable(step):
             raise BenchmarkError(f"bench({step!r}): the first argument must be a function; pass its arguments after it")
-        self._launch.called = True
-        self._launch.facts.update(bench_options.facts(keywords))
-        self._launch.serve(step, arguments, keywords)
+        self.called = True
+        self.facts.update(bench_options.facts(keywords))
+        self.artifact = keywords.get(bench_options.ARTIFACT)
+        self.serve(partial(step, *arguments))
+
+    @abstractmethod
+    def serve(self, call: partial[Any]) -> None:
+        """Do with the step and its arguments what the request asks for, and answer it.
+
+        Raises:
+            BenchmarkError: The launch cannot use the step.
+        """
+
+    def block(self, call: partial[Any]) -> Block:
+        """Return a block of this step."""
+        return Block(call, tf_runtime.synchroniser(), self.clock)
+
+
+@dataclass
+class TimingLaunch(Bench[TimeCase]):
+    """Times blocks of the step in turn with the other processes of the launch."""
+
+    _peak: HostPeak = field(default_factory=HostPeak, init=False)
+
+    def serve(self, call: partial[Any]) -> None:
+        block = self.block(call)
+        returned, first = first_call(block)
+        self.facts.update(first)
+        if not returned:
+            raise BenchmarkError(NO_RESULT)
+        self._peak.mark()
+        iteration = warm_up(block, *self.request.warmup)
+        self._peak.mark()
+        if (peak := self._peak.bytes) is not None:
+            self.facts["peak_host_memory"] = peak
+        self.channel.send(Prepared(iteration, self.facts, on_device=block.synchronise is not None))
+        inbox, *outboxes = self.pipes
+        while isinstance(turns := self.channel.receive(Serve, Stop), Serve):
+            extra, spins = slowdown(block, turns.iterations, turns.prime, turns.extra)
+            timed = partial(block, turns.iterations, turns.prime, extra, spins)
+            block.dispatched.clear()
+            with gc_disabled():
+                began, ended = serve_turns(timed, self.request.entrant, turns.follow, inbox, outboxes)
+            self.channel.send(Rounds(tuple(began), tuple(ended), tuple(block.dispatched)))
+
+
+class EnergyLaunch(Bench[RepeatCase]):
+    """Repeats the step and counts, while the controller reads the energy counters of the GPUs."""
+
+    def serve(self, call: partial[Any]) -> None:
+        block = self.block(call)
+        iteration = warm_up(block, *self.request.warmup)
+        self.channel.send(Prepared(iteration, self.facts))
+        self.channel.receive(Begin)
+        at_once, done, began = max(1, round(_UNWATCHED_SECONDS / iteration)), 0, time.perf_counter()
+        while time.perf_counter() - began < self.request.seconds:
+            block(at_once)
+            done += at_once
+        self.channel.send(Repeated(done))
+
+
+class ProfilingLaunch(Bench[ProfileCase]):
+    """Warms the step up, so that the profile shows its steady state, and profiles some of its calls.
+
+    Each step is marked, together with the fetch of its input.
+    """
+
+    def serve(self, call: partial[Any]) -> None:
+        block = self.block(call)
+        call()
+        block.wait()
+        iteration = warm_up(block, *self.request.warmup)
+        fewest, most = self.request.steps
+        # Readers of a profile leave out its first step.
+        wanted = 1 + min(most, max(fewest, round(self.request.seconds / iteration)))
+        trace = profiler.tf_profiler().Trace
+        with profiler.METHODS[self.request.method](self.request.folder, self.request.levels) as collects:
+            for done in itertools.count():
+                if not collects() if callable(collects) else done == wanted:
+                    break
+                with trace(STEP, step_num=done, _r=1):
+                    call()
+                    block.wait()
+        self.channel.send(Profiled())
+
+
+def first_call(block: Block) -> tuple[bool, JSON]:
+    """Call the step for the first time, and once more. It leaves no trace before the rounds.
+
+    Returns:
+        Whether the step returned a result, and the seconds of the first call: in total, in tracing of Python functions,
+        in compilation and in execution. The second call gives the execution. Compilation (grappler, XLA, the choice
+        of kernels) is the rest.
+    """
+    traces: list[float] = []
+    with ExitStack() as watch:
+        watch.callback(tf_internals.on_trace(lambda name, graph, seconds: traces.append(seconds)))
+        began = time.perf_counter()
+        returned = block.call() is not None
+        block.wait()
+        whole = time.perf_counter() - began
+    began = time.perf_counter()
+    block.call()
+    block.wait()
+    again = time.perf_counter() - began
+    trace = sum(traces)
+    parts = {"trace": trace, "compile": max(0.0, whole - trace - again), "execute": min(again, whole)}
+    return returned, {"first_call": whole, "first_call_parts": parts}

@@ -11,9 +11,6 @@ import numpy as np
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, QUALITIES
 
-WORK = ("flops", "bytes", "items")
-CONTRACTS = ("expect_ops", "compiled", "max_traces", "max_peak_bytes", "parity")
-MODEL = ("accuracy", "sparsity", "unique_weights")
 ARTIFACT = "artifact"
 CEILING = "ceiling"
 
@@ -24,12 +21,15 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
     Raises:
         BenchmarkError: A keyword is unknown, or its value is invalid.
     """
-    given = {name: _plain(value) for name, value in keywords.items() if value is not None and name != ARTIFACT}
+    # Shapes and sizes are often numpy's.
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in keywords.items()}
+    given = {name: value for name, value in plain.items() if value is not None and name != ARTIFACT}
     for name, value in given.items():
         if name not in _CHECKS:
             known = ", ".join((*WORK, *CONTRACTS, *MODEL, ARTIFACT, CEILING))
             raise BenchmarkError(f"bench has no keyword {name!r}; it has {known}")
-        if (wanted := _CHECKS[name](value)) is not None:
+        valid, wanted = _CHECKS[name]
+        if not valid(value):
             raise BenchmarkError(f"bench: {name}={value!r} must be {wanted}")
     if CEILING in given and given[CEILING] not in given:
         raise BenchmarkError(f"bench: ceiling={given[CEILING]!r} also needs {given[CEILING]}=")
@@ -40,45 +40,32 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
     return {**amounts, **{name: group for name, group in groups.items() if group}}
 
 
-def _plain(value: Any) -> Any:
-    """Return a numpy scalar as a Python number: shapes and sizes are often numpy's."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _amount(value: Any) -> str | None:
-    return None if _is_number(value) and value > 0 else "a positive number for one call of the step"
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _count(value: Any) -> str | None:
-    return None if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else "a whole number"
+def _is_counts(value: object) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(op, str) and _is_count(value[op]) for op in value)
 
 
-def _error(value: Any) -> str | None:
-    return None if _is_number(value) and 0 <= value < 1 else "a relative error of the result, from 0 to 1"
-
-
-def _fraction(value: Any) -> str | None:
-    return None if _is_number(value) and 0 <= value <= 1 else "a fraction, from 0 to 1"
-
-
-def _counts(value: Any) -> str | None:
-    good = isinstance(value, dict) and value and all(isinstance(op, str) and not _count(n) for op, n in value.items())
-    return None if good else 'how often each op is in the graph, such as {"_FusedConv2D": 1}'
-
-
-_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
-    **dict.fromkeys(WORK, _amount),
-    "expect_ops": _counts,
-    "compiled": lambda value: None if isinstance(value, bool) else "True or False",
-    "max_traces": _count,
-    "max_peak_bytes": _amount,
-    "parity": _error,
-    "accuracy": _fraction,
-    "sparsity": _fraction,
-    "unique_weights": _count,
-    CEILING: lambda value: None if value in ("flops", "bytes") else "'flops' or 'bytes'",
+_AMOUNT = (lambda value: _is_number(value) and value > 0, "a positive number for one call of the step")
+_COUNT = (_is_count, "a whole number")
+_FRACTION = (lambda value: _is_number(value) and 0 <= value <= 1, "a fraction, from 0 to 1")
+_Check = tuple[Callable[[Any], bool], str]
+"""Whether a value is valid, and what it must be."""
+WORK: Mapping[str, _Check] = dict.fromkeys(("flops", "bytes", "items"), _AMOUNT)
+CONTRACTS: Mapping[str, _Check] = {
+    "expect_ops": (_is_counts, 'how often each op is in the graph, such as {"_FusedConv2D": 1}'),
+    "compiled": (lambda value: isinstance(value, bool), "True or False"),
+    "max_traces": _COUNT,
+    "max_peak_bytes": _AMOUNT,
+    "parity": (lambda value: _is_number(value) and 0 <= value < 1, "a relative error of the result, from 0 to 1"),
 }
+MODEL: Mapping[str, _Check] = {"accuracy": _FRACTION, "sparsity": _FRACTION, "unique_weights": _COUNT}
+_CHECKS: Mapping[str, _Check] = {
+    **WORK, **CONTRACTS, **MODEL, CEILING: (lambda value: value in ("flops", "bytes"), "'flops' or 'bytes'"),
+}  # fmt: skip

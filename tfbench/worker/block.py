@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import math
 import os
+import time
+import timeit
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import repeat
 from statistics import median
 
@@ -19,28 +22,25 @@ Call = Callable[[], object]
 TOKEN = b"1"
 
 
+@dataclass
 class Block:
-    """A timed sequence of iterations.
+    """A timed sequence of iterations."""
 
-    Args:
-        call: One iteration.
-        synchronise: Waits until the device has finished, ``None`` where a call returns finished.
-    """
+    call: Call
+    """One iteration."""
+    synchronise: Call | None
+    """Waits until the device has finished, ``None`` where a call returns finished."""
+    clock: Clock = time.perf_counter_ns
+    dispatched: list[int] = field(default_factory=list, init=False)
+    """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
 
-    def __init__(self, call: Call, synchronise: Call | None, clock: Clock) -> None:
-        self._call = call
-        self._synchronise = synchronise
-        self._clock = clock
-        self.dispatched: list[int] = []
-        """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
-
-    def __call__(self, iterations: int, prime: int, extra: int, spins: int) -> tuple[int, int]:
+    def __call__(self, iterations: int, prime: int = 0, extra: int = 0, spins: int = 0) -> tuple[int, int]:
         """Prime, then time ``iterations`` calls; return the begin and end of the block in nanoseconds.
 
         ``extra`` calls and ``spins`` turns of an empty loop run inside the timed block and are not counted.
         They are the slowdown of ``--inject-slowdown``.
         """
-        call, clock = self._call, self._clock
+        call, clock = self.call, self.clock
         for _ in repeat(None, prime):
             call()
         self.wait()
@@ -50,15 +50,15 @@ class Block:
             call()
         if spins:
             spin(spins)
-        if self._synchronise is not None:
+        if self.synchronise is not None:
             self.dispatched.append(clock())
-            self._synchronise()
+            self.synchronise()
         return began, clock()
 
     def wait(self) -> None:
         """Wait until the device has finished the work dispatched so far."""
-        if self._synchronise is not None:
-            self._synchronise()
+        if self.synchronise is not None:
+            self.synchronise()
 
 
 def spin(turns: int) -> None:
@@ -75,12 +75,9 @@ def spins_for(nanoseconds: float, clock: Clock) -> int:
     """
     if nanoseconds <= 0:
         return 0
-    turns, costs = 20_000, []
-    for _ in range(9):
-        began = clock()
-        spin(turns)
-        costs.append((clock() - began) / turns)
-    if (cost := median(costs)) <= 0:
+    turns = 20_000
+    times = timeit.repeat(lambda: spin(turns), timer=clock, number=1, repeat=9)
+    if (cost := median(times) / turns) <= 0:
         raise BenchmarkError(
             f"the benchmark's clock stood still during {turns:,} turns of an empty loop, so the slowdown of "
             "--inject-slowdown cannot be measured out; use a clock that runs"
@@ -88,7 +85,7 @@ def spins_for(nanoseconds: float, clock: Clock) -> int:
     return max(1, round(nanoseconds / cost))
 
 
-def slowdown(block: Block, iterations: int, prime: int, fraction: float, clock: Clock) -> tuple[int, int]:
+def slowdown(block: Block, iterations: int, prime: int, fraction: float) -> tuple[int, int]:
     """Return the extra work that slows a block down by a fraction: whole iterations, and spins for the rest.
 
     A block of 30 iterations does 3 more for 10%. For a block of one iteration the extra work is an empty loop,
@@ -102,8 +99,8 @@ def slowdown(block: Block, iterations: int, prime: int, fraction: float, clock: 
     rest = (surplus - whole) / iterations
     if rest < 1e-6:
         return whole, 0
-    blocks = [end - start for start, end in (block(iterations, prime, 0, 0) for _ in range(9))]
-    return whole, spins_for(rest * median(blocks), clock)
+    blocks = [end - start for start, end in (block(iterations, prime) for _ in range(9))]
+    return whole, spins_for(rest * median(blocks), block.clock)
 
 
 @contextmanager
@@ -121,47 +118,35 @@ def gc_disabled() -> Iterator[None]:
             gc.enable()
 
 
-def warm_up(block: Block, seconds: float, limit: float, steady: float, clock: Clock) -> float:
+def warm_up(block: Block, seconds: float, limit: float, steady: float) -> float:
     """Run until the fastest blocks of two successive windows agree within ``steady``, at most ``limit`` seconds.
 
-    Args:
-        seconds: Two windows take this long.
-
-    Returns:
-        Median seconds of an iteration in the last window.
+    Two windows take ``seconds``. Returns the median seconds of an iteration in the last window.
     """
+    clock = block.clock
     began = clock()
-    first, last = block(1, 0, 0, 0)
+    first, last = block(1)
     size = max(1, int(1e5 / max(1, last - first)))
-    previous = float("inf")
+    previous = math.inf
     while True:
         window = clock()
         times: list[float] = []
         while len(times) < 2 or clock() - window < seconds * 5e8:
-            start, end = block(size, 0, 0, 0)
+            start, end = block(size)
             times.append((end - start) / size)
         floor = min(times)
-        agreed = abs(floor - previous) <= steady * floor
-        if agreed or (clock() - began) * 1e-9 > limit:
+        if abs(floor - previous) <= steady * floor or (clock() - began) * 1e-9 > limit:
             return median(times) * 1e-9
         previous = floor
 
 
 def serve_turns(
-    block: Block,
-    *,
-    own: int,
-    follow: Sequence[int],
-    inbox: int,
-    outboxes: Sequence[int],
-    iterations: int,
-    prime: int,
-    extra: int,
-    spins: int,
+    block: Callable[[], tuple[int, int]], own: int, follow: Sequence[int], inbox: int, outboxes: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Time one block in each turn of this entrant, and pass the turn on without the controller.
 
     Args:
+        block: Times one block; returns when it began and ended.
         own: Index of this entrant.
         follow: For each turn of this entrant, the entrant of the next turn; -1 after the last turn of the launch.
         inbox: Descriptor from which this entrant reads one byte per turn.
@@ -176,7 +161,7 @@ def serve_turns(
     for following in follow:
         if not held and not read(inbox, 1):
             break
-        start, end = block(iterations, prime, extra, spins)
+        start, end = block()
         began.append(start)
         ended.append(end)
         held = following == own

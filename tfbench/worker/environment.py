@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -44,10 +45,8 @@ def packages() -> dict[str, str]:
     """Return the installed distributions that can change a time, with their versions."""
     found = {}
     for name in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -65,38 +64,32 @@ def settings() -> dict[str, str]:
 def machine(root: Path = Path("/")) -> dict[str, str]:
     """Return the processor, a digest of its features, the number of processors, and any GPUs with their driver.
 
-    GPUs are read from the driver's files, because a process that has asked CUDA cannot be forked any more.
-
-    Args:
-        root: Folder that contains ``proc``.
+    GPUs are read from the driver's files below ``root``, because a process that has asked CUDA cannot be forked any
+    more.
     """
-    model, flags = platform.processor() or platform.machine(), ""
-    try:
-        for line in (root / "proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                model = value.strip()
-            elif key.strip() in ("flags", "Features"):
-                flags = " ".join(sorted(value.split()))
-                break
-    except OSError:
-        pass
+    first = read_proc(root / "proc/cpuinfo").partition("\n\n")[0]
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    flags = " ".join(sorted(facts.get("flags", facts.get("Features", "")).split()))
     return {
         "system": platform.system(),
         "architecture": platform.machine(),
-        "processor": model,
+        "processor": facts.get("model name", platform.processor() or platform.machine()),
         "features": hashlib.sha256(flags.encode()).hexdigest()[:12] if flags else "",
         "processors": str(os.cpu_count() or 1),
         **_gpus(root / "proc/driver/nvidia"),
     }
 
 
-def _gpus(driver: Path) -> dict[str, str]:
+def read_proc(file: Path) -> str:
+    """Return the text of one of the kernel's files, ``""`` on systems that do not have it."""
     try:
-        files = [file.read_text(encoding="utf-8") for file in sorted(driver.glob("gpus/*/information"))]
-        version = (driver / "version").read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return {}
+        return ""
+
+
+def _gpus(driver: Path) -> dict[str, str]:
+    files = map(read_proc, sorted(driver.glob("gpus/*/information")))
     models = [found[1].strip() for text in files if (found := re.search(r"^Model:(.*)$", text, re.MULTILINE))]
-    number = re.search(r"\s(\d+\.[\d.]+)\s", version)
+    number = re.search(r"\s(\d+\.[\d.]+)\s", read_proc(driver / "version"))
     return {"gpus": ", ".join(models), "driver": number[1] if number else "unknown"} if models else {}

@@ -6,9 +6,12 @@ comparison of commits would find them equal.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import types
+from importlib import metadata
+from urllib.parse import unquote, urlsplit
 
 OWN = "tfbench"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -30,21 +33,45 @@ def redirect_imports(there: str, here: str) -> None:
 
 
 def leaked_packages(there: str, here: str) -> list[str]:
-    """Return packages that were imported from the working tree nevertheless, without tfbench and installed ones."""
-    found = set()
+    """Return packages that were imported from the working tree nevertheless, without tfbench and installed ones.
+
+    A package that was installed from the working tree as a copy (``pip install .``) is one of them: both sides would
+    import that copy.
+    """
+    found, copies = set(), _copies(there)
     for name, module in list(sys.modules.items()):
         if not isinstance(module, types.ModuleType):
             continue
         # Attribute access would load a lazy module here in the zygote, on one side only.
         file, package = object.__getattribute__(module, "__dict__").get("__file__"), name.partition(".")[0]
-        if isinstance(file, str) and _moved(file, there, here) != file and not _below(os.path.realpath(file), _PACKAGE):
+        if not isinstance(file, str) or _below(os.path.realpath(file), _PACKAGE):
+            continue
+        if _moved(file, there, here) != file or (package in copies and _installed(file)):
             found.add(package)
     return sorted(found)
 
 
+def _copies(there: str) -> set[str]:
+    """Return the packages of which an installed distribution holds a copy from this folder.
+
+    pip and uv record where a distribution came from (PEP 610).
+    """
+    found: set[str] = set()
+    for distribution in metadata.distributions():
+        try:
+            origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+            folder = os.path.realpath(unquote(urlsplit(origin.get("url", "")).path))
+            copied = not origin.get("dir_info", {}).get("editable")
+        except (OSError, ValueError, AttributeError):
+            continue
+        if origin and copied and _below(folder, there):
+            found |= {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
+    return found - {OWN}
+
+
 def _moved(path: str, there: str, here: str) -> str:
     real = os.path.realpath(path)
-    if not _below(real, there) or _below(real, here) or _installed(path):
+    if _installed(path) or not _below(real, there) or _below(real, here):
         return path
     return os.path.join(here, os.path.relpath(real, there))
 
@@ -55,4 +82,4 @@ def _below(path: str, folder: str) -> bool:
 
 def _installed(path: str) -> bool:
     """Return whether the path is in an environment, which often lies inside the working tree."""
-    return "site-packages" in path.split(os.sep) or any(_below(path, root) for root in {sys.prefix, sys.base_prefix})
+    return "site-packages" in path.split(os.sep) or any(_below(path, root) for root in (sys.prefix, sys.base_prefix))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import socket
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from tfbench.errors import BenchmarkError
@@ -23,33 +23,21 @@ LEVELS: Levels = {"host": 2, "device": 1, "python": 0}
 
 
 def _tensorflow() -> Any:
-    """Return TensorFlow.
-
-    Raises:
-        BenchmarkError: The benchmarks do not import it.
-    """
+    """Return TensorFlow, or raise a BenchmarkError if the benchmarks do not import it."""
     if (tf := tf_runtime.tensorflow()) is None:
         raise BenchmarkError("the benchmark file does not import TensorFlow, whose profiler it needs")
     return tf
 
 
 def tf_profiler() -> Any:
-    """Return ``tf.profiler.experimental``.
-
-    Raises:
-        BenchmarkError: The benchmarks do not import TensorFlow.
-    """
+    """Return ``tf.profiler.experimental``, like `_tensorflow`."""
     return _tensorflow().profiler.experimental
 
 
 def options(levels: Levels) -> Any:
     """Return TensorFlow's options for these levels. Missing levels are those of `LEVELS`."""
-    given = {**LEVELS, **levels}
-    return tf_profiler().ProfilerOptions(
-        host_tracer_level=given["host"],
-        device_tracer_level=given["device"],
-        python_tracer_level=given["python"],
-    )
+    given = {f"{tracer}_tracer_level": level for tracer, level in {**LEVELS, **levels}.items()}
+    return tf_profiler().ProfilerOptions(**given)
 
 
 @contextmanager
@@ -63,11 +51,9 @@ def by_session(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
         profiler.stop()
 
 
-@contextmanager
-def by_context(folder: str, levels: Levels = LEVELS) -> Iterator[None]:
+def by_context(folder: str, levels: Levels = LEVELS) -> AbstractContextManager[Any]:
     """Profile with ``tf.profiler.experimental.Profile``."""
-    with tf_profiler().Profile(folder, options(levels)):
-        yield
+    return tf_profiler().Profile(folder, options(levels))  # type: ignore[no-any-return]
 
 
 def by_callback(folder: str, batches: tuple[int, int]) -> Any:
@@ -93,7 +79,7 @@ def _marking(base: Any) -> Any:
         def __init__(self, *arguments: Any, **keywords: Any) -> None:
             super().__init__(*arguments, **keywords)
             self._number = 0
-            self._step: Any = None
+            self._step = ExitStack()
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             super().on_epoch_begin(epoch, logs)
@@ -101,36 +87,25 @@ def _marking(base: Any) -> Any:
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             super().on_train_batch_end(batch, logs)  # ends Keras' own trace of the batch, which is inside this step
-            self._end()
             self._next()
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            self._end()
+            self._step.close()
             super().on_epoch_end(epoch, logs)
 
         def _next(self) -> None:
-            self._step = tf_profiler().Trace("train", step_num=self._number, _r=1)
-            self._step.__enter__()
+            self._step.close()
+            self._step.enter_context(tf_profiler().Trace("train", step_num=self._number, _r=1))
             self._number += 1
-
-        def _end(self) -> None:
-            if self._step is not None:
-                self._step.__exit__(None, None, None)
-                self._step = None
 
     return Marking
 
 
-def serve(port: int = 0) -> str:
-    """Make this process open to sampling; return its address.
-
-    Args:
-        port: Port to listen on, 0 for any free one.
-    """
-    if not port:
-        with socket.socket() as probe:
-            probe.bind(("localhost", 0))
-            port = probe.getsockname()[1]
+def serve() -> str:
+    """Make this process open to sampling on a free port; return its address."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
     tf_profiler().server.start(port)
     return f"grpc://localhost:{port}"
 
@@ -152,22 +127,10 @@ def sample(addresses: Sequence[str], folder: str, seconds: float, levels: Levels
 def by_sampling(folder: str, levels: Levels = LEVELS, seconds: float = 1.0) -> Iterator[Callable[[], bool]]:
     """Sample this process; yield a function that says whether the sampling goes on. Run steps while it does."""
     address = serve()
-    failed: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            sample([address], folder, seconds, levels)
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=ask, name="tfbench-sampling")
-    thread.start()
-    try:
-        yield thread.is_alive
-    finally:
-        thread.join()
-    if failed:
-        raise failed[0]
+    with ThreadPoolExecutor(1) as thread:
+        sampling = thread.submit(sample, [address], folder, seconds, levels)
+        yield lambda: not sampling.done()
+    sampling.result()
 
 
 METHODS: Mapping[str, Callable[[str, Levels], AbstractContextManager[Any]]] = {

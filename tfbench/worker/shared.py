@@ -7,33 +7,27 @@ import inspect
 import json
 import os
 import shutil
-import sys
-import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from tfbench.errors import BenchmarkError
 from tfbench.fs import atomic_dir, locked
-from tfbench.model import JSON
 from tfbench.suite.fingerprint import digest
 from tfbench.worker import tf_runtime
 from tfbench.worker.environment import packages
 
 _MANIFEST, _FAILED = "made.json", "failed.txt"
-_PLAIN = (str, int, float, bool, type(None))
 
 
+@dataclass(frozen=True)
 class Shared:
-    """The ``shared`` fixture in the process of a launch.
+    """The ``shared`` fixture in the process of a launch."""
 
-    Args:
-        root: Folder of all shared set-ups.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    root: Path
+    """Folder of all shared set-ups."""
 
     def __call__(self, build: Callable[..., object], *arguments: Any) -> Path:
         """Return the folder that ``build(folder, *arguments)`` has filled. Benchmarks may only read it.
@@ -52,54 +46,42 @@ class Shared:
         if tf_runtime.has_run_an_op():  # an error also if the folder exists, so that it does not depend on the cache
             raise BenchmarkError("shared(...) must come before the first op: TensorFlow that has run cannot be forked")
         name = f"{build.__name__}-{_key(build, arguments)}"
-        place = self._root / name
-        with locked(self._root / f"{name}.lock"):
+        place = self.root / name
+        with locked(self.root / f"{name}.lock"):
             if not (place / _MANIFEST).exists():
-                self._make(place, build, arguments)
+                shutil.rmtree(place, ignore_errors=True)
+                with atomic_dir(place) as folder:
+                    _build(folder, build, arguments)
         _check(place)
         return place
 
-    def _make(self, place: Path, build: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-        shutil.rmtree(place, ignore_errors=True)
-        with atomic_dir(place) as folder:
-            pid = os.fork()
-            if pid == 0:
-                _build(folder, partial(build, folder, *arguments))
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            if code:
-                report = folder / _FAILED
-                ended = f"its process ended with status {code}"
-                reason = report.read_text(encoding="utf-8") if report.exists() else ended
-                raise BenchmarkError(f"{build.__name__} failed: {reason}")
+
+def _build(folder: Path, build: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    if (pid := os.fork()) == 0:
+        tf_runtime.run_and_exit(partial(_fill, folder, partial(build, folder, *arguments)))
+    if code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        failed = [report.read_text(encoding="utf-8") for report in folder.glob(_FAILED)]
+        reason = failed[0] if failed else f"its process ended with status {code}"
+        raise BenchmarkError(f"{build.__name__} failed: {reason}")
 
 
-def _build(folder: Path, build: Callable[[], object]) -> NoReturn:
-    """Fill the folder, write its manifest, and exit."""
-    code = 1
+def _fill(folder: Path, build: Callable[[], object]) -> None:
+    """Fill the folder and write its manifest, or the reason of a failure."""
     try:
-        tf_runtime.die_with_parent()
         build()
         (folder / _MANIFEST).write_text(json.dumps(_digests(folder), indent=1), encoding="utf-8")
-        code = 0
     except BaseException as error:
-        traceback.print_exc()
         text = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
         (folder / _FAILED).write_text(text[:500], encoding="utf-8")
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        raise
 
 
 def _key(build: Callable[..., object], arguments: tuple[Any, ...]) -> str:
-    for argument in arguments:
-        if not isinstance(argument, (*_PLAIN, Path)):
-            raise BenchmarkError(
-                f"shared({build.__name__}, {argument!r}): pass strings, numbers and folders of shared()"
-            )
+    if odd := [argument for argument in arguments if not isinstance(argument, (str, int, float, type(None), Path))]:
+        raise BenchmarkError(f"shared({build.__name__}, {odd[0]!r}): pass strings, numbers and folders of shared()")
     plain = [argument.name if isinstance(argument, Path) else argument for argument in arguments]
-    known: list[JSON | str | list[Any]] = [digest(inspect.getmodule(build)), build.__qualname__, plain, packages()]
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+    known = json.dumps([digest(inspect.getmodule(build)), build.__qualname__, plain, packages()], sort_keys=True)
+    return hashlib.sha256(known.encode()).hexdigest()[:16]
 
 
 def _digests(folder: Path) -> dict[str, str]:
@@ -115,6 +97,5 @@ def _check(place: Path) -> None:
     except (OSError, ValueError, AttributeError):
         changed = [(_MANIFEST, "")]
     if changed:
-        raise BenchmarkError(
-            f"{place}: {changed[0][0]} was changed after it was built; delete the folder to build it again"
-        )
+        file = changed[0][0]
+        raise BenchmarkError(f"{place}: {file} was changed after it was built; delete the folder to build it again")

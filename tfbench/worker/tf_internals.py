@@ -13,6 +13,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,7 @@ def required() -> Any:
     Raises:
         MetricUnavailable: The benchmarks do not use it.
     """
-    tf = tf_runtime.tensorflow()
-    if tf is None or not hasattr(tf, "function"):
+    if (tf := tf_runtime.tensorflow()) is None:
         raise MetricUnavailable("the benchmark does not use TensorFlow")
     return tf
 
@@ -41,7 +41,7 @@ def seed() -> None:
     """Seed all random generators, so that every process draws the same numbers."""
     random.seed(1)
     np.random.seed(1)
-    if (tf := tf_runtime.tensorflow()) is not None and hasattr(tf, "random"):
+    if (tf := tf_runtime.tensorflow()) is not None:
         tf.random.set_seed(1)
         # Once loaded, Keras has its own generator.
         if (keras := sys.modules.get("keras") or sys.modules.get("tf_keras")) is not None:
@@ -49,53 +49,43 @@ def seed() -> None:
                 keras.utils.set_random_seed(1)
 
 
-# Graphs
+def collect_graphs(on: bool) -> Any:
+    """Start or stop the collection of the graphs of all functions that are built.
 
-
-def _context() -> Any:
+    Returns:
+        The RunMetadata with the graphs that were collected before.
+    """
     required()
     from tensorflow.python.eager import context
 
-    return context.context()
-
-
-def collect_graphs(on: bool) -> None:
-    """Start or stop the collection of the graphs of all functions that are built."""
-    context = _context()
+    eager = context.context()
     if on:
-        context.enable_graph_collection()
-        context.export_run_metadata()
-    else:
-        context.disable_graph_collection()
-
-
-def collected_graphs() -> Any:
-    """Return the RunMetadata with the graphs since the last call."""
-    return _context().export_run_metadata()
+        eager.enable_graph_collection()
+    collected = eager.export_run_metadata()
+    if not on:
+        eager.disable_graph_collection()
+    return collected
 
 
 def dtype_name(number: int) -> str:
     """Return the name of a type, such as ``float32``, from its number in a graph."""
-    try:
+    with contextlib.suppress(TypeError):
         return str(required().dtypes.as_dtype(number).name)
-    except TypeError:
-        return f"type {number}"
+    return f"type {number}"
 
 
 def has_onednn() -> bool:
     """Return whether TensorFlow rewrites graphs for oneDNN, which depends on build, processor and settings."""
-    try:
+    with contextlib.suppress(ImportError, AttributeError):
         from tensorflow.python.util import _pywrap_util_port
 
         return bool(_pywrap_util_port.IsMklEnabled())
-    except (ImportError, AttributeError):
-        return False
+    return False
 
 
 def defaults() -> JSON:
     """Return defaults that differ between versions of TensorFlow, in words. It does not start the runtime."""
-    tf = tf_runtime.tensorflow()
-    if tf is None or not hasattr(tf, "function"):
+    if (tf := tf_runtime.tensorflow()) is None:
         return {}
     found = {"oneDNN": "used" if has_onednn() else "not used"}
     with contextlib.suppress(ImportError, AttributeError, KeyError, TypeError, ValueError):
@@ -106,22 +96,18 @@ def defaults() -> JSON:
     return found
 
 
-# Traces
-
-
 def on_trace(callback: Traced) -> Callable[[], None]:
     """Call ``callback`` after each trace of a Python function, without traces nested in another trace.
 
     Returns:
         A function that ends this.
     """
-    if tf_runtime.tensorflow() is None:
-        return lambda: None
     try:
+        required()
         from tensorflow.python.framework import func_graph
 
         traced = func_graph.func_graph_from_py_func
-    except (ImportError, AttributeError):
+    except (MetricUnavailable, ImportError, AttributeError):
         return lambda: None
     depth = 0
 
@@ -138,22 +124,7 @@ def on_trace(callback: Traced) -> Callable[[], None]:
         return graph
 
     func_graph.func_graph_from_py_func = timed
-
-    def stop() -> None:
-        func_graph.func_graph_from_py_func = traced
-
-    return stop
-
-
-@contextlib.contextmanager
-def tracing_timed() -> Iterator[list[float]]:
-    """Collect the seconds of each trace inside the context."""
-    seconds: list[float] = []
-    stop = on_trace(lambda name, graph, took: seconds.append(took))
-    try:
-        yield seconds
-    finally:
-        stop()
+    return partial(setattr, func_graph, "func_graph_from_py_func", traced)
 
 
 def flops(graph: Any) -> int:
@@ -163,15 +134,6 @@ def flops(graph: Any) -> int:
     options = builder(builder.float_operation()).with_empty_output().build()
     with contextlib.redirect_stdout(io.StringIO()):
         return int(profiler.profile(graph, cmd="op", options=options).total_float_ops)
-
-
-# Tensors
-
-
-def eager_tensor_type() -> type:
-    """Return the type of tensors that have a value."""
-    tensor: type = required().Tensor
-    return tensor
 
 
 def tensor_bytes(tensor: Any) -> int:
@@ -185,44 +147,28 @@ def tensor_bytes(tensor: Any) -> int:
 def flattened(result: object) -> list[np.ndarray[Any, Any]]:
     """Return every array of numbers in a nested result. Variables and tensors count with their values."""
     tf = tf_runtime.tensorflow()
-    nested = hasattr(tf, "nest")
-    parts = tf.nest.flatten(result, expand_composites=True) if tf is not None and nested else _leaves(result)
-    arrays = []
-    for part in parts:
-        value = part.numpy() if hasattr(part, "numpy") else part
-        array = np.asarray(value)
-        # For numpy, bfloat16 and float8 are extension types of kind V.
-        if array.dtype.kind in "fiubc" or (array.dtype.kind == "V" and array.dtype.names is None):
-            arrays.append(array)
-    return arrays
+    parts = _leaves(result) if tf is None else tf.nest.flatten(result, expand_composites=True)
+    arrays = [np.asarray(part.numpy() if hasattr(part, "numpy") else part) for part in parts]
+    # For numpy, bfloat16 and float8 are extension types of kind V.
+    return [one for one in arrays if one.dtype.kind in "fiubc" or (one.dtype.kind == "V" and one.dtype.names is None)]
 
 
 def _leaves(result: object) -> Iterator[object]:
-    if isinstance(result, dict):
-        result = list(result.values())
-    if isinstance(result, (list, tuple)):
-        for part in result:
+    if isinstance(result, (dict, list, tuple)):
+        for part in result.values() if isinstance(result, dict) else result:
             yield from _leaves(part)
     else:
         yield result
 
 
-# Devices
-
-
-def _gpus() -> list[str]:
-    tf = tf_runtime.tensorflow()
-    if tf is None or not hasattr(tf, "config"):
-        return []
-    return [device.name.replace("/physical_device:", "") for device in tf.config.list_physical_devices("GPU")]
-
-
-def reset_device_memory() -> None:
-    """Reset the memory peaks of all accelerators."""
-    for name in _gpus():
-        required().config.experimental.reset_memory_stats(name)
-
-
-def device_memory(which: str) -> dict[str, int]:
-    """Return accelerator -> bytes allocated by TensorFlow; ``which`` is ``current`` or ``peak``."""
-    return {name: int(required().config.experimental.get_memory_info(name)[which]) for name in _gpus()}
+def device_peaks(reset: bool = False) -> dict[str, int]:
+    """Return accelerator -> most bytes that TensorFlow had allocated since the last reset, and reset them if asked."""
+    found: dict[str, int] = {}
+    if (tf := tf_runtime.tensorflow()) is not None:
+        memory = tf.config.experimental
+        for device in tf.config.list_physical_devices("GPU"):
+            name = device.name.replace("/physical_device:", "")
+            found[name] = int(memory.get_memory_info(name)["peak"])
+            if reset:
+                memory.reset_memory_stats(name)
+    return found

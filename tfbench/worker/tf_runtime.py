@@ -1,29 +1,58 @@
-"""TensorFlow's runtime, as the worker uses it: threads, devices, and whether the process can still be forked."""
+"""TensorFlow's runtime, as the worker uses it: import, threads, devices, and whether the process can be forked."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection
+import time
+import traceback
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
+
+_MODULE = "tensorflow"
 
 
 def tensorflow() -> Any:
     """Return the TensorFlow that the benchmarks imported, ``None`` if they imported none."""
-    return sys.modules.get("tensorflow")
+    tf = sys.modules.get(_MODULE)
+    return tf if hasattr(tf, "function") else None  # an empty folder of this name is no TensorFlow
+
+
+class ImportTimer(MetaPathFinder):
+    """Times the first import of TensorFlow. It must come before all other finders."""
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+        """``None`` until the import is done."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            vars(spec.loader)["exec_module"] = partial(self._timed, spec.loader.exec_module)
+        return spec
+
+    def _timed(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+        began = time.perf_counter()
+        execute(module)
+        self.seconds = time.perf_counter() - began
 
 
 def import_all() -> None:
     """Import Keras, which TensorFlow loads late, once for all launches. It runs no op."""
-    tf = tensorflow()
-    if tf is not None:
-        try:
-            tf.keras.layers.Dense  # noqa: B018 - the access imports Keras
-        except (ImportError, AttributeError):
-            pass  # TensorFlow without Keras can be measured as well
+    with contextlib.suppress(ImportError, AttributeError):  # TensorFlow without Keras can be measured as well
+        tensorflow().keras.layers.Dense  # noqa: B018 - the access imports Keras
 
 
 def has_run_an_op() -> bool:
@@ -31,36 +60,22 @@ def has_run_an_op() -> bool:
 
     It reads ``tensorflow.python.eager.context`` as it is in TensorFlow 2.12 to 2.21.
     """
-    module = sys.modules.get("tensorflow.python.eager.context")
-    context = getattr(module, "_context", None)
+    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
     return bool(getattr(context, "_initialized", False))
 
 
-def has_opened_gpu(files: Path = Path("/proc/self/fd")) -> bool:
+def has_opened_gpu() -> bool:
     """Return whether CUDA was initialised in this process, after which its children cannot use it.
 
     An open file of the driver shows it. A question to CUDA would initialise it.
-
-    Args:
-        files: Folder of this process' open files.
     """
-    try:
-        opened = list(files.iterdir())
-    except OSError:
-        return False  # not Linux, so there is no CUDA either
-    for file in opened:
-        try:
-            if os.readlink(file).startswith("/dev/nvidia"):
-                return True
-        except OSError:
-            continue  # closed in the meantime
-    return False
+    # realpath returns a file that was closed in the meantime as it is. Without Linux there is no CUDA either.
+    return any(os.path.realpath(file).startswith("/dev/nvidia") for file in Path("/proc/self/fd").glob("*"))
 
 
 def set_threads(threads: int) -> None:
     """Set the intra- and inter-op threads of this process. Call it before the first op."""
-    tf = tensorflow()
-    if tf is not None:
+    if (tf := tensorflow()) is not None:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
 
@@ -87,12 +102,23 @@ def devices() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def die_with_parent() -> None:
-    """Have the Linux kernel kill this process when its zygote ends, so that none is left over."""
+def run_and_exit(task: Callable[[], object]) -> NoReturn:
+    """Do the task of a forked process and exit; a traceback goes to standard error.
+
+    The Linux kernel kills the process when its parent ends, so that none is left over.
+    """
+    code = 1
     try:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    except (OSError, AttributeError):
-        pass
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        task()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def pin(cpus: Collection[int]) -> None:

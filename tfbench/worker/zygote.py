@@ -5,34 +5,31 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import sys
 import time
-import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tfbench.errors import TfbenchError
 from tfbench.protocol import messages
 from tfbench.protocol.channel import Channel, ChannelClosed
 from tfbench.protocol.messages import CaseRequest, LaunchRequest, StartZygote
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKER
 from tfbench.worker import tf_internals, tf_runtime
-from tfbench.worker.bench import Bench, LaunchHandler, TimingLaunch
-from tfbench.worker.energy_launch import EnergyLaunch
+from tfbench.worker.bench import Bench, EnergyLaunch, ProfilingLaunch, TimingLaunch
 from tfbench.worker.environment import describe
 from tfbench.worker.import_redirect import leaked_packages, redirect_imports
-from tfbench.worker.import_timer import ImportTimer
 from tfbench.worker.probe_launch import ProbingLaunch
-from tfbench.worker.profile_launch import ProfilingLaunch
 from tfbench.worker.shared import Shared
 
-HANDLERS: Mapping[type[CaseRequest], type[LaunchHandler[Any]]] = {
+HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
     messages.TimeCase: TimingLaunch,
     messages.ProbeCase: ProbingLaunch,
     messages.ProfileCase: ProfilingLaunch,
@@ -46,7 +43,7 @@ _TAIL = 6000
 """Characters of a traceback that are sent."""
 
 
-def main(argument: str) -> int:
+def main(argument: str) -> None:
     """Run as a zygote; ``argument`` is a `StartZygote` message."""
     start = messages.decode(argument)
     assert isinstance(start, StartZygote)
@@ -55,15 +52,14 @@ def main(argument: str) -> int:
     sys.path.append(start.root)
     if start.tree_redirect:
         redirect_imports(*start.tree_redirect)
-    channel = Channel.from_descriptor(start.channel)
+    channel = Channel(socket.socket(fileno=start.channel))
     tf_runtime.pin(start.cpus)
-    timer = ImportTimer()
+    timer = tf_runtime.ImportTimer()
     sys.meta_path.insert(0, timer)
     zygote = Zygote(channel, start, timer, home)
     code = pytest.main(_pytest_arguments(start), plugins=[zygote])
     if not zygote.served:
         channel.send(messages.Failed(f"pytest ended with code {int(code)} while it collected the benchmarks"))
-    return 0
 
 
 def _pytest_arguments(start: StartZygote) -> list[str]:
@@ -82,24 +78,19 @@ def _pytest_arguments(start: StartZygote) -> list[str]:
     return arguments
 
 
+@dataclass(eq=False)
 class Zygote:
-    """A pytest plugin that takes over after collection and answers the controller.
+    """A pytest plugin that takes over after collection and answers the controller."""
 
-    Args:
-        home: The working directory that the process was started in.
-    """
-
-    def __init__(self, channel: Channel, start: StartZygote, timer: ImportTimer, home: str) -> None:
-        self._channel = channel
-        self._start = start
-        self._timer = timer
-        self._home = home
-        self._items: dict[str, pytest.Item] = {}
-        self._broken: dict[str, str] = {}
-        self._launch: LaunchHandler[Any] | None = None
-        self.served = False
-
-    # Collection
+    channel: Channel
+    start: StartZygote
+    timer: tf_runtime.ImportTimer
+    home: str
+    """The working directory that the process was started in."""
+    served: bool = field(default=False, init=False)
+    _items: dict[str, pytest.Item] = field(default_factory=dict, init=False)
+    _broken: dict[str, str] = field(default_factory=dict, init=False)
+    _launch: Bench[Any] | None = field(default=None, init=False)
 
     def pytest_addoption(self, parser: pytest.Parser) -> None:
         parser.addini("tfbench_paths", "known to the controller", type="args", default=[])
@@ -121,14 +112,12 @@ class Zygote:
 
     def _restart_without(self, file: str, started: bool) -> NoReturn:
         """Replace this process, which has run an op and cannot be forked, by one that leaves the module out."""
-        if started or file in self._start.offenders:
+        if started or file in self.start.offenders:
             raise pytest.UsageError("conftest.py runs a TensorFlow op while it is imported; move it into a fixture")
-        start = replace(self._start, offenders=(*self._start.offenders, file))
-        os.set_inheritable(self._channel.fileno(), True)
-        os.chdir(self._home)
+        start = replace(self.start, offenders=(*self.start.offenders, file))
+        os.set_inheritable(self.channel.fileno(), True)
+        os.chdir(self.home)
         os.execv(sys.executable, [sys.executable, "-m", "tfbench.worker", messages.encode(start).decode()])
-
-    # Serving
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -144,14 +133,14 @@ class Zygote:
         gc.collect()
         gc.freeze()
         self.served = True
-        redirect = self._start.tree_redirect or (os.devnull, os.devnull)
-        self._channel.send(
+        redirect = self.start.tree_redirect or (os.devnull, os.devnull)
+        self.channel.send(
             messages.Ready(
                 cases=tuple(self._items),
                 broken=self._broken,
-                offenders=self._start.offenders,
+                offenders=self.start.offenders,
                 environment={**describe(), "defaults": tf_internals.defaults()},
-                import_seconds=self._timer.seconds,
+                import_seconds=self.timer.seconds,
                 spawns=spawns,
                 # The search runs on every side, also where it can find none. It leaves 0.8 MiB free in Python's
                 # arenas, which launches of this zygote then need not allocate.
@@ -159,48 +148,31 @@ class Zygote:
             )
         )
         while True:
-            request, descriptors = self._channel.receive_with_descriptors(LaunchRequest, messages.Reap)
+            request = self.channel.receive(LaunchRequest, messages.Reap)
             if isinstance(request, messages.Reap):
-                self._channel.send(messages.Reaped(_reap(request.pid, request.kill)))
+                self.channel.send(messages.Reaped(_reap(request.pid, request.kill)))
             elif isinstance(request, LaunchRequest):
-                self._fork(request, descriptors, spawns)
+                self._fork(request, self.channel.descriptors, spawns)
 
     def _fork(self, request: LaunchRequest, descriptors: list[int], spawns: bool) -> None:
         """Start the process of a launch. A zygote that has initialised CUDA becomes it: no child could use CUDA."""
-        pid = 0 if spawns else os.fork()
-        if pid == 0:
+        if (pid := 0 if spawns else os.fork()) == 0:
             if spawns:
-                self._channel.send(messages.Launched(os.getpid()))
+                self.channel.send(messages.Launched(os.getpid()))
             else:
-                self._channel.close()  # it is the zygote's
-            self._run(request, descriptors)
+                self.channel.close()  # it is the zygote's
+            tf_runtime.run_and_exit(partial(self._answer, request, descriptors))
         for descriptor in descriptors:
             os.close(descriptor)
-        self._channel.send(messages.Launched(pid))
-
-    # In the process of a launch
-
-    def _run(self, request: LaunchRequest, descriptors: list[int]) -> NoReturn:
-        """Run a launch and exit; a traceback goes to its log."""
-        code = 1
-        try:
-            self._answer(request, descriptors)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+        self.channel.send(messages.Launched(pid))
 
     def _answer(self, request: LaunchRequest, descriptors: list[int]) -> None:
-        socket, log, *pipes = descriptors
+        talk, log, *pipes = descriptors
         os.dup2(log, 1)
         os.dup2(log, 2)
-        tf_runtime.die_with_parent()
         tf_runtime.pin(request.cpus)
         tf_runtime.set_threads(len(request.cpus))
-        channel = Channel.from_descriptor(socket)
+        channel = Channel(socket.socket(fileno=talk))
         if not isinstance(request, CaseRequest):
             channel.send(messages.DevicesListed(tf_runtime.devices()))
             return
@@ -225,16 +197,15 @@ class Zygote:
             pytest.skip(reason)
 
     @pytest.fixture
-    def bench(self) -> Bench:
+    def bench(self) -> Bench[Any]:
         """``bench(step, *arguments, **keywords)`` measures a step, see `Bench`."""
-        if self._launch is None:
-            raise TfbenchError("the bench fixture works only in the process of a launch")
-        return Bench(self._launch)
+        assert self._launch is not None  # fixtures run only in the process of a launch
+        return self._launch
 
     @pytest.fixture
     def shared(self) -> Shared:
         """``shared(build, *arguments)`` returns the folder that ``build`` filled once for all launches, see `Shared`."""
-        return Shared(Path(self._start.made))
+        return Shared(Path(self.start.made))
 
     @pytest.fixture
     def variant(self) -> Variant:

@@ -1,4 +1,4 @@
-"""Peak memory of the process and of the devices.
+"""Peak memory of the process and of the devices, and tensors that stay alive from call to call.
 
 For the process, only anonymous pages above those inherited from the zygote count, because pages of program files come
 and go with the code that runs. The kernel records only the peak of all resident pages. Pages of files stay resident,
@@ -7,10 +7,16 @@ so their size at the end is subtracted from it.
 
 from __future__ import annotations
 
+import gc
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from tfbench.model import JSON
 from tfbench.worker import tf_internals
+from tfbench.worker.environment import read_proc
 from tfbench.worker.probes import MetricUnavailable, Probe
 
 _STATUS = Path("/proc/self/status")
@@ -31,10 +37,8 @@ class HostPeak:
         if self._began is None or not set(_FIELDS) <= set(now):
             return
         self._most = max(self._most, now["VmHWM"] - now["RssFile"] - now["RssShmem"] - self._began)
-        try:
+        with suppress(OSError):  # the peak of all time then counts, which only hides that a later call needed less
             _CLEAR.write_text("5", encoding="ascii")
-        except OSError:
-            pass  # the peak of all time then counts, which only hides that a later call needed less
 
     @property
     def bytes(self) -> int | None:
@@ -44,11 +48,7 @@ class HostPeak:
 
 def _resident() -> dict[str, int]:
     """Return field -> bytes as Linux counts them; empty on other systems."""
-    try:
-        lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.partition(":") for line in lines)
+    pairs = (line.partition(":") for line in read_proc(_STATUS).splitlines())
     return {key: int(value.split()[0]) << 10 for key, _, value in pairs if key in _FIELDS}
 
 
@@ -58,10 +58,37 @@ class DevicePeak(Probe):
     name = "device_memory"
 
     def before(self) -> None:
-        tf_internals.reset_device_memory()
+        tf_internals.device_peaks(reset=True)
 
     def found(self) -> JSON:
-        peaks = tf_internals.device_memory("peak")
-        if not peaks:
-            raise MetricUnavailable("TensorFlow sees no accelerator, and does not count its allocations on a CPU")
-        return {"peak": peaks}
+        if peaks := tf_internals.device_peaks():
+            return {"peak": peaks}
+        raise MetricUnavailable("TensorFlow sees no accelerator, and does not count its allocations on a CPU")
+
+
+class Live(Probe):
+    """Counts the eager tensors that stay alive, and their bytes, by call."""
+
+    name = "live"
+
+    def __init__(self) -> None:
+        self._before = self._per_call = np.zeros(2)
+
+    def settled(self) -> None:
+        """Count once the first calls have filled the caches. Any later growth repeats with every call."""
+        self._before = _alive()
+
+    def after(self, calls: int) -> None:
+        self._per_call = (_alive() - self._before) / calls
+
+    def found(self) -> JSON:
+        tensors, size = self._per_call.tolist()
+        return {"tensors": tensors, "bytes": size}
+
+
+def _alive() -> np.ndarray[Any, Any]:
+    """Return the number and bytes of eager tensors after a garbage collection."""
+    gc.collect()
+    eager = tf_internals.required().Tensor
+    found = [thing for thing in gc.get_objects() if issubclass(type(thing), eager)]
+    return np.array([len(found), sum(map(tf_internals.tensor_bytes, found))], float)

@@ -1,7 +1,10 @@
-"""The result of the first call as arrays, which the controller compares."""
+"""The result of the first call as arrays, which the controller compares, and the size of the benchmark's artifact."""
 
 from __future__ import annotations
 
+import gzip
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +13,6 @@ import numpy as np
 from tfbench.model import JSON
 from tfbench.worker import tf_internals
 from tfbench.worker.probes import MetricUnavailable, Probe
-
-Array = np.ndarray[Any, Any]
 
 FILE = "outputs.npz"
 LARGEST = 1 << 28
@@ -25,7 +26,7 @@ class Outputs(Probe):
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
-        self._arrays: list[Array] = []
+        self._arrays: list[np.ndarray[Any, Any]] = []
 
     def between(self, result: object) -> None:
         self._arrays = tf_internals.flattened(result)
@@ -35,10 +36,34 @@ class Outputs(Probe):
             raise MetricUnavailable("the step returns no numbers")
         if (size := sum(array.nbytes for array in self._arrays)) > LARGEST:
             raise MetricUnavailable(f"the step returns {size >> 20} MiB, more than the limit of {LARGEST >> 20} MiB")
-        np.savez(self._file, *map(_portable, self._arrays))
+        # Not every version of numpy reads extension types, such as bfloat16.
+        portable = (array.astype(np.float32) if array.dtype.kind == "V" else array for array in self._arrays)
+        np.savez(self._file, *portable)
         return {"file": FILE}
 
 
-def _portable(array: Array) -> Array:
-    """Return the array in a type that every version of numpy reads."""
-    return array.astype(np.float32) if array.dtype.kind == "V" else array
+class Artifact(Probe):
+    """Counts the bytes of ``bench(..., artifact=)``, raw and gzipped: of bytes, or of the file or folder at a path."""
+
+    name = "artifact"
+
+    def __init__(self, artifact: Any) -> None:
+        self._artifact = artifact
+
+    def found(self) -> JSON:
+        if self._artifact is None:
+            raise MetricUnavailable("the benchmark names no artifact")
+        sizes = [(len(content), len(gzip.compress(content, mtime=0))) for content in _contents(self._artifact)]
+        return {"bytes": sum(raw for raw, _ in sizes), "gzipped": sum(zipped for _, zipped in sizes)}
+
+
+def _contents(artifact: Any) -> Iterator[bytes]:
+    if isinstance(artifact, (bytes, bytearray, memoryview)):
+        yield bytes(artifact)
+        return
+    path = Path(os.fspath(artifact))
+    if not path.exists():
+        raise MetricUnavailable(f"the artifact {path} does not exist")
+    for file in [path] if path.is_file() else sorted(path.rglob("*")):
+        if file.is_file():
+            yield file.read_bytes()

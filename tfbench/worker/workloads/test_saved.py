@@ -2,6 +2,8 @@
 
 import os
 import time
+import timeit
+from statistics import median
 from typing import Any
 
 import pytest
@@ -20,12 +22,8 @@ def test_step(benchmark: Any, name: str) -> None:
     if not fraction:
         benchmark(step, *arguments)
         return
-    times = []
-    for _ in range(30):
-        began = time.perf_counter_ns()
-        step(*arguments)
-        times.append(time.perf_counter_ns() - began)
-    turns = spins_for(fraction * sorted(times)[len(times) // 2], time.perf_counter_ns)
+    seconds = median(timeit.repeat(lambda: step(*arguments), number=1, repeat=30))
+    turns = spins_for(fraction * seconds * 1e9, time.perf_counter_ns)
 
     def slowed(*values: Any) -> Any:
         result = step(*values)

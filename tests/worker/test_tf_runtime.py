@@ -3,15 +3,15 @@
 import importlib
 import sys
 
-from tfbench.worker import import_timer
+from tfbench.worker import tf_runtime
 
 
 def test_the_first_import_is_timed_and_the_module_is_itself(tmp_path, monkeypatch):
     (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.05)\nVALUE = 3\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(import_timer, "_MODULE", "slow_to_import")
+    monkeypatch.setattr(tf_runtime, "_MODULE", "slow_to_import")
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    timer = import_timer.ImportTimer()
+    timer = tf_runtime.ImportTimer()
     sys.meta_path.insert(0, timer)
     import json  # noqa: F401 - other imports pass
 
@@ -25,5 +25,5 @@ def test_the_first_import_is_timed_and_the_module_is_itself(tmp_path, monkeypatc
 
 
 def test_a_missing_module_is_not_found(monkeypatch):
-    monkeypatch.setattr(import_timer, "_MODULE", "no_such_module")
-    assert import_timer.ImportTimer().find_spec("other", None) is None
+    monkeypatch.setattr(tf_runtime, "_MODULE", "no_such_module")
+    assert tf_runtime.ImportTimer().find_spec("other", None) is None

@@ -1,0 +1,69 @@
+"""An interrupted run goes on with ``--resume``."""
+
+import signal
+import subprocess
+
+import pytest
+
+from tests.e2e.project import LIMIT, wait_for
+
+CODE = """
+from pathlib import Path
+from tests.fakes.steps import taking
+
+def test_first(bench):
+    with open("measured.txt", "a") as file:
+        file.write("first ")
+    bench(taking(bench, 1e-5))
+
+def test_second(bench):
+    import time
+    Path("here").touch()
+    if not Path("go").exists():
+        time.sleep(60)
+    bench(taking(bench, 1e-5))
+"""
+
+
+def interrupted(project, ending):
+    project.write(CODE)
+    project.write("measured.txt\nhere\ngo\nreport.json\n__pycache__\n", ".gitignore")
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "first")
+    process = subprocess.Popen(
+        project.command("--benchmark", "--against", "self"), cwd=project.root, env=project.environment(),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_for(project.root / "here")
+    process.send_signal(ending)
+    process.wait(LIMIT)
+    (project.root / "go").touch()
+    return launches(project)
+
+
+def launches(project):
+    return (project.root / "measured.txt").read_text().count("first")
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_finished_cases_are_used_again(project, ending):
+    before = interrupted(project, ending)
+    done = project.run("--against", "self", "--resume")
+    assert done.code == 0, done.output
+    assert launches(project) == before
+    assert "1 of 2 cases taken from the interrupted run" in done.output
+    assert done.outcomes() == {"test_first": "unchanged", "test_second": "unchanged"}
+    assert done.report["complete"] is True
+    assert "first_call" in done.metrics("test_first")
+    assert not (project.root / ".tfbench/journal.jsonl").exists()
+    again = project.run("--against", "self", "--resume", "--save-baseline", "x")
+    assert "there is no interrupted run" in again.output
+
+
+def test_changed_code_is_measured_again(project):
+    before = interrupted(project, signal.SIGKILL)
+    project.write("# changed\n" + CODE)
+    done = project.run("--against", "self", "--resume", "-k", "first")
+    assert launches(project) > before
+    assert "the code and the cases of the suite changed since that run" in done.output

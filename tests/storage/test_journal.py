@@ -1,0 +1,78 @@
+"""The finished cases of a run: kept, taken over by a run with the same identity, deleted at the end."""
+
+from contextlib import contextmanager
+
+from tfbench.storage.journal import Journal
+
+CODE = {"the code": "1"}
+
+
+@contextmanager
+def run(tmp_path, identity=CODE, resume=True, complete=False):
+    journal = Journal(tmp_path / "journal.jsonl", identity, resume)
+    yield journal
+    journal.close(complete)
+
+
+def interrupted(tmp_path, *cases):
+    with run(tmp_path, resume=False) as first:
+        for case in cases:
+            first.add({"case": case, "what": [1.5]})
+    return tmp_path / "journal.jsonl"
+
+
+def resumed(tmp_path, identity=CODE):
+    with run(tmp_path, identity) as journal:
+        return journal
+
+
+def test_the_cases_of_an_interrupted_run_are_taken_over_and_kept(tmp_path):
+    interrupted(tmp_path, "a", "b")
+    with run(tmp_path) as second:
+        assert second.entries["b"] == {"case": "b", "what": [1.5]}
+        second.add({"case": "c"})
+    assert list(resumed(tmp_path).entries) == ["a", "b", "c"]
+
+
+def test_without_resume_an_earlier_run_is_forgotten(tmp_path):
+    interrupted(tmp_path, "a")
+    assert interrupted(tmp_path, "b").exists()
+    assert list(resumed(tmp_path).entries) == ["b"]
+
+
+def test_the_journal_of_a_complete_run_is_deleted(tmp_path):
+    interrupted(tmp_path, "a")
+    with run(tmp_path, complete=True):
+        pass
+    last = resumed(tmp_path)
+    assert (last.entries, "no interrupted run" in last.note) == ({}, True)
+
+
+def test_what_changed_is_named(tmp_path):
+    interrupted(tmp_path, "a")
+    found = resumed(tmp_path, {"the code": "2", "the machine": {}})
+    assert found.entries == {}
+    assert "the code and the machine changed since that run" in found.note
+
+
+def test_a_line_that_was_cut_off_is_ignored(tmp_path):
+    path = interrupted(tmp_path, "a", "b")
+    path.write_text(path.read_text()[:-9])
+    assert list(resumed(tmp_path).entries) == ["a"]
+
+
+def test_another_file_is_not_taken_for_a_journal(tmp_path):
+    for text in ("", "[]\n", "{}\n", "nonsense\n", '{"schema": "other", "identity": {}}\n'):
+        (tmp_path / "journal.jsonl").write_text(text)
+        found = resumed(tmp_path)
+        assert found.entries == {}
+        assert "every case is measured" in found.note
+
+
+def test_a_second_run_in_the_folder_goes_without(tmp_path):
+    with run(tmp_path, resume=False) as first:
+        with run(tmp_path, complete=True) as second:
+            assert "another run is using this folder" in second.note
+            second.add({"case": "x"})
+        first.add({"case": "a"})
+    assert list(resumed(tmp_path).entries) == ["a"]
