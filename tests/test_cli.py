@@ -2,10 +2,16 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.fakes.report import complete, row
 from tfbench import __version__, cli
+from tfbench.errors import SideError
+from tfbench.fs import locked
+from tfbench.report import json_writer
+from tfbench.suite.fingerprint import line_of
 
 
 def test_version_and_commands_are_printed(capsys):
@@ -43,3 +49,90 @@ def test_a_command_has_hyphens_where_its_file_has_underscores(capsys):
     shown = capsys.readouterr().out
     assert "gpu-check" in shown
     assert "gpu_check" not in shown
+
+
+def test_a_path_may_follow_an_option(monkeypatch):
+    seen = {}
+    for name in ("versions", "bisect"):
+        monkeypatch.setattr(f"tfbench.commands.{name}.run", lambda arguments: seen.update(vars(arguments)) or 0)
+    assert cli.main(["versions", "2.19.0", "2.20.0", "-k", "x", "benchmarks/", "--policy", "quick", "more/"]) == 0
+    assert (seen["words"], seen["select -k"]) == (["2.19.0", "2.20.0", "benchmarks/", "more/"], ["x"])
+    assert cli.main(["bisect", "a/", "--good", "1", "--bad", "2", "b/"]) == 0
+    assert seen["paths"] == ["a/", "b/"]
+
+
+@pytest.mark.parametrize(
+    "words", [["versions", "a", "--unknown", "b"], ["gate", "r.json", "other"], ["gate", "r.json", "-k", "x"]]
+)
+def test_other_words_are_still_refused(words, capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(words)
+    assert left.value.code == 2
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_reports_are_read_where_the_system_has_no_file_locks(tmp_path):
+    (tmp_path / "r.json").write_text(json_writer.render(complete([row("b/test_x.py::test_x")])))
+    program = "import sys; sys.modules['fcntl'] = None; from tfbench import cli; sys.exit(cli.main(['gate', 'r.json']))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_locks_name_the_systems_that_have_them(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(SideError, match="Linux and macOS"), locked(tmp_path / "lock"):
+        pass
+
+
+def test_an_output_that_cannot_be_written_is_one_line(tmp_path, capsys):
+    (tmp_path / "r.json").write_text(json_writer.render(complete([row("b/test_x.py::test_x")])))
+    (tmp_path / "file").touch()
+    for options in (["--write-accepted", str(tmp_path / "file/x")], ["--write-regressed", str(tmp_path / "file/x")]):
+        assert cli.main(["gate", str(tmp_path / "r.json"), *options]) == 5
+        error = capsys.readouterr().err
+        assert len(error.splitlines()) == 1
+        assert "file" in error
+
+
+@pytest.mark.parametrize("share", ["nan", "-1", "2", "inf"])
+def test_a_share_that_is_none_does_not_pass(tmp_path, capsys, share):
+    (tmp_path / "r.json").write_text(json_writer.render(complete([row("b/test_x.py::test_x")])))
+    assert cli.main(["gate", str(tmp_path / "r.json"), f"--min-compared={share}"]) == 2
+    assert "share from 0 to 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["--rootdir=/tmp/evil::x", "@evil.py", "/etc/x.py::y"])
+def test_no_name_of_a_case_becomes_an_option_of_pytest(tmp_path, capsys, name):
+    (tmp_path / "r.json").write_text(json_writer.render(complete([row(name, "regressed")])))
+    target = tmp_path / "regressed.txt"
+    assert cli.main(["gate", str(tmp_path / "r.json"), "--write-regressed", str(target)]) == 5
+    assert not target.exists()
+    assert "no name of a benchmark" in capsys.readouterr().err
+
+
+def test_a_name_of_several_lines_stays_one_argument(tmp_path):
+    (tmp_path / "r.json").write_text(json_writer.render(complete([row("b/x.py::y\n-p evil", "regressed")])))
+    cli.main(["gate", str(tmp_path / "r.json"), "--write-regressed", str(tmp_path / "regressed.txt")])
+    assert (tmp_path / "regressed.txt").read_text().splitlines() == ["b/x.py::y\N{REPLACEMENT CHARACTER}-p evil"]
+
+
+def test_cases_below_a_root_of_their_own_are_found_from_here(tmp_path, monkeypatch, capsys):
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    name = "b/test_x.py::test_x[a//b]"
+    for root, prefix in (
+        (tmp_path / "sub", "sub/"),
+        (tmp_path, ""),
+        (tmp_path.parent, ""),
+        (tmp_path / "none", ""),
+        ("\0", ""),
+    ):
+        sides = {"contender": {"spec": "working tree", "root": str(root)}}
+        (tmp_path / "r.json").write_text(json_writer.render(complete([row(name, "regressed")], sides=sides)))
+        assert cli.main(["gate", "r.json", "--write-regressed", "regressed.txt"]) == 1
+        assert (tmp_path / "regressed.txt").read_text() == f"{prefix}{name}\n"
+
+
+def test_a_name_that_no_file_can_have_gets_no_line():
+    assert line_of(Path(), "x" * 5000 + ".py::y") is None
+    assert line_of(Path(), "\0.py::y") is None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from tfbench import __version__, commands
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.report.screen import say
+from tfbench.untrusted import brief, harmless
 
 USAGE, ERROR = 2, 5
 """Exit codes of a wrong command line and of a failure. `tfbench.commands.gate` has the others."""
@@ -29,12 +30,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         text, formatter = module.__doc__ or "", argparse.RawDescriptionHelpFormatter
         summary = text.partition("\n")[0].rstrip(".")
         module.add(subparsers.add_parser(command, help=summary, description=text, formatter_class=formatter))
-    arguments = parser.parse_args(argv)
+    arguments, rest = parser.parse_known_args(argv)
+    # argparse takes the words of a list from one place only, and not again after an option.
+    if rest and (not hasattr(arguments, "intermixed") or any(word.startswith("-") for word in rest)):
+        parser.error(f"unrecognized arguments: {harmless(' '.join(rest))}")
+    if rest:
+        getattr(arguments, arguments.intermixed).extend(rest)
     try:
         return int(modules[arguments.command].run(arguments))
     except TfbenchError as error:
         say(f"tfbench {arguments.command}: {error}", error=True)
         return USAGE if isinstance(error, UsageError) else ERROR
+    except OSError as error:  # a file that the user named for an output
+        say(f"tfbench {arguments.command}: {brief(error.filename or 'a file')}: {error.strerror or error}", error=True)
+        return ERROR
     except KeyboardInterrupt:
         say(f"tfbench {arguments.command}: interrupted", error=True)
         return 130

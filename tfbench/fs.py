@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import shutil
 import tempfile
@@ -11,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from tfbench.errors import ReportError
+from tfbench.errors import ReportError, SideError
 from tfbench.untrusted import brief
 
 DATA_FOLDER = ".tfbench"
@@ -39,12 +38,26 @@ def atomic_dir(place: Path, *, replace: bool = False) -> Iterator[Path]:
         half.rename(place)
 
 
+def hold(file: IO[Any], *, shared: bool = False, wait: bool = True) -> None:
+    """Lock an open file until it is closed.
+
+    Raises:
+        BlockingIOError: Another process has the lock, and this one does not wait.
+        SideError: This system has no such locks. Reports can be read there, and no benchmark can run.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        raise SideError("benchmarks run on Linux and macOS only, because they need locks on files") from None
+    fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on a file. The lock of a process that has died is free."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        hold(file)
         yield
 
 
@@ -57,7 +70,7 @@ def try_lock(path: Path) -> IO[str] | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("a", encoding="utf-8")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        hold(file, wait=False)
     except BlockingIOError:
         file.close()
         return None

@@ -35,6 +35,21 @@ def test_a_skipped_case_counts_as_reported():
     merge([(name, replace(report, verdicts=tuple(rest), skips=(Skip(first.case, "no GPU"),))), shard(2)])
 
 
+def test_a_shard_without_cases_merges():
+    """It has started no side, and knows no more than their specifications."""
+    sides = {"contender": {"spec": "working tree", "root": "/x", "import_seconds": None}}
+    for empty in (1, 2, 3):
+        names = {index: NAMES[:3] if index == empty % 3 + 1 else NAMES[3:] for index in (1, 2, 3)} | {empty: []}
+        given = [shard(i, 3, names[i], **({"sides": sides, "shard": part(Shard(i, 3), NAMES, [])} if i == empty else {}))
+                 for i in (1, 2, 3)]  # fmt: skip
+        whole = merge(given)
+        assert {verdict.case.name for verdict in whole.verdicts} == set(NAMES)
+        assert whole.sides == SIDES
+    other = {"contender": {"spec": "git:main"}}
+    with pytest.raises(ReportError, match="sides differ"):
+        merge([shard(1, 2, NAMES), shard(2, 2, [], sides=other)])
+
+
 OTHER_MACHINE = {
     "contender": {**SIDES["contender"], "machine": {"system": "Linux", "architecture": "x86_64", "gpus": "T4"}}
 }

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from tfbench.compare.result_file import read
 
+from tfbench.compare.result_file import read
 from tfbench.errors import BaselineError, ReportError
 from tfbench.fs import write_whole
 from tfbench.model import Case, EnvironmentInfo, MeasurementContext, Run, Sample

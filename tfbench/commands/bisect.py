@@ -42,6 +42,7 @@ _SHOWN = 12
 
 def add(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
+    parser.set_defaults(intermixed="paths")
     option("paths", metavar="PATH", nargs="*", help="files, folders and cases of benchmarks")
     option("--good", required=True, metavar="END", help="a version or revision that was fast")
     option("--bad", required=True, metavar="END", help="a version or revision that is slower")

@@ -46,6 +46,7 @@ LEGEND = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
+    parser.set_defaults(intermixed="paths")
     option("paths", nargs="*", help="your benchmark files (default: twelve fixed workloads and a memory-bound one)")
     option("-k", dest="chosen", default="", metavar="TEXT", help="only cases whose names contain the text")
     option("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default 600)")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from rich.text import Text
@@ -19,7 +20,7 @@ from rich.text import Text
 from tfbench.errors import ReportError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gate.decide import MEANING, as_comment, as_json, decided, load_accepted, load_report
-from tfbench.model import TIME, Outcome
+from tfbench.model import TIME, Outcome, Report
 from tfbench.policy import Policy
 from tfbench.report.comment import annotation
 from tfbench.report.screen import Screen
@@ -67,13 +68,23 @@ def run(arguments: argparse.Namespace) -> int:
         write_whole(arguments.write_accepted, as_json(agreed))
     if arguments.write_regressed:
         regressed = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
-        if strange := next((name for name in regressed if not is_case(name)), ""):  # pytest reads options there as well
-            raise ReportError(
-                f"{arguments.report} has a case named {brief(repr(strange))}, which is no name of a benchmark"
-            )
-        write_whole(arguments.write_regressed, "".join(f"{name}\n" for name in dict.fromkeys(regressed)))
+        lines = [f"{_root_from_here(report)}{name}" for name in dict.fromkeys(regressed)]
+        if strange := next((name for name in lines if not is_case(name)), ""):  # pytest reads options there as well
+            text = f"has a case named {brief(repr(strange))}, which is no name of a benchmark"
+            raise ReportError(f"{brief(arguments.report)} {text}")
+        write_whole(arguments.write_regressed, "".join(f"{line}\n" for line in lines))
     word, style = MEANING[decision.gate]
     for skip in report.skips:
         console.print(Text(f"skipped {skip.case.name}: {skip.reason}", "dim"))
     console.print(Text.assemble((word, style), f": {decision.because}"))
     return int(decision.gate)
+
+
+def _root_from_here(report: Report) -> str:
+    """Return the prefix by which pytest finds the cases from this folder, if their root is a folder below it."""
+    root, here = str(report.sides.get("contender", {}).get("root", "")), Path.cwd()
+    with suppress(OSError, ValueError):  # the text may be anything
+        place = Path(root).resolve()
+        if root and place != here.resolve() and place.is_relative_to(here.resolve()) and place.is_dir():
+            return f"{place.relative_to(here.resolve()).as_posix()}/"
+    return ""

@@ -23,6 +23,7 @@ from tfbench.versions.matrix import ordered, race, sides_of
 
 def add(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
+    parser.set_defaults(intermixed="words")
     option("words", metavar="VERSION|PATH", nargs="+", help="versions or specifications; files, cases")
     option("--reference", default="", metavar="VERSION", help="compare with this version, not the first")
     text = "also show the times of an earlier result file, without racing them; repeatable"

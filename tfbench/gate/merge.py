@@ -26,13 +26,15 @@ def merge(reports: Sequence[Named]) -> Report:
     if not reports:
         raise ReportError("no report to merge: no shard has reported")
     shards = [(name, _shard(name, report), report) for name, report in reports]
+    # A shard without cases has started no side. It knows what they should be, and not what they are.
+    shards.sort(key=lambda one: not one[1]["cases"])
     first_name, first, report = shards[0]
     for name, shard, other in shards[1:]:
         for what, mine, theirs in (
             ("number of shards", first["of"], shard["of"]),
             ("suite of cases", first["suite"], shard["suite"]),
             ("policy", report.policy, other.policy),
-            ("sides", _sides(report), _sides(other)),
+            ("sides", *(_sides(one, known=bool(shard["cases"])) for one in (report, other))),
         ):
             if mine != theirs:
                 values = " and ".join(textwrap.shorten(str(one), 60, placeholder="…") for one in (mine, theirs))
@@ -61,8 +63,10 @@ def _shard(name: str, report: Report) -> JSON:
     return report.shard
 
 
-def _sides(report: Report) -> JSON:
-    """Select the facts of the sides that must be equal in all shards."""
+def _sides(report: Report, *, known: bool = True) -> JSON:
+    """Select the facts of the sides that must be equal in all shards: what they are if ``known``, or should be."""
+    if not known:
+        return {name: {key: side.get(key) for key in ("spec", "slowdown")} for name, side in report.sides.items()}
     kept = ("spec", "slowdown", "python", "packages", "settings")
     return {
         name: {key: side.get(key) for key in kept}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from tfbench.errors import GpuError
+from tfbench.fs import hold
 from tfbench.gpus.readings import Identity
 
 
@@ -34,7 +34,7 @@ def _take(gpu: Identity, path: Path, held: ExitStack) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     file = held.enter_context(os.fdopen(descriptor, "r+", encoding="utf-8"))
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        hold(file, wait=False)
     except BlockingIOError:
         who = file.read().strip()
         text = f"another run measures on GPU {gpu.index} ({gpu.name}){f', process {who}' if who else ''}"

@@ -6,7 +6,6 @@ It is created atomically, so no run sees a part of one. A run that uses an envir
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -24,7 +23,7 @@ from typing import IO
 from platformdirs import user_cache_path
 
 from tfbench.errors import SideError
-from tfbench.fs import atomic_dir, locked
+from tfbench.fs import atomic_dir, hold, locked
 from tfbench.sides import interpreters, uv
 from tfbench.sides.uv import ResolveError
 
@@ -178,7 +177,7 @@ class Environments(ExitStack):
     def _hold(self, folder: Path) -> Environment | None:
         """Lock an environment against removal until the end, and record its use. ``None`` if it does not exist."""
         lock = self._opened(folder.name)
-        fcntl.flock(lock, fcntl.LOCK_SH)
+        hold(lock, shared=True)
         if found := self._read(folder):
             self.enter_context(lock)
             os.utime(folder / _MADE)
@@ -199,7 +198,7 @@ class Environments(ExitStack):
         for one in [one for one in self.every() if time.time() - one.used >= days * 86400]:
             with self._opened(one.folder.name) as lock:
                 try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    hold(lock, wait=False)
                 except OSError:
                     continue
                 shutil.rmtree(one.folder)

@@ -7,6 +7,7 @@ checkout, index and branches stay untouched.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
 from tfbench.fs import DATA_FOLDER, atomic_dir
+from tfbench.untrusted import command
 
 KEPT, CANDIDATES = "refs/tfbench/", "refs/tfbench-candidates/"
 """Git refs that keep the trees of saved baselines, and of runs that may become one."""
@@ -49,6 +51,19 @@ def top_level(root: Path) -> Path | None:
         return Path(_git(root, "rev-parse", "--show-toplevel"))
     except SideError:
         return None
+
+
+def no_checkout(root: Path) -> str:
+    """Return why this folder has no `top_level`."""
+    try:
+        _git(root, "rev-parse", "--show-toplevel", env={"LC_ALL": "C"})
+    except SideError as error:
+        if found := re.search(r"dubious ownership in repository at '(.+)'", str(error)):
+            fix = command("git", "config", "--global", "--add", "safe.directory", found[1])
+            return f"the git checkout {found[1]} belongs to another user, so git refuses it; to trust it, run {fix}"
+        if "not installed" in str(error):
+            return str(error)
+    return f"{root} is not in a git checkout"
 
 
 def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
@@ -142,7 +157,7 @@ def tree_of(root: Path, revision: str) -> str:
         SideError: The revision or the repository does not exist.
     """
     if top_level(root) is None:
-        raise SideError(f"git:{revision}: {root} is not in a git checkout")
+        raise SideError(f"git:{revision}: {no_checkout(root)}")
     if revision.startswith("-"):
         raise SideError(f"git:{revision}: not a revision")
     try:
@@ -186,7 +201,7 @@ def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, st
         SideError: The repository or a submodule does not have the tree, or the folder cannot be written.
     """
     if (top := top_level(root)) is None:
-        raise SideError(f"{root} is not in a git checkout, so older source trees are unavailable")
+        raise SideError(f"older source trees are unavailable: {no_checkout(root)}")
     target = cache / tree
     if not target.is_dir():
         try:

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import IO
 
-from tfbench.fs import try_lock, write_whole
+from tfbench.errors import ReportError
+from tfbench.fs import read_text, try_lock, write_whole
 from tfbench.model import JSON
+from tfbench.untrusted import a_text, an_object, brief, described, parse_json
 
 SCHEMA = "tfbench-journal/1"
 
@@ -45,23 +47,23 @@ class Journal:
 
     def _take_over(self, identity: JSON) -> None:
         try:
-            first, *rest = self._path.read_text(encoding="utf-8").splitlines()
-            head = json.loads(first)
-            before = head["identity"] if head["schema"] == SCHEMA else {}
-        except FileNotFoundError:
-            self.note = "--resume: there is no interrupted run, so every case is measured"
-            return
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            self.note = f"--resume: {self._path} cannot be read ({error}), so every case is measured"
+            if not self._path.exists():
+                self.note = "--resume: there is no interrupted run, so every case is measured"
+                return
+            first, *rest = read_text(self._path).splitlines()
+            head = an_object(parse_json(first), "the first line")
+            before = an_object(head["identity"], "identity") if head["schema"] == SCHEMA else {}
+        except (ReportError, ValueError, KeyError) as error:
+            self.note = f"--resume: {brief(self._path)} cannot be read ({described(error)}), so every case is measured"
             return
         if changed := [name for name, value in identity.items() if before.get(name) != value]:
             self.note = f"--resume: {' and '.join(changed)} changed since that run, so every case is measured"
             return
         for line in rest:
             try:
-                entry = json.loads(line)
-                self.entries[str(entry["case"])] = entry
-            except (ValueError, KeyError, TypeError):
+                entry = an_object(parse_json(line), "the line")
+                self.entries[a_text(entry["case"], "case")] = entry
+            except (ValueError, KeyError):
                 break  # the run was killed while it wrote this line
 
     def add(self, entry: JSON) -> None:

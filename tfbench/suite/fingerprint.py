@@ -29,12 +29,12 @@ def line_of(root: Path, name: str) -> int | None:
         name: Name of a case.
     """
     file, _, function = name.partition("::")
-    place = (root / file).resolve()
-    if not place.is_relative_to(root.resolve()) or not place.is_file():
-        return None
-    try:
+    try:  # the name may come from a report, and be no name of a file at all
+        place = (root / file).resolve()
+        if not place.is_relative_to(root.resolve()) or not place.is_file():
+            return None
         tree = ast.parse(place.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     wanted = function.partition("[")[0].rpartition("::")[2]
     found = (node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == wanted)

@@ -71,6 +71,7 @@ def _pytest_arguments(start: StartZygote) -> list[str]:
     arguments += ["-p", "no:cacheprovider", "-p", "no:tfbench.plugin"]
     # The user's own pytest run reports warnings and unknown names. Here they must not fail the collection.
     arguments += ["-p", "no:warnings", *(f"--override-ini={key}=false" for key in _STRICTNESS)]
+    arguments += ["--override-ini=required_plugins="]  # plugins are not loaded here
     if start.inifile:
         arguments += ["-c", start.inifile]
     if not files:

@@ -1,0 +1,80 @@
+"""What lies around the benchmarks: shards without cases, settings of pytest, checkouts of others, roots of their own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e import gate_demo
+from tests.e2e.project import Project
+from tfbench.errors import SideError
+from tfbench.protocol.messages import StartZygote
+from tfbench.sides.source_tree import materialise, snapshot, tree_of
+from tfbench.worker.zygote import _pytest_arguments
+
+ONE = "from tests.fakes.steps import taking\n\n\ndef test_mine(bench):\n    bench(taking(bench, 5e-5))\n"
+
+
+def test_a_shard_without_cases_ends_well_and_merges(project):
+    project.write(ONE)
+    reports = []
+    for index in (1, 2):
+        done = project.run("--against", "self", "--shard", f"{index}/2")
+        assert done.code == 0, done.output
+        reports.append(done.report["due"])
+        (project.root / "report.json").rename(project.root / f"{index}.json")
+    assert sorted(reports) == [[], ["benchmarks/test_mine.py::test_mine"]]
+    merged = project.tfbench("merge", "1.json", "2.json", "--report-json", "whole.json")
+    assert merged.returncode == 0, merged.stderr
+    assert project.tfbench("gate", "whole.json").returncode == 0
+    assert project.run("--against", "self", "-k", "nothing", "--shard", "1/2").code == 5  # no case in any shard
+
+
+def test_required_plugins_do_not_stop_a_measuring_process(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\nrequired_plugins = pytest-benchmark pytest-xdist>=1\n")
+    (tmp_path / "test_mine.py").write_text("def test_mine(): ...\n")
+    start = StartZygote(
+        channel=0, root=str(tmp_path), files=("test_mine.py",), inifile=str(tmp_path / "pytest.ini"),
+        import_mode="prepend", cpus=(0,), made="", tree_redirect=None,
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *_pytest_arguments(start)], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_checkout_of_another_user_is_named_as_such(tmp_path, monkeypatch):
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    for ask in (lambda: tree_of(tmp_path, "HEAD"), lambda: materialise(tmp_path, "0" * 40, tmp_path / "cache")):
+        with pytest.raises(SideError, match=r"belongs to another user.*git config --global --add safe.directory /"):
+            ask()
+    assert snapshot(tmp_path) is None  # a run that needs no other tree goes on
+    monkeypatch.delenv("GIT_TEST_ASSUME_DIFFERENT_OWNER")
+    (tmp_path / ".git").rename(tmp_path / "gone")
+    with pytest.raises(SideError, match="is not in a git checkout"):
+        tree_of(tmp_path, "HEAD")
+
+
+def test_a_folder_with_a_root_of_its_own_is_confirmed(tmp_path):
+    """The steps of the action run in the workspace, and pytest names cases from the root that it finds."""
+    root = tmp_path / "repository"
+    files = {"sub/amount.py": "AMOUNT = 5e-5\n", "sub/pytest.ini": "[pytest]\npythonpath = .\n",
+             "sub/benchmarks/test_mine.py": ONE.replace("5e-5", "AMOUNT").replace("from tests", "from amount import AMOUNT\nfrom tests")}  # fmt: skip
+    for name in ("sub/benchmarks",):
+        (root / name).mkdir(parents=True)
+    for name, text in files.items():
+        (root / name).write_text(text)
+    project = Project(root)
+    project.write("__pycache__\n.tfbench\ntfbench-report\n", ".gitignore")
+    project.git("init", "-q", "-b", "main")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "before")
+    project.git("switch", "-qc", "slower")
+    project.write("AMOUNT = 1e-4\n", "sub/amount.py")
+    project.git("commit", "-qam", "slower")
+    found = gate_demo.gate(root, "slower", cheap=True, paths="sub/benchmarks")
+    assert found.code == 1, found.output
+    assert "a second job confirms it" in found.output
