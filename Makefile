@@ -6,6 +6,7 @@
 # make lint    create the environment and run ruff
 # make types   create the environment and run mypy
 # make docs    create the environment and build the documentation into build/site; fails on a broken link
+# make fuzz    create the environment and give all readers of files 100,000 mutated files, five minutes
 # make harness create the environment and measure the overhead of the harness
 # make gate-demo create the environment and run the gate's steps on a scratch repository with five pull requests
 # make gpu-check create the environment and check that tfbench works on the GPU of this machine
@@ -36,7 +37,7 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_inf
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
-.PHONY: help bench suite test test-all coverage docs lint types harness gate-demo gpu-check clean
+.PHONY: help bench suite test test-all fuzz coverage docs lint types harness gate-demo gpu-check clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -62,6 +63,11 @@ test-all: test
 	$(info tfbench: running the tests with TensorFlow: pytest -m "$(SECOND)" $(ARGS))
 	@$(call some,$(PYTEST) $(PARALLEL) -m "($(SECOND)) and not alone" $(ARGS))
 	@$(call some,$(PYTEST) -m "($(SECOND)) and alone" $(ARGS))
+
+# `make chaos` calls this as well.
+fuzz: $(READY)
+	$(info tfbench: giving all readers of files mutated files: pytest tests/fuzz)
+	@TFBENCH_FUZZ=$(or $(INPUTS),100000) $(PYTEST) -n $(or $(JOBS),auto) tests/fuzz $(ARGS)
 
 coverage: $(READY)
 	$(info tfbench: running all tests under coverage)

@@ -93,6 +93,14 @@ def python_path(root: Path, given: str) -> str:
     return os.pathsep.join([isolated_package_dir(), *entries])
 
 
+def read_at_most(file: IO[bytes], limit: int) -> bytes:
+    """Return the first bytes of a file. It takes the memory of those only, whereas ``file.read(limit)`` takes the limit."""
+    found = bytearray()
+    while len(found) < limit and (part := file.read(min(limit - len(found), 1 << 20))):
+        found += part
+    return bytes(found)
+
+
 def read_text(path: Path) -> str:
     """Return the text of a file that the user named.
 
@@ -101,7 +109,7 @@ def read_text(path: Path) -> str:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
+            content = read_at_most(file, LARGEST + 1)
         if len(content) > LARGEST:
             raise ReportError(f"{brief(path)} is larger than {LARGEST >> 20} MiB")
         return content.decode("utf-8")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from tfbench.errors import ReportError
+from tfbench.fs import read_at_most
 from tfbench.untrusted import brief, described
 
 FILES = 256
@@ -87,7 +88,7 @@ def _texts(path: Path, entries: Sequence[_Entry]) -> dict[str, str]:
 
 def _text(name: str, opened: Callable[[], IO[bytes]]) -> str:
     with opened() as file:
-        content = file.read(FILE_BYTES + 1)  # an archive's header may state another size
+        content = read_at_most(file, FILE_BYTES + 1)  # an archive's header may state another size
     if len(content) > FILE_BYTES:
         raise ReportError(f"{name} is larger than {FILE_BYTES >> 20} MiB, the limit of a report")
     try:

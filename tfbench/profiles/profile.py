@@ -101,6 +101,11 @@ def step_breakdown(files: Sequence[Path], policy: Policy) -> StepBreakdown:
     Raises:
         ProfileError: A file is incomplete, or has no step marker.
     """
-    spaces = [load(file) for file in files]
-    launches = [step_slices(space, Input(space, policy.slow_call_seconds), steps_of(space)) for space in spaces]
+    launches = []
+    for file in files:
+        space = load(file)
+        try:
+            launches.append(step_slices(space, Input(space, policy.slow_call_seconds), steps_of(space)))
+        except ProfileError as error:
+            raise ProfileError(f"{file}: {error}") from None
     return faster_half([trimmed(launch, policy.profile_trim) for launch in launches])

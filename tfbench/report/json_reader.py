@@ -64,7 +64,7 @@ def report_of(content: Any, name: str) -> Report:
         where = brief("/".join(map(str, error.absolute_path)) or "the top")
         text = f"is not a report of the schema tfbench-report/1: at {where}, {brief(error.message)}"
         raise ReportError(f"{brief(name)} {text}")
-    verdicts = tuple(map(verdict_of, content["verdicts"]))
+    verdicts = tuple(map(_verdict_of, content["verdicts"]))
     rows = [(verdict.case.name, verdict.metric) for verdict in verdicts]
     if len(set(rows)) != len(rows):
         case, metric = _duplicate(rows)
@@ -73,7 +73,7 @@ def report_of(content: Any, name: str) -> Report:
         policy={RENAMED_FIELDS.get(key, key): value for key, value in content["policy"].items()},
         sides=content["sides"],
         verdicts=verdicts,
-        variant_results=tuple(map(variant_result_of, content["standings"])),
+        variant_results=tuple(map(_variant_result_of, content["standings"])),
         skips=tuple(Skip(_case(row["case"]), printable(row["reason"])) for row in content["skipped"]),
         wall_seconds=content["wall_seconds"],
         seed=content.get("seed", 0),
@@ -86,6 +86,23 @@ def report_of(content: Any, name: str) -> Report:
             for row in content.get("profiles", [])
         ),
     )
+
+
+def rows_of(verdicts: Any, standings: Any, profiles: Any) -> Report:
+    """Read rows that stand for themselves, with the same strictness as a report's.
+
+    Raises:
+        ReportError: A row violates the schema.
+    """
+    empty = {
+        "schema": "tfbench-report/1",
+        "policy": {"name": ""},
+        "sides": {},
+        "skipped": [],
+        "wall_seconds": 0,
+        "interrupted": False,
+    }
+    return report_of({**empty, "verdicts": verdicts, "standings": standings, "profiles": profiles}, "the entry")
 
 
 def check_names(report: Report, name: str) -> None:
@@ -132,7 +149,7 @@ def _case(name: str, workload: str = "", variant: JSON | None = None) -> Case:
     return Case(_plain(name), _plain(workload) or group.rpartition("::")[2], group, levels)
 
 
-def verdict_of(row: JSON) -> Verdict:
+def _verdict_of(row: JSON) -> Verdict:
     """Build a verdict from its row of a report."""
     values = row.get("values")
     return Verdict(
@@ -149,7 +166,7 @@ def verdict_of(row: JSON) -> Verdict:
     )
 
 
-def variant_result_of(row: JSON) -> VariantResult:
+def _variant_result_of(row: JSON) -> VariantResult:
     """Build the result of a variant from its row of a report."""
     return VariantResult(
         case=_case(row["case"]),

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tfbench.errors import SideError
+from tfbench.errors import ReportError, SideError
 from tfbench.model import JSON, Case, MetricValues, Outcome, Sample
-from tfbench.report.json_reader import variant_result_of, verdict_of
+from tfbench.report.json_reader import rows_of
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.interpreters import distributions
 from tfbench.sides.side import Side
@@ -16,6 +16,7 @@ from tfbench.sides.source_tree import code_digest
 from tfbench.storage.baselines import run_json, run_of
 from tfbench.storage.journal import Journal
 from tfbench.storage.layout import Layout
+from tfbench.untrusted import a_list, a_text
 from tfbench.worker.environment import machine, settings
 
 
@@ -108,18 +109,20 @@ def entry_of(result: CaseResult) -> JSON:
 def result_of(case: Case, entry: JSON) -> CaseResult | None:
     """Build the result of a case from its entry, ``None`` if the entry is damaged."""
     try:
-        rows = [replace(verdict_of(row), case=case) for row in (entry["verdict"], *entry["metrics"]) if row]
-        standing = variant_result_of(entry["standing"]) if entry["standing"] else None
+        given = [row for row in (entry["verdict"], *a_list(entry["metrics"], "metrics")) if row]
+        read = rows_of(given, [entry["standing"]] if entry["standing"] else [], entry["profiles"])
+        rows = [replace(row, case=case) for row in read.verdicts]
+        launches = a_list(entry["launches"], "launches") if entry["launches"] is not None else None
         return CaseResult(
             case,
             verdict=rows[0] if entry["verdict"] else None,
-            skip=str(entry["skip"]),
-            variant_result=replace(standing, case=case) if standing else None,
-            sample=Sample(case, tuple(map(run_of, entry["launches"]))) if entry["launches"] is not None else None,
+            skip=a_text(entry["skip"], "skip"),
+            variant_result=replace(read.variant_results[0], case=case) if read.variant_results else None,
+            sample=Sample(case, tuple(map(run_of, launches))) if launches else None,
             metrics=tuple(rows[1:] if entry["verdict"] else rows),
             metric_values=MetricValues.of_json(entry["reading"]) if entry["reading"] else None,
-            profiles=tuple(entry["profiles"]),
-            why=tuple(map(str, entry["why"])),
+            profiles=read.profiles,
+            why=tuple(a_text(line, "why") for line in a_list(entry["why"], "why")),
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, ValueError, ReportError):
         return None

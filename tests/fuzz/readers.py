@@ -1,0 +1,337 @@
+"""Every reader of files, with real files to mutate, and with what is done to the values that it returns."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import io
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+
+from tests.fakes.profiles import Built
+from tests.fakes.report import complete, row
+from tests.fuzz.mutations import (
+    NAMES,
+    NUMBERS,
+    encoded,
+    mutated_archive,
+    mutated_bytes,
+    mutated_json,
+    mutated_text,
+    mutated_toml,
+)
+from tests.report.test_json_reader import REPORT
+from tests.storage.test_baselines import BASELINE, CASE, CONTEXT
+from tfbench.calibration.journal import CalibrationTrial, Journal
+from tfbench.calibration.summary import by_workload
+from tfbench.commands import gate as gate_command
+from tfbench.compare import result_file, table
+from tfbench.compare.contrast import contrast
+from tfbench.errors import ReportError
+from tfbench.gate import accepted, merge
+from tfbench.gate.decide import ACCEPTED, as_comment, as_json, decided, load_accepted, load_artifact, load_report
+from tfbench.model import Ratio
+from tfbench.policy import PRESETS, Policy, preset
+from tfbench.profiles import folders, profile, xprof
+from tfbench.report import json_writer, terminal
+from tfbench.session.baseline import clock
+from tfbench.session.request import CaseResult
+from tfbench.session.resume import entry_of, result_of
+from tfbench.storage.baselines import Baselines
+from tfbench.storage.history import History, SessionRecord
+from tfbench.suite.shards import Shard, part
+from tfbench.untrusted import is_case, parse_json
+
+DATA = Path(__file__).parent / "data"
+SIDE = {
+    "spec": "git:main", "root": "/x", "python": "3.12.1", "packages": {"numpy": "2", "keras": "3"}, "settings": {"TF_X": "1"},
+    "slowdown": 0.0, "import_seconds": 2.5, "machine": {"system": "Linux", "processor": "x"}, "defaults": {"onednn": "on"},
+}  # fmt: skip
+SIDES = {"baseline": SIDE, "contender": {**SIDE, "spec": "working tree", "python": "3.11.2"}}
+PROFILE = {
+    "schema": "tfbench-profile/1",
+    "case": CASE.name,
+    "side": "baseline",
+    "folder": "f",
+    "why": ["slow"],
+    "sections": [{"a": [1]}],
+}
+
+
+def report_text() -> str:
+    facts = {"flops": 10, "first_call": 0.5, "peak_host_memory": 1e6, "accuracy": 0.5, "contracts": {"max_traces": 1}}
+    variants = tuple(replace(one, facts=facts, ratio=Ratio(1.1, 1.0, 1.2, 0.95)) for one in REPORT.variant_results)
+    whole = replace(
+        REPORT, sides=SIDES, skips=(), due=(CASE.name,), complete=True, profiles=(PROFILE,), variant_results=variants
+    )
+    return json_writer.render(whole)
+
+
+def shard_text() -> str:
+    name = "b/test_x.py::test_y"
+    return json_writer.render(complete([row(name)], sides=SIDES, shard=part(Shard(1, 1), [name], [name])))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, the name of its file, what to mutate, how, and what reads it."""
+
+    name: str
+    file: str
+    seeds: Callable[[Path], Sequence[object]]
+    """Called with a folder for scratch files."""
+    mutate: Callable[[object, random.Random], bytes]
+    read: Callable[[Path], object]
+    named: bool = True
+    """Whether an error must name the file: an entry of an archive is named instead of it."""
+    refuses: tuple[type[Exception], ...] = ()
+    """What it raises for a file without a fault, if that is of another kind."""
+
+
+def use_report(path: Path) -> object:
+    report = load_report(path)
+    decision = decided(report)
+    as_comment(report, decision)
+    terminal.render(report, width=100, colour=True)
+    json_writer.render(report)
+    with contextlib.suppress(ReportError):
+        merge.confirm(report, report)
+    return report
+
+
+def use_shard(path: Path) -> object:
+    report = load_report(path)
+    with contextlib.suppress(ReportError):
+        return merge.merge([(path.name, report)])
+    return None
+
+
+def use_gate(path: Path) -> object:
+    """Run the command, with GitHub's annotations, the summary and the file that pytest reads."""
+    folder = path.parent.with_name("outputs")
+    folder.mkdir(exist_ok=True)
+    target = folder / "regressed.txt"
+    target.unlink(missing_ok=True)
+    arguments = argparse.Namespace(
+        report=path, accepted=None, min_compared=0.5, root=path.parent, write_accepted=folder / "accepted.json",
+        write_regressed=target,
+    )  # fmt: skip
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = gate_command.run(arguments)
+    assert code in (0, 1, 3, 4, 5)
+    commands = [line for line in out.getvalue().splitlines() if line.lstrip().startswith("::") or "##[" in line]
+    assert all(line.startswith(("::error ", "::warning ")) for line in commands), commands
+    for line in target.read_text().splitlines():
+        assert is_case(line), line
+    return code
+
+
+def use_artifact(path: Path) -> object:
+    report, agreed = load_artifact(path)
+    return as_comment(report, decided(report, agreed), "https://example.org")
+
+
+def use_baseline(path: Path) -> object:
+    found = Baselines(path.parent).fetch(path.stem)
+    for sample in found.samples.values():
+        median(sample.seconds), min(sample.floors), clock(sample), sample.case.label
+    accepted_because = [one.reason for one in found.accepted]
+    return found.environment.as_json(), found.context.policy, accepted_because
+
+
+def use_results(path: Path) -> object:
+    found = result_file.read(path)
+    result_file.differences(found, found)
+    rows = [contrast(case, timing, timing) for case, timing in found.times.items()]
+    Console(file=io.StringIO(), width=100).print(table.contrasts(rows, True))
+    json.dumps([one.as_json() for one in rows], allow_nan=False)
+    return found
+
+
+def use_history(path: Path) -> object:
+    found, problems = History(path.parent).read()
+    if problems:
+        raise ReportError(problems[0])
+    return found
+
+
+def use_accepted(path: Path) -> object:
+    found = load_accepted(path)
+    json.loads(as_json(found))
+    return accepted.accept(REPORT, found, datetime.date(2026, 1, 1))
+
+
+def use_calibration(path: Path) -> object:
+    trials = Journal(path).read()
+    return by_workload("race", trials)
+
+
+def use_profile(path: Path) -> object:
+    absent = xprof.Answers(absent="not asked")
+    found = profile.read([path], Policy(), lambda *_: absent)
+    json.dumps(found.trace, allow_nan=False)
+    return profile.step_breakdown([path], Policy())
+
+
+def use_kept(path: Path) -> object:
+    (kept,) = folders.named(path.parent.parent, "")
+    return [kept.environment(side) for side in kept.sides]
+
+
+def use_entry(path: Path) -> object:
+    """An entry of the journal of a run; a damaged one is measured again."""
+    try:
+        entry = parse_json(path.read_text())
+    except ValueError:
+        return None
+    found = result_of(CASE, entry) if isinstance(entry, dict) else None
+    if found is not None:
+        report = replace(
+            REPORT, verdicts=tuple(found.rows), variant_results=(found.variant_result,) * bool(found.variant_result)
+        )
+        terminal.render(report, width=100, colour=False)
+        json_writer.render(report)
+    return found
+
+
+def use_policy(path: Path) -> object:
+    words = path.read_text(errors="replace")
+    name, _, value = words.partition("\n")
+    known = {field.name for field in fields(Policy)} - {"name"}
+    try:
+        if name not in known:
+            return preset(name)
+        given = json.loads(value)
+        if isinstance(given, int | float):
+            return replace(PRESETS["quick"], **{name: (given,) if name == "looks" else given})
+    except (ValueError, RecursionError):
+        return None
+    return None
+
+
+def policies(rng: random.Random) -> str:
+    known = [*PRESETS, *NAMES, *(field.name for field in fields(Policy))]
+    return f"{rng.choice(known)}\n{json.dumps(rng.choice([*NUMBERS, float('nan'), float('inf')]))}"
+
+
+def profiles(scratch: Path) -> list[bytes]:
+    made = Built()
+    plane, line = made.steps(4)
+    made.event(plane, line, "MatMul:MatMul", 100, 20, kind="MatMul", shape="[2,2]")
+    made.event(plane, line, "Iterator::Map::Batch", 200, 30, id=7, parent_id=3)
+    gpu = made.plane("/device:GPU:0", memory=1)
+    made.event(gpu, made.line(gpu, "Stream #1"), "kernel", 120, 10, hlo_op="a", correlation_id=4)
+    return [made.write(scratch).read_bytes()]
+
+
+def baselines(scratch: Path) -> list[str]:
+    return [Baselines(scratch).save("first", replace(BASELINE, name="first")).read_text()]
+
+
+def histories(scratch: Path) -> list[str]:
+    return [History(scratch).record(SessionRecord(CONTEXT, {CASE.name: (1e-5, 2e-5)}, {CASE.name: "a"})).read_text()]
+
+
+def trials(scratch: Path) -> list[str]:
+    journal = Journal(scratch / "j.jsonl")
+    one = CalibrationTrial("race", "quick", "matmul", 0.05, "regressed", 1.5, 3, 1, (0.1, 0.2), (0, 1))
+    journal.append(one, replace(one, slowdown=0.0))
+    return [journal.path.read_text()]
+
+
+def mutated_lines(text: object, rng: random.Random) -> str:
+    lines = str(text).splitlines(keepends=True)
+    at = rng.randrange(len(lines))
+    lines[at] = mutated_json(lines[at], rng).replace("\n", rng.choice(["", "\n"])) + "\n"
+    return "".join(lines)
+
+
+def trimmed(file: Path) -> str:
+    content = json.loads(file.read_text())
+    content["cases"] = content["cases"][:2]
+    return json.dumps(content)
+
+
+ACCEPT = """[[accept]]
+case = "b/test_x.py::test_x[a=1]"
+up_to = 1.08
+reason = "agreed"
+until = 2027-01-31
+
+[[accept]]
+case = "b/test_x.py::test_y"
+gone = true
+reason = "deleted"
+until = 2027-01-31
+"""
+DOCS = Path(__file__).parents[2] / "docs" / "data"
+KEPT = {
+    "schema": folders.SCHEMA, "case": CASE.name, "raced": 0.1,
+    "sides": {"contender": {"spec": "x", "recipe": {"python": "3.12", "packages": {"keras": "3"}, "machine": {"processor": "x"}}}},
+}  # fmt: skip
+ENTRY = CaseResult(
+    CASE, verdict=REPORT.verdicts[0], metrics=REPORT.verdicts[1:], variant_result=REPORT.variant_results[0],
+    sample=BASELINE.samples[CASE.name],
+)  # fmt: skip
+JSON_FILE, TEXT_FILE = encoded(mutated_json), encoded(mutated_text)
+
+
+def archive_of(texts: object, rng: random.Random) -> bytes:
+    assert isinstance(texts, dict)
+    return mutated_archive(texts, rng)
+
+
+READERS = (
+    Reader("report", "report.json", lambda _: [report_text()], JSON_FILE, use_report),
+    Reader("report's text", "report.json", lambda _: [report_text()], TEXT_FILE, use_report),
+    Reader(
+        "report in gate and regressed.txt", "report.json", lambda _: [report_text(), shard_text()], JSON_FILE, use_gate
+    ),
+    Reader("shard", "shard.json", lambda _: [shard_text()], JSON_FILE, use_shard),
+    Reader(
+        "artifact",
+        "report.zip",
+        lambda _: [{"report.json": report_text(), ACCEPTED: as_json([])}],
+        archive_of,
+        use_artifact,
+        named=False,
+    ),
+    Reader("artifact's file", "report.json", lambda _: [report_text()], JSON_FILE, use_artifact),
+    Reader("baseline", "first.json", baselines, JSON_FILE, use_baseline),
+    Reader("baseline compared", "first.json", baselines, JSON_FILE, use_results),
+    Reader("history", "session.json", histories, JSON_FILE, use_history),
+    Reader(
+        "pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE, use_results
+    ),
+    Reader(
+        "versions", "v.json", lambda _: [trimmed(DOCS / "versions-interleaved.json")], JSON_FILE, result_file.medians
+    ),
+    Reader(
+        "versions compared",
+        "v.json",
+        lambda _: [trimmed(DOCS / "versions-interleaved.json")],
+        JSON_FILE,
+        result_file.read,
+        refuses=(ReportError,),
+    ),
+    Reader("acceptance", "accepted.toml", lambda _: [ACCEPT], encoded(mutated_toml), use_accepted),
+    Reader("calibration", "trials.jsonl", trials, encoded(mutated_lines), use_calibration),
+    Reader("entry of a run", "entry.json", lambda _: [json.dumps(entry_of(ENTRY))], JSON_FILE, use_entry),
+    Reader("xplane", "host.xplane.pb", profiles, lambda one, rng: mutated_bytes(bytes(one), rng), use_profile),
+    Reader("folder of profiles", folders.ABOUT, lambda _: [json.dumps(KEPT)], JSON_FILE, use_kept),
+    Reader(
+        "policy",
+        "policy",
+        lambda _: [""],
+        lambda _, rng: policies(rng).encode("utf-8", "replace"),
+        use_policy,
+        named=False,
+    ),
+)
