@@ -11,6 +11,7 @@ from tfbench import __version__, cli
 from tfbench.errors import SideError
 from tfbench.fs import locked
 from tfbench.report import json_writer
+from tfbench.sides.source_tree import tree_of
 from tfbench.suite.fingerprint import line_of
 
 
@@ -136,3 +137,17 @@ def test_cases_below_a_root_of_their_own_are_found_from_here(tmp_path, monkeypat
 def test_a_name_that_no_file_can_have_gets_no_line():
     assert line_of(Path(), "x" * 5000 + ".py::y") is None
     assert line_of(Path(), "\0.py::y") is None
+
+
+def test_no_file_outside_of_the_root_is_read_for_a_line(tmp_path):
+    (tmp_path / "root").mkdir()
+    (tmp_path / "outside.py").write_text("def test_x(): ...\n")
+    (tmp_path / "root/link.py").symlink_to(tmp_path / "outside.py")
+    for name in ("../outside.py::test_x", f"{tmp_path}/outside.py::test_x", "link.py::test_x"):
+        assert line_of(tmp_path / "root", name) is None
+    assert line_of(tmp_path, "outside.py::test_x") == 1
+
+
+def test_a_revision_is_no_option_of_git():
+    with pytest.raises(SideError, match="not a revision"):
+        tree_of(Path(__file__).parent, "--output=/tmp/evil")

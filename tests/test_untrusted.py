@@ -140,3 +140,11 @@ def test_specifications_that_may_not(spec):
 
 def test_a_command_is_quoted():
     assert command("tfbench", "bisect", "--good", "git:a b;c") == "tfbench bisect --good 'git:a b;c'"
+
+
+def test_the_security_page_names_tests_that_exist():
+    page = (PACKAGE.parent / "docs/security.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)
+    assert len(named) > 30
+    for file, test in named:
+        assert f"def {test}" in (PACKAGE.parent / file).read_text(), f"{file}::{test}"

@@ -41,6 +41,7 @@ ROLES = {
     "model": "shared immutable types",
     "errors": "exceptions",
     "fs": "atomic files",
+    "untrusted": "foreign text",
 }
 WIDTH, HEIGHT, ROW, MARGIN = 170, 40, 80, 20
 COLUMNS = 5
