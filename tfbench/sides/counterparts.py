@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfbench.errors import SideError
-from tfbench.fs import isolated_package_dir, python_path
+from tfbench.errors import ReportError, SideError
+from tfbench.fs import isolated_package_dir, python_path, read_text
 from tfbench.model import Case
 from tfbench.sides.side import Side
+from tfbench.untrusted import a_flag, a_text, an_object, described, parse_json
 
 _TAIL = 4000
 """Characters of a failed process that a message quotes."""
@@ -67,10 +68,18 @@ def benchmarks_of(
         if done.returncode or not answer.exists():
             last = (done.stderr.strip() or done.stdout.strip())[-_TAIL:]
             raise SideError(f"{side.spec}: pytest cannot collect its benchmarks\n{last}")
-        found = {name: Benchmark(**one) for name, one in json.loads(answer.read_text(encoding="utf-8")).items()}
+        try:
+            found = {name: _benchmark(one) for name, one in an_object(parse_json(read_text(answer)), "it").items()}
+        except (ReportError, ValueError, KeyError) as error:  # the tree's own code could write there
+            raise SideError(f"{side.spec}: the list of its benchmarks is damaged ({described(error)})") from None
     if present and all("::" in path for path in present):
         return {name: one for name, one in found.items() if name.startswith(tuple(present))}
     return found
+
+
+def _benchmark(content: object) -> Benchmark:
+    found = an_object(content, "a benchmark")
+    return Benchmark(a_text(found["source"], "source"), a_flag(found["skipped"], "skipped"))
 
 
 class Counterparts:

@@ -22,10 +22,11 @@ from typing import IO
 
 from platformdirs import user_cache_path
 
-from tfbench.errors import SideError
-from tfbench.fs import atomic_dir, hold, locked
+from tfbench.errors import ReportError, SideError
+from tfbench.fs import atomic_dir, hold, locked, read_text
 from tfbench.sides import interpreters, uv
 from tfbench.sides.uv import ResolveError
+from tfbench.untrusted import a_list, a_text, an_object, parse_json
 
 NEEDED = ("numpy", "pytest>=8.2,<10")
 """Requirements of workers, besides TensorFlow."""
@@ -208,9 +209,10 @@ class Environments(ExitStack):
     @staticmethod
     def _read(folder: Path) -> Environment | None:
         try:
-            made = json.loads((folder / _MADE).read_text(encoding="utf-8"))
-            return Environment(folder, tuple(made["request"]), made["python"], tuple(made["packages"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            made = an_object(parse_json(read_text(folder / _MADE)), "the content")
+            request, packages = (tuple(map(str, a_list(made[name], name))) for name in ("request", "packages"))
+            return Environment(folder, request, a_text(made["python"], "python"), packages)
+        except (ReportError, ValueError, KeyError):
             return None
 
     def _opened(self, key: str) -> IO[str]:
