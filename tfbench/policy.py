@@ -35,8 +35,8 @@ class Policy:
     """Probability that a run reports a case that is not slower by the minimum effect, shared over its cases. It is one
     failing run in a hundred at that edge, and far fewer on the same code."""
     alpha_case: float = 0.05
-    """Upper limit for both ends of one stage's interval, however few cases there are. Unconfirmed `unchanged` and
-    `improved` verdicts are then right 97 times in 100 at the edge."""
+    """Upper limit for both ends of one stage's interval, however few cases there are. An `unchanged`
+    verdict, which is not confirmed, is then right 97 times in 100 at the edge."""
     min_compared: float = 0.5
     """Least share of a report's cases whose times must have been compared for the gate to pass. Where fewer than half
     were, most of the suite is new, skipped or gone, and a pass would say little about the change."""
@@ -89,8 +89,13 @@ class Policy:
     memory_abs_tolerance: int = 1 << 20
     """Bytes by which peaks of host memory may differ: one of Python's arenas, which take 1 MiB. Launches reuse space
     that their zygote left free in it, and zygotes of different sides leave different amounts."""
+    memory_deviation: float = 0.002
+    """Standard deviation of a peak of host memory between launches of the same code, as a log-ratio: the median of 35
+    cases, which reach from 0.0004 to 0.05."""
+    memory_zygote_deviation: float = 0.003
+    """The same between pairs of zygotes."""
     memory_launches: int = 3
-    """Launches of each side that must lie beyond those of the other before a memory peak has moved."""
+    """Launches of each side before a memory peak is decided. Fewer say nothing about their scatter."""
     probe_calls: int = 4
     """Calls after the first ones in which retraces and leaked tensors are counted. One call shows what grows with every
     call, and four cost little compared with the start of the process."""
@@ -227,6 +232,12 @@ class Policy:
             self.first_call_effect, self.first_call_tolerance,
             self.first_call_deviation, self.first_call_zygote_deviation,
         )  # fmt: skip
+
+    @property
+    def memory(self) -> Thresholds:
+        """Thresholds of the peak of host memory."""
+        effect = self.memory_tolerance
+        return Thresholds(effect, 2 * effect, self.memory_deviation, self.memory_zygote_deviation)
 
     def patient(self) -> Policy:
         """Return the policy for a race that was inconclusive: more launches and zygotes, see `bisect_retry_factor`."""
