@@ -166,6 +166,9 @@ class Policy:
     """Zygotes per side, started when a race needs them. Easy cases need three or four. Where pairs differ by 1.2%
     (eager ops), six leave 30% of unchanged cases undecided and detect 68% of 3% slowdowns. Twelve leave 2% undecided
     and detect 97%. Each costs 1.3 s once per run and 180 MB."""
+    zygotes_alive: int = 24
+    """Upper limit for the zygotes of a run, beyond which the least recently used ones end: both sides of one race, at
+    180 MB each. Variants of more than two environments share it."""
     block_seconds: float = 3e-4
     """Length of a timed block. Faster turns cancel more of a noise burst."""
     device_block_seconds: float = 3e-3
@@ -199,6 +202,14 @@ class Policy:
     """Time limit for a launch to call `bench`. XLA compiles a large model in a minute."""
     answer_seconds: float = 60.0
     """Time limit for a worker's answer, in addition to its requested work."""
+    overrun: float = 3.0
+    """The rounds of a launch may take this many times their planned time, besides `answer_seconds`. Neighbours that use
+    the processor slow a launch down, rarely by more."""
+    output_bytes: int = 1 << 26
+    """Largest output of a launch. TensorFlow's most talkative log of a launch takes a few megabytes, and a step that
+    prints in every iteration would fill the disk."""
+    file_bytes: int = 1 << 32
+    """Largest file that a launch may write. Data sets and models of benchmarks stay far below."""
     case_seconds: float = 60.0
     """Time limit for the race of a group, for each pair of entrants, whether looks are left or not."""
 
@@ -206,12 +217,14 @@ class Policy:
         looks = self.looks and self.looks[0] >= 3 and list(self.looks) == sorted(set(self.looks))
         first_call = 0 < self.first_call_effect < self.first_call_tolerance < 1
         counts = min(self.probe_calls, self.probe_launches, self.memory_launches)
+        limits = min(self.overrun, self.output_bytes, self.file_bytes)
         rules = {
             "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
             "alpha must lie between 0 and 0.5": 0 < self.alpha < 0.5,
             "alpha_case must lie between 0 and 0.5": 0 < self.alpha_case < 0.5,
             "looks must be increasing numbers of launches, the first at least 3": looks,
             "zygotes must be at least 1": self.zygotes >= 1,
+            "overrun, output_bytes and file_bytes must be at least 1": limits >= 1,
             "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
             "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
             "probe_calls, probe_launches and memory_launches must be at least 1": counts >= 1,
@@ -244,7 +257,9 @@ class Policy:
         last, factor = self.looks[-1], self.bisect_retry_factor
         more = {round(last * (1 + (factor - 1) * share)) for share in (0.25, 0.5, 1)}
         looks = (*self.looks, *sorted(more - {last}))
-        return dataclasses.replace(self, looks=looks, zygotes=2 * self.zygotes, case_seconds=factor * self.case_seconds)
+        zygotes, alive = 2 * self.zygotes, 2 * self.zygotes_alive
+        seconds = factor * self.case_seconds
+        return dataclasses.replace(self, looks=looks, zygotes=zygotes, zygotes_alive=alive, case_seconds=seconds)
 
     @property
     def warmup(self) -> tuple[float, float, float]:
@@ -271,7 +286,7 @@ _QUICK = Policy(
 # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
 _STRICT = Policy(
     "strict", minimum_effect=0.005, tolerance=0.01, looks=(4, 6, 8, 12, 16, 24, 32, 48), zygotes=16,
-    exact_across_versions=True, case_seconds=180.0,
+    zygotes_alive=32, exact_across_versions=True, case_seconds=180.0,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
 

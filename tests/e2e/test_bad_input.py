@@ -24,7 +24,7 @@ BROKEN = {
     "fails_afterwards": ("bench(sum, [1]); assert 1 == 2, 'wrong result'", "after it had been timed"),
     "dies": ("print('last words', flush=True); os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
     "dies_in_its_rounds": ("bench(die_late, bench)", "exit code 3"),
-    "stops_the_clock": ("bench.clock = lambda: 7; bench(sum, [1])", "did not answer"),
+    "stops_the_clock": ("bench.clock = lambda: 7; bench(sum, [1])", "clock stood still"),
 }
 """Name -> body of a broken benchmark, and text of its reason."""
 DIE_LATE = """
