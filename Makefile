@@ -1,7 +1,8 @@
 # make bench   create the environment and run a selection of the benchmarks, minutes   (ARGS="-k matmul" selects others)
 # make suite   create the environment and run all benchmarks under the policy quick, twenty minutes
 # make test    create the environment, then lint, types, the tests without TensorFlow and a smoke test with it
-# make test-all  the same, then the tests with TensorFlow
+# make test-all  the same, then the tests with TensorFlow and with faults
+# make chaos   create the environment, inject faults into real processes, and fuzz; seven minutes
 # make coverage  run all tests and measure branch coverage, child processes included
 # make lint    create the environment and run ruff
 # make types   create the environment and run mypy
@@ -26,8 +27,8 @@ ARGS ?=
 PYTEST = $(BIN)/python -m pytest
 # Tests that measure no time run on every processor. A module stays in one process, because its tests share runs.
 PARALLEL := -n $(or $(JOBS),auto) --dist loadscope --no-loadscope-reorder
-FIRST := not tensorflow or smoke
-SECOND := tensorflow and not smoke
+FIRST := not (tensorflow or chaos) or smoke
+SECOND := (tensorflow or chaos) and not smoke
 # One or two benchmarks of each family. ARGS replaces this selection.
 TOUR = -k "test_matmul or test_conv2d_bias_relu or test_dense_bias_relu or test_softmax or test_convolution_block or \
 	test_training_step or test_epoch or test_function_call or test_keras_invocation or test_eager_add or \
@@ -37,7 +38,7 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_inf
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
-.PHONY: help bench suite test test-all fuzz coverage docs lint types harness gate-demo gpu-check clean
+.PHONY: help bench suite test test-all chaos fuzz coverage docs lint types harness gate-demo gpu-check clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -60,7 +61,7 @@ test: $(READY) lint types
 	@$(call some,$(PYTEST) -m "($(FIRST)) and alone" $(ARGS))
 
 test-all: test
-	$(info tfbench: running the tests with TensorFlow: pytest -m "$(SECOND)" $(ARGS))
+	$(info tfbench: running the tests with TensorFlow and with faults: pytest -m "$(SECOND)" $(ARGS))
 	@$(call some,$(PYTEST) $(PARALLEL) -m "($(SECOND)) and not alone" $(ARGS))
 	@$(call some,$(PYTEST) -m "($(SECOND)) and alone" $(ARGS))
 
@@ -69,11 +70,17 @@ fuzz: $(READY)
 	$(info tfbench: giving all readers of files mutated files: pytest tests/fuzz)
 	@TFBENCH_FUZZ=$(or $(INPUTS),100000) $(PYTEST) -n $(or $(JOBS),auto) tests/fuzz $(ARGS)
 
+chaos: $(READY)
+	$(info tfbench: injecting faults into real processes: pytest -m chaos $(ARGS))
+	@$(PYTEST) -m chaos $(ARGS)
+	@$(MAKE) --no-print-directory fuzz
+
+# TFBENCH_TRACED_WORKERS: otherwise a run takes coverage away from its workers, since nobody can time what it traces.
 coverage: $(READY)
 	$(info tfbench: running all tests under coverage)
 	@rm -rf .coverage.d && mkdir .coverage.d
-	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -m coverage run --source=$(CURDIR)/tfbench \
-		-m pytest $(PARALLEL) -m "tensorflow or not tensorflow" $(ARGS)
+	@TFBENCH_TRACED_WORKERS=1 COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -m coverage run \
+		--source=$(CURDIR)/tfbench -m pytest $(PARALLEL) -m "not chaos" $(ARGS)
 	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -W ignore -m coverage combine --quiet 2> /dev/null
 	@COVERAGE_FILE=$(CURDIR)/.coverage.d/data $(BIN)/python -m coverage report
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +19,8 @@ DATA_FOLDER = ".tfbench"
 """Folder below pytest's root for everything that tfbench writes into a project, and no part of its source."""
 LARGEST = 256 << 20
 """Maximum bytes of a file that the user names. A baseline of 300 cases has 40 million."""
+_HALF, _SCRATCH = ".half-", "tfbench-scratch-"
+"""Prefixes of folders that belong to a running process."""
 
 
 @contextmanager
@@ -29,7 +31,7 @@ def atomic_dir(place: Path, *, replace: bool = False) -> Iterator[Path]:
         OSError: The folder cannot be created, or ``place`` exists by the end and is not to be replaced.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".half-", dir=place.parent, ignore_cleanup_errors=True) as folder:
+    with _half_dir(place.parent) as folder:
         half = Path(folder, "new")
         half.mkdir()
         yield half
@@ -38,8 +40,8 @@ def atomic_dir(place: Path, *, replace: bool = False) -> Iterator[Path]:
         half.rename(place)
 
 
-def hold(file: IO[Any], *, shared: bool = False, wait: bool = True) -> None:
-    """Lock an open file until it is closed.
+def hold(file: IO[Any] | int, *, shared: bool = False, wait: bool = True) -> None:
+    """Lock an open file or folder until it is closed.
 
     Raises:
         BlockingIOError: Another process has the lock, and this one does not wait.
@@ -50,6 +52,68 @@ def hold(file: IO[Any], *, shared: bool = False, wait: bool = True) -> None:
     except ImportError:
         raise SideError("benchmarks run on Linux and macOS only, because they need locks on files") from None
     fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+
+
+def _locked_dir(prefix: str, parent: str | Path) -> tuple[Path, int]:
+    """Make a folder that `_abandoned_dirs` spares as long as the descriptor is open; return both."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        with suppress(FileNotFoundError):  # another process has removed it before it was locked: make the next
+            descriptor = os.open(folder, os.O_RDONLY)
+            with suppress(OSError):  # a file system without locks, where nobody can lock it to remove it either
+                hold(descriptor)
+            if folder.exists():
+                return folder, descriptor
+            os.close(descriptor)
+
+
+@contextmanager
+def _half_dir(parent: Path) -> Iterator[Path]:
+    folder, descriptor = _locked_dir(_HALF, parent)
+    try:
+        yield folder
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _abandoned_dirs(prefix: str, parent: str | Path) -> Iterator[Path]:
+    """Yield the folders of this user's processes that were killed, each locked until the next one."""
+    for folder in sorted(Path(parent).glob(f"{prefix}*")):
+        with ExitStack() as stack, suppress(OSError):  # it is gone, locked, or of a kind that cannot be opened
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            stack.callback(os.close, descriptor)
+            hold(descriptor, wait=False)
+            if os.fstat(descriptor).st_uid == os.getuid():
+                yield folder
+
+
+def remove_half_dirs(parent: Path) -> None:
+    """Remove the folders of `atomic_dir` that killed processes have left here."""
+    for half in _abandoned_dirs(_HALF, parent):
+        shutil.rmtree(half, ignore_errors=True)
+
+
+@cache
+def scratch_dir() -> Path:
+    """Return the temporary folder of this process, which is removed at its exit; see `abandoned_scratch_dirs`.
+
+    Raises:
+        OSError: The folder cannot be created.
+    """
+    folder, _ = _locked_dir(_SCRATCH, tempfile.gettempdir())  # locked until the process ends
+    atexit.register(_remove_own, folder, os.getpid())
+    return folder
+
+
+def _remove_own(folder: Path, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child runs the exit functions as well
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def abandoned_scratch_dirs() -> Iterator[Path]:
+    """Yield the scratch folders of this user's processes that were killed, each locked until the next one."""
+    yield from _abandoned_dirs(_SCRATCH, tempfile.gettempdir())
 
 
 @contextmanager
@@ -80,11 +144,11 @@ def try_lock(path: Path) -> IO[str] | None:
 @cache
 def isolated_package_dir() -> str:
     """Return a folder with this package alone, because the package's own may hold a TensorFlow of another side."""
-    folder = tempfile.mkdtemp(prefix="tfbench-package-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = scratch_dir() / "package"
+    folder.mkdir()
     package = Path(__file__).resolve().parent
-    Path(folder, package.name).symlink_to(package, target_is_directory=True)
-    return folder
+    (folder / package.name).symlink_to(package, target_is_directory=True)
+    return str(folder)
 
 
 def python_path(root: Path, given: str) -> str:

@@ -35,8 +35,8 @@ class Policy:
     """Probability that a run reports a case that is not slower by the minimum effect, shared over its cases. It is one
     failing run in a hundred at that edge, and far fewer on the same code."""
     alpha_case: float = 0.05
-    """Upper limit for both ends of one stage's interval, however few cases there are. Unconfirmed `unchanged` and
-    `improved` verdicts are then right 97 times in 100 at the edge."""
+    """Upper limit for both ends of one stage's interval, however few cases there are. An `unchanged`
+    verdict, which is not confirmed, is then right 97 times in 100 at the edge."""
     min_compared: float = 0.5
     """Least share of a report's cases whose times must have been compared for the gate to pass. Where fewer than half
     were, most of the suite is new, skipped or gone, and a pass would say little about the change."""
@@ -89,8 +89,13 @@ class Policy:
     memory_abs_tolerance: int = 1 << 20
     """Bytes by which peaks of host memory may differ: one of Python's arenas, which take 1 MiB. Launches reuse space
     that their zygote left free in it, and zygotes of different sides leave different amounts."""
+    memory_deviation: float = 0.002
+    """Standard deviation of a peak of host memory between launches of the same code, as a log-ratio: the median of 35
+    cases, which reach from 0.0004 to 0.05."""
+    memory_zygote_deviation: float = 0.003
+    """The same between pairs of zygotes."""
     memory_launches: int = 3
-    """Launches of each side that must lie beyond those of the other before a memory peak has moved."""
+    """Launches of each side before a memory peak is decided. Fewer say nothing about their scatter."""
     probe_calls: int = 4
     """Calls after the first ones in which retraces and leaked tensors are counted. One call shows what grows with every
     call, and four cost little compared with the start of the process."""
@@ -161,6 +166,9 @@ class Policy:
     """Zygotes per side, started when a race needs them. Easy cases need three or four. Where pairs differ by 1.2%
     (eager ops), six leave 30% of unchanged cases undecided and detect 68% of 3% slowdowns. Twelve leave 2% undecided
     and detect 97%. Each costs 1.3 s once per run and 180 MB."""
+    zygotes_alive: int = 24
+    """Upper limit for the zygotes of a run, beyond which the least recently used ones end: both sides of one race, at
+    180 MB each. Variants of more than two environments share it."""
     block_seconds: float = 3e-4
     """Length of a timed block. Faster turns cancel more of a noise burst."""
     device_block_seconds: float = 3e-3
@@ -194,6 +202,14 @@ class Policy:
     """Time limit for a launch to call `bench`. XLA compiles a large model in a minute."""
     answer_seconds: float = 60.0
     """Time limit for a worker's answer, in addition to its requested work."""
+    overrun: float = 3.0
+    """The rounds of a launch may take this many times their planned time, besides `answer_seconds`. Neighbours that use
+    the processor slow a launch down, rarely by more."""
+    output_bytes: int = 1 << 26
+    """Largest output of a launch. TensorFlow's most talkative log of a launch takes a few megabytes, and a step that
+    prints in every iteration would fill the disk."""
+    file_bytes: int = 1 << 32
+    """Largest file that a launch may write. Data sets and models of benchmarks stay far below."""
     case_seconds: float = 60.0
     """Time limit for the race of a group, for each pair of entrants, whether looks are left or not."""
 
@@ -201,6 +217,7 @@ class Policy:
         looks = self.looks and self.looks[0] >= 3 and list(self.looks) == sorted(set(self.looks))
         first_call = 0 < self.first_call_effect < self.first_call_tolerance < 1
         counts = min(self.probe_calls, self.probe_launches, self.memory_launches)
+        limits = min(self.overrun, self.output_bytes, self.file_bytes)
         rules = {
             "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
             "alpha must lie between 0 and 0.5": 0 < self.alpha < 0.5,
@@ -208,6 +225,7 @@ class Policy:
             "alpha_case must lie between 0 and 0.5": 0 < self.alpha_case < 0.5,
             "looks must be increasing numbers of launches, the first at least 3": looks,
             "zygotes must be at least 1": self.zygotes >= 1,
+            "overrun, output_bytes and file_bytes must be at least 1": limits >= 1,
             "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
             "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
             "probe_calls, probe_launches and memory_launches must be at least 1": counts >= 1,
@@ -229,12 +247,20 @@ class Policy:
             self.first_call_deviation, self.first_call_zygote_deviation,
         )  # fmt: skip
 
+    @property
+    def memory(self) -> Thresholds:
+        """Thresholds of the peak of host memory."""
+        effect = self.memory_tolerance
+        return Thresholds(effect, 2 * effect, self.memory_deviation, self.memory_zygote_deviation)
+
     def patient(self) -> Policy:
         """Return the policy for a race that was inconclusive: more launches and zygotes, see `bisect_retry_factor`."""
         last, factor = self.looks[-1], self.bisect_retry_factor
         more = {round(last * (1 + (factor - 1) * share)) for share in (0.25, 0.5, 1)}
         looks = (*self.looks, *sorted(more - {last}))
-        return dataclasses.replace(self, looks=looks, zygotes=2 * self.zygotes, case_seconds=factor * self.case_seconds)
+        zygotes, alive = 2 * self.zygotes, 2 * self.zygotes_alive
+        seconds = factor * self.case_seconds
+        return dataclasses.replace(self, looks=looks, zygotes=zygotes, zygotes_alive=alive, case_seconds=seconds)
 
     @property
     def warmup(self) -> tuple[float, float, float]:
@@ -261,7 +287,7 @@ _QUICK = Policy(
 # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
 _STRICT = Policy(
     "strict", minimum_effect=0.005, tolerance=0.01, looks=(4, 6, 8, 12, 16, 24, 32, 48), zygotes=16,
-    exact_across_versions=True, case_seconds=180.0,
+    zygotes_alive=32, exact_across_versions=True, case_seconds=180.0,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
 

@@ -24,7 +24,7 @@ BROKEN = {
     "fails_afterwards": ("bench(sum, [1]); assert 1 == 2, 'wrong result'", "after it had been timed"),
     "dies": ("print('last words', flush=True); os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
     "dies_in_its_rounds": ("bench(die_late, bench)", "exit code 3"),
-    "stops_the_clock": ("bench.clock = lambda: 7; bench(sum, [1])", "did not answer"),
+    "stops_the_clock": ("bench.clock = lambda: 7; bench(sum, [1])", "clock stood still"),
 }
 """Name -> body of a broken benchmark, and text of its reason."""
 DIE_LATE = """
@@ -182,7 +182,7 @@ def test_a_module_that_cannot_be_imported_is_an_error_of_its_own(project):
     project.write(FINE)
     done = project.run("--continue-on-collection-errors")
     assert done.code == 1
-    assert done.outcomes() == {"test_fine": "new"}
+    assert done.outcomes() == {"test_fine": "new", "benchmarks/test_broken.py": "error"}
     assert "no_such_module" in done.output
 
 
@@ -204,7 +204,7 @@ def test_ctrl_c_ends_the_workers_and_keeps_the_measured_cases(project):
     done = project.interrupted("started", "--save-baseline", "first")
     assert done.code == 2, done.output
     assert done.report["interrupted"] is True
-    assert done.outcomes() == {"test_first": "new"}
+    assert done.outcomes() == {"test_first": "new", "test_second": "error"}
     assert "was not saved" in done.output
     assert not (project.root / ".tfbench/baselines/first.json").exists()
     pid = int((project.root / "started").read_text())

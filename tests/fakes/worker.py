@@ -7,7 +7,8 @@ It replaces `tfbench.worker` in tests of the controller. `install` writes an int
 
 ``seconds`` is the time of an iteration. The process answers once it has had ``waits`` turns, 0 by default. At ``at`` the process does what ``does`` names, see `ACTIONS`.
 ``at`` is ``set-up``, ``rounds``, ``result`` or ``stop`` of a launch, or, at the top of the file, ``start`` or ``launch``
-of the zygote.
+of the zygote. ``env`` names an environment variable without which nothing happens, and
+``once`` a file that the action makes and that prevents it from then on.
 """
 
 from __future__ import annotations
@@ -81,6 +82,11 @@ def _raw(data: bytes) -> Callable[[Channel], None]:
     return send
 
 
+def _print(channel: Channel) -> NoReturn:
+    while True:
+        os.write(1, b"once more\n" * 1000)
+
+
 def _flood(channel: Channel) -> NoReturn:
     for _ in range(200):
         os.write(1, b"x" * 65536 + b"\n")
@@ -96,9 +102,12 @@ ACTIONS: dict[str, Callable[[Channel], Any]] = {
     "end": lambda channel: os._exit(0),
     "cut": lambda channel: (os.write(channel.fileno(), b'{"kind":"Roun'), os._exit(0)),
     "garble": _raw(b"no JSON\n"),
-    "mistake": _raw(b'{"kind":"Launched","pid":1}\n'),
+    "mistake": _raw(b'{"kind":"Launched","number":1,"pid":1}\n'),
+    "repeat": lambda channel: None,
+    "wait": lambda channel: time.sleep(1),
     "malform": _raw(b'{"kind":"Rounds","began":[1]}\n'),
     "flood": _flood,
+    "print": _print,
     "fail": lambda channel: (channel.send(Failed("it broke", trace="where")), os._exit(0)),
     "skip": lambda channel: (channel.send(Skipped("not here")), os._exit(0)),
     "done": lambda channel: (print("last words", flush=True), channel.send(Done()), os._exit(0)),
@@ -123,7 +132,11 @@ def main(argument: str) -> None:
 
 
 def _act(script: dict[str, Any], now: str, channel: Channel) -> None:
-    if script.get("at") == now:
+    if "once" in script and Path(script["once"]).exists():
+        return
+    if script.get("at") == now and script.get("env", "PATH") in os.environ:
+        if "once" in script:
+            Path(script["once"]).touch()
         ACTIONS[script["does"]](channel)
 
 
@@ -132,7 +145,7 @@ def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Re
         if request.kill:
             os.kill(request.pid, signal.SIGKILL)
         status = os.waitpid(request.pid, 0)[1]
-        channel.send(Reaped(os.waitstatus_to_exitcode(status)))
+        channel.send(Reaped(request.number, os.waitstatus_to_exitcode(status)))
         return
     _act(script, "launch", channel)
     if (pid := os.fork()) == 0:
@@ -148,7 +161,8 @@ def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Re
             os._exit(0)
     for descriptor in descriptors:
         os.close(descriptor)
-    channel.send(Launched(pid))
+    for _ in range(2 if script.get("at") == "launch" and script["does"] == "repeat" else 1):
+        channel.send(Launched(request.number, pid))
 
 
 def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipes: list[int]) -> None:

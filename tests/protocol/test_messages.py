@@ -23,18 +23,21 @@ from tfbench.protocol.messages import (
 )  # fmt: skip
 
 EXAMPLES = [
-    StartZygote(3, "/side", ("a.py",), "", "importlib", (1, 2), "/made", ("/working", "/other"), ("/side/b.py",)),
-    StartZygote(3, "/side", (), "", "importlib", (), "/made", None),
+    StartZygote(
+        3, "/side", ("a.py",), "", "importlib", (1, 2), "/made", ("/working", "/other"), ("/side/b.py",),
+        controller=7, file_bytes=1 << 32,
+    ),
+    StartZygote(3, "/side", (), "", "importlib", (), "/made", None, controller=7, file_bytes=1 << 32),
     ProfileCase((1,), "a", "/logs", (10, 60), 0.04, "session", {"host": 2}, (0.05, 0.5, 0.02)),
     Ready(("a", "b"), {"c.py": "no"}, (), {"packages": {"numpy": "2"}}, None, False, ()),
     Ready((), {}, (), {}, 2.5, True, ("mine",)),
-    Reap(7, True),
+    Reap(7, True, number=3),
     Serve((1, 0, -1), 30, 40, 0.1),
     Stop(),
     Prepared(1e-5, {"parts": [1, None, {"a": "b"}]}, True),
     Rounds((1, 3), (2, 4), ()),
     DevicesListed({"CPU": ("cpu:0",), "GPU": ("a", "b")}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
@@ -53,7 +56,9 @@ def test_every_message_has_a_kind_of_its_own_and_fields_that_can_be_checked():
         assert get_type_hints(kind) is not None
 
 
-@pytest.mark.parametrize("base", [messages.Message, messages.LaunchRequest, messages.CaseRequest])
+@pytest.mark.parametrize(
+    "base", [messages.Message, messages.ZygoteRequest, messages.LaunchRequest, messages.ZygoteAnswer]
+)
 def test_a_base_of_messages_is_no_message(base):
     with pytest.raises(ProtocolError, match="no known kind"):
         decode(json.dumps({"kind": base.__name__}))
@@ -78,11 +83,11 @@ def test_numbers_that_json_lacks_are_refused():
         ("{}", "no known kind"),
         ('{"kind":1}', "no known kind"),
         ('{"kind":"other"}', "no known kind"),
-        ('{"kind":"Reap","pid":7}', r"missing or unknown fields in a message \(kill\)"),
+        ('{"kind":"Reap","number":1,"pid":7}', r"missing or unknown fields in a message \(kill\)"),
         ('{"kind":"Stop","now":true}', r"missing or unknown fields in a message \(now\)"),
-        ('{"kind":"Reap","pid":"7","kill":true}', "field pid .* wrong type"),
-        ('{"kind":"Reap","pid":true,"kill":true}', "field pid .* wrong type"),
-        ('{"kind":"Reap","pid":7,"kill":0}', "field kill .* wrong type"),
+        ('{"kind":"Reap","number":1,"pid":"7","kill":true}', "field pid .* wrong type"),
+        ('{"kind":"Reap","number":1,"pid":true,"kill":true}', "field pid .* wrong type"),
+        ('{"kind":"Reap","number":1,"pid":7,"kill":0}', "field kill .* wrong type"),
         ('{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[]}', "field began .* wrong type"),
         ('{"kind":"Rounds","began":null,"ended":[2],"dispatched":[]}', "field began .* wrong type"),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),

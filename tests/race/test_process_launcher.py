@@ -82,7 +82,7 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
         ("set-up", "mistake", BenchmarkError, "sent no valid message: .*Launched"),
         ("rounds", "die", WorkerDied, "exit code 3.*while it was timed"),
         ("rounds", "kill", WorkerDied, "SIGKILL"),
-        ("rounds", "hang", WorkerHung, "did not answer within 0.5 s while it was timed"),
+        ("rounds", "hang", WorkerHung, r"did not answer within 0.5\d* s while it was timed"),
         ("rounds", "skip", BenchmarkSkipped, "not here"),
         ("rounds", "fail", BenchmarkError, "while it was timed: it broke"),
         ("rounds", "done", BenchmarkError, "while it was timed: the benchmark ended early"),
@@ -143,6 +143,19 @@ def test_a_step_that_raises_in_its_timed_rounds_is_an_error_of_its_entrant(tmp_p
     assert caught.value.entrant == 1
     assert "t.py" in caught.value.failure.output
     assert time.monotonic() - began < POLICY.answer_seconds / 2
+
+
+def test_processors_that_are_gone_are_an_error_with_their_numbers(tmp_path):
+    (tmp_path / "t.py").write_text("def test_fine(bench):\n    bench(sum, [1])\n")
+    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ())
+    launcher = ProcessLauncher(suite, POLICY, Processors((1023,), ()))
+    try:
+        with pytest.raises(
+            BenchmarkError, match=r"the process cannot run on the processors \[1023\]: Invalid argument"
+        ):
+            raced(launcher, [Entrant(case(FINE), Side("contender", sys.executable, tmp_path))] * 2)
+    finally:
+        launcher.close()
 
 
 def test_an_entrant_that_waits_for_its_turn_is_not_called_hung(launcher):
@@ -246,6 +259,34 @@ def test_a_zygote_that_forks_nothing_is_an_error_of_its_side(launcher, does):
     opened, entrants = launcher(policy=IMPATIENT if does == "hang" else POLICY, at="launch", does=does)
     with pytest.raises(SideError, match="the zygote is gone"):
         raced(opened, entrants)
+
+
+@pytest.mark.parametrize("does", ["wait", "repeat"])
+def test_a_late_or_repeated_answer_of_a_zygote_is_never_taken_for_another_one(launcher, does, tmp_path):
+    once = {"once": str(tmp_path / "asked")} if does == "wait" else {}
+    opened, entrants = launcher(policy=IMPATIENT, at="launch", does=does, **once)
+    if does == "wait":
+        with pytest.raises(SideError, match=r"the zygote is gone .*no answer within 0\.5 s"):
+            raced(opened, entrants)
+    else:
+        assert raced(opened, entrants)  # the second answer is found when the process is reaped
+    assert raced(opened, entrants)
+
+
+def test_slow_steps_are_not_called_hung_while_their_plan_says_so(launcher):
+    # Seven rounds of 0.4 s on each side, of which the workers really take one second
+    opened, entrants = launcher({"seconds": 0.2, "at": "rounds", "does": "wait"}, IMPATIENT, fine={"seconds": 0.2})
+    assert raced(opened, entrants)[1] == pytest.approx([0.2] * POLICY.rounds_min)
+
+
+@pytest.mark.parametrize("at", ["set-up", "rounds"])
+def test_a_launch_that_prints_too_much_is_killed_with_its_last_lines(launcher, at):
+    opened, entrants = launcher({"at": at, "does": "print"}, replace(POLICY, output_bytes=1 << 20))
+    with pytest.raises(EntrantFailed if at == "rounds" else BenchmarkError, match="printed more than 1 MiB") as caught:
+        raced(opened, entrants)
+    failure = caught.value.failure if at == "rounds" else caught.value
+    assert "once more" in failure.output
+    assert len(failure.output) < 1 << 16
 
 
 def test_a_case_that_the_side_does_not_collect_is_an_error_without_a_launch(launcher):

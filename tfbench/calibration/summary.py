@@ -15,6 +15,9 @@ CONFIDENCE = 0.95
 DETECTABLE = 0.95
 """A slowdown counts as detectable if at least this share of its trials has regressed."""
 
+_CHANGES = (Outcome.REGRESSED, Outcome.IMPROVED)
+"""Outcomes that are false on unchanged code."""
+
 
 def rate(hits: int, trials: int) -> Rate:
     """Compute a rate with its exact binomial interval (Clopper and Pearson 1934, Biometrika 26)."""
@@ -35,7 +38,7 @@ def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow
     return RateRow(
         name=name,
         method=method,
-        false_alarms=_rate(same, Outcome.REGRESSED),
+        false_alarms=_rate(same, *_CHANGES),
         inconclusive=_rate(same, Outcome.INCONCLUSIVE),
         detected=detected,
         smallest_found=min(reliable, default=None),
@@ -55,8 +58,8 @@ def whole_runs(trials: Sequence[CalibrationTrial], cases: int) -> Rate:
     """Compute the rate of runs with a false positive; a run is ``cases`` successive verdicts on unchanged code."""
     same = [trial for trial in trials if trial.slowdown == 0]
     runs = [same[first : first + cases] for first in range(0, len(same) - cases + 1, cases)]
-    return rate(sum(_rate(run, Outcome.REGRESSED).hits > 0 for run in runs), len(runs))
+    return rate(sum(_rate(run, *_CHANGES).hits > 0 for run in runs), len(runs))
 
 
-def _rate(trials: Sequence[CalibrationTrial], outcome: Outcome) -> Rate:
-    return rate(sum(trial.outcome == outcome.value for trial in trials), len(trials))
+def _rate(trials: Sequence[CalibrationTrial], *outcomes: Outcome) -> Rate:
+    return rate(sum(trial.outcome in outcomes for trial in trials), len(trials))

@@ -38,7 +38,7 @@ SCHEMA = "tfbench-calibration/1"
 MEMORY_BOUND = frozenset({"elementwise"})
 """Fixed workloads that totals leave out, because their noise comes from the memory and not the processor."""
 LEGEND = (
-    "false positives: regressed verdicts on unchanged code, and the upper bound of their rate at 95% confidence;\n"
+    "false positives: changes reported on unchanged code, and the upper bound of their rate at 95% confidence;\n"
     "+N%: share of these slowdowns that are reported; min. detectable: smallest slowdown reported 95% of the time; "
     "s: median seconds per verdict"
 )

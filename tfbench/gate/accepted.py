@@ -45,7 +45,8 @@ class Entry:
             return verdict.outcome is Outcome.MISSING
         if verdict.outcome is not Outcome.REGRESSED or verdict.metric != self.metric:
             return False
-        value = verdict.ratio.center if verdict.ratio else (verdict.values or (None, None))[1]
+        ratio = verdict.ratio.center if verdict.ratio else None
+        value = verdict.values[1] if verdict.values else ratio
         return self.up_to == math.inf or (value is not None and value <= self.up_to)
 
 

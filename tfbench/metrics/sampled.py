@@ -9,9 +9,9 @@ from statistics import median
 
 from tfbench.metrics.catalog import BYTES, FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import amount
-from tfbench.model import JSON, Case, Effect, Outcome, Reason, ReasonCode, Verdict
+from tfbench.model import JSON, Case, Effect, Outcome, Ratio, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
-from tfbench.stats.verdict import Decision, decide
+from tfbench.stats.verdict import Decision, decide, evidence
 
 Facts = Sequence[JSON]
 """The facts of each launch."""
@@ -22,35 +22,49 @@ def peaks(facts: Facts) -> list[float]:
     return [float(one[PEAK_HOST_MEMORY]) for one in facts if PEAK_HOST_MEMORY in one]
 
 
-def memory(case: Case, before: Facts, now: Facts, policy: Policy) -> Verdict | None:
+def memory(
+    case: Case, before: Facts, now: Facts, policy: Policy, cases: int, pairs: Sequence[int] = ()
+) -> Verdict | None:
     """Make the verdict on the peak of host memory; ``None`` if neither side reports it.
 
-    A peak is a maximum that allocators reach in steps, so the medians of several launches are compared. A change beyond
-    the tolerance counts only if all launches of one side lie beyond all launches of the other.
+    A peak is decided like a time, one effect per launch, with an alpha of its own that the run's ``cases`` share. A
+    difference of the medians within the policy's bytes is none.
+
+    Args:
+        before, now: Facts of the launches of each side.
+        pairs: The pair of zygotes of each launch, if both sides took part in each; otherwise the launches of the two
+            sides have nothing in common.
     """
     old, new = peaks(before), peaks(now)
-    launches = len(new)
+    launches = min(len(old), len(new))
     was, now_is = (median(values) if values else None for values in (old, new))
 
-    def verdict(outcome: Outcome, code: ReasonCode, text: str) -> Verdict:
-        reason, values = Reason(code, text), (was, now_is)
-        return Verdict(case, outcome, reason, PEAK_HOST_MEMORY, None, launches, values=values, unit=BYTES)
+    def verdict(outcome: Outcome, reason: Reason, ratio: Ratio | None = None) -> Verdict:
+        return Verdict(
+            case, outcome, reason, PEAK_HOST_MEMORY, ratio, launches or len(new), values=(was, now_is), unit=BYTES
+        )
 
     if was is None and now_is is None:
         return None
     if was is None:
-        return verdict(Outcome.NEW, ReasonCode.NOT_IN_BASELINE, f"{amount(now_is, BYTES)}; no value in the baseline")
+        text = f"{amount(now_is, BYTES)}; no value in the baseline"
+        return verdict(Outcome.NEW, Reason(ReasonCode.NOT_IN_BASELINE, text))
     if now_is is None:
-        return verdict(Outcome.MISSING, ReasonCode.NOT_READ, f"{amount(was, BYTES)} in the baseline, unavailable now")
-    text = f"{amount(was, BYTES)} before, {amount(now_is, BYTES)} now ({launches} launches)"
-    if abs(now_is - was) <= max(policy.memory_tolerance * was, policy.memory_abs_tolerance):
-        return verdict(Outcome.UNCHANGED, ReasonCode.WITHIN_TOLERANCE, text)
-    more = now_is > was
-    apart = min(new) > max(old) if more else max(new) < min(old)
-    if not apart or min(len(old), len(new)) < policy.memory_launches:
-        why = "the launches of both sides overlap" if not apart else f"{policy.memory_launches} launches are needed"
-        return verdict(Outcome.INCONCLUSIVE, ReasonCode.NOT_DECIDED, f"{text}, but {why}")
-    return verdict(Outcome.REGRESSED if more else Outcome.IMPROVED, ReasonCode.MORE if more else ReasonCode.FEWER, text)
+        text = f"{amount(was, BYTES)} in the baseline, unavailable now"
+        return verdict(Outcome.MISSING, Reason(ReasonCode.NOT_READ, text))
+    text = f"{amount(was, BYTES)} before, {amount(now_is, BYTES)} now"
+    if abs(now_is - was) <= policy.memory_abs_tolerance:
+        return verdict(Outcome.UNCHANGED, Reason(ReasonCode.WITHIN_TOLERANCE, f"{text} ({launches} launches)"))
+    if launches < policy.memory_launches or min(*old, *new) <= 0:
+        text = f"{text}, but {policy.memory_launches} launches of each side are needed"
+        return verdict(Outcome.INCONCLUSIVE, Reason(ReasonCode.NOT_DECIDED, text))
+    together = pairs if len(pairs) == len(old) == len(new) else range(launches)
+    effects = [Effect(math.log(two / one), pair) for one, two, pair in zip(old, new, together, strict=False)]
+    found = decide(effects, launches, policy, cases=cases, shared_zygote=False, final=True, thresholds=policy.memory)
+    outcome, ratio = found.outcome or Outcome.INCONCLUSIVE, found.comparison.ratio
+    codes = {Outcome.REGRESSED: ReasonCode.MORE, Outcome.IMPROVED: ReasonCode.FEWER}
+    code = codes.get(outcome, ReasonCode(found.reason.code))
+    return verdict(outcome, Reason(code, f"{text} ({evidence(ratio, launches)})"), ratio)
 
 
 def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, cases: int) -> Decision | None:

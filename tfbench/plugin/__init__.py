@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,9 @@ _RUN_ONLY = ("--against", "--baseline", "--save-baseline", "--report-json", "--s
 """Options that somebody gives to one run of the benchmarks; a run of the tests would ignore them and pass."""
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 """Key of the runner in pytest's configuration; present only under ``--benchmark``."""
+
+TERMINATION: pytest.StashKey[Any] = pytest.StashKey()
+"""Key of the handler of SIGTERM that the run replaces."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,11 +83,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[RUNNER] = Runner(config)
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
+    if threading.current_thread() is threading.main_thread():
+        # A cancelled job gets SIGTERM: like Ctrl-C it ends the run, with a report of the cases measured so far.
+        config.stash[TERMINATION] = signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if runner := config.stash.get(RUNNER, None):
-        runner.close()
+        try:
+            runner.close()
+        finally:
+            if TERMINATION in config.stash:
+                signal.signal(signal.SIGTERM, config.stash[TERMINATION] or signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -144,6 +156,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
     if runner := session.config.stash.get(RUNNER, None):
+        if TERMINATION in session.config.stash:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut the report short
         session.exitstatus = runner.finish(exitstatus)
 
 

@@ -7,7 +7,7 @@ this order: requests to a zygote, its answers, requests to the process of a laun
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from tfbench.errors import ProtocolError
@@ -35,6 +35,10 @@ class StartZygote(Message):
 
     channel: int
     """Descriptor of the inherited socket."""
+    controller: int = field(kw_only=True)
+    """Process id of the controller, with which the zygote ends."""
+    file_bytes: int = field(kw_only=True)
+    """Largest file that the zygote and its launches may write."""
     root: str
     files: tuple[str, ...]
     inifile: str
@@ -49,7 +53,15 @@ class StartZygote(Message):
 
 
 @dataclass(frozen=True)
-class LaunchRequest(Message):
+class ZygoteRequest(Message):
+    """Base of the requests to a zygote."""
+
+    number: int = field(default=0, kw_only=True)
+    """The answer repeats it, so that a late or repeated answer is never taken for the answer to another request."""
+
+
+@dataclass(frozen=True)
+class LaunchRequest(ZygoteRequest):
     """Base of the requests that fork a process. Its socket, its log and other open files are sent along."""
 
     cpus: tuple[int, ...]
@@ -110,7 +122,7 @@ class ListDevices(LaunchRequest):
 
 
 @dataclass(frozen=True)
-class Reap(Message):
+class Reap(ZygoteRequest):
     """End a process of a launch."""
 
     pid: int
@@ -134,14 +146,22 @@ class Ready(Message):
 
 
 @dataclass(frozen=True)
-class Launched(Message):
+class ZygoteAnswer(Message):
+    """Base of the answers of a zygote to a request."""
+
+    number: int
+    """That of the request."""
+
+
+@dataclass(frozen=True)
+class Launched(ZygoteAnswer):
     """A process was forked."""
 
     pid: int
 
 
 @dataclass(frozen=True)
-class Reaped(Message):
+class Reaped(ZygoteAnswer):
     """A process has ended, with this exit code, negative for a signal."""
 
     status: int

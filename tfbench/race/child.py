@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,6 +15,9 @@ from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, Work
 from tfbench.protocol.channel import Channel, ChannelClosed, TimedOut, pair
 from tfbench.protocol.messages import Done, Failed, LaunchRequest, M, Message, Skipped
 from tfbench.race.zygote import Zygote, tail
+
+LOG_LOOK_SECONDS = 0.2
+"""How often the size of a process' output is looked at while its answer is awaited."""
 
 
 @dataclass
@@ -34,9 +39,15 @@ class Process:
 
         Raises:
             SideError: The zygote is gone.
+            BenchmarkError: There is no room for its output.
         """
         channel, theirs = pair()
-        log = tempfile.TemporaryFile()
+        try:
+            log = tempfile.TemporaryFile(dir=zygote.scratch)
+        except OSError as error:
+            channel.close()
+            theirs.close()
+            raise BenchmarkError(f"no temporary file can be written: {error.strerror}") from None
         try:
             with theirs:
                 pid = zygote.launch(request, [theirs.fileno(), log.fileno(), *descriptors])
@@ -71,14 +82,14 @@ class Process:
         """
         phase = f" {when}" if when else ""
         try:
-            message: Message = self.channel.receive(wanted, Done, Failed, Skipped, timeout=seconds)
+            message = self._receive(wanted, seconds)
         except ChannelClosed:
             status, output = self.end(kill=False)
-            raise WorkerDied(f"the process {_ending(status)}{phase}", output) from None
+            raise WorkerDied(f"the process {self._ending(status)}{phase}", output) from None
         except TimedOut:
             output = self.end(kill=True)[1]
             raise WorkerHung(
-                f"the process did not answer within {seconds:g} s{phase}, and was killed", output
+                f"the process did not answer within {seconds:.3g} s{phase}, and was killed", output
             ) from None
         except ProtocolError as error:
             output = self.end(kill=True)[1]
@@ -91,6 +102,28 @@ class Process:
         failed = message if isinstance(message, Failed) else Failed("the benchmark ended early")
         raise BenchmarkError(f"{when}: {failed.message}" if when else failed.message, failed.trace or output)
 
+    def _receive(self, wanted: type[Message], seconds: float) -> Message:
+        deadline = time.monotonic() + seconds
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                return self.channel.receive(wanted, Done, Failed, Skipped, timeout=min(left, LOG_LOOK_SECONDS))
+            except TimedOut:
+                self.check_output()
+                if left <= LOG_LOOK_SECONDS:
+                    raise
+
+    def check_output(self) -> None:
+        """Kill the process if it has written too much.
+
+        Raises:
+            BenchmarkError: It has written more than the policy's `output_bytes`.
+        """
+        limit = self.zygote.policy.output_bytes
+        if self._ended is None and os.fstat(self.log.fileno()).st_size > limit:
+            output = self.end(kill=True)[1]
+            raise BenchmarkError(f"the process printed more than {limit >> 20} MiB, and was killed", output)
+
     def end(self, *, kill: bool) -> tuple[int | None, str]:
         """End the process; return its exit code, if known, and the last lines it wrote. Ending twice is fine."""
         if self._ended is None:
@@ -100,13 +133,14 @@ class Process:
                 self._ended = status, tail(self.log)
         return self._ended
 
-
-def _ending(status: int | None) -> str:
-    if status is None:
-        return "ended"
-    if status >= 0:
-        return f"died (exit code {status})"
-    try:
-        return f"died ({signal.Signals(-status).name})"
-    except ValueError:
-        return f"died (signal {-status})"
+    def _ending(self, status: int | None) -> str:
+        if status is None:
+            return "ended with its zygote"
+        if status >= 0:
+            return f"died (exit code {status})"
+        if -status == signal.SIGXFSZ:
+            return f"died (SIGXFSZ): it wrote a file of more than {self.zygote.policy.file_bytes >> 20} MiB"
+        try:
+            return f"died ({signal.Signals(-status).name})"
+        except ValueError:
+            return f"died (signal {-status})"

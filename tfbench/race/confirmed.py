@@ -1,4 +1,4 @@
-"""Two sides of a case: a race, and after a `regressed` a second race that shares no data with it.
+"""Two sides of a case: a race, and after a change a second race that shares no data with it.
 
 Time, the first call of the step and peak memory are judged from the same launches.
 A launch has one sample of each of the latter two.
@@ -29,15 +29,16 @@ class _Judge(Generic[Judged]):
     result: Judged | None = None
 
     @property
-    def regressed(self) -> bool:
-        return self.result is not None and self.result.outcome is Outcome.REGRESSED
+    def changed(self) -> bool:
+        """Whether the result is a `regressed` or `improved`, which a second race has to confirm."""
+        return self.result is not None and self.result.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
 
     def confirm(self, race: Race) -> None:
-        """Replace a `regressed` by the result of a second race."""
+        """Replace a change by the result of a second race."""
         first, second = self.result, self.judge(race)
         if first is None or second is None:
             self.result = None
-        elif second.outcome is Outcome.REGRESSED:
+        elif second.outcome is first.outcome:
             text = f"{second.reason.message}; found twice, the first time as {first.reason.message}"
             self.result = replace(second, reason=Reason(second.reason.code, text))
         else:
@@ -47,9 +48,9 @@ class _Judge(Generic[Judged]):
             self._withdraw(second, ReasonCode.NOT_CONFIRMED, text)
 
     def interrupt(self, race: Race, confirm: bool) -> None:
-        """Judge the unfinished race, and withdraw a `regressed` that was still to be confirmed."""
+        """Judge the unfinished race, and withdraw a change that was still to be confirmed."""
         self.result = self.judge(race)
-        if self.result is not None and self.regressed and confirm:
+        if self.result is not None and self.changed and confirm:
             text = f"the run was interrupted before this was confirmed: {self.result.reason.message}"
             self._withdraw(self.result, ReasonCode.INTERRUPTED, text)
 
@@ -89,7 +90,7 @@ class ConfirmedRace:
         self._judges: tuple[_Judge[Any], ...] = (self._time, self._first_call, self._memory)
 
     def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
-        """Race, and confirm each `regressed`. After an interruption the present evidence is judged.
+        """Race, and confirm each change. After an interruption the present evidence is judged.
 
         Args:
             progress: Called after every launch.
@@ -98,7 +99,7 @@ class ConfirmedRace:
             self._first.run(progress)
             for judge in self._judges:
                 judge.result = judge.judge(self._first)
-            suspects = [judge for judge in self._judges if judge.regressed]
+            suspects = [judge for judge in self._judges if judge.changed]
             if self._confirm and suspects and not self.failures:
                 self._second.run(progress)
                 for judge in suspects:
@@ -162,11 +163,18 @@ class ConfirmedRace:
 
 
 def _memory(race: Race) -> Verdict | None:
-    before, now = ([run.facts for run in race.runs(side)] for side in (0, 1))
-    return sampled.memory(race.entrants[1].case, before, now, race.policy) if before and now else None
+    before, now, pairs = _common(race)
+    case, cases = race.entrants[1].case, race.config.cases
+    return sampled.memory(case, before, now, race.policy, cases, pairs) if pairs else None
 
 
 def _first_call(race: Race) -> Decision | None:
+    before, now, pairs = _common(race)
+    return sampled.first_call(before, now, pairs, race.policy, race.config.cases)
+
+
+def _common(race: Race) -> tuple[sampled.Facts, sampled.Facts, list[int]]:
+    """Return the facts of both sides and the pair of zygotes, of each launch in which both took part."""
     both = [launch for launch in race.launches if None not in launch.runs]
     before, now = ([run.facts for launch in both if (run := launch.runs[side]) is not None] for side in (0, 1))
-    return sampled.first_call(before, now, [launch.pair for launch in both], race.policy, race.config.cases)
+    return before, now, [launch.pair for launch in both]

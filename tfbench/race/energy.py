@@ -24,10 +24,11 @@ def joules(launcher: ProcessLauncher, gpu_monitor: GpuMonitor, entrant: Entrant,
     """
     request = RepeatCase(launcher.processors.of(entrant.case), entrant.case.name, policy.energy_seconds, policy.warmup)
     with launcher.start(entrant, 0, request) as process:
-        process.answer(Prepared, f"while it was {_DOING}", policy.setup_seconds)
+        prepared = process.answer(Prepared, f"while it was {_DOING}", policy.setup_seconds)
         with gpu_monitor.watching((entrant.case.name, entrant.side.name, _DOING)) as launch_monitor:
             process.ask(Begin())
-            iterations = process.answer(Repeated, f"while it was {_DOING}", policy.answer_seconds).iterations
+            limit = policy.overrun * (policy.energy_seconds + prepared.iteration) + policy.answer_seconds
+            iterations = process.answer(Repeated, f"while it was {_DOING}", limit).iterations
     if launch_monitor.cause:
         raise LaunchDisturbed(launch_monitor.cause)
     return launch_monitor.energy / iterations if launch_monitor.energy is not None and iterations else None

@@ -52,7 +52,7 @@ class Prober:
         with ExitStack() as stack:
             started: list[tuple[Process, Path] | Failure] = []
             for index, entrant in enumerate(entrants):
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfbench-"))
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="probe-", dir=self._launcher.scratch))
                 cpus = every if entrant.case.cpus == "all" else (every[index % len(every)],)
                 request = ProbeCase(cpus, entrant.case.name, folder, self._policy.probe_calls)
                 try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
@@ -25,14 +27,13 @@ from tfbench.protocol.messages import (
     Stop,
     TimeCase,
 )  # fmt: skip
-from tfbench.race.child import Process
+from tfbench.race.child import LOG_LOOK_SECONDS, Process
 from tfbench.race.interfaces import Entrant, EntrantFailed, OpenLaunch
-from tfbench.race.schedule import followers
+from tfbench.race.schedule import followers, planned_seconds
 from tfbench.race.zygote import Suite, Zygote
+from tfbench.race.zygote_pool import Environment, ZygotePool
 from tfbench.sides.side import Side
 from tfbench.worker.block import TOKEN
-
-Environment = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,6 @@ class Processors:
         return self.every if case.cpus == "all" else self.one
 
 
-_SPAWNS = (
-    "on the side {}, CUDA is initialised while benchmarks are imported (as tf.config.list_physical_devices does), so its "
-    "launches are started anew instead of forked, which takes seconds each; list devices inside benchmarks and fixtures"
-)
-
-
 class ProcessLauncher:
     """Opens launches from pools of zygotes, one pool per side and environment.
 
@@ -64,40 +59,31 @@ class ProcessLauncher:
         self, suite: Suite, policy: Policy, processors: Processors, gpu_monitor: GpuMonitor | None = None
     ) -> None:
         self._gpu_monitor = gpu_monitor
-        self._suite = suite
         self._policy = policy
         self.processors = processors
-        self._zygotes: dict[tuple[str, Environment, int], Zygote] = {}
-        self.notes: list[str] = []
+        self._pool = ZygotePool(suite, policy, max(1, len(processors.every)))
+
+    @property
+    def scratch(self) -> Path:
+        """The folder of the workers' temporary files.
+
+        Raises:
+            SideError: It cannot be created.
+        """
+        return self._pool.scratch
+
+    @property
+    def notes(self) -> list[str]:
         """Warnings about the way launches are made, for the user."""
+        return self._pool.notes
 
     def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int]) -> None:
         """Start the missing zygotes of these pairs, as many at a time as there are processors.
 
         Raises:
-            SideError: A zygote does not start.
+            SideError: A zygote does not start. Later calls for its side and environment raise it again at once.
         """
-        numbers, wanted = list(pairs), list(wanted)
-        missing = [
-            (side, env, pair)
-            for side, env in dict.fromkeys((side.name, env) for side, env in wanted)
-            for pair in numbers
-            if (zygote := self._zygotes.get((side, env, pair))) is None or not zygote.alive
-        ]
-        sides = {side.name: side for side, _ in wanted}
-        at_once = max(1, len(self.processors.every))
-        for first in range(0, len(missing), at_once):
-            starting = []
-            for name, env, pair in missing[first : first + at_once]:
-                if (dead := self._zygotes.get((name, env, pair))) is not None and not dead.used:
-                    dead.close()  # a zygote that became a launch ends with it
-                zygote = Zygote(sides[name], dict(env), self._suite, self._policy)
-                self._zygotes[name, env, pair] = zygote
-                starting.append(zygote)
-            for zygote in starting:
-                zygote.wait_ready()
-                if zygote.spawns and _SPAWNS.format(zygote.side.name) not in self.notes:
-                    self.notes.append(_SPAWNS.format(zygote.side.name))
+        self._pool.ready(wanted, pairs)
 
     def zygote(self, entrant: Entrant, pair: int) -> Zygote:
         """Return the zygote of this pair, and start it if necessary.
@@ -105,10 +91,7 @@ class ProcessLauncher:
         Raises:
             SideError: The zygote does not start.
         """
-        key = (entrant.side.name, entrant.case.env, pair)
-        if key not in self._zygotes or not self._zygotes[key].alive:
-            self.ready([(entrant.side, entrant.case.env)], [pair])
-        return self._zygotes[key]
+        return self._pool.zygote(entrant, pair)
 
     def start(self, entrant: Entrant, pair: int, request: LaunchRequest, descriptors: Sequence[int] = ()) -> Process:
         """Fork the process of a launch from the zygote of this pair.
@@ -128,18 +111,12 @@ class ProcessLauncher:
         return ProcessLaunch(self, entrants, pair, self._policy, self._gpu_monitor if on_gpu else None)
 
     def environment(self, side: Side) -> JSON:
-        """Return the environment info of a side, without the settings of variants."""
-        for (name, env, _), zygote in self._zygotes.items():
-            if name == side.name and zygote.environment:
-                settings = {key: value for key, value in zygote.environment["settings"].items() if key not in dict(env)}
-                return {**zygote.environment, "settings": settings}
-        return {}
+        """Return the environment info of a side, without the settings of variants; empty if it has not started."""
+        return self._pool.environment(side)
 
     def import_seconds(self, side: Side) -> float | None:
         """Return the median import time of TensorFlow in the side's zygotes, ``None`` if none imports it."""
-        zygotes = (zygote for (name, _, _), zygote in self._zygotes.items() if name == side.name)
-        found = [zygote.import_seconds for zygote in zygotes if zygote.import_seconds is not None]
-        return median(found) if found else None
+        return self._pool.import_seconds(side)
 
     def devices(self, side: Side) -> Mapping[str, Sequence[str]]:
         """Return the names of TensorFlow's devices on this side by type, from a process that then ends.
@@ -154,14 +131,11 @@ class ProcessLauncher:
 
     def release(self, side: Side) -> None:
         """End the zygotes of a side, each of which holds about 200 MB."""
-        for key in [key for key in self._zygotes if key[0] == side.name]:
-            self._zygotes.pop(key).close()
+        self._pool.release(side)
 
     def close(self) -> None:
-        """End every zygote and the processes it forked."""
-        for zygote in self._zygotes.values():
-            zygote.close()
-        self._zygotes.clear()
+        """End every zygote and all that it started, and remove their temporary files."""
+        self._pool.close()
 
 
 class ProcessLaunch:
@@ -185,6 +159,7 @@ class ProcessLaunch:
         """The inbox of each entrant: the process that reads a byte has the turn."""
         self._running: dict[int, Process] = {}
         self._facts: dict[int, JSON] = {}
+        self._iteration: dict[int, float] = {}
 
     def prepare(self, entrant: int) -> Prepared:
         request = TimeCase(self._cpus, self._entrants[entrant].case.name, entrant, self._policy.warmup)
@@ -197,6 +172,7 @@ class ProcessLaunch:
             del self._running[entrant]
             raise
         self._facts[entrant] = prepared.facts
+        self._iteration[entrant] = prepared.iteration
         return prepared
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
@@ -233,32 +209,43 @@ class ProcessLaunch:
             request = Serve(tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant])
             self._running[entrant].ask(request)
         os.write(self._pipes[orders[0][0]][1], TOKEN)
-        answers = self._all_rounds(len(orders))
+        answers = self._all_rounds(len(orders), self._limit(plan))
         for entrant, answer in answers.items():
             if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
                 self._facts[entrant][DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
         return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
 
-    def _all_rounds(self, turns: int) -> dict[int, Rounds]:
+    def _limit(self, plan: Plan) -> float:
+        """Return the time limit of the rounds in seconds."""
+        seconds = planned_seconds(plan, {entrant: self._iteration[entrant] for entrant in self._running})
+        return self._policy.overrun * seconds + self._policy.answer_seconds
+
+    def _all_rounds(self, turns: int, limit: float) -> dict[int, Rounds]:
         """Receive the times of all entrants. The first one that sends anything else ends the wait for the others."""
         when, seconds = "while it was timed", self._policy.answer_seconds
         waiting = {process.channel: entrant for entrant, process in self._running.items()}
-        limit = self._policy.launch_seconds * len(waiting) + seconds
+        deadline = time.monotonic() + limit
         answers: dict[int, Rounds] = {}
-        while waiting:
-            for channel in (ready := select.select(list(waiting), [], [], limit)[0]):
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for channel in select.select(list(waiting), [], [], min(left, LOG_LOOK_SECONDS))[0]:
                 entrant = waiting.pop(channel)
                 answers[entrant] = self._answer(entrant, Rounds, when, seconds)
-            if not ready:
-                break
+            for entrant in waiting.values():
+                self._check_output(entrant)
         if waiting:
             # An entrant that waits for its turn looks like one that hangs. Given all its turns, it finishes.
             for entrant in waiting.values():
                 os.write(self._pipes[entrant][1], TOKEN * turns)
-            late = {entrant: self._answer(entrant, Rounds, when, seconds) for entrant in waiting.values()}
+            late = {entrant: self._answer(entrant, Rounds, when, limit) for entrant in waiting.values()}
             slowest = max(late, key=lambda entrant: sum(late[entrant].ended) - sum(late[entrant].began))
-            raise EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:g} s"))
+            raise EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:.3g} s"))
         return answers
+
+    def _check_output(self, entrant: int) -> None:
+        try:
+            self._running[entrant].check_output()
+        except BenchmarkError as error:
+            raise EntrantFailed(entrant, error) from None
 
     def finish(self) -> None:
         """Let the benchmarks return and the processes end.

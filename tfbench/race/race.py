@@ -16,6 +16,9 @@ from tfbench.race.schedule import make_plan
 from tfbench.stats.interval import median_log_ratio
 from tfbench.stats.verdict import Decision, decide
 
+_FEWEST_PAIRS = 2
+"""With one pair of zygotes, its bias would be taken for a difference."""
+
 
 @dataclass(frozen=True)
 class RaceConfig:
@@ -25,6 +28,17 @@ class RaceConfig:
     """Cases of the whole run, which share its alpha."""
     pairs: Sequence[int]
     """Pairs of zygotes that the launches come from in turn."""
+
+
+def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) -> range:
+    """Return the pairs of zygotes that these entrants can race from, within the policy's limit of live zygotes.
+
+    Args:
+        second: Whether to return others than those of a first race.
+    """
+    pools = len({(entrant.side.name, entrant.case.env) for entrant in entrants})
+    first = policy.zygotes if second else 0
+    return range(first, first + min(policy.zygotes, max(_FEWEST_PAIRS, policy.zygotes_alive // pools)))
 
 
 class Race:

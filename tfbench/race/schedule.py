@@ -27,15 +27,14 @@ def make_plan(
         on_device: Whether a step runs asynchronously on a device. Blocks then take ``device_block_seconds``.
     """
     block = policy.device_block_seconds if on_device else policy.block_seconds
-    iterations, primes, extra, turn = [], [], [], 0.0
+    iterations, primes, extra = [], [], []
     for entrant in entrants:
         alike = [time for index, time in iteration.items() if entrants[index].case == entrant.case]
         seconds = max(1e-9, min(alike, default=block))
         iterations.append(max(1, round(block / seconds)))
         primes.append(max(1, round(policy.prime_seconds / seconds)))
         extra.append(entrant.side.slowdown)
-    for index, seconds in iteration.items():
-        turn += seconds * (iterations[index] * (1 + extra[index]) + primes[index])
+    turn = _turn(iteration, iterations, primes, extra)
     budget = policy.launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
     rounds = math.floor(budget / max(turn, 1e-9))
     return Plan(
@@ -43,6 +42,23 @@ def make_plan(
         iterations=tuple(iterations),
         primes=tuple(primes),
         extra=tuple(extra),
+    )
+
+
+def planned_seconds(plan: Plan, iteration: Mapping[int, float]) -> float:
+    """Return how long the rounds of a launch take.
+
+    Args:
+        iteration: Seconds of one iteration of each participating entrant, by index.
+    """
+    return plan.rounds * _turn(iteration, plan.iterations, plan.primes, plan.extra)
+
+
+def _turn(
+    iteration: Mapping[int, float], iterations: Sequence[int], primes: Sequence[int], extra: Sequence[float]
+) -> float:
+    return sum(
+        seconds * (iterations[index] * (1 + extra[index]) + primes[index]) for index, seconds in iteration.items()
     )
 
 

@@ -60,6 +60,7 @@ class MetricChecker:
     def __init__(self, prober: Prober, policy: Policy, cases: Sequence[Case]) -> None:
         self._prober = prober
         self._policy = policy
+        self._cases = len(cases)
         self._references = {case.group: case for case in reversed(cases) if case.reference}
         self._others = {(case.group, case.variant): case for case in cases}
         self._probed: dict[tuple[str, str], _Probed | Failure] = {}
@@ -184,7 +185,7 @@ class MetricChecker:
     def _measured(self, case: Case, metric_values: MetricValues, facts: Sequence[JSON]) -> list[Verdict]:
         """Return rows without a comparison."""
         rows, _ = exact.compare(case, MetricValues(), metric_values, exact.ComparisonContext(), self._policy)
-        if (row := sampled.memory(case, [], facts, self._policy)) is not None:
+        if (row := sampled.memory(case, [], facts, self._policy, self._cases)) is not None:
             rows.append(row)
         if (error := metric_values.numbers.get(PARITY)) is not None:
             rows.append(parity.evaluate(case, None, error, "the reference variant", self._policy))
@@ -216,7 +217,7 @@ class MetricChecker:
                 unstable, scatter = unstable | more, max(scatter, other)
             context = replace(context, unstable=unstable | dict(theirs.unstable), scatter=scatter)
             rows, explained = self._rows(case, theirs, mine.metric_values, context)
-        if (row := sampled.memory(case, reference_side.facts, facts, self._policy)) is not None:
+        if (row := sampled.memory(case, reference_side.facts, facts, self._policy, self._cases)) is not None:
             elsewhere = context.differences or context.machines
             if elsewhere and row.outcome is not Outcome.UNCHANGED and not self._policy.exact_across_versions:
                 explained.append(f"{row.metric} {row.reason.message}")

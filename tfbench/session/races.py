@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tfbench.model import TIME, Case, Outcome, Reason, Verdict
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant, Launcher
-from tfbench.race.race import Race, RaceConfig
+from tfbench.race.race import Race, RaceConfig, pairs_of
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
 from tfbench.session.results import claimed, failed, new, of_sides, of_variant, twice
 from tfbench.sides.side import Side
@@ -109,9 +109,8 @@ class Races:
         return [twice(row, again.get(row.metric)) if row.metric in suspects else row for row in rows], interrupt
 
     def _race(self, cases: Sequence[Case], second: bool = False) -> Race:
-        zygotes = self._policy.zygotes
-        config = RaceConfig(self._sharing, range(zygotes, 2 * zygotes) if second else range(zygotes))
         entrants = [Entrant(case, self._contender) for case in cases]
+        config = RaceConfig(self._sharing, pairs_of(entrants, self._policy, second))
         return Race(entrants, self._launcher, self._policy, config, time.perf_counter, self._rng)
 
     def _run(self, race: Race | ConfirmedRace, text: str) -> KeyboardInterrupt | None:

@@ -29,7 +29,7 @@ class SideStarter:
     described: dict[str, JSON] = field(default_factory=dict, init=False)
     """Name of a side -> its environment, as its zygotes report it."""
     failure: SideError | None = field(default=None, init=False)
-    """Why the last side did not start."""
+    """Why no case can be measured, whatever its side."""
 
     def start(self, cases: Sequence[Case], *sides: Side) -> None:
         """Start the missing zygotes of these sides, and ask each side for its environment.
@@ -37,16 +37,13 @@ class SideStarter:
         The first call must start the contender first, which is checked for GPUs.
 
         Raises:
-            SideError: A side does not start. Later calls raise the same error without another attempt.
+            SideError: A side does not start. The launcher makes no second attempt in the same environment.
         """
         if self.failure is not None:
             raise self.failure
         self.report("starting the measuring processes")
         try:
             self._start(cases, sides)
-        except SideError as error:
-            self.failure = error
-            raise
         except BenchmarkError as error:
             self.failure = SideError(f"{error}\n{error.output}")
             raise self.failure from error
@@ -63,7 +60,8 @@ class SideStarter:
         self.launcher.ready(wanted, pairs)
         self.described.update({side.name: self.launcher.environment(side) for side in sides})
         if first and self.request.require_gpu and not self.launcher.devices(sides[0]).get("GPU"):
-            raise SideError("--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]")
+            self.failure = SideError("--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]")
+            raise self.failure
 
     def environment_info(self, side: Side) -> EnvironmentInfo:
         """Describe the environment of a started side; its commit is left empty."""

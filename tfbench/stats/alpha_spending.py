@@ -27,8 +27,7 @@ def case_alpha(policy: Policy, cases: int) -> float:
     zygotes. Given the noise of the case, both are independent and their probabilities multiply:
     (a / 2)^2 = share. If the second stage raced from the zygotes of the first, only the launches' part
     of the error would be new. The bias of the zygotes, the larger part, would be found again.
-    ``policy.alpha_case`` limits the alpha of a stage, because `unchanged` and `improved` have no
-    confirmation.
+    ``policy.alpha_case`` limits the alpha of a stage, because `unchanged` has no confirmation.
     """
     share = policy.alpha / max(1, cases)
     return min(policy.alpha_case, 2 * math.sqrt(share) if policy.confirm else share)

@@ -17,7 +17,7 @@ from tfbench.model import Outcome
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import look_alpha
 from tfbench.stats.interval import Array, Floats, Posterior, posterior
-from tfbench.stats.verdict import regions
+from tfbench.stats.verdict import balanced, regions
 
 _BATCH = 2_500
 """Races per batch: enough to be fast, few enough to stay in the processor's caches."""
@@ -25,7 +25,7 @@ _HEAVY_DOF = 3
 _OTHER_MODE, _OTHER_MODE_SHARE = -math.log(0.7), 0.1
 OUTCOMES = (Outcome.INCONCLUSIVE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)
 """Possible outcomes of a race; arrays hold the index."""
-_INCONCLUSIVE, _REGRESSED = OUTCOMES.index(Outcome.INCONCLUSIVE), OUTCOMES.index(Outcome.REGRESSED)
+_INCONCLUSIVE, _UNCHANGED, _IMPROVED, _REGRESSED = range(len(OUTCOMES))
 
 Codes = NDArray[np.int8]
 Counts = NDArray[np.int64]
@@ -96,6 +96,7 @@ def simulate(
                 effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(rng, model, bias)])
                 distribution = posterior(effects, pairs, policy, shared_zygote=shared_zygote)
                 found = evaluate(distribution, look_alpha(policy, cases, look), policy)
+                found[(found == _UNCHANGED) & ~balanced(effects, policy.step_time)] = _INCONCLUSIVE
                 codes[open_races], launches[open_races] = found, count
                 undecided = found == _INCONCLUSIVE
                 open_races, pair_bias, effects = open_races[undecided], pair_bias[undecided], effects[undecided]
@@ -106,9 +107,9 @@ def simulate(
     first, launches = stage(races)
     final = first.copy()
     if policy.confirm and not shared_zygote:
-        alarms = np.flatnonzero(first == _REGRESSED)
+        alarms = np.flatnonzero((first == _REGRESSED) | (first == _IMPROVED))
         again, more = stage(len(alarms))
-        final[alarms] = np.where(again == _REGRESSED, _REGRESSED, _INCONCLUSIVE)
+        final[alarms] = np.where(again == first[alarms], again, _INCONCLUSIVE)
         launches[alarms] += more
     return Races(first, final, launches)
 

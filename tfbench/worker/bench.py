@@ -30,6 +30,7 @@ from tfbench.protocol.messages import (
 from tfbench.worker import bench_options, profiler, tf_internals, tf_runtime
 from tfbench.worker.block import Block, Clock, gc_disabled, serve_turns, slowdown, warm_up
 from tfbench.worker.probes.memory import HostPeak
+from tfbench.worker.tracers import tracer
 
 Request = TypeVar("Request", bound=CaseRequest)
 NO_RESULT = "the step returned None: return its result, so that the work cannot be optimized away"
@@ -99,6 +100,11 @@ class TimingLaunch(Bench[TimeCase]):
     _peak: HostPeak = field(default_factory=HostPeak, init=False)
 
     def serve(self, call: partial[Any]) -> None:
+        if found := tracer():
+            raise BenchmarkError(
+                f"{found} is active in the measuring process and slows every call down; run without it, such as "
+                "without --cov or a debugger"
+            )
         block = self.block(call)
         returned, first = first_call(block)
         self.facts.update(first)
@@ -117,6 +123,7 @@ class TimingLaunch(Bench[TimeCase]):
             block.dispatched.clear()
             with gc_disabled():
                 began, ended = serve_turns(timed, self.request.entrant, turns.follow, inbox, outboxes)
+            tf_runtime.check_pinned(self.request.cpus)
             self.channel.send(Rounds(tuple(began), tuple(ended), tuple(block.dispatched)))
 
 

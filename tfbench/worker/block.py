@@ -20,6 +20,7 @@ Clock = Callable[[], int]
 Call = Callable[[], object]
 
 TOKEN = b"1"
+_NO_CLOCK = "the benchmark's clock stood still or went back during its warm-up; use a clock that runs"
 
 
 @dataclass
@@ -122,22 +123,42 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float) -> float:
     """Run until the fastest blocks of two successive windows agree within ``steady``, at most ``limit`` seconds.
 
     Two windows take ``seconds``. Returns the median seconds of an iteration in the last window.
+
+    Raises:
+        BenchmarkError: The clock stands still or goes back.
     """
     clock = block.clock
     began = clock()
-    first, last = block(1)
-    size = max(1, int(1e5 / max(1, last - first)))
+    size = _block_size(block, limit)
     previous = math.inf
     while True:
         window = clock()
         times: list[float] = []
         while len(times) < 2 or clock() - window < seconds * 5e8:
             start, end = block(size)
+            if end <= start or start < window:
+                raise BenchmarkError(_NO_CLOCK)
             times.append((end - start) / size)
         floor = min(times)
         if abs(floor - previous) <= steady * floor or (clock() - began) * 1e-9 > limit:
             return median(times) * 1e-9
         previous = floor
+
+
+def _block_size(block: Block, limit: float) -> int:
+    """Return the iterations that take about 0.1 ms.
+
+    Raises:
+        BenchmarkError: The clock goes back, or stands still for ``limit`` seconds of the system's clock.
+    """
+    calls, began = 1, time.monotonic()
+    while True:
+        first, last = block(calls)
+        if last > first:
+            return max(1, int(1e5 * calls / (last - first)))
+        if last < first or time.monotonic() - began > limit:
+            raise BenchmarkError(_NO_CLOCK)
+        calls *= 2  # a coarse clock needs more calls
 
 
 def serve_turns(

@@ -57,8 +57,9 @@ class Shared:
 
 
 def _build(folder: Path, build: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    parent = os.getpid()
     if (pid := os.fork()) == 0:
-        tf_runtime.run_and_exit(partial(_fill, folder, partial(build, folder, *arguments)))
+        tf_runtime.run_and_exit(parent, partial(_fill, folder, partial(build, folder, *arguments)))
     if code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
         failed = [report.read_text(encoding="utf-8") for report in folder.glob(_FAILED)]
         reason = failed[0] if failed else f"its process ended with status {code}"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib.util
 import os
-import signal
 import sys
 import time
 import traceback
@@ -17,6 +15,9 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
+
+from tfbench.errors import BenchmarkError
+from tfbench.worker.containment import die_with_parent
 
 _MODULE = "tensorflow"
 
@@ -102,15 +103,14 @@ def devices() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def run_and_exit(task: Callable[[], object]) -> NoReturn:
+def run_and_exit(parent: int, task: Callable[[], object]) -> NoReturn:
     """Do the task of a forked process and exit; a traceback goes to standard error.
 
-    The Linux kernel kills the process when its parent ends, so that none is left over.
+    The process is killed when its parent ends, so that none is left over.
     """
     code = 1
     try:
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        die_with_parent(parent)
         task()
         code = 0
     except BaseException:
@@ -125,3 +125,13 @@ def pin(cpus: Collection[int]) -> None:
     """Restrict this process to these processors, if the system can."""
     if cpus and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cpus)
+
+
+def check_pinned(cpus: Collection[int]) -> None:
+    """Check that this process is still restricted to the processors that `pin` gave it.
+
+    Raises:
+        BenchmarkError: The benchmark, or someone else, moved it.
+    """
+    if cpus and hasattr(os, "sched_getaffinity") and (now := os.sched_getaffinity(0)) != set(cpus):
+        raise BenchmarkError(f"the process was moved from the processors {sorted(cpus)} to {sorted(now)}")

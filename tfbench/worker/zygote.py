@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import socket
 import sys
-import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from tfbench.protocol.channel import Channel, ChannelClosed
 from tfbench.protocol.messages import CaseRequest, LaunchRequest, StartZygote
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKER
-from tfbench.worker import tf_internals, tf_runtime
+from tfbench.worker import containment, tf_internals, tf_runtime
 from tfbench.worker.bench import Bench, EnergyLaunch, ProfilingLaunch, TimingLaunch
 from tfbench.worker.environment import describe
 from tfbench.worker.import_redirect import leaked_packages, redirect_imports
@@ -36,8 +35,6 @@ HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
     messages.RepeatCase: EnergyLaunch,
 }
 """Request -> the task of the process that is forked for it."""
-_REAP_SECONDS = 5.0
-"""A process that should end gets this long before it is killed."""
 _STRICTNESS = ("strict", "strict_config", "strict_markers", "strict_parametrization_ids", "strict_xfail")
 _TAIL = 6000
 """Characters of a traceback that are sent."""
@@ -47,6 +44,9 @@ def main(argument: str) -> None:
     """Run as a zygote; ``argument`` is a `StartZygote` message."""
     start = messages.decode(argument)
     assert isinstance(start, StartZygote)
+    containment.die_with_parent(start.controller)
+    containment.adopt_orphans()
+    containment.limit_files(start.file_bytes)
     home = os.getcwd()
     os.chdir(start.root)
     sys.path.append(start.root)
@@ -92,6 +92,10 @@ class Zygote:
     _items: dict[str, pytest.Item] = field(default_factory=dict, init=False)
     _broken: dict[str, str] = field(default_factory=dict, init=False)
     _launch: Bench[Any] | None = field(default=None, init=False)
+    _launches: set[int] = field(default_factory=set, init=False)
+    """Process ids of the launches that were not reaped yet."""
+    _helpers: set[int] = field(default_factory=set, init=False)
+    """Process ids of what the benchmarks' modules have started, which lives as long as the zygote."""
 
     def pytest_addoption(self, parser: pytest.Parser) -> None:
         parser.addini("tfbench_paths", "known to the controller", type="args", default=[])
@@ -131,6 +135,7 @@ class Zygote:
         self._items = {item.nodeid: item for item in session.items}
         tf_runtime.import_all()
         spawns = tf_runtime.has_opened_gpu()
+        self._helpers = containment.children()
         gc.collect()
         gc.freeze()
         self.served = True
@@ -151,29 +156,49 @@ class Zygote:
         while True:
             request = self.channel.receive(LaunchRequest, messages.Reap)
             if isinstance(request, messages.Reap):
-                self.channel.send(messages.Reaped(_reap(request.pid, request.kill)))
+                self._reap(request)
             elif isinstance(request, LaunchRequest):
                 self._fork(request, self.channel.descriptors, spawns)
 
     def _fork(self, request: LaunchRequest, descriptors: list[int], spawns: bool) -> None:
         """Start the process of a launch. A zygote that has initialised CUDA becomes it: no child could use CUDA."""
+        parent = os.getppid() if spawns else os.getpid()
         if (pid := 0 if spawns else os.fork()) == 0:
             if spawns:
-                self.channel.send(messages.Launched(os.getpid()))
+                self.channel.send(messages.Launched(request.number, os.getpid()))
             else:
                 self.channel.close()  # it is the zygote's
-            tf_runtime.run_and_exit(partial(self._answer, request, descriptors))
+            tf_runtime.run_and_exit(parent, partial(self._answer, request, descriptors))
+        with suppress(OSError):  # the child does the same: whichever comes first
+            os.setpgid(pid, pid)
+        self._launches.add(pid)
         for descriptor in descriptors:
             os.close(descriptor)
-        self.channel.send(messages.Launched(pid))
+        self.channel.send(messages.Launched(request.number, pid))
+
+    def _reap(self, request: messages.Reap) -> None:
+        """End the process of a launch, and what it has left behind once no other launch runs."""
+        status = containment.reap(request.pid, kill=request.kill) if request.pid in self._launches else 0
+        self._launches.discard(request.pid)
+        if not self._launches:
+            containment.end_orphans(self._helpers)
+        self.channel.send(messages.Reaped(request.number, status))
 
     def _answer(self, request: LaunchRequest, descriptors: list[int]) -> None:
         talk, log, *pipes = descriptors
         os.dup2(log, 1)
         os.dup2(log, 2)
-        tf_runtime.pin(request.cpus)
-        tf_runtime.set_threads(len(request.cpus))
+        containment.lead_group()
+        containment.adopt_orphans()
         channel = Channel(socket.socket(fileno=talk))
+        try:
+            tf_runtime.pin(request.cpus)
+        except OSError as error:
+            channel.send(
+                messages.Failed(f"the process cannot run on the processors {list(request.cpus)}: {error.strerror}")
+            )
+            return
+        tf_runtime.set_threads(len(request.cpus))
         if not isinstance(request, CaseRequest):
             channel.send(messages.DevicesListed(tf_runtime.devices()))
             return
@@ -228,19 +253,3 @@ def _last_line(report: pytest.TestReport) -> str:
 def _skip_reason(report: pytest.TestReport) -> str:
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
     return str(reason).removeprefix("Skipped: ")
-
-
-def _reap(pid: int, kill: bool) -> int:
-    """End a child and return its exit code, negative for a signal as in `subprocess`."""
-    deadline = time.monotonic() + (0 if kill else _REAP_SECONDS)
-    while True:
-        try:
-            found, status = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            return 0
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() >= deadline:
-            os.kill(pid, signal.SIGKILL)
-            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        time.sleep(0.001)

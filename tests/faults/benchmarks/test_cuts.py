@@ -1,0 +1,8 @@
+"""End in the middle of a message."""
+
+import os
+
+
+def test_cuts(bench):
+    os.write(bench.channel.fileno(), b'{"kind":"Prep')
+    os._exit(0)

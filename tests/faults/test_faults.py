@@ -1,0 +1,443 @@
+"""Faults in real processes: each ends in its own verdict, the rest of the suite goes on, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.project import LIMIT, Done, Project, wait_for
+from tfbench.worker.tracers import ALLOWED
+
+FOLDER = Path(__file__).parent / "benchmarks"
+MARK = "TFBENCH_FAULTS"
+"""Environment variable that all processes of a run have, whoever started them."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A broken benchmark and the verdict on it."""
+
+    code: str
+    """Reason code of the verdict."""
+    text: str
+    """Part of the reason."""
+    source: str = ""
+    """Text of the benchmark, ``""`` for a file in `FOLDER`."""
+    outcome: str = "error"
+
+
+IN_A_BLOCK = """
+    def test_mine(bench):
+        def step():
+            if not gc.isenabled():  # only while blocks are timed
+                {}
+            return sum(range(500))
+
+        bench(step)
+"""
+
+FAULTS = {
+    # The files of the folder
+    "killed": Fault("died", "SIGKILL"),
+    "crashes": Fault("died", "SIGSEGV"),
+    "stops": Fault("hung", "did not answer"),
+    "out_of_memory": Fault("broken", "MemoryError"),
+    "hangs": Fault("hung", "did not answer within 4 s, and was killed"),
+    "raises_late": Fault("broken", "while it was timed: AssertionError: a late failure"),
+    "exits": Fault("broken", "while it was timed: SystemExit"),
+    "floods": Fault("broken", "printed more than 8 MiB"),
+    "clock_stands": Fault("broken", "clock stood still"),
+    "cuts": Fault("died", "exit code 0"),
+    # Processes
+    "hangs_in_its_first_call": Fault("hung", "did not answer", "def test_mine(bench): bench(time.sleep, 1000)"),
+    "hangs_in_a_block": Fault("hung", "while it was timed", IN_A_BLOCK.format("time.sleep(1000)")),
+    "hangs_at_its_exit": Fault(
+        "hung", "after it had been timed", "def test_mine(bench): bench(sum, [1]); time.sleep(1000)"
+    ),
+    "exits_at_once": Fault("died", "exit code 7", IN_A_BLOCK.format("os._exit(7)")),
+    "is_interrupted": Fault("died", "exit code 1", IN_A_BLOCK.format("raise KeyboardInterrupt")),
+    "leaves_pytest": Fault("died", "exit code 1", IN_A_BLOCK.format("pytest.exit('enough')")),
+    "kills_its_zygote": Fault(
+        "died", "ended with its zygote", "def test_mine(bench): os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)"
+    ),
+    "stops_its_zygote": Fault(
+        "no-baseline", "", "def test_mine(bench): os.kill(os.getppid(), signal.SIGSTOP); bench(sum, [1])", "new"
+    ),
+    "kills_its_group": Fault("died", "SIGKILL", "def test_mine(bench): os.killpg(0, signal.SIGKILL)"),
+    "changes_processors": Fault(
+        "broken", "was moved from the processors", IN_A_BLOCK.format("os.sched_setaffinity(0, range(os.cpu_count()))")
+    ),
+    # Messages
+    "sends_twice": Fault(
+        "broken",
+        "sent no valid message",
+        """
+        def test_mine(bench):
+            send = bench.channel.send
+            bench.channel.send = lambda message: (send(message), send(message))
+            bench(sum, [1])
+        """,
+    ),
+    "sends_nonsense": Fault(
+        "broken", "sent no valid message", "def test_mine(bench): os.write(bench.channel.fileno(), b'x\\n')"
+    ),
+    # Clocks and tracing
+    "clock_goes_back": Fault(
+        "broken",
+        "clock stood still or went back",
+        "def test_mine(bench): bench.clock = lambda: -time.perf_counter_ns(); bench(sum, [1])",
+    ),
+    "clock_stands_late": Fault(
+        "broken",
+        "clock stood still",
+        """
+        def test_mine(bench):
+            bench.clock = lambda: time.perf_counter_ns() if gc.isenabled() else 7
+            bench(sum, [1])
+        """,
+    ),
+    "is_traced": Fault(
+        "broken", "a trace function", "def test_mine(bench): sys.settrace(lambda *a: None); bench(sum, [1])"
+    ),
+    # Files and processes that a benchmark leaves
+    "writes_a_huge_file": Fault(
+        "died", "SIGXFSZ", "def test_mine(bench): os.truncate(tempfile.mkstemp()[1], 1 << 40); bench(sum, [1])"
+    ),
+    "leaves_files": Fault(
+        "died", "SIGABRT", "def test_mine(bench): tempfile.mkstemp(); tempfile.mkdtemp(); os.abort()"
+    ),
+    "leaves_a_half_made_set_up": Fault(
+        "died",
+        "SIGKILL",
+        """
+        def build(folder):
+            (folder / "half").write_text("half")
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(1000)
+
+        def test_mine(bench, shared):
+            shared(build)
+        """,
+    ),
+    "leaves_a_program": Fault(
+        "no-baseline", "", "def test_mine(bench): subprocess.Popen(['sleep', '1000']); bench(sum, [1])", "new"
+    ),
+    "leaves_a_daemon": Fault(
+        "broken",
+        "after it had been timed: AssertionError: a daemon",
+        """
+        DAEMON = pathlib.Path("daemon.pid")
+
+        def test_mine(bench):
+            bench(sum, [1])
+            # The second launch finds the daemon of the first one dead.
+            assert not DAEMON.exists() or os.path.exists(f"/proc/{DAEMON.read_text()}"), "a daemon has ended"
+            script = "import os, time; open('daemon.pid', 'w').write(str(os.getpid())); time.sleep(1000)"
+            subprocess.run(f"exec setsid -f {sys.executable} -c \\"{script}\\"", shell=True, check=True)
+            while not DAEMON.exists():
+                time.sleep(0.01)
+        """,
+    ),
+}
+IMPORTS = "import gc, os, pathlib, signal, subprocess, sys, tempfile, time\n\nimport pytest\n\n"
+
+
+def left(mark: str) -> list[str]:
+    """Return the command lines of the processes of a run that are still there."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{MARK}={mark}\0".encode() in environment.read_bytes():
+                command = (environment.parent / "cmdline").read_bytes().replace(b"\0", b" ")
+                found.append(f"{environment.parent.name}: {command.decode(errors='replace')}")
+        except OSError:
+            continue
+    return found
+
+
+class Run(Project):
+    """A project whose runs have a folder for temporary files, and leave nothing there."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.temporary = root / "temporary"
+        self.temporary.mkdir()
+        shutil.copy(FOLDER / "conftest.py", root / "conftest.py")
+
+    def environment(self) -> dict[str, str]:
+        # In a run that measures tfbench's own coverage, workers may be traced. Not here.
+        inherited = {key: value for key, value in super().environment().items() if key != ALLOWED}
+        return {**inherited, "TMPDIR": str(self.temporary), MARK: str(self.root)}
+
+    def start(self, *options: str, name: str = "report.json") -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command("--benchmark", f"--report-json={self.root / name}", *options),
+            cwd=self.root, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
+
+    def ended(self, process: subprocess.Popen[str], name: str = "report.json") -> Done:
+        output, _ = process.communicate(timeout=LIMIT)
+        report = self.root / name
+        return Done(process.returncode, output, json.loads(report.read_text()) if report.exists() else {})
+
+    def check_clean(self) -> None:
+        """Check that no process, no temporary file and no half-made folder is left."""
+        assert left(str(self.root)) == []
+        assert [one.name for one in self.temporary.iterdir() if not one.name.startswith("pytest-of-")] == []
+        assert [str(one) for one in self.root.rglob(".*-*") if one.name.startswith(".half-")] == []
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = Run(tmp_path)
+    yield made
+    made.check_clean()
+
+
+# Broken benchmarks, all in one run
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """One run of all broken benchmarks and a good one; its last case checks what is left of those before it."""
+    project = Run(tmp_path_factory.mktemp("faults"))
+    shutil.copy(FOLDER / "test_fine.py", project.root / "benchmarks")
+    for name, fault in FAULTS.items():
+        if fault.source:
+            text = textwrap.dedent(fault.source).replace("test_mine", f"test_{name}")
+            project.write(IMPORTS + text + "\n", f"benchmarks/test_{name}.py")
+        else:
+            shutil.copy(FOLDER / f"test_{name}.py", project.root / "benchmarks")
+    return project, project.run()
+
+
+def test_the_folder_has_ten_broken_benchmarks_and_a_good_one():
+    names = {path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py")}
+    assert names == {name for name, fault in FAULTS.items() if not fault.source} | {"fine"}
+    assert len(names) == 11
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_ends_in_a_verdict_of_its_own(broken, name):
+    _, done = broken
+    fault = FAULTS[name]
+    if name == "changes_processors" and os.cpu_count() == 1:
+        pytest.skip("there is no other processor")
+    row = next(row for row in done.report["verdicts"] if row["case"].endswith(f"::test_{name}"))
+    assert (row["outcome"], row["reason"]["code"]) == (fault.outcome, fault.code), row["reason"]
+    assert fault.text in row["reason"]["message"]
+
+
+@pytest.mark.chaos
+def test_the_rest_of_the_suite_goes_on_and_the_gate_names_every_fault(broken):
+    project, done = broken
+    assert done.code == 1, done.output
+    assert done.outcomes()["test_fine"] == "new"
+    assert len(done.outcomes()) == len(FAULTS) + 1
+    gate = project.tfbench("gate", "report.json")
+    assert gate.returncode == 5, gate.stdout
+    for name, fault in FAULTS.items():
+        if fault.outcome == "error":
+            assert f"test_{name}: " in gate.stdout
+
+
+@pytest.mark.chaos
+def test_no_fault_leaves_a_process_or_a_file_behind(broken):
+    project, _ = broken
+    project.check_clean()
+    assert not list((project.root / ".tfbench/made").glob("build-*/half"))
+
+
+# Signals to the whole run
+
+WAITS = """
+    import os, pathlib, subprocess, time
+
+    def test_first(bench):
+        bench(sum, range(500))
+
+    def test_second(bench):
+        subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        pathlib.Path("started").touch()
+        time.sleep(3)
+        bench(sum, range(500))
+"""
+
+
+@pytest.mark.chaos
+def test_sigterm_ends_a_run_like_ctrl_c(run):
+    run.write(WAITS)
+    process = run.start()
+    wait_for(run.root / "started")
+    process.terminate()
+    done = run.ended(process)
+    assert done.code == 2, done.output
+    assert done.report["interrupted"] is True
+    assert done.outcomes() == {"test_first": "new", "test_second": "error"}
+    assert "interrupted" in done.reason("test_second") + done.output
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("importing", [True, False])
+def test_a_run_that_is_killed_leaves_no_zygote_and_the_next_one_removes_the_rest(run, importing):
+    run.write(WAITS)
+    if importing:
+        run.write(
+            """
+            import os, pathlib, sys, time
+
+            if "tfbench.worker.zygote" in sys.modules and not pathlib.Path("again").exists():
+                pathlib.Path("started").touch()
+                time.sleep(1000)
+            """,
+            "benchmarks/conftest.py",
+        )
+    process = run.start()
+    wait_for(run.root / "started")
+    process.kill()
+    process.communicate(timeout=LIMIT)
+    end = time.monotonic() + 5
+    while any("tfbench" in command for command in left(str(run.root))):
+        assert time.monotonic() < end, left(str(run.root))
+        time.sleep(0.05)
+    assert list(run.temporary.iterdir())
+    (run.root / "again").touch()
+    done = run.run("-k", "first")
+    assert done.outcomes() == {"test_first": "new"}, done.output
+
+
+# Disks, and neighbours
+
+
+@contextmanager
+def mounted(place: Path, options: str):
+    """Mount a file system in memory, or skip the test where that is not allowed."""
+    place.mkdir(exist_ok=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], capture_output=True).returncode:
+        pytest.skip("only root may mount a file system")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+FILLS = """
+    import tempfile
+
+    def test_fills_the_disk(bench):
+        with open(tempfile.mkstemp()[1], "wb", buffering=0) as file:
+            while file.write(bytes(1 << 20)) == 1 << 20:
+                pass
+            file.write(bytes(1 << 20))
+        bench(sum, [1])
+"""
+
+
+@pytest.mark.chaos
+def test_a_full_disk_is_the_error_of_the_benchmark_that_filled_it(run):
+    shutil.copy(FOLDER / "test_fine.py", run.root / "benchmarks/test_zz.py")
+    run.write(FILLS, "benchmarks/test_fills.py")
+    with mounted(run.temporary, "size=4m"):
+        done = run.run()
+        run.check_clean()
+    assert done.outcomes()["test_fills_the_disk"] == "error", done.output
+    assert "No space left on device" in done.reason("test_fills_the_disk")
+
+
+@pytest.mark.chaos
+def test_a_read_only_project_is_measured(run):
+    project = run.root / "read-only"
+    with mounted(project, "size=1m"):
+        (project / "benchmarks").mkdir()
+        shutil.copy(FOLDER / "test_fine.py", project / "benchmarks")
+        subprocess.run(["mount", "-o", "remount,ro", project], check=True)
+        report = run.root / "report.json"
+        command = run.command("--benchmark", f"--report-json={report}", "-p", "no:cacheprovider", "--rootdir=.")
+        done = subprocess.run(
+            command, cwd=project, env=run.environment(), capture_output=True, text=True, timeout=LIMIT, check=False
+        )
+    assert done.returncode == 0, done.stdout
+    assert "could not be recorded" in done.stdout
+    assert json.loads(report.read_text())["verdicts"][0]["outcome"] == "new"
+
+
+@pytest.mark.chaos
+def test_two_runs_in_one_folder_end_like_one(run):
+    run.write(WAITS.replace("sleep(3)", "sleep(0.2)"))
+    both = [run.start(name=name) for name in ("one.json", "two.json")]
+    for process, name in zip(both, ("one.json", "two.json"), strict=True):
+        done = run.ended(process, name)
+        assert done.code == 0, done.output
+        assert done.outcomes() == {"test_first": "new", "test_second": "new"}
+    history = list((run.root / ".tfbench/history").glob("*"))
+    assert history
+    assert all(json.loads(file.read_text()) for file in history)
+
+
+@pytest.mark.chaos
+def test_an_environment_that_does_not_start_is_reported_fast_and_the_others_go_on(run):
+    run.write(
+        """
+        import os
+        from tfbench import Axis, Level, across
+
+        BAD = Axis("start", Level("good"), Level("bad", env={"BAD": "1"}))
+
+        @across(BAD)
+        def test_both(bench, variant):
+            bench(sum, [1])
+
+        @across(BAD)
+        def test_again(bench, variant):
+            bench(sum, [1])
+
+        def test_fine(bench):
+            bench(sum, [1])
+        """
+    )
+    run.write(
+        """
+        import os, pathlib
+
+        if os.environ.get("BAD"):
+            with pathlib.Path("started").open("a") as file:
+                file.write("x")
+            print("the whole reason")
+            os._exit(3)
+        """,
+        "benchmarks/conftest.py",
+    )
+    done = run.run()
+    assert done.code == 1, done.output
+    assert done.outcomes()["test_fine"] == "new"
+    assert done.outcomes()["test_again[start=bad]"] == "error"
+    assert "(with BAD=1); it was not tried again" in done.reason("test_again[start=bad]")
+    assert done.output.count("the whole reason") >= 1
+    assert len((run.root / "started").read_text()) <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.chaos
+def test_coverage_of_the_run_measures_no_worker(run):
+    pytest.importorskip("coverage")
+    shutil.copy(FOLDER / "test_fine.py", run.root / "benchmarks")
+    (run.root / "settings").write_text("[run]\npatch = subprocess\nparallel = true\n")
+    command = [sys.executable, "-m", "coverage", "run", "--rcfile=settings", *run.command()[1:], "--benchmark"]
+    done = subprocess.run(
+        command, cwd=run.root, env=run.environment(), capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(run.root.glob(".coverage.*"))) <= 1

@@ -1,0 +1,130 @@
+"""The pool of zygotes: its limit, its failures, and zygotes that answer late or twice."""
+
+import os
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes import worker
+from tfbench.errors import SideError
+from tfbench.model import Case
+from tfbench.policy import preset
+from tfbench.race.interfaces import Entrant
+from tfbench.race.race import pairs_of
+from tfbench.race.zygote import Suite, tail, worker_environment
+from tfbench.race.zygote_pool import ZygotePool
+from tfbench.sides.side import Side
+from tfbench.worker.tracers import ALLOWED
+
+POLICY = replace(preset("quick"), zygotes_alive=3)
+GOOD, BAD = (), (("BAD", "1"),)
+
+
+@pytest.fixture
+def pool(tmp_path):
+    """Returns a pool whose workers follow a script, and a side."""
+    opened = []
+
+    def start(policy=POLICY, **script):
+        executable = worker.install(tmp_path, cases={}, **script)
+        opened.append(ZygotePool(Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ()), policy, 2))
+        return opened[-1], Side("contender", executable, tmp_path)
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+def pids(pool):
+    return {key[2]: zygote._process.pid for key, zygote in pool._zygotes.items()}
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_beyond_the_limit_the_least_recently_used_zygotes_end(pool):
+    opened, side = pool()
+    opened.ready([(side, GOOD)], range(3))
+    first = pids(opened)
+    opened.zygote(Entrant(Case("", "", ""), side), 0)
+    opened.ready([(side, GOOD)], [3])
+    now = pids(opened)
+    assert set(now) == {0, 2, 3}
+    assert now[0] == first[0]
+    assert not alive(first[1])
+
+
+def test_zygotes_that_one_request_names_are_started_even_beyond_the_limit(pool):
+    opened, side = pool()
+    opened.ready([(side, GOOD)], range(4))
+    assert set(pids(opened)) == {0, 1, 2, 3}
+
+
+def test_released_zygotes_leave_what_they_said_about_their_side(pool):
+    opened, side = pool()
+    opened.ready([(side, GOOD)], range(2))
+    opened.release(side)
+    assert pids(opened) == {}
+    assert opened.environment(side)["python"] == "3"
+
+
+def test_one_failed_start_ends_its_batch_and_is_remembered_for_its_environment_only(pool):
+    opened, side = pool(at="start", does="die", env="BAD")
+    opened.ready([(side, GOOD)], [0])
+    with pytest.raises(SideError, match="did not start"):
+        opened.ready([(side, GOOD), (side, BAD)], [0, 1])
+    assert set(opened._zygotes) == {("contender", GOOD, 0)}
+    began = time.monotonic()
+    with pytest.raises(SideError, match=r"\(with BAD=1\); it was not tried again$"):
+        opened.ready([(side, BAD)], [0])
+    assert time.monotonic() - began < 0.1
+    opened.ready([(side, GOOD)], [1])
+    opened.release(side)
+    with pytest.raises(SideError, match="last words"):
+        opened.ready([(side, BAD)], [0])
+
+
+def test_a_zygote_that_died_is_started_again(pool):
+    opened, side = pool()
+    opened.ready([(side, GOOD)], [0])
+    (pid,) = pids(opened).values()
+    os.kill(pid, 9)
+    opened._zygotes["contender", GOOD, 0]._process.wait()
+    opened.ready([(side, GOOD)], [0])
+    assert pids(opened) != {0: pid}
+
+
+@pytest.mark.parametrize(
+    ("environments", "pairs"), [(1, 6), (2, 6), (3, 5), (6, 2), (20, 2)], ids=lambda number: str(number)
+)
+def test_variants_of_many_environments_share_the_limit(environments, pairs):
+    side = Side("contender", "python", None)
+    entrants = [Entrant(Case("a", "a", "a", env=(("X", str(one)),)), side) for one in range(environments)]
+    assert pairs_of(entrants, replace(preset("quick"), zygotes_alive=15)) == range(pairs)
+
+
+def test_only_the_end_of_a_long_output_is_read(tmp_path):
+    with (tmp_path / "log").open("w+b") as log:
+        log.write(b"x" * (1 << 17) + b"\nthe last line\n")
+        log.flush()
+        text = tail(log)
+    assert text.endswith("\nthe last line")
+    assert len(text) <= 1 << 16
+
+
+def test_workers_are_not_measured_for_the_coverage_of_the_run(monkeypatch, tmp_path):
+    side = Side("contender", "python", tmp_path)
+    monkeypatch.delenv(ALLOWED, raising=False)
+    monkeypatch.setenv("COV_CORE_SOURCE", "x")
+    monkeypatch.setenv("COVERAGE_PROCESS_START", "x")
+    monkeypatch.setenv("COVERAGE_FILE", "x")
+    dropped = {"COV_CORE_SOURCE", "COVERAGE_PROCESS_START"}
+    assert not dropped & set(worker_environment(side, {}))
+    monkeypatch.setenv(ALLOWED, "1")
+    assert dropped <= set(worker_environment(side, {}))
