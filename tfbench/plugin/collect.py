@@ -20,6 +20,7 @@ from tfbench.model import Case
 from tfbench.plugin import RUNNER
 from tfbench.race.zygote import Suite
 from tfbench.report.screen import say
+from tfbench.suite.ini_file import ini_file
 from tfbench.worker.import_redirect import redirect_imports
 
 _TAIL = 15
@@ -97,10 +98,12 @@ def _collect_elsewhere(text: str) -> int:
     """Write the cases of another source tree with digests of their code, on request of `sides.counterparts`."""
     order = json.loads(text)
     os.chdir(order["root"])
+    arguments = ["--rootdir=.", *order["arguments"]]
     if order["tree_redirect"]:
         redirect_imports(*order["tree_redirect"])
+        arguments += ["-c", ini_file(Path(order["root"]), Path(order["tree_redirect"][1]))]
     try:
-        collected = collect(order["arguments"])
+        collected = collect(arguments)
     except UsageError as error:
         say(str(error), error=True)
         return 1

@@ -21,6 +21,7 @@ from tfbench.protocol.channel import Channel, ChannelClosed
 from tfbench.protocol.messages import CaseRequest, LaunchRequest, StartZygote
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKER
+from tfbench.suite.ini_file import ini_file
 from tfbench.worker import containment, tf_internals, tf_runtime
 from tfbench.worker.bench import Bench, EnergyLaunch, ProfilingLaunch, TimingLaunch
 from tfbench.worker.environment import describe
@@ -73,7 +74,9 @@ def _pytest_arguments(start: StartZygote) -> list[str]:
     arguments += ["-p", "no:warnings", *(f"--override-ini={key}=false" for key in _STRICTNESS)]
     arguments += ["--override-ini=required_plugins="]  # plugins are not loaded here
     if start.inifile:
-        arguments += ["-c", start.inifile]
+        top = start.tree_redirect[1] if start.tree_redirect else start.root
+        own = os.path.exists(start.inifile)  # a tree of another commit may have another file
+        arguments += ["-c", start.inifile if own else ini_file(Path(start.root), Path(top))]
     if not files:
         arguments += ["--ignore-glob=*"]  # pytest must still start, so that the reasons are reported
     return arguments
@@ -99,6 +102,13 @@ class Zygote:
 
     def pytest_addoption(self, parser: pytest.Parser) -> None:
         parser.addini("tfbench_paths", "known to the controller", type="args", default=[])
+
+    def pytest_plugin_registered(self, plugin: object, manager: pytest.PytestPluginManager) -> None:
+        """Let a conftest.py have hooks of plugins that are not loaded here."""
+        for caller in manager.get_hookcallers(plugin) or ():
+            if not caller.has_spec():
+                for hook in caller.get_hookimpls():
+                    hook.optionalhook = True  # type: ignore[misc]
 
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "tfbench(cpus): cpus='all' lets a benchmark use every processor")
