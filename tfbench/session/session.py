@@ -61,7 +61,7 @@ class Session:
         races = Races(request, self._launcher, self._contender, sharing, report)
         self._strategy = self._choose_strategy(races, sharing, report)
         if request.save:
-            self._recorder.baselines.check_name(request.save)
+            self._recorder.baselines.check_can_save(request.save)
         others = OtherMetrics(checker, races, self._strategy, self._contender, cases, report, bool(request.save))
         self._profiles = Profiles(
             request, self._launcher, self._gpu_session.gpu_monitor, self._strategy, self._contender, report

@@ -32,6 +32,10 @@ class Snapshot:
     dirty: bool
 
 
+class NoCheckout(SideError):
+    """A folder is in no git checkout, or git is not installed."""
+
+
 def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
     try:
         done = subprocess.run(
@@ -39,41 +43,56 @@ def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> s
             capture_output=True, text=True, check=True,
         )  # fmt: skip
     except FileNotFoundError:
-        raise SideError("git is not installed; comparing source trees needs it") from None
+        raise NoCheckout("git is not installed, which comparing source trees needs; install git") from None
     except subprocess.CalledProcessError as error:
         raise SideError(f"git {arguments[0]}: {error.stderr.strip() or 'failed'}") from None
     return done.stdout.strip()
 
 
-def top_level(root: Path) -> Path | None:
-    """Return the checkout that contains this folder, or ``None`` outside a checkout."""
+def checkout(root: Path) -> Path:
+    """Return the top folder of the checkout that contains this folder.
+
+    Raises:
+        NoCheckout: The folder is in no checkout, or git is not installed.
+        SideError: git refuses the checkout, because it belongs to another user.
+    """
     try:
-        return Path(_git(root, "rev-parse", "--show-toplevel"))
+        return Path(_git(root, "rev-parse", "--show-toplevel", env={"LC_ALL": "C"}))
+    except NoCheckout:
+        raise
+    except SideError as error:
+        if found := re.search(r"dubious ownership in repository at '(.+)'", str(error)):
+            fix = command("git", "config", "--global", "--add", "safe.directory", found[1])
+            why = f"the git checkout {found[1]} belongs to another user, so git refuses it; to trust it, run {fix}"
+            raise SideError(why) from None
+        raise NoCheckout(f"{root} is not in a git checkout") from None
+
+
+def top_level(root: Path) -> Path | None:
+    """Return the checkout that contains this folder, or ``None`` if there is none that git reads."""
+    try:
+        return checkout(root)
     except SideError:
         return None
 
 
-def no_checkout(root: Path) -> str:
-    """Return why this folder has no `top_level`."""
-    try:
-        _git(root, "rev-parse", "--show-toplevel", env={"LC_ALL": "C"})
-    except SideError as error:
-        if found := re.search(r"dubious ownership in repository at '(.+)'", str(error)):
-            fix = command("git", "config", "--global", "--add", "safe.directory", found[1])
-            return f"the git checkout {found[1]} belongs to another user, so git refuses it; to trust it, run {fix}"
-        if "not installed" in str(error):
-            return str(error)
-    return f"{root} is not in a git checkout"
-
-
 def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
-    """Return the content of the checkout that contains ``root``, or ``None`` outside a checkout.
+    """Return the content of the checkout that contains ``root``, or ``None`` if there is none that git reads.
 
     Args:
         keep_as: Git ref below `KEPT` or `CANDIDATES`, under which the repository keeps the content for `materialise`.
             Without a ref the repository stays unchanged.
+
+    Raises:
+        SideError: git cannot write into the checkout, or refuses one that ``keep_as`` needs.
     """
-    if (top := top_level(root)) is None:
+    try:
+        top = checkout(root)
+    except NoCheckout:
+        return None
+    except SideError:
+        if keep_as:
+            raise
         return None
     with tempfile.TemporaryDirectory() as scratch:
         env = {"GIT_INDEX_FILE": str(Path(scratch, "index"))} if keep_as else _scratch_repository(top, Path(scratch))
@@ -110,11 +129,9 @@ def code_digest(root: Path) -> str:
     Unlike `snapshot`, it leaves out other new files, such as a report that a run writes.
 
     Raises:
-        SideError: ``root`` is in no checkout.
+        SideError: ``root`` is in no checkout that git reads, so nobody can tell whether the code is the same.
     """
-    top = top_level(root)
-    if top is None:
-        raise SideError(f"{root} is in no git checkout, which would tell whether the code is the same")
+    top = checkout(root)
     new = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *_CODE)
     names = [name for name in new.split("\0") if name and DATA_FOLDER not in Path(name).parts]
     with tempfile.TemporaryDirectory() as scratch:
@@ -156,8 +173,10 @@ def tree_of(root: Path, revision: str) -> str:
     Raises:
         SideError: The revision or the repository does not exist.
     """
-    if top_level(root) is None:
-        raise SideError(f"git:{revision}: {no_checkout(root)}")
+    try:
+        checkout(root)
+    except SideError as error:
+        raise SideError(f"git:{revision}: {error}") from None
     if revision.startswith("-"):
         raise SideError(f"git:{revision}: not a revision")
     try:
@@ -200,8 +219,10 @@ def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, st
     Raises:
         SideError: The repository or a submodule does not have the tree, or the folder cannot be written.
     """
-    if (top := top_level(root)) is None:
-        raise SideError(f"older source trees are unavailable: {no_checkout(root)}")
+    try:
+        top = checkout(root)
+    except SideError as error:
+        raise SideError(f"older source trees are unavailable: {error}") from None
     target = cache / tree
     if not target.is_dir():
         try:
@@ -213,7 +234,10 @@ def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, st
                 _check_out(top, tree, half)
         except OSError as error:
             if not target.is_dir():  # another run has created it by now
-                raise SideError(f"cannot extract the tree {tree[:12]} into {cache}: {error}") from error
+                raise SideError(
+                    f"cannot extract the tree {tree[:12]} into {cache}: {error.strerror or error}; "
+                    "run in a copy of the checkout that you can write"
+                ) from error
     return target / root.resolve().relative_to(top.resolve()), (str(top.resolve()), str(target.resolve()))
 
 

@@ -7,6 +7,7 @@ A baseline is a pytest-benchmark JSON file, so that its tools read it. Data with
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -91,6 +92,20 @@ class Baselines:
         """
         if not _NAME.fullmatch(name) or ".." in name or name.endswith((".lock", ".")):
             raise BaselineError(f"{brief(repr(name))} cannot name a baseline: use letters, digits, '.', '_' and '-'")
+
+    def check_can_save(self, name: str) -> None:
+        """Check before a run that its baseline can be saved.
+
+        Raises:
+            BaselineError: The name is unusable, or this user cannot write into the folder.
+        """
+        self.check_name(name)
+        there = next(folder for folder in (self.folder, *self.folder.parents) if folder.exists())
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise BaselineError(
+                f"the baseline {name!r} cannot be saved, because this user cannot write into {there}; "
+                "run in a copy of the checkout that you can write"
+            )
 
     def fetch(self, name: str) -> Baseline:
         """Read a baseline.
