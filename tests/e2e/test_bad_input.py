@@ -210,12 +210,3 @@ def test_ctrl_c_ends_the_workers_and_keeps_the_measured_cases(project):
     pid = int((project.root / "started").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-def test_xdist_is_refused_where_it_is_installed(project):
-    project.write(FINE)
-    project.write(
-        "def pytest_configure(config):\n    config.pluginmanager.register(object(), 'dsession')\n", "conftest.py"
-    )
-    done = project.run()
-    assert done.code in (0, 4)

@@ -21,13 +21,13 @@ class Display:
     """Draws the latest `RunProgress` on a terminal; draws nothing without a terminal.
 
     Args:
-        reporter: pytest's terminal reporter.
+        reporter: pytest's terminal reporter, ``None`` under ``-p no:terminal``.
     """
 
     def __init__(self, reporter: Any) -> None:
         self._reporter = reporter
         # pytest captures standard output while a test runs, so write to a duplicate of the terminal.
-        self._file = os.fdopen(os.dup(reporter._tw._file.fileno()), "w") if reporter.isatty else None
+        self._file = os.fdopen(os.dup(reporter._tw._file.fileno()), "w") if reporter and reporter.isatty else None
         self._live: Live | None = None
         self._began = time.monotonic()
 

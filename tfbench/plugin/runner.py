@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tfbench.errors import BaselineError, DeclarationError, TfbenchError, UsageError
+from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.model import Case, Outcome, Report
@@ -69,8 +69,10 @@ class Runner:
         self._slowdown = parse_slowdown(option("inject_slowdown"))
         if self._slowdown and not (option("against") or option("baseline")):
             raise UsageError("--inject-slowdown slows down the contender of a comparison; add --against self")
-        if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
-            raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n")
+        # pytest-xdist registers its scheduler later than this.
+        distributed = option("tx", None) and option("dist", "no") != "no" and not option("collectonly")
+        if distributed or hasattr(config, "workerinput"):
+            raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n, or add -n 0")
         self._profile = PROFILES if option("profile") is True else str(option("profile") or "")
         _check_not_taken_for_test(config, "--profile", self._profile)
         self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
@@ -83,6 +85,9 @@ class Runner:
     def seen(self, items: Sequence[pytest.Item]) -> None:
         """Note the names of all benchmarks, before pytest deselects any."""
         self._collected = frozenset(item.nodeid for item in items if is_benchmark(item))
+        if not items and not self._uncollected:
+            fix = "start pytest in the project's folder, or add a pytest.ini there, which pytest finds from below"
+            self._notes.append(f"no benchmark was collected in {self._config.invocation_params.dir}; {fix}")
 
     def selected(self, items: list[pytest.Item]) -> None:
         """Drop every item that is not a benchmark of this run, and prepare to run the rest.
@@ -201,6 +206,8 @@ class Runner:
         assert self._session is not None
         assert self._display is not None
         case = self.cases[item.nodeid]
+        if fixture := benchmark_fixture(item):
+            fixture._mode = "tfbench"  # otherwise it warns, even where another plugin ends this test, that it is unused
         try:
             with self._session.avoid_worker_cpus():
                 result = self._session.result(case)
@@ -208,9 +215,8 @@ class Runner:
             self._display.clear()
         if result.sample is not None:
             store_sample(item, case, result)
-        elif fixture := benchmark_fixture(item):
+        elif fixture:
             fixture.skipped = True
-            fixture._mode = "tfbench"
         if result.verdict is None:
             pytest.skip(result.skip)
         end_test(result, self._strict)
@@ -246,6 +252,8 @@ class Runner:
                     self._notes.append(f"baseline saved: {self._session.save()}")
                 except BaselineError as error:
                     self._errors.append(str(error))
+                except SideError as error:  # git cannot keep the source tree
+                    self._errors.append(f"the baseline {name!r} was not saved: {error}")
         self._remember()
         try:
             self._write_report(complete=True)
@@ -289,11 +297,12 @@ class Runner:
 
     def summarise(self, reporter: Any) -> None:
         """Print the report's tables, the notes and the errors."""
-        if self._session is None or not self.cases:
+        if self._session is None or not (self.cases or self._notes or self._errors):
             return
         reporter.section("tfbench")
         report = self._session.report()
-        reporter.write(terminal.render(report, width=reporter._tw.fullwidth, colour=reporter._tw.hasmarkup))
+        if self.cases:
+            reporter.write(terminal.render(report, width=reporter._tw.fullwidth, colour=reporter._tw.hasmarkup))
         if report.profiles:
             place = os.path.relpath(Path(report.profiles[0]["folder"]).parents[1], self._config.invocation_params.dir)
             reporter.line(f"profiles: {place}; tfbench explain CASE --profile {place} reads them")
