@@ -1,0 +1,431 @@
+"""Beside other plugins and in odd places, tfbench works, or ends with a line that names the fix."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.project import LIMIT, ROOT, Done, Project, environment
+from tfbench import cli
+
+BENCHMARKS = """
+    import os
+
+    from tests.fakes.steps import taking
+
+    def test_slower(bench):
+        bench(taking(bench, 1e-5 if "FAST" in os.environ else 2e-5))
+"""
+SLOWER_YET = BENCHMARKS.replace("2e-5", "4e-5")
+AGAINST = ("--against", "env:FAST=1")
+PLUGINS = {
+    "xdist": ["-n", "0"],
+    "randomly": ["-p", "randomly", "--randomly-seed=1"],
+    "timeout": ["--timeout=200"],
+    "pytest_cov": ["--cov=benchmarks", "--cov-report=term"],
+    "rerunfailures": ["--reruns=2"],
+    "sugar": ["--force-sugar"],
+}
+"""Name under which pytest loads a plugin -> options that make it act."""
+ROOT_LACKS = ("-dac_override", "-dac_read_search")
+"""Capabilities with which root may write and read everything."""
+
+
+class Place(Project):
+    """A project in a folder of its own, which a run can be kept from writing into."""
+
+    def __init__(self, folder: Path, name: str = "project") -> None:
+        super().__init__(folder / name)
+        self._plugins = ["-p", "benchmark", "-p", "tests.fakes.cheap"]  # by the name of the entry point, loaded once
+        self.around: list[str] = []
+        """A command that runs the command that follows."""
+        self.variables: dict[str, str] = {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
+        self.folder = self.root
+        """Where pytest is started."""
+        self.autoload = False
+        """Whether pytest loads every installed plugin."""
+        self.report = folder / "report.json"
+        self.write(BENCHMARKS)
+
+    def environment(self) -> dict[str, str]:
+        loading = {} if self.autoload else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        # A checkout of these tests may lie around the temporary folder.
+        return {**environment(self.root), **loading, "GIT_CEILING_DIRECTORIES": str(self.root.parent), **self.variables}
+
+    def command(self, *options: str) -> list[str]:
+        return [*self.around, *super().command(*options)]
+
+    def run(self, *options: str, benchmark: bool = True) -> Done:
+        self.report.unlink(missing_ok=True)
+        done = subprocess.run(
+            self.command("--benchmark", f"--report-json={self.report}", *options), cwd=self.folder,
+            env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=False,
+        )  # fmt: skip
+        found = json.loads(self.report.read_text()) if self.report.exists() else {}
+        return Done(done.returncode, done.stdout + done.stderr, found)
+
+    def gate(self) -> int:
+        """Return the exit code of the gate on the last report."""
+        return cli.main(["gate", str(self.report)])
+
+    def commit(self) -> None:
+        if not (self.root / ".git").exists():
+            self.git("init", "-q")
+        self.git("add", "-A")
+        self.git("commit", "-qm", "some commit")
+
+    def forbid_writing(self) -> None:
+        """Make the folder read-only, also for root."""
+        for path in (self.root, *self.root.rglob("*")):
+            path.chmod(path.stat().st_mode & ~0o222)
+        if os.geteuid() == 0:
+            self.around = ["setpriv", f"--bounding-set={','.join(ROOT_LACKS)}"]
+
+    def give_away(self) -> None:
+        """Let the folder belong to another user, whom nobody else may write for."""
+        if os.geteuid() == 0:
+            for path in (self.root, *self.root.rglob("*")):
+                os.chown(path, 65534, 65534)
+                path.chmod(path.stat().st_mode & ~0o022)
+            self.around = ["setpriv", f"--bounding-set={','.join(ROOT_LACKS)}"]
+        else:  # only root can give files away
+            self.forbid_writing()
+            self.variables["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def measured(place: Place, done: Done) -> None:
+    """Check that a run found the regression, and that its gate does."""
+    assert done.outcomes() == {"test_slower": "regressed"}, done.output
+    assert (done.code, done.report["complete"], place.gate()) == (1, True, 1)
+
+
+def refused(place: Place, done: Done, code: int, line: str) -> None:
+    """Check that a run has ended with this line, measured nothing and passes no gate."""
+    assert done.code == code, done.output
+    assert len(re.findall(rf"(?m)^(?:ERROR: )?{line}$", done.output)) == 1, done.output
+    assert "Traceback" not in done.output
+    assert "INTERNALERROR" not in done.output
+    assert not [row for row in done.report.get("verdicts", ()) if row["outcome"] in ("unchanged", "new", "improved")]
+    assert place.gate() not in (0, 1)
+
+
+# Other plugins
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_each_plugin_runs_beside_tfbench(place, plugin):
+    done = place.run(*AGAINST, "-p", plugin, *PLUGINS[plugin])
+    measured(place, done)
+    if plugin == "rerunfailures":  # the result stays, and is not measured again until it passes
+        assert "2 rerun" in done.output
+        assert done.report["verdicts"][0]["launches"] <= 12
+
+
+def test_all_plugins_together_run_beside_tfbench(place):
+    place.autoload = True
+    options = [option for options in PLUGINS.values() for option in options]
+    done = place.run(*AGAINST, *options)
+    measured(place, done)
+    # Under these names, they are installed and not only loaded by their modules.
+    listed = re.search(r"(?m)^plugins: (.*)$", done.output)
+    assert listed is not None
+    assert {"xdist", "randomly", "timeout", "cov", "rerunfailures", "sugar"} <= set(re.findall(r"[a-z]+", listed[1]))
+
+
+NO_PARALLEL = "tfbench cannot measure in parallel; run it without pytest-xdist's -n, or add -n 0"
+
+
+@pytest.mark.parametrize("options", [["-n", "2"], ["-d", "--tx", "popen"]])
+def test_distributing_is_refused_in_a_line(place, options):
+    refused(place, place.run("-p", "xdist", *options), 4, NO_PARALLEL)
+
+
+def test_options_of_plugins_in_the_ini_file_are_refused_or_undone(place):
+    place.write("[pytest]\naddopts = -n 2 --cov\n", "pytest.ini")
+    plugins = ["-p", "xdist", "-p", "pytest_cov"]
+    refused(place, place.run(*AGAINST, *plugins), 4, NO_PARALLEL)
+    measured(place, place.run(*AGAINST, *plugins, "-n", "0"))
+
+
+def test_a_case_that_pytest_timeout_ends_is_an_error(place):
+    place.write("""
+        import time
+
+        import pytest
+
+        from tests.fakes.steps import taking
+
+        @pytest.mark.timeout(2)
+        def test_endless(bench):
+            time.sleep(60)
+            bench(taking(bench, 1e-5))
+
+        def test_other(bench):
+            bench(taking(bench, 1e-5))
+    """)
+    done = place.run("--against", "self", "-p", "timeout")
+    assert done.outcomes() == {"test_endless": "error", "test_other": "unchanged"}, done.output
+    assert "Timeout" in done.reason("test_endless")
+    assert (done.code, place.gate()) == (1, 5)
+
+
+def test_a_run_that_pytest_timeout_kills_passes_no_gate(place):
+    place.write("import time\n\ndef test_endless(bench):\n    time.sleep(60)\n")
+    done = place.run("--against", "self", "-p", "timeout", "--timeout=1.5", "--timeout-method=thread")
+    assert "Timeout" in done.output
+    assert (done.code, done.report["complete"], done.outcomes(), place.gate()) == (
+        1,
+        False,
+        {"test_endless": "error"},
+        5,
+    )
+
+
+# pytest's settings
+
+
+@pytest.mark.parametrize("options", [["-p", "no:cacheprovider"], ["-p", "no:terminal"], ["--import-mode=importlib"]])
+def test_options_of_pytest_are_respected(place, options):
+    measured(place, place.run(*AGAINST, *options))
+
+
+def test_plugins_that_the_project_requires_do_not_stop_the_workers(place):
+    place.write("[pytest]\nrequired_plugins = pytest-timeout>=1\n", "pytest.ini")
+    place.autoload = True
+    measured(place, place.run(*AGAINST, "-p", "no:randomly"))
+
+
+def test_a_conftest_at_the_root_applies_to_the_workers(place):
+    place.write(
+        """
+        import os
+
+        import pytest
+
+        pytest_plugins = ["tests.fakes.steps"]
+
+        def pytest_addoption(parser):
+            parser.addoption("--slowly", action="store_true")
+
+        def pytest_timeout_set_timer(item, settings):
+            return None
+
+        def pytest_xdist_setupnodes(config, specs):
+            pass
+
+        @pytest.fixture(autouse=True)
+        def everywhere(request):
+            assert not request.config.getoption("--slowly")
+            os.environ["APPLIED"] = "1"
+
+        @pytest.fixture
+        def seconds():
+            return 1e-5
+        """,
+        "conftest.py",
+    )
+    place.write("""
+        import os
+
+        from tests.fakes.steps import taking
+
+        def test_fine(bench, seconds):
+            assert os.environ["APPLIED"] == "1"
+            bench(taking(bench, seconds))
+    """)
+    done = place.run("--against", "self", "-p", "xdist", "-p", "timeout", "--slowly")
+    assert "everywhere" not in done.output
+    assert (done.code, done.outcomes()) == (0, {"test_fine": "unchanged"}), done.output
+
+
+INI_FILES = {
+    "pytest.ini": "[pytest]\nfilterwarnings = error\ntfbench_paths = speed\n",
+    "pyproject.toml": "[tool.pytest.ini_options]\nfilterwarnings = ['error']\ntfbench_paths = ['speed']\n",
+    "setup.cfg": "[tool:pytest]\nfilterwarnings = error\ntfbench_paths = speed\n",
+}
+
+
+@pytest.mark.parametrize("name", INI_FILES)
+def test_each_ini_file_works_and_warnings_as_errors_too(place, name):
+    (place.root / "benchmarks").rename(place.root / "speed")
+    place.write(INI_FILES[name], name)
+    measured(place, place.run(*AGAINST))
+
+
+@pytest.mark.parametrize(("before", "now"), [("setup.cfg", "pyproject.toml"), ("", "pytest.ini"), ("pytest.ini", "")])
+def test_another_commit_has_its_own_ini_file(place, before, now):
+    text = {name: text.replace("speed", "benchmarks") for name, text in INI_FILES.items()}
+    if before:
+        place.write(text[before], before)
+    place.commit()
+    if before:
+        (place.root / before).unlink()
+    if now:
+        place.write(text[now], now)
+    place.write(SLOWER_YET)
+    measured(place, place.run("--against", "git:HEAD"))
+
+
+# Odd places
+
+
+def test_a_run_from_a_folder_below_uses_the_project(place):
+    place.write("[pytest]\n", "pytest.ini")
+    place.commit()
+    place.folder = place.root / "docs"
+    place.folder.mkdir()
+    measured(place, place.run(*AGAINST))
+    assert (place.root / ".tfbench/history").exists()
+    assert not (place.folder / ".tfbench").exists()
+
+
+def test_a_folder_below_without_an_ini_file_is_named_with_the_fix(place):
+    place.folder = place.root / "docs"
+    place.folder.mkdir()
+    fix = "start pytest in the project's folder, or add a pytest.ini there, which pytest finds from below"
+    line = f"no benchmark was collected in {re.escape(str(place.folder))}; {fix}"
+    refused(place, place.run(*AGAINST), 5, line)
+
+
+def test_the_folder_of_the_benchmarks_races_a_commit_of_the_project(place):
+    place.commit()
+    place.folder = place.root / "benchmarks"
+    place.write(SLOWER_YET)
+    measured(place, place.run("--against", "git:HEAD"))
+
+
+def test_a_path_with_blanks_and_umlauts_works(tmp_path):
+    place = Place(tmp_path / "Größe und Maß", "mein 'Projekt' ä")
+    place.commit()
+    place.variables["LC_ALL"] = "C"
+    saved = place.run("--save-baseline", "main")
+    assert saved.code == 0, saved.output
+    place.write(SLOWER_YET)
+    measured(place, place.run("--baseline", "main"))
+
+
+def trust(place: Place) -> str:
+    folder = re.escape(str(place.root))
+    why = f"{folder} belongs to another user, so git refuses to read it"
+    return f"{why}; run: git config --global --add safe\\.directory {folder}"
+
+
+def test_a_checkout_of_another_user_is_read_and_named_with_the_fix(place):
+    place.commit()
+    place.give_away()
+    done = place.run(*AGAINST, "--resume")
+    measured(place, done)
+    assert re.search(f"(?m)^--resume: every case is measured: {trust(place)}$", done.output)
+    refused(place, place.run("--against", "git:HEAD"), 4, f"git:HEAD: {trust(place)}")
+    refused(place, place.run("--save-baseline", "main"), 4, unwritable(place))
+
+
+def unwritable(place: Place) -> str:
+    fix = "run in a copy of the checkout that you can write"
+    return (
+        f"the baseline 'main' cannot be saved, because this user cannot write into {re.escape(str(place.root))}; {fix}"
+    )
+
+
+def test_a_baseline_without_the_code_of_its_checkout_is_not_saved(place):
+    """git refuses the checkout here, and the folder is writable."""
+    place.commit()
+    place.variables["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"
+    done = place.run("--save-baseline", "main")
+    assert done.code == 1, done.output
+    assert re.search(f"(?m)^the baseline 'main' was not saved: {trust(place)}$", done.output)
+    assert not (place.root / ".tfbench/baselines").exists()
+
+
+def test_a_read_only_checkout_is_measured_and_not_written(place):
+    place.commit()
+    place.forbid_writing()
+    before = sorted(place.root.rglob("*"))
+    done = place.run(*AGAINST)
+    measured(place, done)
+    assert "the measurements of this run could not be recorded: " in done.output
+    cache = re.escape(str(place.root / ".tfbench/trees"))
+    fix = "run in a copy of the checkout that you can write"
+    line = f"cannot extract the tree [0-9a-f]{{12}} into {cache}: .*; {fix}"
+    refused(place, place.run("--against", "git:HEAD"), 4, line)
+    refused(place, place.run("--save-baseline", "main"), 4, unwritable(place))
+    assert sorted(place.root.rglob("*")) == before
+
+
+def without_git(place: Place) -> Mapping[str, str]:
+    folder = place.root.parent / "bin"
+    folder.mkdir()
+    return {"PATH": str(folder)}
+
+
+def test_without_git_everything_but_other_commits_works(place):
+    place.commit()
+    place.variables |= without_git(place)
+    done = place.run(*AGAINST, "--resume")
+    measured(place, done)
+    missing = "git is not installed, which comparing source trees needs; install git"
+    assert f"--resume: every case is measured: {missing}" in done.output
+    refused(place, place.run("--against", "git:HEAD"), 4, f"git:HEAD: {missing}")
+
+
+def test_outside_a_checkout_everything_but_other_commits_works(place):
+    measured(place, place.run(*AGAINST))
+    line = f"git:HEAD: {re.escape(str(place.root))} is not in a git checkout"
+    refused(place, place.run("--against", "git:HEAD"), 4, line)
+
+
+def test_a_baseline_without_a_source_tree_cannot_pass(place):
+    assert place.run("--save-baseline", "main").code == 0
+    done = place.run("--baseline", "main", "-rs")
+    assert set(done.outcomes().values()) == {"inconclusive"}
+    assert (
+        "was saved outside version control, so its code cannot be recreated; save it in a git checkout" in done.output
+    )
+    assert place.gate() == 3
+
+
+# The table of the reference
+
+ROWS = {
+    "pytest-xdist": test_distributing_is_refused_in_a_line,
+    "pytest-randomly, pytest-cov, pytest-sugar": test_each_plugin_runs_beside_tfbench,
+    "pytest-rerunfailures": test_each_plugin_runs_beside_tfbench,
+    "pytest-timeout": test_a_case_that_pytest_timeout_ends_is_an_error,
+    "pytest-timeout with `--timeout-method=thread`": test_a_run_that_pytest_timeout_kills_passes_no_gate,
+    "all of these together": test_all_plugins_together_run_beside_tfbench,
+    "`addopts = -n 2 --cov` in the ini file": test_options_of_plugins_in_the_ini_file_are_refused_or_undone,
+    "`required_plugins` in the ini file": test_plugins_that_the_project_requires_do_not_stop_the_workers,
+    "`filterwarnings = error`, in `pytest.ini`, `pyproject.toml` or `setup.cfg`": test_each_ini_file_works_and_warnings_as_errors_too,
+    "another commit with another ini file, or none": test_another_commit_has_its_own_ini_file,
+    "`-p no:cacheprovider`, `-p no:terminal`, `--import-mode=importlib`": test_options_of_pytest_are_respected,
+    "a `conftest.py` at the root": test_a_conftest_at_the_root_applies_to_the_workers,
+    "a sub-directory": test_a_run_from_a_folder_below_uses_the_project,
+    "a sub-directory of a project without an ini file": test_a_folder_below_without_an_ini_file_is_named_with_the_fix,
+    "the benchmarks' folder": test_the_folder_of_the_benchmarks_races_a_commit_of_the_project,
+    "a path with blanks, quotes and umlauts": test_a_path_with_blanks_and_umlauts_works,
+    "a checkout of another user": test_a_checkout_of_another_user_is_read_and_named_with_the_fix,
+    "the same, with a folder that you can write": test_a_baseline_without_the_code_of_its_checkout_is_not_saved,
+    "a read-only checkout": test_a_read_only_checkout_is_measured_and_not_written,
+    "no git on the path": test_without_git_everything_but_other_commits_works,
+    "no git checkout": test_outside_a_checkout_everything_but_other_commits_works,
+    "a baseline that was saved outside a git checkout": test_a_baseline_without_a_source_tree_cannot_pass,
+}
+"""First cell of a row -> the test that holds it."""
+
+
+def test_the_reference_has_a_row_for_each_test():
+    text = (ROOT / "docs/reference.md").read_text()
+    section = text.partition("## Beside other plugins and in odd places\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"(?m)^\| (?!---|beside or in )(.+?) \|", section)
+    assert rows == list(ROWS)
