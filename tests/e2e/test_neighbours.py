@@ -125,6 +125,8 @@ def refused(place: Place, done: Done, code: int, line: str) -> None:
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_each_plugin_runs_beside_tfbench(place, plugin):
+    # Workers whose coverage is measured would refuse to time anything.
+    place.write("[run]\npatch = subprocess\nparallel = true\n", ".coveragerc")
     done = place.run(*AGAINST, "-p", plugin, *PLUGINS[plugin])
     measured(place, done)
     if plugin == "rerunfailures":  # the result stays, and is not measured again until it passes
