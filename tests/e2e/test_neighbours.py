@@ -319,8 +319,8 @@ def test_a_path_with_blanks_and_umlauts_works(tmp_path):
 
 def trust(place: Place) -> str:
     folder = re.escape(str(place.root))
-    why = f"{folder} belongs to another user, so git refuses to read it"
-    return f"{why}; run: git config --global --add safe\\.directory {folder}"
+    why = f"the git checkout {folder} belongs to another user, so git refuses it"
+    return f"{why}; to trust it, run git config --global --add safe\\.directory {folder}"
 
 
 def test_a_checkout_of_another_user_is_read_and_named_with_the_fix(place):
