@@ -186,6 +186,31 @@ def test_a_module_that_cannot_be_imported_is_an_error_of_its_own(project):
     assert "no_such_module" in done.output
 
 
+def test_a_module_in_the_root_is_importable_after_the_fix_of_its_error(project):
+    project.write("def build():\n    return range(500)\n", "model.py")
+    project.write(
+        """
+        from model import build
+
+        def test_mine(bench):
+            bench(sum, build())
+        """
+    )
+    pytest_alone = ["-c", "import sys, pytest; sys.path.remove(''); sys.exit(pytest.main())"]
+    project.command = lambda *options: [
+        *Project.command(project)[:1],
+        *pytest_alone,
+        *Project.command(project, *options)[3:],
+    ]
+    broken = project.run()
+    assert broken.code == 2, broken.output
+    fix = "add `pythonpath = .` to pytest.ini"
+    assert fix in broken.output
+    assert fix in broken.report["verdicts"][0]["reason"]["message"]
+    project.write("[pytest]\npythonpath = .\n", "pytest.ini")
+    assert project.run().outcomes() == {"test_mine": "new"}
+
+
 def test_ctrl_c_ends_the_workers_and_keeps_the_measured_cases(project):
     project.write(
         """

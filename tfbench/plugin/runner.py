@@ -37,6 +37,7 @@ from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.results import not_collected
 from tfbench.session.session import Session
 from tfbench.storage.layout import PROFILES, Layout
+from tfbench.suite.missing_module import fix_of
 from tfbench.suite.shards import parse_shard
 
 
@@ -127,7 +128,10 @@ class Runner:
 
     def not_collected(self, report: pytest.CollectReport) -> None:
         """Note a file or class that pytest could not collect, or that skips itself."""
-        self._uncollected[report.nodeid] = not_collected(report.nodeid, report.longreprtext, skip_reason(report))
+        error = report.longreprtext
+        if fix := fix_of(error, self._config.rootpath):
+            report.sections.append(("tfbench", fix))
+        self._uncollected[report.nodeid] = not_collected(report.nodeid, error, skip_reason(report), fix)
 
     def _has(self, item: pytest.Item) -> bool:
         """Tell whether a plain pytest-benchmark test belongs to this shard."""
