@@ -76,6 +76,28 @@ def test_cases_of_a_function_share_a_table_whatever_their_parameters():
     assert lines.count(["test_a"]) == 1
 
 
+def test_a_reason_is_printed_for_each_open_verdict_with_its_metric():
+    open_time = Verdict(case("none"), Outcome.INCONCLUSIVE, Reason("not-decided", "could hide 3%"))
+    metric = Verdict(case("xla"), Outcome.INCOMPARABLE, Reason("not-read", "no value here\nand a trace"), "graph_ops")
+    settled = Verdict(case("xla"), Outcome.UNCHANGED, Reason("equal", "boring"), "retraces")
+    lines = terminal.render(
+        report(verdicts=(VERDICT, open_time, metric, settled)), width=100, colour=False
+    ).splitlines()
+    assert "inconclusive test_matmul[compiler=none]: could hide 3%" in lines
+    assert "incomparable graph_ops of test_matmul[compiler=xla]: no value here" in lines
+    assert not [line for line in lines if "boring" in line or "5.2% slower" in line]
+
+
+def test_there_are_at_most_ten_reasons():
+    names = [f"t.py::test_a[{number}]" for number in range(13)]
+    verdicts = tuple(
+        Verdict(Case(name, "test_a", name), Outcome.INCONCLUSIVE, Reason("not-decided", "why")) for name in names
+    )
+    lines = terminal.render(report(verdicts=verdicts), width=100, colour=False).splitlines()
+    assert len([line for line in lines if line.endswith(": why")]) == 10
+    assert "and 3 more: --report-json has them all" in lines
+
+
 def test_colour_is_used_only_on_request():
     assert "\x1b[" in terminal.render(report(verdicts=(VERDICT,)), width=80, colour=True)
     assert "\x1b[" not in terminal.render(report(verdicts=(VERDICT,)), width=80, colour=False)

@@ -34,6 +34,10 @@ _EXTRA: tuple[tuple[Column, int], ...] = (
 """Optional columns of the table of variants: fact, heading and format, and the minimum width of the terminal."""
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.MISSING, Outcome.ERROR)
 """Outcomes that are worth a line each; of the others there are many."""
+_SAID = (Outcome.UNCHANGED, Outcome.NEW, Outcome.REGRESSED, Outcome.ERROR)
+"""Outcomes without a line for their reason: it is of no interest, or the failed test has printed it."""
+_REASONS = 10
+"""Maximum lines of reasons."""
 _MEASURED: dict[str, str] = {ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held"}
 """Reasons that say more than their outcomes."""
 _RATIO_COLOURS: dict[Outcome | None, str] = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}
@@ -55,6 +59,7 @@ def render(report: Report, *, width: int, colour: bool) -> str:
     parts += [_verdicts(group, rows) for group, rows in timed.items()]
     moved = (verdict for verdict in judged if verdict.metric != TIME and verdict.outcome in _MOVED)
     parts += [_other_metrics(rows) for rows in _grouped(moved, lambda case: case.name).values()]
+    parts += _reasons(verdict for verdict in judged if verdict.metric == TIME or verdict.outcome not in _MOVED)
     parts += [Text(f"skipped {skip.case.name}: {skip.reason}", "yellow") for skip in report.skips]
     if others := _counts(verdict for verdict in report.verdicts if verdict.metric != TIME):
         parts.append(Text(f"other metrics: {', '.join(others)}"))
@@ -65,6 +70,20 @@ def render(report: Report, *, width: int, colour: bool) -> str:
         color_system="standard" if colour else None, legacy_windows=False,
     ).print(Group(*parts))  # fmt: skip
     return text.getvalue()
+
+
+def _reasons(verdicts: Iterable[Verdict]) -> list[Text]:
+    """Print why verdicts are open, missing or better, a line each."""
+    found = [verdict for verdict in verdicts if verdict.outcome not in _SAID]
+    lines = [
+        Text.assemble(
+            _outcome_cell(one), f" {one.metric} of " * (one.metric != TIME) or " ", f"{one.case.short_name}: "
+        )
+        + Text(one.reason.message.partition("\n")[0])
+        for one in found[:_REASONS]
+    ]
+    more = len(found) - _REASONS
+    return lines + [Text(f"and {more} more: --report-json has them all")] * (more > 0)
 
 
 def _summary(report: Report) -> str:
