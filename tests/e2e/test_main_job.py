@@ -127,6 +127,22 @@ def test_a_baseline_gates_even_after_the_code_has_changed(project):
     assert "missing" in gone.output
 
 
+def test_only_a_run_of_the_whole_baseline_offers_to_update_it(project):
+    checkout(project)
+    project.write("".join(benchmark(name, 5e-5) for name in ("test_mine", "test_other")))
+    assert project.run("--save-baseline", "first").code == 0
+    project.write(benchmark("test_mine", 1e-4) + benchmark("test_other", 5e-5))
+    part = project.run("--baseline", "first", "-k", "not test_other")
+    assert "baseline accept" not in part.output
+    assert (
+        "run without -k to be able to update the baseline 'first': this run did not measure 1 of its cases"
+        in part.output
+    )
+    project.write(benchmark("test_mine", 1e-4))
+    without = project.run("--baseline", "first")
+    assert "tfbench baseline accept first --reason '…' --drop-missing" in without.output
+
+
 def test_saved_times_without_a_race_pass_no_case(project):
     project.write(ALONE)
     assert project.run("--save-baseline", "first").code == 0

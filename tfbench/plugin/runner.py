@@ -13,6 +13,7 @@ import pytest
 
 from tfbench.errors import BaselineError, DeclarationError, TfbenchError, UsageError
 from tfbench.fs import write_whole
+from tfbench.gate.baseline_store import BaselineStore
 from tfbench.gpus.selection import parse_device
 from tfbench.model import Case, Outcome, Report
 from tfbench.plugin.options import (
@@ -288,8 +289,18 @@ class Runner:
             return
         changed = (Outcome.REGRESSED, Outcome.IMPROVED)
         if candidate is not None and any(verdict.outcome in changed for verdict in self._session.report().verdicts):
-            command = f"tfbench baseline accept {candidate.stem} --reason '…'"
-            self._notes.append(f"if the change is intended, update the baseline: {command}")
+            self._notes.append(f"if the change is intended, {self._how_to_accept(candidate.stem)}")
+
+    def _how_to_accept(self, baseline: str) -> str:
+        """Return the command that accepts this run, or what to run first."""
+        assert self._session is not None
+        left_out = BaselineStore(self._config.rootpath).left_out(baseline)
+        gone = {verdict.case.name for verdict in self._session.missing()}
+        if unmeasured := [name for name in left_out if name not in gone]:
+            why = f"this run did not measure {len(unmeasured)} of its cases"
+            return f"run without -k to be able to update the baseline {baseline!r}: {why}"
+        drop = " --drop-missing" * bool(left_out)
+        return f"update the baseline: tfbench baseline accept {baseline} --reason '…'{drop}"
 
     def summarise(self, reporter: Any) -> None:
         """Print the report's tables, the notes and the errors."""
