@@ -93,6 +93,25 @@ def test_two_reports_show_their_verdicts(tmp_path, capsys):
     assert "no raw times" in shown
 
 
+def test_a_saved_baseline_is_compared_by_its_name_with_a_report_without_times(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Baselines(tmp_path / ".tfbench/baselines").save("first", BASELINE)
+    rows = [Verdict(CASE, Outcome.REGRESSED, Reason("slower", "5% slower"))]
+    rows += [Verdict(CASE, Outcome.UNCHANGED, Reason("equal", ""), metric) for metric in ("graph_ops", "retraces")]
+    report = written(tmp_path / "r.json", complete(rows))
+    assert cli.main(["compare", "first", report]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "first: .tfbench/baselines/first.json (tfbench baseline, with raw times" in shown
+    assert "second: it holds no times, because a race against another side measures ratios" in shown
+    assert f"{CASE.name} regressed" in shown
+    assert "graph_ops" not in shown
+    assert "2 unchanged or new verdicts are not listed: add --all" in shown
+    assert "in the first file only" not in shown
+    assert "no case in common" not in shown
+    assert cli.main(["compare", "first", report, "--all"]) == 0
+    assert "graph_ops unchanged" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_report_of_a_run_that_did_not_end_is_not_compared(tmp_path, capsys):
     first = written(tmp_path / "a.json", REPORT)
     second = written(tmp_path / "b.json", replace(REPORT, complete=False))
