@@ -1,6 +1,7 @@
 """The exact output of reports."""
 
 import json
+from dataclasses import replace
 
 from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
 from tfbench.report import json_writer, terminal
@@ -58,6 +59,17 @@ def test_variants_stand_below_their_reference():
         "",
         "1 measured in 12 s (policy standard)",
     ]
+
+
+def test_a_median_never_contradicts_the_ratio_beside_it():
+    noisy = replace(VARIANT_RESULTS[0], median_seconds=2.42e-3, ratio=Ratio(1.326, 1.2, 1.4, 0.99))
+    reference = replace(VARIANT_RESULTS[1], median_seconds=4.93e-3)
+    text = terminal.render(report(variant_results=(noisy, reference)), width=80, colour=False)
+    assert "2.42 ms" not in text
+    assert [row.split() for row in text.splitlines() if row.startswith(" xla")] == [
+        ["xla", "~6.54", "ms", "1.326", "(1.200", "to", "1.400)", "3", "15.3", "GFLOP/s"]
+    ]
+    assert "~ the median of the reference times the ratio" in text
 
 
 def test_verdicts_and_skips():

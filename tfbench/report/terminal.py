@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -40,6 +41,11 @@ _REASONS = 10
 """Maximum lines of reasons."""
 _MEASURED: dict[str, str] = {ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held"}
 """Reasons that say more than their outcomes."""
+_ESTIMATED = "~"
+_ESTIMATE = (
+    f"{_ESTIMATED} the median of the reference times the ratio: noise between the launches moved one of the two medians, "
+    "and the ratio compares turns of the same moment"
+)
 _RATIO_COLOURS: dict[Outcome | None, str] = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}
 _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 
@@ -120,7 +126,7 @@ def _levels(case: Case) -> str:
     return ", ".join(filter(None, (*case.levels.values(), others))) or "-"
 
 
-def _variant_results(group: str, results: list[VariantResult], columns: Iterable[Column]) -> Table:
+def _variant_results(group: str, results: list[VariantResult], columns: Iterable[Column]) -> RenderableType:
     made = _case_table(group, results[0].case)
     add_columns(made, "median", "ratio to reference", "launches", right=True)
     extra = [column for column in columns if any(column[0] in result.facts for result in results)]
@@ -128,14 +134,30 @@ def _variant_results(group: str, results: list[VariantResult], columns: Iterable
     work = next((one for one in _WORK if any(one[0] in result.facts for result in results)), None)
     if work:
         add_columns(made, "rate", right=True)
+    references = {result.case.name: result.median_seconds for result in results}
+    estimated = False
     for result in sorted(results, key=lambda result: result.case.name != result.reference):
         facts, seconds = result.facts, result.median_seconds
-        cells: list[str | Text] = [_levels(result.case), duration(seconds), _ratio_cell(result), str(result.launches)]
+        if replaced := _contradicted(result, references.get(result.reference)):
+            seconds, estimated = replaced, True
+        shown = f"{_ESTIMATED}{duration(seconds)}" if replaced else duration(seconds)
+        cells: list[str | Text] = [_levels(result.case), shown, _ratio_cell(result), str(result.launches)]
         cells += [words(facts[fact]) if fact in facts else "" for fact, _, words in extra]
         if work:
             cells.append(rate(facts[work[0]] / seconds, work[1]) if facts.get(work[0]) else "")
         add_row(made, *cells)
-    return made
+    return Group(made, Text(_ESTIMATE, "dim")) if estimated else made
+
+
+def _contradicted(result: VariantResult, reference: float | None) -> float | None:
+    """Return the reference's median times the ratio if the two medians contradict the interval of the ratio.
+
+    Medians of different launches are not paired: noise that lasts longer than a launch moves one of them.
+    """
+    ratio = result.ratio
+    if reference is None or ratio is None or not 0 < ratio.center < math.inf:
+        return None
+    return None if ratio.low <= result.median_seconds / reference <= ratio.high else reference * ratio.center
 
 
 def _ratio_cell(result: VariantResult) -> Text:
