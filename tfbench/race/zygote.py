@@ -177,7 +177,7 @@ class Zygote:
         if file in self.broken:
             fix = fix_of(self.broken[file], self.side.root)
             headline = f"{Path(file).name} cannot be imported on the side {self.side.name}{'; ' if fix else ''}{fix}"
-            return f"{headline}:\n{self.broken[file]}"
+            return f"{headline}\n{self.broken[file]}"
         if case.name not in self.cases:
             return (
                 f"the side {self.side.name} does not collect {case.name}; "

@@ -203,8 +203,9 @@ def failed(case: Case, failure: TfbenchError, where: str = "") -> CaseResult:
     if isinstance(failure, BenchmarkSkipped):
         return CaseResult(case, skip=str(failure))
     codes: dict[type[TfbenchError], ReasonCode] = {WorkerDied: ReasonCode.DIED, WorkerHung: ReasonCode.HUNG}
-    reason = Reason(codes.get(type(failure), ReasonCode.BROKEN), f"{where}{failure}")
-    output = failure.output if isinstance(failure, BenchmarkError) else ""
+    headline, _, rest = str(failure).partition("\n")
+    reason = Reason(codes.get(type(failure), ReasonCode.BROKEN), f"{where}{headline}")
+    output = "\n".join(filter(None, (rest, failure.output if isinstance(failure, BenchmarkError) else "")))
     return CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=output)
 
 
