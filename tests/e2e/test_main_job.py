@@ -64,6 +64,21 @@ def test_pytest_benchmark_tests_keep_working_and_other_tests_are_left_out(projec
     assert done.outcomes() == {"test_mine": "new"}
 
 
+def test_parametrized_benchmarks_have_ids_and_no_warning(project):
+    project.write(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("size", [300, 900])
+        def test_sum(bench, size):
+            bench(sum, list(range(size)))
+        """
+    )
+    done = project.run("--benchmark-disable")
+    assert done.outcomes() == {"test_sum[300]": "new", "test_sum[900]": "new"}
+    assert "not used at all" not in done.output
+
+
 def test_a_race_against_itself_is_unchanged_and_a_slowdown_is_detected(project):
     project.write(ALONE)
     same = project.run("--against", "self")

@@ -205,7 +205,9 @@ class Runner:
         """End the item's test according to the result of its case, which is measured now if necessary."""
         assert self._session is not None
         assert self._display is not None
-        case = self.cases[item.nodeid]
+        case, fixture = self.cases[item.nodeid], benchmark_fixture(item)
+        if fixture is not None:
+            fixture._mode = "tfbench"  # otherwise pytest-benchmark warns that no test used it
         try:
             with self._session.avoid_worker_cpus():
                 result = self._session.result(case)
@@ -213,9 +215,8 @@ class Runner:
             self._display.clear()
         if result.sample is not None:
             store_sample(item, case, result)
-        elif fixture := benchmark_fixture(item):
+        elif fixture is not None:
             fixture.skipped = True
-            fixture._mode = "tfbench"
         if result.verdict is None:
             pytest.skip(result.skip)
         end_test(result, self._strict)
