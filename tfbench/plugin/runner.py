@@ -71,6 +71,9 @@ class Runner:
         self._slowdown = parse_slowdown(option("inject_slowdown"))
         if self._slowdown and not (option("against") or option("baseline")):
             raise UsageError("--inject-slowdown slows down the contender of a comparison; add --against self")
+        if self._slowdown >= 1:
+            times = f"the contender does {1 + self._slowdown:g} times the work"
+            self._notes.append(f"--inject-slowdown {self._slowdown:g}: {times}; for 10% more, write 0.10")
         if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
             raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n")
         self._profile = PROFILES if option("profile") is True else str(option("profile") or "")
