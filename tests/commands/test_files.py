@@ -162,6 +162,40 @@ def test_baselines_are_listed_and_shown(project, capsys):
     assert "47.1%" in shown  # the deviation of 1 and 2 around their median
 
 
+def test_narrow_tables_break_no_date_and_no_name_inside_a_word(project, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert baseline(project, "list") == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(" main")]
+    assert row.split()[1:3] == [*Baselines(project / ".tfbench/baselines").fetch("main").saved[:16].split("T")]
+    assert "c0ffee" in row
+    store = Baselines(project / ".tfbench/baselines")
+    long = Case("benchmarks/test_linear.py::test_matmul[compiler=none,precision=float32]", "test_matmul", "g")
+    store.save("long", Baseline(CONTEXT, {long.name: Sample(long, SAMPLE.runs)}))
+    assert baseline(project, "show", "long") == 0
+    cells = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.split()]
+    assert "test_matmul[compiler=none," in cells
+
+
+def test_a_missing_baseline_is_reported_before_a_missing_reason(project, capsys):
+    assert baseline(project, "accept", "nope") == 5
+    assert "no baseline named 'nope'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("content", "kind"), [({"tfbench": {}}, "a baseline"), ({}, "a file of pytest-benchmark")])
+def test_a_gate_names_a_file_that_is_no_report(tmp_path, capsys, content, kind):
+    (tmp_path / "first.json").write_text(json.dumps({"benchmarks": [], **content}))
+    assert cli.main(["gate", str(tmp_path / "first.json")]) == 5
+    shown = capsys.readouterr().err
+    assert f"first.json is {kind}, not a report" in shown
+    assert "--report-json PATH" in shown
+
+
+def test_a_gate_on_a_folder_without_a_report_says_what_it_needs(tmp_path, capsys):
+    (tmp_path / "test_a.py").touch()
+    assert cli.main(["gate", str(tmp_path)]) == 5
+    assert "give a report of --report-json, or a folder or archive with only a report" in capsys.readouterr().err
+
+
 def test_a_folder_without_baselines(tmp_path, capsys):
     assert baseline(tmp_path, "list") == 0
     assert "--save-baseline NAME" in capsys.readouterr().out
