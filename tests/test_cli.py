@@ -31,6 +31,23 @@ def test_a_wrong_command_line_exits_with_2():
     assert left.value.code == 2
 
 
+def test_without_a_command_the_commands_are_printed(capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main([])
+    assert left.value.code == 2
+    assert "calibrate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "fix"), [("basline", "did you mean baseline?"), ("xyz", "the commands are baseline,")]
+)
+def test_a_misspelt_command_is_corrected(capsys, word, fix):
+    with pytest.raises(SystemExit) as left:
+        cli.main([word])
+    assert left.value.code == 2
+    assert f"no command '{word}': {fix}" in capsys.readouterr().err
+
+
 def test_an_invalid_value_exits_with_2(capsys):
     assert cli.main(["calibrate", "--policy", "lax"]) == 2
     assert "no policy named 'lax'" in capsys.readouterr().err

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import pkgutil
+import sys
 from collections.abc import Sequence
 
 from tfbench import __version__, commands
@@ -30,6 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         text, formatter = module.__doc__ or "", argparse.RawDescriptionHelpFormatter
         summary = text.partition("\n")[0].rstrip(".")
         module.add(subparsers.add_parser(command, help=summary, description=text, formatter_class=formatter))
+    words = sys.argv[1:] if argv is None else argv
+    if not words:
+        parser.exit(USAGE, parser.format_help())
+    if words[0] not in modules and not words[0].startswith("-"):
+        close = difflib.get_close_matches(words[0], modules, n=1)
+        fix = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(modules)}"
+        parser.error(f"no command {harmless(repr(words[0]))}: {fix}")
     arguments, rest = parser.parse_known_args(argv)
     # argparse takes the words of a list from one place only, and not again after an option.
     if rest and (not hasattr(arguments, "intermixed") or any(word.startswith("-") for word in rest)):

@@ -93,6 +93,25 @@ def test_two_reports_show_their_verdicts(tmp_path, capsys):
     assert "no raw times" in shown
 
 
+def test_a_saved_baseline_is_compared_by_its_name_with_a_report_without_times(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Baselines(tmp_path / ".tfbench/baselines").save("first", BASELINE)
+    rows = [Verdict(CASE, Outcome.REGRESSED, Reason("slower", "5% slower"))]
+    rows += [Verdict(CASE, Outcome.UNCHANGED, Reason("equal", ""), metric) for metric in ("graph_ops", "retraces")]
+    report = written(tmp_path / "r.json", complete(rows))
+    assert cli.main(["compare", "first", report]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "first: .tfbench/baselines/first.json (tfbench baseline, with raw times" in shown
+    assert "second: it holds no times, because a race against another side measures ratios" in shown
+    assert f"{CASE.name} regressed" in shown
+    assert "graph_ops" not in shown
+    assert "2 unchanged or new verdicts are not listed: add --all" in shown
+    assert "in the first file only" not in shown
+    assert "no case in common" not in shown
+    assert cli.main(["compare", "first", report, "--all"]) == 0
+    assert "graph_ops unchanged" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_report_of_a_run_that_did_not_end_is_not_compared(tmp_path, capsys):
     first = written(tmp_path / "a.json", REPORT)
     second = written(tmp_path / "b.json", replace(REPORT, complete=False))
@@ -141,6 +160,40 @@ def test_baselines_are_listed_and_shown(project, capsys):
     shown = capsys.readouterr().out
     assert "tensorflow 2.21.0" in shown
     assert "47.1%" in shown  # the deviation of 1 and 2 around their median
+
+
+def test_narrow_tables_break_no_date_and_no_name_inside_a_word(project, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert baseline(project, "list") == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(" main")]
+    assert row.split()[1:3] == [*Baselines(project / ".tfbench/baselines").fetch("main").saved[:16].split("T")]
+    assert "c0ffee" in row
+    store = Baselines(project / ".tfbench/baselines")
+    long = Case("benchmarks/test_linear.py::test_matmul[compiler=none,precision=float32]", "test_matmul", "g")
+    store.save("long", Baseline(CONTEXT, {long.name: Sample(long, SAMPLE.runs)}))
+    assert baseline(project, "show", "long") == 0
+    cells = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.split()]
+    assert "test_matmul[compiler=none," in cells
+
+
+def test_a_missing_baseline_is_reported_before_a_missing_reason(project, capsys):
+    assert baseline(project, "accept", "nope") == 5
+    assert "no baseline named 'nope'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("content", "kind"), [({"tfbench": {}}, "a baseline"), ({}, "a file of pytest-benchmark")])
+def test_a_gate_names_a_file_that_is_no_report(tmp_path, capsys, content, kind):
+    (tmp_path / "first.json").write_text(json.dumps({"benchmarks": [], **content}))
+    assert cli.main(["gate", str(tmp_path / "first.json")]) == 5
+    shown = capsys.readouterr().err
+    assert f"first.json is {kind}, not a report" in shown
+    assert "--report-json PATH" in shown
+
+
+def test_a_gate_on_a_folder_without_a_report_says_what_it_needs(tmp_path, capsys):
+    (tmp_path / "test_a.py").touch()
+    assert cli.main(["gate", str(tmp_path)]) == 5
+    assert "give a report of --report-json, or a folder or archive with only a report" in capsys.readouterr().err
 
 
 def test_a_folder_without_baselines(tmp_path, capsys):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench import cli
+from tfbench.commands import doctor
 from tfbench.doctor import noise
 from tfbench.doctor.checks import is_fit
 from tfbench.doctor.detection import noise_of
@@ -62,9 +63,23 @@ def test_a_machine_that_hides_slowdowns_is_not_fit():
 
 
 def test_too_few_launches_give_an_unknown_finding():
-    _, findings = judged(lapped(seconds=5.0)[0])
+    made, findings = judged(lapped(seconds=5.0)[0])
     assert [finding.state for finding in findings] == [State.UNKNOWN]
-    assert "--seconds" in findings[0].fix
+    assert "too short to tell" in findings[0].what
+    launches = sum(len(one.launches) for one in made.races)
+    enough = int(findings[0].fix.rpartition("--seconds ")[2])
+    assert enough >= 6 * 3 * made.seconds / launches
+
+
+def test_a_race_without_a_result_claims_no_fitness(monkeypatch, tmp_path, capsys):
+    unknown = noise.Finding(noise.NAME, State.UNKNOWN, "too short", "more time")
+    fine = noise.Finding("load", State.OK, "idle")
+    monkeypatch.setattr(doctor.checks, "examine", lambda *_: [fine])
+    monkeypatch.setattr(doctor, "_race", lambda *_: (None, None, [unknown]))
+    target = tmp_path / "d.json"
+    assert cli.main(["doctor", "--seconds", "5", "--report-json", str(target)]) == 3
+    assert "not known whether it is fit for timing: 1 unknown, 1 ok" in capsys.readouterr().out
+    assert json.loads(target.read_text())["fit"] is False
 
 
 def test_a_workload_that_breaks_is_a_bad_finding():
@@ -95,12 +110,12 @@ def test_a_race_of_real_processes_writes_its_report(tmp_path, capsys, monkeypatc
     """The race is too short for a result, so only its output and its file are checked."""
     monkeypatch.setattr(noise, "PAIRS", 1)  # each pair takes four seconds to start
     target = tmp_path / "d.json"
-    assert cli.main(["doctor", "--seconds", "1", "--report-json", str(target)]) in (0, 1)
+    assert cli.main(["doctor", "--seconds", "1", "--report-json", str(target)]) in (1, 3)
     content = json.loads(target.read_text())
     assert content["schema"] == "tfbench-doctor/1"
     assert {row["name"] for row in content["race"]["workloads"]} == {"eager_add", "matmul", "elementwise"}
     assert "race" in {row["name"] for row in content["findings"]}
-    assert "for timing: " in capsys.readouterr().out
+    assert "fit for timing: " in capsys.readouterr().out
 
 
 def test_no_race_prints_the_findings_of_the_system(capsys):

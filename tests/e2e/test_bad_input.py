@@ -13,7 +13,7 @@ FINE = """
 
 
 BROKEN = {
-    "raises": ("raise ValueError('the reason')", "ValueError: the reason"),
+    "raises": ("print('own words'); raise ValueError('the reason')", "ValueError: the reason"),
     "step_raises": ("bench(lambda: 1 / 0)", "division by zero"),
     "returns_nothing": ("bench(lambda: None)", "returned None"),
     "never_calls": ("pass", "never called bench"),
@@ -75,6 +75,37 @@ def test_the_last_output_and_the_line_of_a_broken_benchmark_are_shown(broken):
     assert "last words" in broken.output
     assert "test_raises.py:14: ValueError" in broken.output
     assert "wrong result" in broken.output
+
+
+def test_an_error_shows_the_output_of_the_benchmark_and_no_code_of_tfbench(broken):
+    assert "own words" in broken.output
+    assert "worker/bench.py" not in broken.output
+    assert "if self.called:" not in broken.output
+    assert broken.reason("test_no_function").startswith("bench(3): the first argument must be a function")
+
+
+def test_without_tensorflow_the_error_says_to_install_it(project):
+    project.write(
+        """
+        import sys
+
+        class Absent:
+            def find_spec(self, name, path=None, target=None):
+                if name == "tensorflow":
+                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+        sys.meta_path.insert(0, Absent())
+        """,
+        "conftest.py",
+    )
+    project.write(
+        "import tensorflow as tf\n\ndef test_top(bench):\n    bench(tf.add, 1, 2)\n", "benchmarks/test_top.py"
+    )
+    project.write("def test_inside(bench):\n    import tensorflow as tf\n    bench(tf.add, 1, 2)\n")
+    done = project.run()
+    for case in ("test_top", "test_inside"):
+        reason = done.reason(case)
+        assert reason.endswith("install TensorFlow in this environment: pip install tensorflow"), reason
 
 
 def test_a_worker_that_hangs_is_killed(project, monkeypatch):
@@ -184,6 +215,31 @@ def test_a_module_that_cannot_be_imported_is_an_error_of_its_own(project):
     assert done.code == 1
     assert done.outcomes() == {"test_fine": "new", "benchmarks/test_broken.py": "error"}
     assert "no_such_module" in done.output
+
+
+def test_a_module_in_the_root_is_importable_after_the_fix_of_its_error(project):
+    project.write("def build():\n    return range(500)\n", "model.py")
+    project.write(
+        """
+        from model import build
+
+        def test_mine(bench):
+            bench(sum, build())
+        """
+    )
+    pytest_alone = ["-c", "import sys, pytest; sys.path.remove(''); sys.exit(pytest.main())"]
+    project.command = lambda *options: [
+        *Project.command(project)[:1],
+        *pytest_alone,
+        *Project.command(project, *options)[3:],
+    ]
+    broken = project.run()
+    assert broken.code == 2, broken.output
+    fix = "add `pythonpath = .` to pytest.ini"
+    assert fix in broken.output
+    assert fix in broken.report["verdicts"][0]["reason"]["message"]
+    project.write("[pytest]\npythonpath = .\n", "pytest.ini")
+    assert project.run().outcomes() == {"test_mine": "new"}
 
 
 def test_ctrl_c_ends_the_workers_and_keeps_the_measured_cases(project):

@@ -41,7 +41,7 @@ REFUSED = [
         "give --against SPEC or a second case to compare with, or --profile DIR to read",
     ),
     (["test_other", "--against", "self"], "no benchmark matches 'test_other'"),
-    (["test_dense", "--against", "self"], "'test_dense' matches 2 benchmarks"),
+    (["test_dense", "--against", "self"], "'test_dense' matches 2 benchmarks: benchmarks/"),
     (["test_dense[fusion=fused]", "--against", "sometimes"], "'sometimes' is not understood"),
     (["x", "--against", "self", "--paths", "nowhere"], "pytest could not collect the benchmarks"),
 ]

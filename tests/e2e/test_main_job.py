@@ -64,12 +64,28 @@ def test_pytest_benchmark_tests_keep_working_and_other_tests_are_left_out(projec
     assert done.outcomes() == {"test_mine": "new"}
 
 
+def test_parametrized_benchmarks_have_ids_and_no_warning(project):
+    project.write(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("size", [300, 900])
+        def test_sum(bench, size):
+            bench(sum, list(range(size)))
+        """
+    )
+    done = project.run("--benchmark-disable")
+    assert done.outcomes() == {"test_sum[300]": "new", "test_sum[900]": "new"}
+    assert "not used at all" not in done.output
+
+
 def test_a_race_against_itself_is_unchanged_and_a_slowdown_is_detected(project):
     project.write(ALONE)
     same = project.run("--against", "self")
     assert (same.code, same.outcomes()) == (0, {"test_mine": "unchanged"}), same.output
-    slower = project.run("--against", "self", "--inject-slowdown", "0.5")
+    slower = project.run("--against", "self", "--inject-slowdown", "1.5")
     assert (slower.code, slower.outcomes()) == (1, {"test_mine": "regressed"}), slower.output
+    assert "--inject-slowdown 1.5: the contender does 2.5 times the work; for 10% more, write 0.10" in slower.output
     assert "regressed: " in slower.output
     assert "found twice" in slower.reason("test_mine")
     row = slower.report["verdicts"][0]
@@ -125,6 +141,22 @@ def test_a_baseline_gates_even_after_the_code_has_changed(project):
     assert (gone.code, gone.outcomes()["test_mine"]) == (1, "missing")
     assert gone.outcomes()["test_added"] != "new"  # it came with what was accepted
     assert "missing" in gone.output
+
+
+def test_only_a_run_of_the_whole_baseline_offers_to_update_it(project):
+    checkout(project)
+    project.write("".join(benchmark(name, 5e-5) for name in ("test_mine", "test_other")))
+    assert project.run("--save-baseline", "first").code == 0
+    project.write(benchmark("test_mine", 1e-4) + benchmark("test_other", 5e-5))
+    part = project.run("--baseline", "first", "-k", "not test_other")
+    assert "baseline accept" not in part.output
+    assert (
+        "run without -k to be able to update the baseline 'first': this run did not measure 1 of its cases"
+        in part.output
+    )
+    project.write(benchmark("test_mine", 1e-4))
+    without = project.run("--baseline", "first")
+    assert "tfbench baseline accept first --reason '…' --drop-missing" in without.output
 
 
 def test_saved_times_without_a_race_pass_no_case(project):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.report.test_json_reader import REPORT
 from tfbench.model import Outcome, Reason
 from tfbench.report.comment import LONGEST, MARK, GithubRun, annotation, code, plain, render, without_report
+from tfbench.storage.baselines import Baseline, describe, now
 
 VERDICT = REPORT.verdicts[0]
 SIDES = {"baseline": {"spec": "git:main"}, "contender": {"machine": {"processor": "AMD EPYC"}}}
@@ -24,6 +25,15 @@ def test_it_names_the_regression_and_the_next_steps():
     assert "| regressed | `b/test_x.py::test_x[a=1]` | time | 1.052 \\(1.030 to 1.070\\) | 5.2% slower |" in lines
     assert "`pytest --benchmark --against git:main 'b/test_x.py::test_x[a=1]'`" in text
     assert "[Full report](https://example.org/run)" in lines
+
+
+def test_a_saved_baseline_is_named_as_pytest_takes_it():
+    saved = Baseline(context=None, samples={}, name="first-2.1", saved=now())
+    sides = {"baseline": {"spec": describe(saved)}}
+    text = render(replace(REPORT, sides=sides), "regressed", "1 regressed", [VERDICT])
+    assert "pytest --benchmark --baseline first-2.1 'b/test_x.py::test_x[a=1]'" in text
+    assert "--profile-on-regression" in text
+    assert "--against" not in text
 
 
 def entry(why):

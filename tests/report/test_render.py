@@ -1,6 +1,7 @@
 """The exact output of reports."""
 
 import json
+from dataclasses import replace
 
 from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
 from tfbench.report import json_writer, terminal
@@ -60,6 +61,17 @@ def test_variants_stand_below_their_reference():
     ]
 
 
+def test_a_median_never_contradicts_the_ratio_beside_it():
+    noisy = replace(VARIANT_RESULTS[0], median_seconds=2.42e-3, ratio=Ratio(1.326, 1.2, 1.4, 0.99))
+    reference = replace(VARIANT_RESULTS[1], median_seconds=4.93e-3)
+    text = terminal.render(report(variant_results=(noisy, reference)), width=80, colour=False)
+    assert "2.42 ms" not in text
+    assert [row.split() for row in text.splitlines() if row.startswith(" xla")] == [
+        ["xla", "~6.54", "ms", "1.326", "(1.200", "to", "1.400)", "3", "15.3", "GFLOP/s"]
+    ]
+    assert "~ the median of the reference times the ratio" in text
+
+
 def test_verdicts_and_skips():
     skips = (Skip(case("gpu"), "no GPU"),)
     text = terminal.render(report(verdicts=(VERDICT,), skips=skips), width=100, colour=False)
@@ -74,6 +86,28 @@ def test_cases_of_a_function_share_a_table_whatever_their_parameters():
     lines = [line.split() for line in terminal.render(report(verdicts=verdicts), width=80, colour=False).splitlines()]
     assert ["1", "inconclusive"] in [line[:2] for line in lines]
     assert lines.count(["test_a"]) == 1
+
+
+def test_a_reason_is_printed_for_each_open_verdict_with_its_metric():
+    open_time = Verdict(case("none"), Outcome.INCONCLUSIVE, Reason("not-decided", "could hide 3%"))
+    metric = Verdict(case("xla"), Outcome.INCOMPARABLE, Reason("not-read", "no value here\nand a trace"), "graph_ops")
+    settled = Verdict(case("xla"), Outcome.UNCHANGED, Reason("equal", "boring"), "retraces")
+    lines = terminal.render(
+        report(verdicts=(VERDICT, open_time, metric, settled)), width=100, colour=False
+    ).splitlines()
+    assert "inconclusive test_matmul[compiler=none]: could hide 3%" in lines
+    assert "incomparable graph_ops of test_matmul[compiler=xla]: no value here" in lines
+    assert not [line for line in lines if "boring" in line or "5.2% slower" in line]
+
+
+def test_there_are_at_most_ten_reasons():
+    names = [f"t.py::test_a[{number}]" for number in range(13)]
+    verdicts = tuple(
+        Verdict(Case(name, "test_a", name), Outcome.INCONCLUSIVE, Reason("not-decided", "why")) for name in names
+    )
+    lines = terminal.render(report(verdicts=verdicts), width=100, colour=False).splitlines()
+    assert len([line for line in lines if line.endswith(": why")]) == 10
+    assert "and 3 more: --report-json has them all" in lines
 
 
 def test_colour_is_used_only_on_request():

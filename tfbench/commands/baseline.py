@@ -17,9 +17,12 @@ from rich.text import Text
 from tfbench.errors import BaselineError, UsageError
 from tfbench.gate.baseline_store import BaselineStore
 from tfbench.report.screen import Screen
-from tfbench.report.style import add_columns, add_row, table
+from tfbench.report.style import add_columns, add_row, break_name, table
 from tfbench.report.units import duration
 from tfbench.sides.spec import TENSORFLOWS
+
+_COMMIT, _MINUTES, _REASON, _NUMBERS = 10, len("2026-01-01T00:00"), 8, 52
+"""Characters of a commit and of a date, least width of the reasons, and width of the columns of numbers."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.action == "show":
         _show(store, arguments.name, console)
     elif arguments.action == "accept":
+        store.saved.fetch(arguments.name)  # an unknown baseline needs no reason
         reason = arguments.reason.strip() or _ask_reason()
         accepted = store.accept(arguments.name, reason, arguments.drop_missing)
         console.print(Text(f"{arguments.name}: {len(accepted.samples)} cases accepted: {reason}"))
@@ -68,7 +72,11 @@ def _list(store: BaselineStore, console: Console) -> None:
         console.print(f"no baseline in {store.saved.folder}; save one with pytest --benchmark --save-baseline NAME")
         return
     made = table("baselines")
-    add_columns(made, "name", "saved", "cases", "policy", "commit", "TensorFlow", "accepted because", fold=True)
+    add_columns(made, "name", fold=True)
+    add_columns(made, "saved", "cases", "policy")
+    made.add_column("commit", min_width=_COMMIT)
+    add_columns(made, "TensorFlow")
+    made.add_column("accepted because", min_width=_REASON)
     for name in names:
         try:
             baseline = store.saved.fetch(name)
@@ -76,10 +84,11 @@ def _list(store: BaselineStore, console: Console) -> None:
             add_row(made, Text(name, "red"), str(error))
             continue
         environment, cases = baseline.environment, str(len(baseline.samples))
-        commit = f"{environment.commit[:10] or '-'}{' + changes' * environment.dirty}"
+        commit = f"{environment.commit[:_COMMIT] or '-'}{' + changes' * environment.dirty}"
         tensorflow = next((environment.packages[one] for one in TENSORFLOWS if one in environment.packages), "-")
         reason = baseline.accepted[-1].reason if baseline.accepted else ""
-        add_row(made, name, baseline.saved, cases, baseline.context.policy or "-", commit, tensorflow, reason)
+        saved = baseline.saved[:_MINUTES].replace("T", " ")
+        add_row(made, name, saved, cases, baseline.context.policy or "-", commit, tensorflow, reason)
     console.print(made)
 
 
@@ -107,5 +116,12 @@ def _show(store: BaselineStore, name: str, console: Console) -> None:
         sessions, deviation = store.spread(baseline, case)
         seconds = (duration(median(sample.seconds)), duration(min(sample.floors)))
         spread = "-" if deviation is None else f"{deviation:.1%}"
-        add_row(made, case, *seconds, str(len(sample.runs)), str(sessions), spread)
+        add_row(
+            made,
+            break_name(case, max(20, console.width - _NUMBERS)),
+            *seconds,
+            str(len(sample.runs)),
+            str(sessions),
+            spread,
+        )
     console.print(made)

@@ -17,14 +17,22 @@ from tfbench.compare import result_file, table
 from tfbench.compare.contrast import contrast
 from tfbench.fs import write_whole
 from tfbench.report.screen import Screen
+from tfbench.storage.layout import Layout
 
 SCHEMA = "tfbench-comparison/1"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("first", metavar="A", type=Path, help="a result file")
-    parser.add_argument("second", metavar="B", type=Path, help="the file to compare with it")
+    parser.add_argument("first", metavar="A", type=_path, help="a result file, or the name of a saved baseline")
+    parser.add_argument("second", metavar="B", type=_path, help="the file or baseline to compare with it")
+    parser.add_argument("--all", action="store_true", help="also list unchanged verdicts of reports")
     parser.add_argument("--report-json", type=Path, metavar="PATH", help="write the comparison as JSON")
+
+
+def _path(text: str) -> Path:
+    """Return the path of a file, or of the saved baseline with this name if there is no such file."""
+    path, saved = Path(text), Layout.of(Path()).baselines / f"{text}.json"
+    return saved if not path.exists() and path.name == text and saved.exists() else path
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,15 +41,17 @@ def run(arguments: argparse.Namespace) -> int:
     console = Screen()
     for name, file in (("first", first), ("second", second)):
         console.print(Text(f"{name}: {file.path} ({file.kind}{', of ' + file.saved if file.saved else ''})"))
+        if not file.times:
+            console.print(Text(f"{name}: {table.NO_TIMES}", "yellow"))
     if differences := result_file.differences(first, second):
         why = f"the files are from different machines: {'; '.join(differences)}"
         console.print(Text(f"incomparable, because {why}", "yellow"))
     rows = [contrast(case, first.times.get(case), second.times.get(case)) for case in {**first.times, **second.times}]
     if first.report or second.report:
-        console.print(table.verdicts(first.report, second.report))
-    if rows:
+        console.print(table.verdicts(first.report, second.report, arguments.all))
+    if first.times and second.times:
         console.print(table.contrasts(rows, not differences))
-    if not any(row.ratio for row in rows) and not (first.report and second.report):
+    if not first.cases & second.cases:
         console.print(Text("the files have no case in common", "yellow"))
     if arguments.report_json:
         content = {"schema": SCHEMA, "differences": differences, "cases": [row.as_json() for row in rows]}

@@ -6,7 +6,7 @@ launches and between zygotes it computes the slowdown that policy standard detec
 suite of 30 cases.
 
 Exit code 0: the machine is fit. 1: it is not fit, because a finding is `bad`. One such finding is a race that
-would not detect 5% on its middle workload. A `warn` finding costs launches or affects saved times, and the race
+would not detect 5% on its middle workload. 3: the race was too short to tell. A `warn` finding costs launches or affects saved times, and the race
 compensates for it. `unknown` marks a property that tfbench cannot read here.
 """
 
@@ -38,7 +38,12 @@ from tfbench.report.units import duration, times
 from tfbench.worker.environment import machine as machine_words
 
 SCHEMA = "tfbench-doctor/1"
-FIT, NOT_FIT = 0, 1
+FIT, NOT_FIT, UNDECIDED = 0, 1, 3
+VERDICTS = {
+    FIT: Text("fit for timing", "bold green"),
+    NOT_FIT: Text("not fit for timing", "bold red"),
+    UNDECIDED: Text("not known whether it is fit for timing", "bold yellow"),
+}
 COLOURS = {State.BAD: "bold red", State.WARN: "yellow", State.UNKNOWN: "dim", State.OK: "green"}
 _SECONDS = (1.0, 3600.0)
 _ROOT = Path("/")
@@ -47,7 +52,7 @@ _HEADINGS = "a step", "launches", "deviation: launches", "zygotes", "ratio", "mi
 
 def add(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
-    option("--seconds", type=float, default=30, metavar="N", help="time for the races (default 30)")
+    option("--seconds", type=float, default=noise.SECONDS, metavar="N", help="time for the races (default %(default)s)")
     option("--no-race", action="store_true", help="only read the system, which takes about two seconds")
     option("--cpus", default="", metavar="LIST", help="processors for the workers (default: the last one)")
     option("--report-json", type=Path, metavar="PATH", help="write the findings as JSON")
@@ -64,11 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
         (None, None, []) if arguments.no_race else _race(arguments.seconds, machine, where, limits, console)
     )
     findings = checks.worst_first([*checks.examine(machine, limits, window), *raced])
-    _show(console, findings, test)
+    code = _exit_code(findings)
+    _show(console, findings, test, code)
     if arguments.report_json:
         content = {
             "schema": SCHEMA,
-            "fit": checks.is_fit(findings),
+            "fit": code == FIT,
             "machine": machine_words(),
             "findings": [asdict(finding) for finding in findings],
             # JSON has no NaN, so null replaces it.
@@ -76,7 +82,15 @@ def run(arguments: argparse.Namespace) -> int:
         }
         write_whole(arguments.report_json, json.dumps(content, indent=1, allow_nan=False) + "\n")
         console.print(f"findings written: {arguments.report_json}")
-    return FIT if checks.is_fit(findings) else NOT_FIT
+    return code
+
+
+def _exit_code(findings: Sequence[Finding]) -> int:
+    """Return whether the machine is fit. A race that ended without a result leaves that open."""
+    if not checks.is_fit(findings):
+        return NOT_FIT
+    silent = any(finding.name == noise.NAME and finding.state is State.UNKNOWN for finding in findings)
+    return UNDECIDED if silent else FIT
 
 
 def _race(
@@ -106,7 +120,7 @@ def _race(
     return test, inspect.observation_window(before, after, ended - began), noise.findings_of(test, limits)
 
 
-def _show(console: Console, findings: Sequence[Finding], test: noise.NoiseTest | None) -> None:
+def _show(console: Console, findings: Sequence[Finding], test: noise.NoiseTest | None, code: int) -> None:
     made = table("Sources of timing noise")
     add_columns(made, "state", "check")
     made.add_column("", overflow="fold", ratio=1)
@@ -119,8 +133,7 @@ def _show(console: Console, findings: Sequence[Finding], test: noise.NoiseTest |
         _show_test(console, test)
     states = Counter(finding.state for finding in findings)
     counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
-    verdict = Text("fit", "bold green") if checks.is_fit(findings) else Text("not fit", "bold red")
-    console.print(Text.assemble(verdict, f" for timing: {counts}"))
+    console.print(Text.assemble(VERDICTS[code], f": {counts}"))
 
 
 def _show_test(console: Console, test: noise.NoiseTest) -> None:

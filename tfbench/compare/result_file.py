@@ -16,7 +16,7 @@ from tfbench.storage import baselines
 from tfbench.untrusted import a_list, a_text, an_object, brief, described, times
 from tfbench.versions.matrix_report import SCHEMA as VERSIONS
 
-RAW, STATISTICS = "with raw times", "statistics only"
+RAW, STATISTICS, RATIOS = "with raw times", "statistics only", "verdicts only"
 
 
 class Timing(NamedTuple):
@@ -41,6 +41,11 @@ class ResultFile:
     """Packages and settings, if the file has them."""
     report: Report | None = None
     """The report itself, if the file is one."""
+
+    @property
+    def cases(self) -> set[str]:
+        """Names of all cases, with times or without."""
+        return {*self.times, *(one.case.name for one in (self.report.verdicts if self.report else ()))}
 
 
 def read(path: Path) -> ResultFile:
@@ -91,7 +96,8 @@ def of_report(path: str, report: Report) -> ResultFile:
     side = report.sides.get("contender", {})
     found = {one.case.name: Timing(one.median_seconds) for one in report.variant_results}
     return ResultFile(
-        path, f"tfbench report, {STATISTICS}", "", found, _machine(side.get("machine", {}), side.get("python", "")),
+        path, f"tfbench report, {STATISTICS if found else RATIOS}", "", found,
+        _machine(side.get("machine", {}), side.get("python", "")),
         {**side.get("packages", {}), **side.get("settings", {})}, report,
     )  # fmt: skip
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tfbench.compare.contrast import FileComparison
-from tfbench.model import TIME, Report, Verdict
+from tfbench.model import TIME, Outcome, Report, Verdict
 from tfbench.report.style import COLOURS, add_columns, add_row, table
 from tfbench.report.units import duration, times
 
@@ -17,6 +16,11 @@ LIMITS = (
     "Intervals (95%) cover the scatter within the two runs only. Runs of the same code differ more than that: "
     "a third of unchanged cases moves by more than 5% between sessions. So this comparison is no verdict. "
     "For a verdict, run pytest --benchmark with --against SPEC or --baseline NAME."
+)
+
+NO_TIMES = (
+    "it holds no times, because a race against another side measures ratios; "
+    "a report of pytest --benchmark without --against and --baseline has times"
 )
 
 
@@ -34,22 +38,34 @@ def contrasts(rows: Sequence[FileComparison], comparable: bool) -> RenderableTyp
     return Group(made, Text(LIMITS, "dim"))
 
 
-def verdicts(first: Report | None, second: Report | None) -> Table:
-    """Make a table of the verdicts of two reports, each against its own baseline."""
+def verdicts(first: Report | None, second: Report | None, every: bool = False) -> RenderableType:
+    """Make a table of the verdicts of the reports, each against its own baseline.
+
+    Args:
+        every: Also list metrics that are unchanged or new in each report.
+    """
+    columns = {name: _by_case(report) for name, report in (("first", first), ("second", second)) if report}
     made = table("verdicts, each against its own baseline")
     add_columns(made, "case", fold=True)
-    for name in ("first", "second"):
+    for name in columns:
         add_columns(made, name)
         add_columns(made, "ratio", right=True)
-    before, after = _by_case(first), _by_case(second)
-    for row in {**after, **before}:
-        add_row(made, row, *_cells(before.get(row)), *_cells(after.get(row)))
-    return made
+    rows = {row: None for column in reversed(columns.values()) for row in column}
+    shown = [row for row in rows if every or any(_moved(column.get(row)) for column in columns.values())]
+    for row in shown:
+        add_row(made, row, *(cell for column in columns.values() for cell in _cells(column.get(row))))
+    parts: list[RenderableType] = [made] if shown else []
+    if hidden := len(rows) - len(shown):
+        parts.append(Text(f"{hidden} unchanged or new verdicts are not listed: add --all", "dim"))
+    return Group(*parts)
 
 
-def _by_case(report: Report | None) -> dict[str, Verdict]:
-    verdicts = report.verdicts if report else ()
-    return {one.case.name + f" {one.metric}" * (one.metric != TIME): one for one in verdicts}
+def _moved(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.outcome not in (Outcome.UNCHANGED, Outcome.NEW)
+
+
+def _by_case(report: Report) -> dict[str, Verdict]:
+    return {one.case.name + f" {one.metric}" * (one.metric != TIME): one for one in report.verdicts}
 
 
 def _cells(verdict: Verdict | None) -> tuple[str | Text, str]:

@@ -33,6 +33,8 @@ NUMPY = "numpy_"
 """Prefix of the workloads without TensorFlow, which only workers import."""
 NAME = "race"
 """Name of the findings."""
+SECONDS = 30
+"""Usual time for the races."""
 _IMPORT = "python -c 'import tensorflow' in this environment shows the cause"
 PAIRS = LEAST
 """Pairs of zygotes. Each takes 2.5 s to start on two cores."""
@@ -200,8 +202,8 @@ def findings_of(test: NoiseTest, limits: Limits) -> list[Finding]:
     found = [Finding(NAME, State.BAD, text, _IMPORT) for text in broken]
     if middle is None or middle.limit is None:
         launches = min((len(race.launches) for race in test.races), default=0)
-        text = f"{launches} launches of a workload are too few for a result; {LEAST} are needed"
-        return [*found, Finding(NAME, State.UNKNOWN, text, "give the race more time with --seconds")]
+        text = f"the race was too short to tell: a workload had {launches} launches, and {LEAST} are needed"
+        return [*found, Finding(NAME, State.UNKNOWN, text, f"give the race more time: --seconds {_enough(test)}")]
     headline = _detectable(middle, middle.limit, policy)
     if _is_blind(middle.limit, limits):
         text = f"the gate would often miss a slowdown of {limits.slowdown_bad:.0%}: {headline}"
@@ -218,6 +220,15 @@ def findings_of(test: NoiseTest, limits: Limits) -> list[Finding]:
             fix = "run again, as this can be chance; if it stays, fix the findings above and run `tfbench calibrate`"
             found.append(Finding(NAME, State.WARN, text, fix))
     return found
+
+
+def _enough(test: NoiseTest) -> int:
+    """Return the seconds in which each workload has enough launches, at the speed of this race and rounded up."""
+    launches = sum(len(race.launches) for race in test.races)
+    if not launches:
+        return SECONDS
+    needed = LEAST * len(test.races) * test.seconds / launches
+    return max(SECONDS, 10 * math.ceil(needed / 10))
 
 
 def finding_of(error: TfbenchError) -> Finding:

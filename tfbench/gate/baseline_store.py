@@ -42,7 +42,7 @@ class BaselineStore:
                 f"{name}: no run to accept; only a complete run of pytest --benchmark --baseline {name} keeps a candidate"
             )
         candidate = self.candidates.fetch(name)
-        lost = sorted(set(before.samples) - set(candidate.samples))
+        lost = self.left_out(name)
         if lost and not drop_missing:
             raise BaselineError(
                 f"{name}: the last run measured {len(candidate.samples)} cases, "
@@ -55,6 +55,14 @@ class BaselineStore:
         self.saved.save(name, accepted)
         self._drop_candidate(name)
         return accepted
+
+    def left_out(self, name: str) -> list[str]:
+        """Return the names of the baseline's cases that the last run against it did not measure.
+
+        Raises:
+            BaselineError: The baseline or the run does not exist.
+        """
+        return sorted(set(self.saved.fetch(name).samples) - set(self.candidates.fetch(name).samples))
 
     def remove(self, name: str) -> Path:
         """Delete a baseline, its candidate and its trees in git; returns the path of the deleted file.

@@ -45,7 +45,12 @@ def load_report(path: Path) -> Report:
     """
     if not path.is_dir() and path.suffix != ".zip":
         return json_reader.read(read_text(path), str(path))
-    return _single(path, files_of(path))
+    try:
+        return _single(path, files_of(path))
+    except ReportError as error:
+        raise ReportError(
+            f"{error}; give a report of --report-json, or a folder or archive with only a report"
+        ) from None
 
 
 def load_artifact(path: Path) -> tuple[Report, list[Entry]]:

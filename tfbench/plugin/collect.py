@@ -49,7 +49,7 @@ class Collected:
             return found[0]
         if not found:
             raise UsageError(f"no benchmark matches {name!r}; `pytest --benchmark --collect-only -q` lists them")
-        some = ", ".join(case.name.rpartition("::")[2] for case in found[:3])
+        some = ", ".join(case.name for case in found[:3])
         raise UsageError(f"{name!r} matches {len(found)} benchmarks: {some}{' …' * (len(found) > 3)}; give a full name")
 
 

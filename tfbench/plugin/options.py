@@ -138,3 +138,24 @@ def prefixes(arguments: Sequence[str], root: str) -> tuple[str, ...]:
         for argument in arguments
         if "::" not in argument
     )
+
+
+def check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> None:
+    """Refuse a path that pytest would take for a test, and its folder for the root.
+
+    pytest parses its arguments before it knows the options of plugins.
+
+    Raises:
+        UsageError: The path exists outside the current folder.
+    """
+    given = config.invocation_params
+    if (
+        path
+        and path in given.args
+        and Path(path).exists()
+        and not Path(path).resolve().is_relative_to(given.dir.resolve())
+    ):
+        raise UsageError(
+            f"{option} {path}: pytest takes an existing path outside this folder for a test; "
+            f"write {option}={path}, with an equals sign"
+        )

@@ -64,7 +64,6 @@ def store_sample(item: pytest.Function, case: Case, result: CaseResult) -> None:
     sample, fixture = result.sample, benchmark_fixture(item)
     if fixture is None or fixture.disabled or sample is None or not sample.runs:
         return
-    fixture._mode = "tfbench"
     fixture.group = fixture.group or case.group.rpartition("::")[2]
     fixture.params = {**(fixture.params or {}), **case.levels}
     fixture.params.pop("variant", None)

@@ -13,11 +13,13 @@ import pytest
 
 from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
 from tfbench.fs import write_whole
+from tfbench.gate.baseline_store import BaselineStore
 from tfbench.gpus.selection import parse_device
 from tfbench.model import Case, Outcome, Report
 from tfbench.plugin.options import (
     available_cpus,
     case_of,
+    check_not_taken_for_test,
     is_benchmark,
     parse_cpus,
     parse_profiler_config,
@@ -37,6 +39,7 @@ from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.results import not_collected
 from tfbench.session.session import Session
 from tfbench.storage.layout import PROFILES, Layout
+from tfbench.suite.missing_module import fix_of
 from tfbench.suite.shards import parse_shard
 
 
@@ -59,7 +62,7 @@ class Runner:
         self._collected: frozenset[str] = frozenset()
         self._uncollected: dict[str, CaseResult] = {}
         option = config.getoption
-        _check_not_taken_for_test(config, "--report-json", option("report_json"))
+        check_not_taken_for_test(config, "--report-json", option("report_json"))
         self._write_report()  # the report of an earlier run must not stay where this one fails
         self._device, self._gpus = parse_device(option("device"))
         if option("replay") not in CHOICES:
@@ -69,12 +72,15 @@ class Runner:
         self._slowdown = parse_slowdown(option("inject_slowdown"))
         if self._slowdown and not (option("against") or option("baseline")):
             raise UsageError("--inject-slowdown slows down the contender of a comparison; add --against self")
+        if self._slowdown >= 1:
+            times = f"the contender does {1 + self._slowdown:g} times the work"
+            self._notes.append(f"--inject-slowdown {self._slowdown:g}: {times}; for 10% more, write 0.10")
         # pytest-xdist registers its scheduler later than this.
         distributed = option("tx", None) and option("dist", "no") != "no" and not option("collectonly")
         if distributed or hasattr(config, "workerinput"):
             raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n, or add -n 0")
         self._profile = PROFILES if option("profile") is True else str(option("profile") or "")
-        _check_not_taken_for_test(config, "--profile", self._profile)
+        check_not_taken_for_test(config, "--profile", self._profile)
         self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._policy = preset(option("policy"))
@@ -132,7 +138,10 @@ class Runner:
 
     def not_collected(self, report: pytest.CollectReport) -> None:
         """Note a file or class that pytest could not collect, or that skips itself."""
-        self._uncollected[report.nodeid] = not_collected(report.nodeid, report.longreprtext, skip_reason(report))
+        error = report.longreprtext
+        if fix := fix_of(error, self._config.rootpath):
+            report.sections.append(("tfbench", fix))
+        self._uncollected[report.nodeid] = not_collected(report.nodeid, error, skip_reason(report), fix)
 
     def _has(self, item: pytest.Item) -> bool:
         """Tell whether a plain pytest-benchmark test belongs to this shard."""
@@ -205,9 +214,9 @@ class Runner:
         """End the item's test according to the result of its case, which is measured now if necessary."""
         assert self._session is not None
         assert self._display is not None
-        case = self.cases[item.nodeid]
-        if fixture := benchmark_fixture(item):
-            fixture._mode = "tfbench"  # otherwise it warns, even where another plugin ends this test, that it is unused
+        case, fixture = self.cases[item.nodeid], benchmark_fixture(item)
+        if fixture is not None:
+            fixture._mode = "tfbench"  # otherwise pytest-benchmark warns that no test used it
         try:
             with self._session.avoid_worker_cpus():
                 result = self._session.result(case)
@@ -215,7 +224,7 @@ class Runner:
             self._display.clear()
         if result.sample is not None:
             store_sample(item, case, result)
-        elif fixture:
+        elif fixture is not None:
             fixture.skipped = True
         if result.verdict is None:
             pytest.skip(result.skip)
@@ -292,8 +301,18 @@ class Runner:
             return
         changed = (Outcome.REGRESSED, Outcome.IMPROVED)
         if candidate is not None and any(verdict.outcome in changed for verdict in self._session.report().verdicts):
-            command = f"tfbench baseline accept {candidate.stem} --reason '…'"
-            self._notes.append(f"if the change is intended, update the baseline: {command}")
+            self._notes.append(f"if the change is intended, {self._how_to_accept(candidate.stem)}")
+
+    def _how_to_accept(self, baseline: str) -> str:
+        """Return the command that accepts this run, or what to run first."""
+        assert self._session is not None
+        left_out = BaselineStore(self._config.rootpath).left_out(baseline)
+        gone = {verdict.case.name for verdict in self._session.missing()}
+        if unmeasured := [name for name in left_out if name not in gone]:
+            why = f"this run did not measure {len(unmeasured)} of its cases"
+            return f"run without -k to be able to update the baseline {baseline!r}: {why}"
+        drop = " --drop-missing" * bool(left_out)
+        return f"update the baseline: tfbench baseline accept {baseline} --reason '…'{drop}"
 
     def summarise(self, reporter: Any) -> None:
         """Print the report's tables, the notes and the errors."""
@@ -317,24 +336,3 @@ class Runner:
             self._session.close()
         if self._display is not None:
             self._display.close()
-
-
-def _check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> None:
-    """Refuse a path that pytest would take for a test, and its folder for the root.
-
-    pytest parses its arguments before it knows the options of plugins.
-
-    Raises:
-        UsageError: The path exists outside the current folder.
-    """
-    given = config.invocation_params
-    if (
-        path
-        and path in given.args
-        and Path(path).exists()
-        and not Path(path).resolve().is_relative_to(given.dir.resolve())
-    ):
-        raise UsageError(
-            f"{option} {path}: pytest takes an existing path outside this folder for a test; "
-            f"write {option}={path}, with an equals sign"
-        )

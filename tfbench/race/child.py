@@ -15,6 +15,10 @@ from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, Work
 from tfbench.protocol.channel import Channel, ChannelClosed, TimedOut, pair
 from tfbench.protocol.messages import Done, Failed, LaunchRequest, M, Message, Skipped
 from tfbench.race.zygote import Zygote, tail
+from tfbench.suite.missing_module import fix_of
+
+PRINTED = "--- printed ---"
+"""Separates a traceback from the last lines that the process wrote."""
 
 LOG_LOOK_SECONDS = 0.2
 """How often the size of a process' output is looked at while its answer is awaited."""
@@ -100,7 +104,11 @@ class Process:
         if isinstance(message, Skipped):
             raise BenchmarkSkipped(message.message)
         failed = message if isinstance(message, Failed) else Failed("the benchmark ended early")
-        raise BenchmarkError(f"{when}: {failed.message}" if when else failed.message, failed.trace or output)
+        fix = fix_of(failed.message, self.zygote.side.root)
+        text = "; ".join(filter(None, (failed.message, fix)))
+        printed = f"{PRINTED}\n{output}" if failed.trace and output else output
+        both = "\n".join(filter(None, (failed.trace, printed)))
+        raise BenchmarkError(f"{when}: {text}" if when else text, both)
 
     def _receive(self, wanted: type[Message], seconds: float) -> Message:
         deadline = time.monotonic() + seconds

@@ -20,6 +20,7 @@ from tfbench.policy import Policy
 from tfbench.protocol import messages
 from tfbench.protocol.channel import pair
 from tfbench.sides.side import Side
+from tfbench.suite.missing_module import fix_of
 from tfbench.worker.tracers import ALLOWED
 
 TAIL_LINES = 20
@@ -174,7 +175,9 @@ class Zygote:
                 "move the op into the benchmark or a fixture"
             )
         if file in self.broken:
-            return f"{Path(file).name} cannot be imported on the side {self.side.name}:\n{self.broken[file]}"
+            fix = fix_of(self.broken[file], self.side.root)
+            headline = f"{Path(file).name} cannot be imported on the side {self.side.name}{'; ' if fix else ''}{fix}"
+            return f"{headline}\n{self.broken[file]}"
         if case.name not in self.cases:
             return (
                 f"the side {self.side.name} does not collect {case.name}; "

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tfbench.model import TIME, Outcome, Report, Verdict
 from tfbench.report.differences import differences
 from tfbench.report.units import times
+from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import command, is_case, is_shared_spec, printable
 
 MARK = "<!-- tfbench -->"
@@ -178,13 +179,16 @@ def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
     if not spec or not cases:
         return ""
     accept = "If it is intended, add it to the file of accepted regressions, with a reason and an end."
-    if not (is_shared_spec(spec) and is_case(cases[0])):
+    baseline = baseline_of(spec)
+    if not ((baseline or is_shared_spec(spec)) and is_case(cases[0])):
         return f"To reproduce it, race the case against the other side with `pytest --benchmark --against`. {accept}"
-    again = command("pytest", "--benchmark", "--against", spec, cases[0])
-    return (
-        f"To reproduce it: {verbatim(again)}. To see changes in the graph: `tfbench explain` with the same case and "
-        f"`--against`. {accept}"
-    )
+    if baseline:
+        side, why = ("--baseline", baseline), "To see the cause: add `--profile-on-regression`."
+    else:
+        side = ("--against", spec)
+        why = "To see changes in the graph: `tfbench explain` with the same case and `--against`."
+    again = command("pytest", "--benchmark", *side, cases[0])
+    return f"To reproduce it: {verbatim(again)}. {why} {accept}"
 
 
 def _folded(summary: str, text: str) -> str:

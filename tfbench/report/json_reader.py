@@ -58,6 +58,11 @@ def report_of(content: Any, name: str) -> Report:
     Raises:
         ReportError: The content violates the schema.
     """
+    if isinstance(content, dict) and "schema" not in content and "benchmarks" in content:
+        kind = "a baseline" if "tfbench" in content else "a file of pytest-benchmark"
+        raise ReportError(
+            f"{brief(name)} is {kind}, not a report: write one with pytest --benchmark --report-json PATH"
+        )
     errors = islice(_validator().iter_errors(content), _ERRORS)
     error = min(errors, key=lambda error: len(error.absolute_path), default=None)
     if error is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
@@ -36,3 +38,13 @@ def add_columns(made: Table, *headings: str, right: bool = False, fold: bool = F
 def add_row(made: Table, *cells: str | Text) -> None:
     """Add a row whose cells are plain text: no markup of rich is interpreted."""
     made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+
+
+def break_name(name: str, width: int) -> str:
+    """Break the name of a case into lines of this width, after its file and between its levels."""
+    lines = [""]
+    for part in re.split(r"(?<=::|.[\[,/])", name):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -34,8 +35,17 @@ _EXTRA: tuple[tuple[Column, int], ...] = (
 """Optional columns of the table of variants: fact, heading and format, and the minimum width of the terminal."""
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.MISSING, Outcome.ERROR)
 """Outcomes that are worth a line each; of the others there are many."""
+_SAID = (Outcome.UNCHANGED, Outcome.NEW, Outcome.REGRESSED, Outcome.ERROR)
+"""Outcomes without a line for their reason: it is of no interest, or the failed test has printed it."""
+_REASONS = 10
+"""Maximum lines of reasons."""
 _MEASURED: dict[str, str] = {ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held"}
 """Reasons that say more than their outcomes."""
+_ESTIMATED = "~"
+_ESTIMATE = (
+    f"{_ESTIMATED} the median of the reference times the ratio: noise between the launches moved one of the two medians, "
+    "and the ratio compares turns of the same moment"
+)
 _RATIO_COLOURS: dict[Outcome | None, str] = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}
 _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 
@@ -55,6 +65,7 @@ def render(report: Report, *, width: int, colour: bool) -> str:
     parts += [_verdicts(group, rows) for group, rows in timed.items()]
     moved = (verdict for verdict in judged if verdict.metric != TIME and verdict.outcome in _MOVED)
     parts += [_other_metrics(rows) for rows in _grouped(moved, lambda case: case.name).values()]
+    parts += _reasons(verdict for verdict in judged if verdict.metric == TIME or verdict.outcome not in _MOVED)
     parts += [Text(f"skipped {skip.case.name}: {skip.reason}", "yellow") for skip in report.skips]
     if others := _counts(verdict for verdict in report.verdicts if verdict.metric != TIME):
         parts.append(Text(f"other metrics: {', '.join(others)}"))
@@ -65,6 +76,20 @@ def render(report: Report, *, width: int, colour: bool) -> str:
         color_system="standard" if colour else None, legacy_windows=False,
     ).print(Group(*parts))  # fmt: skip
     return text.getvalue()
+
+
+def _reasons(verdicts: Iterable[Verdict]) -> list[Text]:
+    """Print why verdicts are open, missing or better, a line each."""
+    found = [verdict for verdict in verdicts if verdict.outcome not in _SAID]
+    lines = [
+        Text.assemble(
+            _outcome_cell(one), f" {one.metric} of " * (one.metric != TIME) or " ", f"{one.case.short_name}: "
+        )
+        + Text(one.reason.message.partition("\n")[0])
+        for one in found[:_REASONS]
+    ]
+    more = len(found) - _REASONS
+    return lines + [Text(f"and {more} more: --report-json has them all")] * (more > 0)
 
 
 def _summary(report: Report) -> str:
@@ -101,7 +126,7 @@ def _levels(case: Case) -> str:
     return ", ".join(filter(None, (*case.levels.values(), others))) or "-"
 
 
-def _variant_results(group: str, results: list[VariantResult], columns: Iterable[Column]) -> Table:
+def _variant_results(group: str, results: list[VariantResult], columns: Iterable[Column]) -> RenderableType:
     made = _case_table(group, results[0].case)
     add_columns(made, "median", "ratio to reference", "launches", right=True)
     extra = [column for column in columns if any(column[0] in result.facts for result in results)]
@@ -109,14 +134,30 @@ def _variant_results(group: str, results: list[VariantResult], columns: Iterable
     work = next((one for one in _WORK if any(one[0] in result.facts for result in results)), None)
     if work:
         add_columns(made, "rate", right=True)
+    references = {result.case.name: result.median_seconds for result in results}
+    estimated = False
     for result in sorted(results, key=lambda result: result.case.name != result.reference):
         facts, seconds = result.facts, result.median_seconds
-        cells: list[str | Text] = [_levels(result.case), duration(seconds), _ratio_cell(result), str(result.launches)]
+        if replaced := _contradicted(result, references.get(result.reference)):
+            seconds, estimated = replaced, True
+        shown = f"{_ESTIMATED}{duration(seconds)}" if replaced else duration(seconds)
+        cells: list[str | Text] = [_levels(result.case), shown, _ratio_cell(result), str(result.launches)]
         cells += [words(facts[fact]) if fact in facts else "" for fact, _, words in extra]
         if work:
             cells.append(rate(facts[work[0]] / seconds, work[1]) if facts.get(work[0]) else "")
         add_row(made, *cells)
-    return made
+    return Group(made, Text(_ESTIMATE, "dim")) if estimated else made
+
+
+def _contradicted(result: VariantResult, reference: float | None) -> float | None:
+    """Return the reference's median times the ratio if the two medians contradict the interval of the ratio.
+
+    Medians of different launches are not paired: noise that lasts longer than a launch moves one of them.
+    """
+    ratio = result.ratio
+    if reference is None or ratio is None or not 0 < ratio.center < math.inf:
+        return None
+    return None if ratio.low <= result.median_seconds / reference <= ratio.high else reference * ratio.center
 
 
 def _ratio_cell(result: VariantResult) -> Text:

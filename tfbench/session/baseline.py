@@ -18,7 +18,7 @@ from tfbench.sides.interpreters import minor
 from tfbench.sides.side import Side
 from tfbench.sides.source_tree import materialise, snapshot
 from tfbench.stats.prediction import evaluate
-from tfbench.storage.baselines import Baseline
+from tfbench.storage.baselines import Baseline, describe
 from tfbench.storage.history import SessionRecord
 from tfbench.worker.environment import VISIBLE, packages, settings
 
@@ -33,11 +33,6 @@ def not_saved(saved: Baseline) -> Reason:
     """Return why a case that the baseline lacks has no comparison."""
     text = f"it is not in the baseline {saved.name!r}, so there is nothing to compare it with"
     return Reason(ReasonCode.NOT_IN_BASELINE, text)
-
-
-def describe(saved: Baseline) -> str:
-    """Return the baseline's name and date, for messages."""
-    return f"baseline {saved.name!r} of {saved.saved}"
 
 
 # Recreating the side

@@ -203,8 +203,9 @@ def failed(case: Case, failure: TfbenchError, where: str = "") -> CaseResult:
     if isinstance(failure, BenchmarkSkipped):
         return CaseResult(case, skip=str(failure))
     codes: dict[type[TfbenchError], ReasonCode] = {WorkerDied: ReasonCode.DIED, WorkerHung: ReasonCode.HUNG}
-    reason = Reason(codes.get(type(failure), ReasonCode.BROKEN), f"{where}{failure}")
-    output = failure.output if isinstance(failure, BenchmarkError) else ""
+    headline, _, rest = str(failure).partition("\n")
+    reason = Reason(codes.get(type(failure), ReasonCode.BROKEN), f"{where}{headline}")
+    output = "\n".join(filter(None, (rest, failure.output if isinstance(failure, BenchmarkError) else "")))
     return CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=output)
 
 
@@ -219,19 +220,21 @@ def not_measured(case: Case, why: str = "the run ended before this case was meas
     return CaseResult(case, Verdict(case, Outcome.ERROR, Reason(ReasonCode.NOT_MEASURED, why)))
 
 
-def not_collected(name: str, error: str, skip: str = "") -> CaseResult:
+def not_collected(name: str, error: str, skip: str = "", fix: str = "") -> CaseResult:
     """Return a result in the place of the cases of a file or class that pytest could not collect.
 
     Args:
         name: Its node id.
         error: What pytest reports of it.
         skip: Why it skips itself, instead of an error.
+        fix: What to do about the error, if that is known.
     """
     case = Case(name, name.rpartition("/")[2], name)
     if skip:
         return CaseResult(case, skip=skip)
     last = next((line for line in reversed(error.splitlines()) if line.strip()), "no reason given")
     text = f"pytest could not collect it, so its cases are unknown: {last.strip().removeprefix('E ').strip()}"
+    text += f"; {fix}" if fix else ""
     return CaseResult(case, Verdict(case, Outcome.ERROR, Reason(ReasonCode.NOT_COLLECTED_HERE, text)), output=error)
 
 

@@ -15,7 +15,6 @@ from tfbench.session.baseline import (
     VARIANTS,
     SavedTimeFilter,
     changed_since,
-    describe,
     environment_differences,
     machine_differences,
     not_saved,
@@ -27,7 +26,7 @@ from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
 from tfbench.session.side_starter import SideStarter
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
 from tfbench.sides.side import Side
-from tfbench.storage.baselines import Baseline
+from tfbench.storage.baselines import Baseline, describe
 from tfbench.storage.history import History
 
 

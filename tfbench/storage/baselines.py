@@ -39,6 +39,7 @@ SCHEMA = "tfbench-baseline/1"
 NUMBERS = frozenset({"first_call", "peak_host_memory", "dispatch_time", "gpu_clock", "flops", "bytes", "items"})
 """Facts of a launch that are numbers. Verdicts are computed from some of them."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_DESCRIPTION = re.compile(rf"baseline '({_NAME.pattern})' of [0-9T:.+-]+")
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,17 @@ class Baselines:
     def _path(self, name: str) -> Path:
         self.check_name(name)
         return self.folder / f"{name}.json"
+
+
+def describe(saved: Baseline) -> str:
+    """Return the baseline's name and date, for messages and as the specification of its side."""
+    return f"baseline {saved.name!r} of {saved.saved}"
+
+
+def baseline_of(spec: str) -> str:
+    """Return the name of the baseline that the specification of a side describes, ``""`` if it describes none."""
+    found = _DESCRIPTION.fullmatch(spec)
+    return found[1] if found else ""
 
 
 def now() -> str:

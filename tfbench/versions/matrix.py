@@ -71,8 +71,10 @@ def ordered(labels: Sequence[str], reference: str = "") -> list[str]:
     Raises `UsageError` if there are fewer than two labels, a duplicate, or no label for the reference.
     """
     if len(set(map(of_version, labels))) < max(2, len(labels)):
+        taken = ", ".join(labels) or "none of the arguments"
         raise UsageError(
-            "give two or more versions, each only once; to race one against itself, give `self` as the second"
+            "give two or more versions, each only once; to race one against itself, give `self` as the second "
+            f"(taken for versions, as no file has such a name: {taken})"
         )
     first = next((label for label in labels if of_version(label) == of_version(reference or labels[0])), None)
     if first is None:

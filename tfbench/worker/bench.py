@@ -40,7 +40,7 @@ _UNWATCHED_SECONDS = 0.01
 """A launch for the energy reads the time once per so many seconds of iterations."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Bench(ABC, Generic[Request]):
     """The ``bench`` fixture in the process of a launch, created before the other fixtures of the benchmark run."""
 
@@ -55,6 +55,9 @@ class Bench(ABC, Generic[Request]):
     artifact: Any = field(default=None, init=False)
     facts: JSON = field(default_factory=dict, init=False)
     """Results of the launch besides its answer, and the other keywords of ``bench``."""
+
+    def __repr__(self) -> str:
+        return "<the fixture bench>"  # tracebacks show it as an argument of the benchmark
 
     def __call__(self, step: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
         """Measure ``step(*arguments)``, which must return its result.
@@ -93,7 +96,7 @@ class Bench(ABC, Generic[Request]):
         return Block(call, tf_runtime.synchroniser(), self.clock)
 
 
-@dataclass
+@dataclass(repr=False)
 class TimingLaunch(Bench[TimeCase]):
     """Times blocks of the step in turn with the other processes of the launch."""
 

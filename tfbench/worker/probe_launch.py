@@ -20,7 +20,7 @@ from tfbench.worker.probes.outputs import Artifact, Outputs
 from tfbench.worker.probes.traces import Flops, Traces
 
 
-@dataclass
+@dataclass(repr=False)
 class ProbingLaunch(Bench[ProbeCase]):
     """Runs the step between the calls of the probes, and sends their evidence."""
 

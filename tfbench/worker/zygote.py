@@ -16,13 +16,14 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
+from tfbench import errors
 from tfbench.protocol import messages
 from tfbench.protocol.channel import Channel, ChannelClosed
 from tfbench.protocol.messages import CaseRequest, LaunchRequest, StartZygote
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKER
 from tfbench.suite.ini_file import ini_file
-from tfbench.worker import containment, tf_internals, tf_runtime
+from tfbench.worker import containment, probes, tf_internals, tf_runtime
 from tfbench.worker.bench import Bench, EnergyLaunch, ProfilingLaunch, TimingLaunch
 from tfbench.worker.environment import describe
 from tfbench.worker.import_redirect import leaked_packages, redirect_imports
@@ -37,6 +38,8 @@ HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
 }
 """Request -> the task of the process that is forked for it."""
 _STRICTNESS = ("strict", "strict_config", "strict_markers", "strict_parametrization_ids", "strict_xfail")
+_OWN = (Path(__file__).parent, Path(probes.__file__).parent)
+"""Folders of the modules between a benchmark and its step."""
 _TAIL = 6000
 """Characters of a traceback that are sent."""
 
@@ -225,6 +228,17 @@ class Zygote:
             channel.send(messages.Done())
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
+        """Hide tfbench's own frames from the traceback of an error in a benchmark."""
+        if call.excinfo is None:
+            return
+        frames = call.excinfo.traceback
+        own = [entry.frame for entry in frames if Path(entry.path).parent in _OWN]
+        if frames[-1].frame not in own or isinstance(call.excinfo.value, errors.BenchmarkError):
+            for frame in own:
+                frame.f_globals["__tracebackhide__"] = True
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Apply the levels of the variant before any fixture can run an op."""
         callspec = getattr(item, "callspec", None)
@@ -257,7 +271,8 @@ class Zygote:
 def _last_line(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     text = getattr(crash, "message", None) or report.longreprtext.strip().rpartition("\n")[2]
-    return str(text).strip().partition("\n")[0][:500]
+    line = str(text).strip().partition("\n")[0].removeprefix(f"{errors.__name__}.{errors.BenchmarkError.__name__}: ")
+    return line[:500]
 
 
 def _skip_reason(report: pytest.TestReport) -> str:
