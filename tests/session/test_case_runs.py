@@ -52,11 +52,10 @@ class Strategy:
         return answer
 
 
-def case_runs(strategy, steps=None, skips=None, earlier=None):
+def case_runs(strategy, steps=None, skips=None, earlier=None, cases=CASES, keep_only=lambda environments: None):
     shown = []
-    runs = CaseRuns(
-        CASES, skips or {}, strategy, steps or {}, ProgressReporter(shown.append, len(CASES)), earlier or {}
-    )
+    reporter = ProgressReporter(shown.append, len(cases))
+    runs = CaseRuns(cases, skips or {}, strategy, steps or {}, reporter, earlier or {}, keep_only)
     return runs, shown
 
 
@@ -133,6 +132,27 @@ def test_progress_counts_the_cases_whose_time_is_final():
     assert (shown[-1].done, shown[-1].total) == (1, 3)
     runs.result(B)
     assert report.done == 2
+
+
+def test_an_environment_is_released_with_its_last_case():
+    plain, first, second, last = (
+        Case(f"t.py::{name}", name, f"t.py::{name}", env=((("X", env),) if env else ()))
+        for name, env in (("a", ""), ("b", "1"), ("c", "1"), ("d", "2"))
+    )
+    kept = []
+    runs, _ = case_runs(
+        Strategy(),
+        skips={plain.name: "no GPU"},
+        cases=(plain, first, second, last),
+        keep_only=lambda environments: kept.append(list(environments)),
+    )
+    runs.result(first)
+    assert kept == []
+    runs.fail(second, "too slow")
+    runs.fail(second, "too slow")
+    assert kept == [[last.env]]
+    runs.result(last)
+    assert kept == [[last.env], []]
 
 
 def test_a_suspect_is_raced_live_and_keeps_what_it_showed_among_the_variants():

@@ -34,7 +34,7 @@ from tfbench.policy import preset
 from tfbench.race.process_launcher import processors
 from tfbench.race.zygote import Suite
 from tfbench.report import json_writer, terminal
-from tfbench.session.baseline import CHOICES
+from tfbench.session.baseline import ALL, CHOICES
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.results import not_collected
 from tfbench.session.session import Session
@@ -124,6 +124,10 @@ class Runner:
                 kept.append(item)  # pytest reports it, with the fixtures that there are
             else:
                 unused.append(item.name)
+        option = self._config.getoption
+        if option("against") or (option("baseline") and option("replay") == ALL):
+            kept = self._by_environment(kept)
+            self.cases = {item.nodeid: self.cases[item.nodeid] for item in kept if item.nodeid in self.cases}
         staying = set(kept)
         if gone := [item for item in items if item not in staying]:
             self._config.hook.pytest_deselected(items=gone)
@@ -135,6 +139,14 @@ class Runner:
             self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
             self._session = Session(self._request(), list(self.cases.values()), self._display)
             self._write_report()  # a run that is killed leaves every case as an error
+
+    def _by_environment(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        """Put items of one start-up environment together. Where cases race alone, every change costs new zygotes."""
+        groups: dict[tuple[tuple[str, str], ...], list[pytest.Item]] = {}
+        for item in items:
+            case = self.cases.get(item.nodeid)
+            groups.setdefault(case.env if case else (), []).append(item)
+        return [item for group in groups.values() for item in group]
 
     def not_collected(self, report: pytest.CollectReport) -> None:
         """Note a file or class that pytest could not collect, or that skips itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -132,6 +132,10 @@ class ProcessLauncher:
     def release(self, side: Side) -> None:
         """End the zygotes of a side, each of which holds about 200 MB."""
         self._pool.release(side)
+
+    def keep_only(self, environments: Collection[Environment]) -> None:
+        """End the zygotes of all other environments. A later request starts them again."""
+        self._pool.keep_only(environments)
 
     def close(self) -> None:
         """End every zygote and all that it started, and remove their temporary files."""

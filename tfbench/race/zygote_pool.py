@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -155,6 +155,11 @@ class ZygotePool:
             self._zygotes.pop(key).close()
         for pool in [pool for pool in self._failed if pool[0] == side.name]:
             del self._failed[pool]
+
+    def keep_only(self, environments: Collection[Environment]) -> None:
+        """End the zygotes of all other environments. A later request starts them again."""
+        for key in [key for key in self._zygotes if key[1] not in environments]:
+            self._zygotes.pop(key).close()
 
     def close(self) -> None:
         """End every zygote and all that it started, and remove their temporary files."""

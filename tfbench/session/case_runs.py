@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.model import Case
+from tfbench.race.zygote_pool import Environment
 from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult, ProgressReporter
 from tfbench.session.results import broken, not_measured, with_failure
@@ -51,6 +53,7 @@ class CaseRuns:
         skips: Name of a case -> why it cannot run here.
         steps: What completes a raced case, in order; the keys name the rows that report a failed step.
         earlier: Name of a case -> its result in an interrupted run. It is used if the whole group has one.
+        keep_only: Called with the environments of the unfinished cases whenever an environment has none left.
     """
 
     def __init__(
@@ -61,10 +64,12 @@ class CaseRuns:
         steps: Mapping[str, Step],
         report: ProgressReporter,
         earlier: Mapping[str, CaseResult],
+        keep_only: Callable[[Collection[Environment]], None] = lambda environments: None,
     ) -> None:
         self._strategy = strategy
         self._steps = steps
         self._report = report
+        self._keep_only = keep_only
         groups: dict[str, list[_CaseRun]] = {}
         for case in cases:
             group = groups.setdefault(case.name if case.name in skips else strategy.group_of(case), [])
@@ -77,7 +82,8 @@ class CaseRuns:
             if all(run.case.name in earlier for run in group):
                 for run in group:
                     run.state, run.result = CaseState.FINISHED, earlier[run.case.name]
-        self._count()
+        report.done = len(self.final)
+        self._unfinished = Counter(run.case.env for run in self._runs.values() if run.state is not CaseState.FINISHED)
 
     @property
     def final(self) -> list[CaseResult]:
@@ -106,8 +112,7 @@ class CaseRuns:
     def _end(self, case: Case, result: CaseResult) -> None:
         run = self._runs[case.name]
         if run.final is None:
-            run.state, run.result = CaseState.FINISHED, result
-            self._count()
+            self._advance(run, CaseState.FINISHED, result)
 
     def result(self, case: Case) -> CaseResult:
         """Return the result of this case; measures it if that has not happened yet.
@@ -158,10 +163,8 @@ class CaseRuns:
         for results, state in ((raced.settled, CaseState.RACED), (raced.suspects, CaseState.SUSPECT)):
             for result in results:
                 case = result.case
-                run = self._runs[case.name]
-                run.state = state
-                run.result = result if result.verdict else self._strategy.skipped(case, result.skip)
-        self._count()
+                known = result if result.verdict else self._strategy.skipped(case, result.skip)
+                self._advance(self._runs[case.name], state, known)
         if raced.interrupt is not None:
             raise raced.interrupt
 
@@ -174,7 +177,17 @@ class CaseRuns:
             except Exception as error:
                 run.result = with_failure(run.result, metric, error)
                 break
-        run.state = CaseState.FINISHED
+        assert run.result is not None
+        self._advance(run, CaseState.FINISHED, run.result)
 
-    def _count(self) -> None:
-        self._report.done = len(self.final)
+    def _advance(self, run: _CaseRun, state: CaseState, result: CaseResult) -> None:
+        """Set the state and result of a case. Counting all cases here would make long runs quadratic."""
+        was_final = run.final is not None
+        run.state, run.result = state, result
+        self._report.done += (run.final is not None) - was_final
+        if state is CaseState.FINISHED:
+            env = run.case.env
+            self._unfinished[env] -= 1
+            if not self._unfinished[env]:
+                del self._unfinished[env]
+                self._keep_only(self._unfinished.keys())
