@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -191,12 +192,53 @@ class TestLocks:
             other.kill()
         lock(gpus, tmp_path).close()  # the lock of a process that died is free
 
+    @pytest.mark.parametrize("mode", [0o666, 0o644])
+    def test_a_second_user_takes_the_lock_after_the_first(self, mode):
+        if os.getuid():
+            pytest.skip("only root can act as two users")
+        with tempfile.TemporaryDirectory() as parent:
+            Path(parent).chmod(0o755)
+            folder = Path(parent, "locks")
+            before = os.umask(0o077)
+            try:
+                held = lock(Nvml(library(Device())).identities(), folder)
+            finally:
+                os.umask(before)
+            (file,) = folder.iterdir()
+            assert file.stat().st_mode & 0o777 == 0o666
+            file.chmod(mode)  # 644 is the mode of early versions' files
+            assert as_nobody(folder) == f"another run measures on GPU 0 (NVIDIA H100 80GB HBM3), process {os.getpid()}"
+            held.close()
+            assert as_nobody(folder) == "held"
+
     def test_a_link_is_not_followed(self, tmp_path):
         (tmp_path / "victim").write_text("precious")
         (tmp_path / f"{UUIDS[0]}.lock").symlink_to(tmp_path / "victim")
         with pytest.raises(GpuError, match="cannot hold the locks"):
             lock(Nvml(library(Device())).identities(), tmp_path)
         assert (tmp_path / "victim").read_text() == "precious"
+
+
+def as_nobody(folder):
+    """Take the lock of the scripted GPU in a process of another user; return the start of its error, or ``held``."""
+    gpus = Nvml(library(Device())).identities()
+    ours, theirs = os.pipe()
+    if (pid := os.fork()) == 0:
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            try:
+                lock(gpus, folder)
+                text = "held"
+            except GpuError as error:
+                text = str(error)
+            os.write(theirs, text.encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    os.waitpid(pid, 0)
+    with os.fdopen(ours) as file:
+        return file.read().partition(":")[0]
 
 
 def held(folder):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import IO
 
 from tfbench.errors import GpuError
 from tfbench.fs import hold
@@ -20,8 +21,8 @@ def lock(gpus: Sequence[Identity], folder: Path) -> ExitStack:
     """
     with ExitStack() as held:
         try:
-            if not folder.exists():
-                folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.stat().st_uid == os.getuid():
                 folder.chmod(0o1777)  # all users may add files, but not remove those of others
             for gpu in gpus:
                 _take(gpu, folder / f"{gpu.uuid.replace('/', '_')}.lock", held)
@@ -31,14 +32,32 @@ def lock(gpus: Sequence[Identity], folder: Path) -> ExitStack:
 
 
 def _take(gpu: Identity, path: Path, held: ExitStack) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    file = held.enter_context(os.fdopen(descriptor, "r+", encoding="utf-8"))
+    file = held.enter_context(_opened(path))
     try:
         hold(file, wait=False)
     except BlockingIOError:
         who = file.read().strip()
         text = f"another run measures on GPU {gpu.index} ({gpu.name}){f', process {who}' if who else ''}"
         raise GpuError(f"{text}: wait for it, or select another GPU with --device gpu:INDEX") from None
-    file.truncate()
-    file.write(f"{os.getpid()}\n")
-    file.flush()
+    if file.writable():
+        file.truncate()
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+
+
+def _opened(path: Path) -> IO[str]:
+    """Open the file of a lock, which may belong to another user, and create it if necessary.
+
+    Linux refuses O_CREAT for an existing file of another user in such a folder, whatever its mode.
+    """
+    safe = os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        try:
+            return os.fdopen(os.open(path, os.O_RDWR | safe), "r+", encoding="utf-8")
+        except PermissionError:
+            return os.fdopen(os.open(path, os.O_RDONLY | safe), encoding="utf-8")  # enough for a lock
+        except FileNotFoundError:
+            with suppress(FileExistsError):  # another run was faster
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | safe, 0o666)
+                os.fchmod(descriptor, 0o666)  # the umask usually takes the write permission of other users
+                return os.fdopen(descriptor, "r+", encoding="utf-8")
