@@ -77,6 +77,16 @@ def _half_dir(parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def remove_dir(place: Path) -> None:
+    """Remove a folder such that no process ever sees a part of it. `remove_half_dirs` completes a killed removal.
+
+    Raises:
+        OSError: The folder does not exist, or its parent cannot be written.
+    """
+    with _half_dir(place.parent) as folder:
+        place.rename(Path(folder, "old"))
+
+
 def _abandoned_dirs(prefix: str, parent: str | Path) -> Iterator[Path]:
     """Yield the folders of this user's processes that were killed, each locked until the next one."""
     for folder in sorted(Path(parent).glob(f"{prefix}*")):
@@ -89,7 +99,7 @@ def _abandoned_dirs(prefix: str, parent: str | Path) -> Iterator[Path]:
 
 
 def remove_half_dirs(parent: Path) -> None:
-    """Remove the folders of `atomic_dir` that killed processes have left here."""
+    """Remove the folders of `atomic_dir` and `remove_dir` that killed processes have left here."""
     for half in _abandoned_dirs(_HALF, parent):
         shutil.rmtree(half, ignore_errors=True)
 

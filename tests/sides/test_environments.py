@@ -1,6 +1,7 @@
 """Build environments with real uv from the real index, of packages so small that each takes seconds."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -143,6 +144,53 @@ def test_unused_environments_are_pruned(tmp_path, built, monkeypatch):
     ours.close()
     assert [one.folder for one in Environments(tmp_path).prune(days=0)] == [folder]
     assert not folder.exists()
+
+
+def test_an_environment_whose_removal_was_killed_is_gone_and_built_again(tmp_path):
+    with Environments(tmp_path) as ours:
+        folder = ours.get(SMALL).folder
+    program = (
+        "import os, shutil, signal, sys; from pathlib import Path; from tfbench.sides.environments import Environments\n"
+        "def killed(folder, **how):\n"
+        "    next(Path(folder).rglob('pyvenv.cfg')).unlink()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "shutil.rmtree = killed\n"
+        "Environments(Path(sys.argv[1])).prune(days=0)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == -signal.SIGKILL
+    assert Environments(tmp_path).every() == []
+    assert not folder.exists()
+    with Environments(tmp_path) as ours:
+        made = ours.get(SMALL)
+        assert (made.folder / "pyvenv.cfg").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [folder.name]
+    assert len(Environments(tmp_path).prune(days=0)) == 1
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_other_files_of_the_same_version_are_another_environment(tmp_path, monkeypatch):
+    """A package of a private index may be replaced without a new version."""
+
+    def run(*arguments, given=""):
+        if "compile" in arguments:
+            return f"iniconfig==2.0.0 \\\n    --hash=sha256:aa \\\n    --hash=sha256:{found[-1]}\nnumpy==2.0.0\n"
+        if "install" in arguments:
+            installed.append(Path(arguments[-1]).read_text())
+        return ""
+
+    installed, found = [], []
+    monkeypatch.setattr(uv, "run", run)
+    monkeypatch.setattr(environments.interpreters, "version_of", lambda python: "3.12.0")
+    folders = []
+    for digest in ("bb", "cc", "bb"):
+        found.append(digest)
+        with Environments(tmp_path) as ours:
+            made = ours.get(SMALL)
+        folders.append(made.folder)
+        assert made.packages == ("iniconfig==2.0.0", "numpy==2.0.0")
+    assert folders[0] == folders[2] != folders[1]
+    assert installed[0] == "iniconfig==2.0.0 --hash=sha256:aa --hash=sha256:bb\nnumpy==2.0.0\n"
+    assert len(installed) == 2
 
 
 def test_a_missing_uv_is_reported_with_the_fix(monkeypatch):

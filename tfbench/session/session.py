@@ -77,7 +77,9 @@ class Session:
             "journal": self._resumption.keep,
         }
         skips = {case.name: reason for case in cases if (reason := self._gpu_session.skip_reason(case))}
-        self._runs = CaseRuns(cases, skips, self._strategy, steps, report, self._resumption.earlier, self._launcher.keep_only)
+        self._runs = CaseRuns(
+            cases, skips, self._strategy, steps, report, self._resumption.earlier, self._launcher.keep_only
+        )
 
     def _choose_strategy(self, races: Races, sharing: int, report: ProgressReporter) -> Strategy:
         request, contender, trees = self.request, self._contender, Layout(self.request.folder).trees

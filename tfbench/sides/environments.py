@@ -1,7 +1,7 @@
 """Build and keep environments with other packages, which uv resolves and installs.
 
-An environment is a folder, named by a digest of its requirements with their versions, its interpreter and the machine.
-It is created atomically, so no run sees a part of one. A run that uses an environment holds a lock on it.
+An environment is a folder, named by a digest of its packages with their versions and hashes, its interpreter and the
+machine. It is created and removed atomically, so no run sees a part of one. A run that uses an environment holds a lock on it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from typing import IO
 from platformdirs import user_cache_path
 
 from tfbench.errors import ReportError, SideError
-from tfbench.fs import atomic_dir, hold, locked, read_text
+from tfbench.fs import atomic_dir, hold, locked, read_text, remove_dir, remove_half_dirs
 from tfbench.sides import interpreters, uv
 from tfbench.sides.uv import ResolveError
 from tfbench.untrusted import a_list, a_text, an_object, parse_json
@@ -113,7 +112,7 @@ class Environments(ExitStack):
         names = ", ".join(request)
         self._tell(f"resolving {names}")
         try:
-            interpreter, packages = self._resolve(request)
+            interpreter, lock = self._resolve(request)
         except ResolveError as refused:
             if not refused.offline:
                 raise
@@ -122,21 +121,21 @@ class Environments(ExitStack):
                 return held
             text = "no network, and no kept environment has these requirements"
             raise SideError(f"{names}: {text} ({refused})") from None
-        key = hashlib.sha256("\n".join([*packages, interpreter, platform.platform()]).encode()).hexdigest()[:16]
+        key = hashlib.sha256("\n".join([*lock, interpreter, platform.platform()]).encode()).hexdigest()[:16]
         folder = self._root / key
         # Look before locking to build: any user of the environment, this run included, blocks that lock.
         while (found := self._hold(folder)) is None:
             with locked(self._root / f"{key}{_LOCK}"):
                 if not (folder / _MADE).exists():
-                    self._build(folder, request, interpreter, packages)
+                    self._build(folder, request, interpreter, lock)
         return found
 
     def _resolve(self, request: tuple[str, ...]) -> tuple[str, list[str]]:
-        """Return the first interpreter that has wheels for everything, and every package with its version."""
+        """Return the first interpreter that has wheels for everything, and every package with its version and hashes."""
         refusals = []
         for interpreter in self._interpreters:
             try:
-                return interpreter, uv.resolved((*request, *NEEDED), "--python", interpreter)
+                return interpreter, uv.locked((*request, *NEEDED), "--python", interpreter)
             except ResolveError as refused:
                 if refused.offline or refused.full:
                     raise
@@ -154,13 +153,15 @@ class Environments(ExitStack):
             raise SideError(f"{', '.join(request)}: no wheels for the Pythons of this machine; {fix}")
         raise SideError(f"{', '.join(request)}: {first}")
 
-    def _build(self, folder: Path, request: tuple[str, ...], interpreter: str, packages: list[str]) -> None:
-        self._tell(f"building an environment with {', '.join(request)} ({len(packages)} packages)")
+    def _build(self, folder: Path, request: tuple[str, ...], interpreter: str, lock: list[str]) -> None:
+        self._tell(f"building an environment with {', '.join(request)} ({len(lock)} packages)")
+        packages = [line.partition(" ")[0] for line in lock]
         try:
+            remove_half_dirs(self._root)
             with atomic_dir(folder) as half:
                 uv.run("venv", "--quiet", "--relocatable", "--allow-existing", "--python", interpreter, str(half))
                 requirements = half / "requirements.txt"
-                requirements.write_text("".join(f"{package}\n" for package in packages), encoding="utf-8")
+                requirements.write_text("".join(f"{line}\n" for line in lock), encoding="utf-8")
                 uv.run(
                     "pip", "install", "--quiet", "--no-deps", "--compile-bytecode",
                     "--python", str(half / "bin" / "python"), "--requirement", str(requirements),
@@ -196,13 +197,14 @@ class Environments(ExitStack):
     def prune(self, days: float) -> list[Environment]:
         """Remove and return the environments unused for this many days. Those in use stay."""
         removed = []
+        remove_half_dirs(self._root)
         for one in [one for one in self.every() if time.time() - one.used >= days * 86400]:
             with self._opened(one.folder.name) as lock:
                 try:
                     hold(lock, wait=False)
                 except OSError:
                     continue
-                shutil.rmtree(one.folder)
+                remove_dir(one.folder)
                 removed.append(one)
         return removed
 

@@ -52,9 +52,21 @@ def resolved(requirements: Iterable[str], *options: str) -> list[str]:
     Raises:
         ResolveError: No set of releases fits.
     """
+    return [line.partition(" ")[0] for line in locked(requirements, *options)]
+
+
+def locked(requirements: Iterable[str], *options: str) -> list[str]:
+    """Resolve like `resolved`, to lines such as ``name==version --hash=sha256:… --hash=sha256:…``.
+
+    A line has the hashes of all files of the release, so that an environment that is installed from it has those files.
+
+    Raises:
+        ResolveError: No set of releases fits.
+    """
     given = "".join(f"{requirement}\n" for requirement in requirements)
     fixed = ("--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")  # tfbench never builds from source
-    return run("pip", "compile", "-", *fixed, *options, given=given).splitlines()
+    text = run("pip", "compile", "-", "--generate-hashes", *fixed, *options, given=given)
+    return [" ".join(line.split()) for line in text.replace("\\\n", " ").splitlines()]
 
 
 def nearest(package: str, version: str) -> list[str]:
