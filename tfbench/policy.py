@@ -19,6 +19,10 @@ class Thresholds(NamedTuple):
     zygote_deviation: float
 
 
+_FEWEST_PAIRS = 2
+"""With one pair of zygotes, its bias would be taken for a difference."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Set the certainty and the cost of a run. Fractions are of one, times are in seconds."""
@@ -165,10 +169,13 @@ class Policy:
     zygotes: int = 12
     """Zygotes per side, started when a race needs them. Easy cases need three or four. Where pairs differ by 1.2%
     (eager ops), six leave 30% of unchanged cases undecided and detect 68% of 3% slowdowns. Twelve leave 2% undecided
-    and detect 97%. Each costs 1.3 s once per run and 180 MB."""
+    and detect 97%. Each costs 1.3 s once per run and 230 MB."""
     zygotes_alive: int = 24
     """Upper limit for the zygotes of a run, beyond which the least recently used ones end: both sides of one race, at
-    180 MB each. Variants of more than two environments share it."""
+    230 MB each."""
+    zygotes_variants: int = 15
+    """The same for a race of more than two sides or environments, which share it: with six environments, the processes
+    of a run stay below 4 GB of private memory."""
     block_seconds: float = 3e-4
     """Length of a timed block. Faster turns cancel more of a noise burst."""
     device_block_seconds: float = 3e-3
@@ -194,7 +201,7 @@ class Policy:
     """An inconclusive step of a bisection is raced again with this many times the launches, from twice the zygotes. A
     wrong decision there makes the answer wrong, and an inconclusive one only leaves it open."""
     zygotes_together: int = 48
-    """Upper limit for the zygotes of all sides of `tfbench versions`: 9 GB of private memory, two sides at their
+    """Upper limit for the zygotes of all sides of `tfbench versions`: 11 GB of private memory, two sides at their
     limit."""
     start_seconds: float = 120.0
     """Time limit for the start of a zygote, its collection included. An uncompiled TensorFlow imports in 10 s."""
@@ -261,6 +268,15 @@ class Policy:
         zygotes, alive = 2 * self.zygotes, 2 * self.zygotes_alive
         seconds = factor * self.case_seconds
         return dataclasses.replace(self, looks=looks, zygotes=zygotes, zygotes_alive=alive, case_seconds=seconds)
+
+    def pairs(self, pools: int) -> int:
+        """Return the pairs of zygotes that a race starts at most.
+
+        Args:
+            pools: Number of its sides, times the number of their environments.
+        """
+        alive = self.zygotes_alive if pools <= 2 else self.zygotes_variants
+        return min(self.zygotes, max(_FEWEST_PAIRS, alive // pools))
 
     @property
     def warmup(self) -> tuple[float, float, float]:

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.project import LIMIT, Done, Project, wait_for
-from tfbench.worker.tracers import ALLOWED
+from tests.e2e.project import LIMIT, wait_for
+from tests.faults.processes import Run, left
 
 FOLDER = Path(__file__).parent / "benchmarks"
-MARK = "TFBENCH_FAULTS"
-"""Environment variable that all processes of a run have, whoever started them."""
 
 
 @dataclass(frozen=True)
@@ -152,52 +148,6 @@ FAULTS = {
     ),
 }
 IMPORTS = "import gc, os, pathlib, signal, subprocess, sys, tempfile, time\n\nimport pytest\n\n"
-
-
-def left(mark: str) -> list[str]:
-    """Return the command lines of the processes of a run that are still there."""
-    found = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"{MARK}={mark}\0".encode() in environment.read_bytes():
-                command = (environment.parent / "cmdline").read_bytes().replace(b"\0", b" ")
-                found.append(f"{environment.parent.name}: {command.decode(errors='replace')}")
-        except OSError:
-            continue
-    return found
-
-
-class Run(Project):
-    """A project whose runs have a folder for temporary files, and leave nothing there."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.temporary = root / "temporary"
-        self.temporary.mkdir()
-        shutil.copy(FOLDER / "conftest.py", root / "conftest.py")
-
-    def environment(self) -> dict[str, str]:
-        # In a run that measures tfbench's own coverage, workers may be traced. Not here.
-        inherited = {key: value for key, value in super().environment().items() if key != ALLOWED}
-        return {**inherited, "TMPDIR": str(self.temporary), MARK: str(self.root)}
-
-    def start(self, *options: str, name: str = "report.json") -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.command("--benchmark", f"--report-json={self.root / name}", *options),
-            cwd=self.root, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-        )  # fmt: skip
-
-    def ended(self, process: subprocess.Popen[str], name: str = "report.json") -> Done:
-        output, _ = process.communicate(timeout=LIMIT)
-        report = self.root / name
-        return Done(process.returncode, output, json.loads(report.read_text()) if report.exists() else {})
-
-    def check_clean(self) -> None:
-        """Check that no process, no temporary file and no half-made folder is left."""
-        assert left(str(self.root)) == []
-        assert [one.name for one in self.temporary.iterdir() if not one.name.startswith("pytest-of-")] == []
-        assert [str(one) for one in self.root.rglob(".*-*") if one.name.startswith(".half-")] == []
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def test_a_zygote_that_died_is_started_again(pool):
 def test_variants_of_many_environments_share_the_limit(environments, pairs):
     side = Side("contender", "python", None)
     entrants = [Entrant(Case("a", "a", "a", env=(("X", str(one)),)), side) for one in range(environments)]
-    assert pairs_of(entrants, replace(preset("quick"), zygotes_alive=15)) == range(pairs)
+    assert pairs_of(entrants, preset("quick")) == range(pairs)
 
 
 def test_only_the_end_of_a_long_output_is_read(tmp_path):

@@ -73,7 +73,8 @@ class CommandSetup:
         self.gpu_session = GpuSession(kind, gpus, policy)
         env = self.gpu_session.environment
         self.contender = Side("contender", sys.executable, self.collected.root, env=env)
-        room = replace(policy, zygotes_alive=policy.zygotes_together)  # several sides race at once
+        together = policy.zygotes_together  # several sides race at once
+        room = replace(policy, zygotes_alive=together, zygotes_variants=together)
         self.launcher = ProcessLauncher(self.collected.suite, room, where, self.gpu_session.gpu_monitor)
 
     @property

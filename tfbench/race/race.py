@@ -16,9 +16,6 @@ from tfbench.race.schedule import make_plan
 from tfbench.stats.interval import median_log_ratio
 from tfbench.stats.verdict import Decision, decide
 
-_FEWEST_PAIRS = 2
-"""With one pair of zygotes, its bias would be taken for a difference."""
-
 
 @dataclass(frozen=True)
 class RaceConfig:
@@ -38,7 +35,7 @@ def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) 
     """
     pools = len({(entrant.side.name, entrant.case.env) for entrant in entrants})
     first = policy.zygotes if second else 0
-    return range(first, first + min(policy.zygotes, max(_FEWEST_PAIRS, policy.zygotes_alive // pools)))
+    return range(first, first + policy.pairs(pools))
 
 
 class Race:

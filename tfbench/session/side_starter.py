@@ -55,8 +55,9 @@ class SideStarter:
 
     def _start(self, cases: Sequence[Case], sides: Sequence[Side]) -> None:
         policy, first = self.request.policy, not self.described
-        pairs = range(min(policy.zygotes, policy.looks[0]))  # a race starts the other pairs when it needs them
         wanted = [(side, env) for side in sides for env in dict.fromkeys(case.env for case in cases)]
+        # A race starts the other pairs when it needs them.
+        pairs = range(min(policy.pairs(len(wanted)), policy.looks[0]))
         self.launcher.ready(wanted, pairs)
         self.described.update({side.name: self.launcher.environment(side) for side in sides})
         if first and self.request.require_gpu and not self.launcher.devices(sides[0]).get("GPU"):

@@ -1,0 +1,86 @@
+"""Projects whose runs are watched: their processes, the memory of these, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from tests.e2e.project import LIMIT, Done, Project
+from tfbench.worker.tracers import ALLOWED
+
+FOLDER = Path(__file__).parent / "benchmarks"
+MARK = "TFBENCH_FAULTS"
+"""Environment variable that all processes of a run have, whoever started them."""
+WHOLE = os.environ.get("TFBENCH_CHAOS") == "whole"
+"""Whether every test runs in full length, as `make chaos` does."""
+_PRIVATE = re.compile(r"^Private_\w+: +(\d+) kB$", re.MULTILINE)
+
+
+def processes(mark: str) -> Iterator[Path]:
+    """Yield the folders in /proc of the processes of a run."""
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{MARK}={mark}\0".encode() in environment.read_bytes():
+                yield environment.parent
+        except OSError:
+            continue
+
+
+def left(mark: str) -> list[str]:
+    """Return the command lines of the processes of a run that are still there."""
+    found = []
+    for process in processes(mark):
+        try:
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+        except OSError:
+            continue
+        found.append(f"{process.name}: {command.decode(errors='replace')}")
+    return found
+
+
+def private_bytes(process: Path) -> int:
+    """Return the memory that this process alone uses, 0 if it has ended."""
+    try:
+        return 1024 * sum(map(int, _PRIVATE.findall((process / "smaps_rollup").read_text())))
+    except OSError:
+        return 0
+
+
+class Run(Project):
+    """A project whose runs have a folder for temporary files, and leave nothing there."""
+
+    def __init__(self, root: Path, full: bool = False) -> None:
+        super().__init__(root, full)
+        self.temporary = root / "temporary"
+        self.temporary.mkdir()
+        shutil.copy(FOLDER / "conftest.py", root / "conftest.py")
+
+    def environment(self) -> dict[str, str]:
+        # In a run that measures tfbench's own coverage, workers may be traced. Not here.
+        inherited = {key: value for key, value in super().environment().items() if key != ALLOWED}
+        return {**inherited, "TMPDIR": str(self.temporary), MARK: str(self.root)}
+
+    def start(self, *options: str, name: str = "report.json") -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command("--benchmark", f"--report-json={self.root / name}", *options),
+            cwd=self.root, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
+
+    def ended(self, process: subprocess.Popen[str], name: str = "report.json") -> Done:
+        output, _ = process.communicate(timeout=LIMIT)
+        report = self.root / name
+        return Done(process.returncode, output, json.loads(report.read_text()) if report.exists() else {})
+
+    def check_clean(self) -> None:
+        """Check that no process, no temporary file and no half-made folder is left."""
+        assert left(str(self.root)) == []
+        assert [one.name for one in self.temporary.iterdir() if not one.name.startswith("pytest-of-")] == []
+        assert [str(one) for one in self.root.rglob(".*-*") if one.name.startswith(".half-")] == []
