@@ -5,8 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,9 @@ DATA_FOLDER = ".tfbench"
 LARGEST = 256 << 20
 """Maximum bytes of a file that the user names. A baseline of 300 cases has 40 million."""
 _HALF, _SCRATCH = ".half-", "tfbench-scratch-"
-"""Prefixes of folders that belong to a running process."""
+"""Prefixes of files and folders that belong to a running process."""
+_NO_LINK = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Opens no symbolic link, and waits for no other end of a pipe. Windows has neither."""
 
 
 @contextmanager
@@ -55,7 +58,7 @@ def hold(file: IO[Any] | int, *, shared: bool = False, wait: bool = True) -> Non
 
 
 def _locked_dir(prefix: str, parent: str | Path) -> tuple[Path, int]:
-    """Make a folder that `_abandoned_dirs` spares as long as the descriptor is open; return both."""
+    """Make a folder that `_abandoned` spares as long as the descriptor is open; return both."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         with suppress(FileNotFoundError):  # another process has removed it before it was locked: make the next
@@ -87,20 +90,36 @@ def remove_dir(place: Path) -> None:
         place.rename(Path(folder, "old"))
 
 
-def _abandoned_dirs(prefix: str, parent: str | Path) -> Iterator[Path]:
-    """Yield the folders of this user's processes that were killed, each locked until the next one."""
-    for folder in sorted(Path(parent).glob(f"{prefix}*")):
-        with ExitStack() as stack, suppress(OSError):  # it is gone, locked, or of a kind that cannot be opened
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+def _locked_file(parent: Path) -> tuple[Path, int]:
+    """Make a file that `_abandoned` spares as long as the descriptor is open; return both."""
+    while True:
+        descriptor, name = tempfile.mkstemp(prefix=_HALF, dir=parent)
+        with suppress(OSError, SideError):  # without locks nobody removes it either
+            hold(descriptor)
+        if os.path.exists(name):
+            return Path(name), descriptor
+        os.close(descriptor)
+
+
+def _abandoned(prefix: str, parent: str | Path, is_kind: Callable[[int], bool]) -> Iterator[Path]:
+    """Yield what this user's processes that were killed have left, each locked until the next one.
+
+    Args:
+        is_kind: `stat.S_ISDIR` for folders, or `stat.S_ISREG` for files.
+    """
+    for place in sorted(Path(parent).glob(f"{prefix}*")):
+        with ExitStack() as stack, suppress(OSError, SideError):  # it is gone, locked, or cannot be opened or locked
+            descriptor = os.open(place, _NO_LINK)
             stack.callback(os.close, descriptor)
             hold(descriptor, wait=False)
-            if os.fstat(descriptor).st_uid == os.getuid():
-                yield folder
+            found = os.fstat(descriptor)
+            if found.st_uid == os.getuid() and is_kind(found.st_mode):
+                yield place
 
 
 def remove_half_dirs(parent: Path) -> None:
     """Remove the folders of `atomic_dir` and `remove_dir` that killed processes have left here."""
-    for half in _abandoned_dirs(_HALF, parent):
+    for half in _abandoned(_HALF, parent, stat.S_ISDIR):
         shutil.rmtree(half, ignore_errors=True)
 
 
@@ -123,7 +142,7 @@ def _remove_own(folder: Path, pid: int) -> None:
 
 def abandoned_scratch_dirs() -> Iterator[Path]:
     """Yield the scratch folders of this user's processes that were killed, each locked until the next one."""
-    yield from _abandoned_dirs(_SCRATCH, tempfile.gettempdir())
+    yield from _abandoned(_SCRATCH, tempfile.gettempdir(), stat.S_ISDIR)
 
 
 @contextmanager
@@ -194,18 +213,25 @@ def read_text(path: Path) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write a file atomically: no reader sees a part of ``text``, and on failure ``path`` stays unchanged.
 
+    Files that killed processes have left half-written in the same folder are removed.
+
     Raises:
         OSError: The folder cannot be created or written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    for half in _abandoned(_HALF, path.parent, stat.S_ISREG):
+        half.unlink(missing_ok=True)
+    scratch, descriptor = _locked_file(path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(scratch, 0o644)
-        os.replace(scratch, path)
+            os.chmod(scratch, 0o644)
+            if os.name != "nt":
+                os.replace(scratch, path)  # while it is locked
+        if os.name == "nt":  # has no such locks, and replaces no open file
+            os.replace(scratch, path)
     except BaseException:
-        Path(scratch).unlink(missing_ok=True)
+        scratch.unlink(missing_ok=True)
         raise

@@ -9,7 +9,7 @@ from tfbench.errors import SideError, UsageError
 from tfbench.fs import DATA_FOLDER
 from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
-from tfbench.sides.source_tree import KEPT, code_digest, drop, materialise, snapshot, tree_of
+from tfbench.sides.source_tree import KEPT, code_digest, drop, keep, materialise, snapshot, tree_of
 from tfbench.sides.spec import parse
 
 
@@ -67,6 +67,15 @@ def test_a_kept_tree_can_be_extracted_again(checkout, tmp_path):
     assert root.name == "sub"
     assert materialise(checkout / "sub", kept.tree, tmp_path / "cache") == made
     assert not list((tmp_path / "cache").glob(".half-*"))
+
+
+def test_the_earlier_tree_is_kept_until_the_new_one_is_kept_alone(checkout):
+    first = snapshot(checkout, f"{KEPT}first")
+    (checkout / "sub" / "a.py").write_text("two")
+    second = snapshot(checkout, f"{KEPT}first")
+    assert git(checkout, "log", "--format=%T", f"{KEPT}first").split() == [second.tree, first.tree]
+    keep(checkout, second.tree, f"{KEPT}first")
+    assert git(checkout, "log", "--format=%T", f"{KEPT}first").split() == [second.tree]
 
 
 def test_a_tree_has_what_a_checkout_has(checkout, tmp_path):

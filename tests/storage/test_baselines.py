@@ -6,7 +6,7 @@ import pytest
 
 from tfbench.compare.result_file import read
 from tfbench.errors import BaselineError, ReportError
-from tfbench.fs import write_whole
+from tfbench.fs import try_lock, write_whole
 from tfbench.model import Case, EnvironmentInfo, MeasurementContext, Run, Sample
 from tfbench.storage.baselines import Acceptance, Baseline, Baselines
 
@@ -36,6 +36,18 @@ def test_a_saved_baseline_is_fetched(store):
     assert found.samples[CASE.name].seconds == pytest.approx(SAMPLE.seconds)
     assert found.samples[CASE.name].runs[0].facts == SAMPLE.runs[0].facts
     assert store.names() == ["first"]
+
+
+def test_a_half_written_file_of_a_killed_process_is_removed_by_the_next_save(store):
+    store.save("first", BASELINE)
+    killed, running = store.folder / ".half-killed", store.folder / ".half-running"
+    killed.write_text("{")
+    (store.folder / ".half-folder").mkdir()
+    with try_lock(running):
+        store.save("first", BASELINE)
+        assert sorted(path.name for path in store.folder.iterdir()) == [".half-folder", ".half-running", "first.json"]
+    store.save("first", BASELINE)
+    assert not running.exists()
 
 
 def test_pytest_benchmark_reads_it(store):

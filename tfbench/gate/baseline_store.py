@@ -51,8 +51,10 @@ class BaselineStore:
             )
         accepted = replace(candidate, accepted=(*before.accepted, Acceptance(now(), reason, before.saved)))
         if accepted.tree:
-            keep(self.root, accepted.tree, KEPT + name)
+            keep(self.root, accepted.tree, KEPT + name, earlier=True)
         self.saved.save(name, accepted)
+        if accepted.tree:
+            keep(self.root, accepted.tree, KEPT + name)
         self._drop_candidate(name)
         return accepted
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfbench.errors import BaselineError
+from tfbench.errors import BaselineError, SideError
 from tfbench.model import EnvironmentInfo, MeasurementContext, Outcome, Sample
 from tfbench.session.request import CaseResult, RunRequest
-from tfbench.sides.source_tree import CANDIDATES, KEPT, snapshot
+from tfbench.sides.source_tree import CANDIDATES, KEPT, keep, snapshot
 from tfbench.storage.baselines import Baseline, Baselines, now
 from tfbench.storage.history import History, SessionRecord
 from tfbench.storage.layout import Layout
@@ -60,7 +61,7 @@ class RunRecorder:
             why = "no case was measured"
         if why:
             raise BaselineError(f"the baseline {name!r} was not saved: {why}")
-        return self.baselines.save(name, self._measured(measurements, KEPT + name))
+        return self._save(self.baselines, name, self._measured(measurements, KEPT + name), KEPT)
 
     def remember(self, measurements: RunMeasurements, baseline: str) -> Path | None:
         """Record the floors of a run, and the candidate that `baseline accept` would take.
@@ -83,7 +84,15 @@ class RunRecorder:
         floors = {name: sample.floors for name, sample in samples.items() if name not in changed}
         sources = {name: sample.case.source for name, sample in samples.items()}
         self.history.record(SessionRecord(measured.context, floors, sources))
-        return Baselines(Layout(self._request.folder).candidates).save(baseline, measured) if baseline else None
+        candidates = Baselines(Layout(self._request.folder).candidates)
+        return self._save(candidates, baseline, measured, CANDIDATES) if baseline else None
+
+    def _save(self, place: Baselines, name: str, measured: Baseline, refs: str) -> Path:
+        path = place.save(name, measured)
+        if measured.tree:
+            with suppress(SideError):  # otherwise git goes on keeping the earlier tree, which no file needs any more
+                keep(self._request.root, measured.tree, refs + name)
+        return path
 
     def _measured(self, measurements: RunMeasurements, keep_as: str) -> Baseline:
         tree, environment = snapshot(self._request.root, keep_as), measurements.environment

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
-from tfbench.fs import DATA_FOLDER, atomic_dir
+from tfbench.fs import DATA_FOLDER, atomic_dir, scratch_dir
 from tfbench.untrusted import command
 
 KEPT, CANDIDATES = "refs/tfbench/", "refs/tfbench-candidates/"
@@ -80,8 +80,8 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
     """Return the content of the checkout that contains ``root``, or ``None`` if there is none that git reads.
 
     Args:
-        keep_as: Git ref below `KEPT` or `CANDIDATES`, under which the repository keeps the content for `materialise`.
-            Without a ref the repository stays unchanged.
+        keep_as: Git ref below `KEPT` or `CANDIDATES`, under which the repository keeps the content for `materialise`,
+            besides what the ref keeps already. Without a ref the repository stays unchanged.
 
     Raises:
         SideError: git cannot write into the checkout, or refuses one that ``keep_as`` needs.
@@ -94,7 +94,7 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
         if keep_as:
             raise
         return None
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = {"GIT_INDEX_FILE": str(Path(scratch, "index"))} if keep_as else _scratch_repository(top, Path(scratch))
         try:
             commit = _git(top, "rev-parse", "--verify", "--quiet", "HEAD")
@@ -105,7 +105,7 @@ def snapshot(root: Path, keep_as: str = "") -> Snapshot | None:
         _git(top, "add", "--all", "--", ".", f":(exclude,glob)**/{DATA_FOLDER}/**", env=env)
         tree = _git(top, "write-tree", env=env)
         if keep_as:
-            keep(top, tree, keep_as)
+            keep(top, tree, keep_as, earlier=True)
     return Snapshot(tree, commit, tree != head)
 
 
@@ -134,7 +134,7 @@ def code_digest(root: Path) -> str:
     top = checkout(root)
     new = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *_CODE)
     names = [name for name in new.split("\0") if name and DATA_FOLDER not in Path(name).parts]
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = _scratch_repository(top, Path(scratch))
         with suppress(SideError):  # a repository without a commit
             _git(top, "read-tree", "HEAD", env=env)
@@ -146,13 +146,19 @@ def code_digest(root: Path) -> str:
         return _git(top, "write-tree", env=env)
 
 
-def keep(root: Path, tree: str, name: str) -> None:
+def keep(root: Path, tree: str, name: str, *, earlier: bool = False) -> None:
     """Make git keep a tree under a ref below `KEPT` or `CANDIDATES`.
+
+    Args:
+        earlier: Whether the ref also goes on keeping its earlier trees. The file of a baseline is replaced after its
+            tree is kept, and a run that is killed between the two leaves the earlier file, which needs its tree.
 
     Raises:
         SideError: The repository does not have the tree.
     """
-    _git(root, "update-ref", name, _git(root, "commit-tree", tree, "-m", name, env=_IDENTITY))
+    before = _git(root, "for-each-ref", "--format=%(objectname)", name) if earlier else ""
+    parents = ["-p", before] if before else []
+    _git(root, "update-ref", name, _git(root, "commit-tree", tree, *parents, "-m", name, env=_IDENTITY))
 
 
 def drop(root: Path, name: str) -> None:
@@ -250,7 +256,7 @@ def _check_out(top: Path, tree: str, place: Path) -> None:
 
     Unlike ``git archive``, this leaves out and substitutes nothing that ``.gitattributes`` marks for exports.
     """
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
         _git(top, "read-tree", tree, env=index)
         _git(top, "checkout-index", "--all", f"--prefix={place}/", env=index)

@@ -1,0 +1,196 @@
+"""Runs that save a baseline and are killed: the store holds the old or the new baseline, whole, and nothing half-made.
+
+A tenth of the kills run here, and all of them by ``make chaos``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.project import LIMIT
+from tests.faults.processes import WHOLE, Run, left
+from tfbench.sides.source_tree import KEPT
+from tfbench.storage.baselines import Baselines
+from tfbench.storage.layout import Layout
+
+SAVES, RUNS = (270, 30) if WHOLE else (9, 2)
+"""Kills of a process that saves ready measurements again and again, and of whole runs."""
+
+SAVER = """
+import os, shutil, sys
+from pathlib import Path
+
+from tfbench.model import Case, EnvironmentInfo, Run, Sample
+from tfbench.plugin.options import available_cpus
+from tfbench.policy import preset
+from tfbench.race.process_launcher import Processors
+from tfbench.race.scratch import Scratch
+from tfbench.race.zygote import Suite
+from tfbench.session.recorder import RunMeasurements, RunRecorder
+from tfbench.session.request import CaseResult, RunRequest
+
+root, first, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+Scratch(str(root / ".tfbench/made")).folder  # as a run does before it measures
+suite = Suite((), "", "importlib", "", ())
+environment = EnvironmentInfo("3", "python", {}, "", False, {}, (0,), 1, {})
+for number in range(first, first + count):
+    (root / "benchmarks/test_mine.py").write_text(f"NUMBER = {number}\\n")
+    request = RunRequest(
+        root, suite, preset("quick"), Processors((0,), (0,)), "python", root / ".tfbench", (), save="main"
+    )
+    cases = [Case(f"benchmarks/test_mine.py::test_{one}", "", "") for one in range(50)]
+    results = [CaseResult(case, sample=Sample(case, (Run((number * 1e-3,) * 200, 1),))) for case in cases]
+    RunRecorder(request).save(RunMeasurements(results, "variants", environment))
+    print(number, flush=True)
+"""
+BENCHMARKS = """
+    def test_first(bench):
+        bench(sum, range(500))
+
+    def test_second(bench):
+        bench(sum, range(500))
+"""
+Moment = Callable[[Path], None]
+"""Waits until a process that saves below this folder is to be killed."""
+
+
+def some_time(seconds: float, rng: random.Random) -> Moment:
+    """Return the end of a random time."""
+    return lambda folder: time.sleep(rng.uniform(0, seconds))
+
+
+def while_writing(rng: random.Random) -> Moment:
+    """Return a random time after the file of a baseline has appeared under its temporary name."""
+
+    def wait(folder: Path) -> None:
+        end = time.monotonic() + 60
+        place = Layout(folder).baselines
+        while not (place.is_dir() and any(name.startswith(".half-") for name in os.listdir(place))):
+            assert time.monotonic() < end
+        time.sleep(rng.choice([0, 0, 0.0005, 0.002, 0.005]))
+
+    return wait
+
+
+@pytest.fixture
+def project(tmp_path):
+    made = Run(tmp_path)
+    made.write(BENCHMARKS)
+    (tmp_path / ".gitignore").write_text("/temporary/\n/.tfbench/\n/.cache/\n*.json\n*.py[co]\n/killed\n")
+    made.git("init", "-q")
+    made.git("add", ".")
+    made.git("commit", "-q", "-m", "first")
+    return made
+
+
+def wait_for_its_processes(project: Run) -> None:
+    """Wait until what a killed process has started, such as git, has ended as well."""
+    end = time.monotonic() + 20
+    while found := left(str(project.root)):
+        assert time.monotonic() < end, found
+        time.sleep(0.01)
+
+
+def kept(project: Run) -> set[str]:
+    """Return the trees that git keeps for the baseline."""
+    command = ["git", "log", "--format=%T", f"{KEPT}main"]
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def whole_number(project: Run) -> int:
+    """Return the number of the saved baseline. Every part of it has the same one, and git keeps its tree."""
+    baseline = Baselines(Layout(project.root / ".tfbench").baselines).fetch("main")
+    numbers = {round(second * 1e3) for sample in baseline.samples.values() for second in sample.seconds}
+    assert len(numbers) == 1
+    assert {len(sample.seconds) for sample in baseline.samples.values()} == {200}
+    assert len(baseline.samples) == 50
+    assert baseline.tree in kept(project)
+    command = ["git", "show", f"{baseline.tree}:benchmarks/test_mine.py"]
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=True)
+    assert done.stdout == f"NUMBER = {max(numbers)}\n"
+    return max(numbers)
+
+
+def saving(project: Run, first: int, count: int = 1 << 30) -> subprocess.Popen[str]:
+    """Start a process that saves baselines of these numbers, and prints each number."""
+    command = [sys.executable, "-c", SAVER, str(project.root), str(first), str(count)]
+    return subprocess.Popen(command, cwd=project.root, env=project.environment(), stdout=subprocess.PIPE, text=True)
+
+
+def files(project: Run) -> list[str]:
+    """Return the names of all files that the store consists of."""
+    return sorted(os.listdir(project.root / ".tfbench/baselines"))
+
+
+@pytest.mark.chaos
+def test_a_process_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(project):
+    rng = random.Random(21)
+    number, during, halves = 0, 0, 0
+    for kill in range(SAVES):
+        moment = while_writing(rng) if kill % 2 else some_time(0.5, rng)
+        with saving(project, number + 1) as saver:
+            saved = int(saver.stdout.readline())  # so that there is an old one, and imports take no kills
+            moment(project.root / ".tfbench")
+            saver.kill()
+            saved = max([saved, *map(int, saver.stdout.read().split())])
+        wait_for_its_processes(project)
+        number = whole_number(project)
+        assert number in (saved, saved + 1)
+        during += number == saved + 1
+        halves += len(files(project)) > 1
+    with saving(project, number + 1, count=1) as saver:
+        saver.communicate(timeout=LIMIT)
+    whole_number(project)
+    assert files(project) == ["main.json"]
+    print(f"{SAVES} kills of a saving process: 0 baselines lost, {halves} half-written files, all removed")
+    project.check_clean()
+
+
+@pytest.mark.chaos
+def test_a_run_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(project):
+    rng = random.Random(22)
+    began = time.monotonic()
+    options = ("--save-baseline", "main", "-p", "no:cacheprovider")
+    assert project.run(*options).code == 0
+    seconds = time.monotonic() - began
+    store = Baselines(Layout(project.root / ".tfbench").baselines)
+    new = 0
+    for kill in range(RUNS):
+        project.write(textwrap.dedent(BENCHMARKS) + f"\nNUMBER = {kill}\n")
+        before = store.fetch("main")
+        process = project.start(*options)
+        moment = while_writing(rng) if kill % 3 == 1 else some_time(1.1 * seconds, rng)
+        moment(project.root / ".tfbench")
+        process.kill()
+        process.communicate(timeout=LIMIT)
+        wait_for_its_processes(project)
+        after = store.fetch("main")
+        assert {sample.case.name.rpartition("::")[2] for sample in after.samples.values()} == {
+            "test_first",
+            "test_second",
+        }
+        assert after.tree in kept(project)
+        new += after.context.session != before.context.session
+        if after.context.session == before.context.session:
+            assert after == before
+        report = (
+            json.loads((project.root / "report.json").read_text()) if (project.root / "report.json").exists() else {}
+        )
+        assert not report.get("complete") or after.context.session != before.context.session
+    done = project.run(*options)
+    assert done.code == 0, done.output
+    assert store.fetch("main").context.session != after.context.session
+    assert files(project) == ["main.json"]
+    print(f"{RUNS} kills of whole runs: 0 baselines lost, {new} new ones")
+    project.check_clean()
