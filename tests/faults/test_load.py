@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import gc
+import json
+import random
+import subprocess
+import sys
 import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import Run, private_bytes, processes
+from tests.fakes import measured, worker
+from tests.faults.processes import WHOLE, Run, private_bytes, processes
+from tfbench.model import Case
+from tfbench.plugin.options import available_cpus
+from tfbench.policy import preset
+from tfbench.race.interfaces import Entrant
+from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.schedule import make_plan, orders
+from tfbench.race.zygote import Suite
+from tfbench.sides.side import Side
 
+CASES = 5000 if WHOLE else 500
+LAUNCHES = 500 if WHOLE else 50
+MANY = """
+    import pytest
+
+    @pytest.mark.parametrize("number", range({cases}))
+    def test_one(bench, number):
+        bench(sum, [1])
+"""
 SIX = """
     import tensorflow as tf
     from tfbench import Axis, Level, across
@@ -49,3 +75,95 @@ def test_six_environments_at_once_stay_under_4_gb_of_private_memory(tmp_path, re
     assert count >= 12
     assert most < 4e9
     run.check_clean()
+
+
+# The controller
+
+
+@pytest.mark.chaos
+def test_the_controllers_cost_and_memory_per_case_do_not_grow(tmp_path):
+    run = Run(tmp_path)
+    (tmp_path / "conftest.py").unlink()
+    run.write(MANY.format(cases=CASES))
+    names = [f"benchmarks/test_mine.py::test_one[{number}]" for number in range(CASES)]
+    interpreter = worker.install(tmp_path, cases={name: {} for name in names})
+    notes = tmp_path / "notes"
+    extra = {measured.INTERPRETER: interpreter, measured.NOTES: str(notes), measured.EVERY: str(CASES // 5)}
+    done = subprocess.run(
+        run.command("--benchmark", "-q", "-p", "tests.fakes.measured"),
+        cwd=tmp_path, env={**run.environment(), **extra}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    assert f"{CASES} passed" in done.stdout
+    rows = [json.loads(line) for line in notes.read_text().splitlines()]
+    milliseconds, kilobytes = [], []
+    for before, after in pairwise(rows):
+        cases = after["cases"] - before["cases"]
+        milliseconds.append(1e3 * (after["seconds"] - before["seconds"]) / cases)
+        kilobytes.append((after["bytes"] - before["bytes"]) / 1e3 / cases)
+        print(f"case {after['cases']}: {milliseconds[-1]:.1f} ms and {kilobytes[-1]:.0f} kB per case")
+    # The first part includes the first import of much code.
+    assert milliseconds[-1] < 1.5 * milliseconds[1]
+    # A case leaves its samples, twice: pytest-benchmark has its own. Nothing else is kept.
+    assert max(kilobytes[1:]) < 60
+    assert max(row["descriptors"] for row in rows) - rows[1]["descriptors"] <= 2
+    run.check_clean()
+
+
+# Launches
+
+
+@pytest.mark.chaos
+def test_hundreds_of_launches_leave_descriptors_memory_and_children_as_they_were(tmp_path):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks/test_mine.py").write_text("def test_one(bench):\n    bench(sum, range(500))\n")
+    policy = replace(preset("quick"), launch_seconds=0.01, warmup_seconds=0.005, warmup_limit_seconds=0.01)
+    suite = Suite(("benchmarks/test_mine.py",), "", "importlib", str(tmp_path / "made"), available_cpus())
+    name = "benchmarks/test_mine.py::test_one"
+    sides = [Side(side, sys.executable, tmp_path) for side in ("baseline", "contender")]
+    entrants = [Entrant(Case(name, name, name), side) for side in sides]
+    cpus = available_cpus()
+    launcher = ProcessLauncher(suite, policy, Processors(cpus[-1:], cpus))
+    rows = []
+    try:
+        for count in range(LAUNCHES + 1):
+            if count % (LAUNCHES // 5) == 0:
+                gc.collect()
+                rows.append({name: usage(process) for name, process in watched(launcher)})
+                print(f"{count} launches of two processes: {rows[-1]}")
+            launched(launcher, entrants, policy)
+    finally:
+        launcher.close()
+    early, late = rows[1], rows[-1]
+    assert set(early) == set(late) == {"controller", "baseline", "contender"}
+    for name, before in early.items():
+        after = late[name]
+        assert (after["descriptors"], after["children"]) == (before["descriptors"], before["children"]), name
+        assert after["bytes"] < before["bytes"] + 2e6, name
+
+
+def watched(launcher):
+    """Yield the names and folders in /proc of the controller and of the zygotes."""
+    yield "controller", Path("/proc/self")
+    for (side, _, _), zygote in launcher._pool._zygotes.items():
+        yield side, Path(f"/proc/{zygote._process.pid}")
+
+
+def usage(process):
+    children = process / "task" / str(process.resolve().name) / "children"
+    return {
+        "descriptors": len(list((process / "fd").iterdir())),
+        "children": len(children.read_text().split()),
+        "bytes": private_bytes(process),
+    }
+
+
+def launched(launcher, entrants, policy):
+    """Open a launch, run its rounds and end it."""
+    launch = launcher.open(entrants, 0)
+    try:
+        iterations = {index: launch.prepare(index).iteration for index in range(2)}
+        plan = make_plan(entrants, iterations, policy, False)
+        launch.rounds(plan, orders([0, 1], plan.rounds, random.Random(1)))
+    finally:
+        launch.kill()
