@@ -69,7 +69,7 @@ def test_a_half_made_folder_that_was_removed_before_it_was_locked_is_made_again(
         if len(made) == 1:
             os.rmdir(made[0])
             os.mkdir(made[0])  # `open` finds a folder
-            monkeypatch.setattr(fs.fcntl, "flock", lambda *_: os.rmdir(made[0]) if os.path.isdir(made[0]) else None)
+            monkeypatch.setattr(fs, "hold", lambda *_: os.rmdir(made[0]) if os.path.isdir(made[0]) else None)
         return made[-1]
 
     real = tempfile.mkdtemp
