@@ -72,7 +72,7 @@ fuzz: $(READY)
 
 chaos: $(READY)
 	$(info tfbench: injecting faults into real processes: pytest -m chaos $(ARGS))
-	@$(PYTEST) -m chaos $(ARGS)
+	@TFBENCH_CHAOS=whole $(PYTEST) $(PARALLEL) -m chaos $(ARGS)
 	@$(MAKE) --no-print-directory fuzz
 
 # TFBENCH_TRACED_WORKERS: otherwise a run takes coverage away from its workers, since nobody can time what it traces.

@@ -27,3 +27,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what starts processes first, as it would otherwise keep one processor busy at the end."""
     items.sort(key=lambda item: "e2e" not in item.path.parts)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures that tests have recorded, for docs/reliability.md."""
+    reports = terminalreporter.getreports("passed")
+    figures = [value for report in reports for name, value in report.user_properties if name == "figure"]
+    for figure in figures:
+        terminalreporter.line(str(figure))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import textwrap
@@ -27,31 +28,47 @@ SAVES, RUNS = (270, 30) if WHOLE else (9, 2)
 """Kills of a process that saves ready measurements again and again, and of whole runs."""
 
 SAVER = """
-import os, shutil, sys
+import os, sys
 from pathlib import Path
 
+from tfbench import fs
 from tfbench.model import Case, EnvironmentInfo, Run, Sample
-from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
+from tfbench.race import scratch
 from tfbench.race.process_launcher import Processors
-from tfbench.race.scratch import Scratch
 from tfbench.race.zygote import Suite
 from tfbench.session.recorder import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, RunRequest
 
-root, first, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-Scratch(str(root / ".tfbench/made")).folder  # as a run does before it measures
-suite = Suite((), "", "importlib", "", ())
+root = Path(sys.argv[1])
 environment = EnvironmentInfo("3", "python", {}, "", False, {}, (0,), 1, {})
-for number in range(first, first + count):
+
+
+def save(number):
     (root / "benchmarks/test_mine.py").write_text(f"NUMBER = {number}\\n")
+    suite = Suite((), "", "importlib", "", ())
     request = RunRequest(
         root, suite, preset("quick"), Processors((0,), (0,)), "python", root / ".tfbench", (), save="main"
     )
     cases = [Case(f"benchmarks/test_mine.py::test_{one}", "", "") for one in range(50)]
     results = [CaseResult(case, sample=Sample(case, (Run((number * 1e-3,) * 200, 1),))) for case in cases]
     RunRecorder(request).save(RunMeasurements(results, "variants", environment))
-    print(number, flush=True)
+    print("saved", number, flush=True)
+
+
+# A process for each kill, which has the imports already.
+for line in sys.stdin:
+    first, count = map(int, line.split())
+    if (pid := os.fork()) == 0:
+        fs.scratch_dir.cache_clear()
+        scratch._remove_abandoned.cache_clear()
+        scratch.Scratch(str(root / ".tfbench/made")).folder  # as a run does before it measures
+        for number in range(first, first + count):
+            save(number)
+        sys.exit()
+    print("started", pid, flush=True)
+    os.waitpid(pid, 0)
+    print("ended", pid, flush=True)
 """
 BENCHMARKS = """
     def test_first(bench):
@@ -93,10 +110,10 @@ def project(tmp_path):
     return made
 
 
-def wait_for_its_processes(project: Run) -> None:
+def wait_for_its_processes(project: Run, but: str = "") -> None:
     """Wait until what a killed process has started, such as git, has ended as well."""
     end = time.monotonic() + 20
-    while found := left(str(project.root)):
+    while found := [one for one in left(str(project.root)) if one.partition(":")[0] != but]:
         assert time.monotonic() < end, found
         time.sleep(0.01)
 
@@ -122,10 +139,39 @@ def whole_number(project: Run) -> int:
     return max(numbers)
 
 
-def saving(project: Run, first: int, count: int = 1 << 30) -> subprocess.Popen[str]:
-    """Start a process that saves baselines of these numbers, and prints each number."""
-    command = [sys.executable, "-c", SAVER, str(project.root), str(first), str(count)]
-    return subprocess.Popen(command, cwd=project.root, env=project.environment(), stdout=subprocess.PIPE, text=True)
+class Savers:
+    """Processes that save baselines in a project, one at a time."""
+
+    def __init__(self, project: Run) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", SAVER, str(project.root)],
+            cwd=project.root, env=project.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.pid = 0
+
+    def start(self, first: int, count: int = 1 << 30) -> None:
+        """Start to save baselines with these numbers, and wait until the first one is saved."""
+        self._server.stdin.write(f"{first} {count}\n")
+        self._server.stdin.flush()
+        words = [self._server.stdout.readline().split() for _ in range(2)]
+        self.pid = next(int(word) for kind, word in words if kind == "started")
+        assert ["saved", str(first)] in words
+
+    def ended(self) -> int:
+        """Wait until it has ended; return the last number that it has saved, 0 if there are no further ones."""
+        last = 0
+        while (words := self._server.stdout.readline().split())[0] == "saved":
+            last = int(words[1])
+        assert words == ["ended", str(self.pid)]
+        return last
+
+    def close(self) -> None:
+        self._server.stdin.close()
+        self._server.wait(timeout=LIMIT)
+        self._server.stdout.close()
+
+    def wait_for_children(self, project: Run) -> None:
+        wait_for_its_processes(project, str(self._server.pid))
 
 
 def files(project: Run) -> list[str]:
@@ -134,31 +180,33 @@ def files(project: Run) -> list[str]:
 
 
 @pytest.mark.chaos
-def test_a_process_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(project):
+def test_a_process_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(project, record_property):
     rng = random.Random(21)
     number, during, halves = 0, 0, 0
+    savers = Savers(project)
     for kill in range(SAVES):
-        moment = while_writing(rng) if kill % 2 else some_time(0.5, rng)
-        with saving(project, number + 1) as saver:
-            saved = int(saver.stdout.readline())  # so that there is an old one, and imports take no kills
-            moment(project.root / ".tfbench")
-            saver.kill()
-            saved = max([saved, *map(int, saver.stdout.read().split())])
-        wait_for_its_processes(project)
+        savers.start(number + 1)  # so that there is an old one
+        moment = while_writing(rng) if kill % 2 else some_time(0.3, rng)
+        moment(project.root / ".tfbench")
+        os.kill(savers.pid, signal.SIGKILL)
+        saved = max(number + 1, savers.ended())
+        savers.wait_for_children(project)
         number = whole_number(project)
         assert number in (saved, saved + 1)
         during += number == saved + 1
         halves += len(files(project)) > 1
-    with saving(project, number + 1, count=1) as saver:
-        saver.communicate(timeout=LIMIT)
-    whole_number(project)
+    savers.start(number + 1, count=1)  # removes what the last one has left
+    savers.ended()
+    savers.close()
+    assert whole_number(project) == number + 1
     assert files(project) == ["main.json"]
-    print(f"{SAVES} kills of a saving process: 0 baselines lost, {halves} half-written files, all removed")
+    text = f"0 lost, {halves} half-written files, which the next save removed"
+    record_property("figure", f"{SAVES} kills of a process that saves baselines: {text}")
     project.check_clean()
 
 
 @pytest.mark.chaos
-def test_a_run_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(project):
+def test_a_run_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(project, record_property):
     rng = random.Random(22)
     began = time.monotonic()
     options = ("--save-baseline", "main", "-p", "no:cacheprovider")
@@ -169,6 +217,7 @@ def test_a_run_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(proje
     for kill in range(RUNS):
         project.write(textwrap.dedent(BENCHMARKS) + f"\nNUMBER = {kill}\n")
         before = store.fetch("main")
+        (project.root / "report.json").unlink(missing_ok=True)
         process = project.start(*options)
         moment = while_writing(rng) if kill % 3 == 1 else some_time(1.1 * seconds, rng)
         moment(project.root / ".tfbench")
@@ -192,5 +241,5 @@ def test_a_run_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(proje
     assert done.code == 0, done.output
     assert store.fetch("main").context.session != after.context.session
     assert files(project) == ["main.json"]
-    print(f"{RUNS} kills of whole runs: 0 baselines lost, {new} new ones")
+    record_property("figure", f"{RUNS} kills of whole runs that save a baseline: 0 lost, {new} saved before the kill")
     project.check_clean()

@@ -71,7 +71,7 @@ def test_six_environments_at_once_stay_under_4_gb_of_private_memory(tmp_path, re
     done = run.ended(process)
     assert done.code == 0, done.output
     assert len(done.outcomes()) == 6
-    print(f"six environments: at most {most / 1e9:.2f} GB of private memory in {count} processes")
+    record_property("figure", f"six environments: at most {most / 1e9:.2f} GB of private memory, {count} processes")
     assert count >= 12
     assert most < 4e9
     run.check_clean()
