@@ -61,6 +61,7 @@ class Run(Project):
         self.temporary = root / "temporary"
         self.temporary.mkdir()
         shutil.copy(FOLDER / "conftest.py", root / "conftest.py")
+        (root / "pytest.ini").write_text("[pytest]\n")  # pytest then looks for none above the folder
 
     def environment(self) -> dict[str, str]:
         # In a run that measures tfbench's own coverage, workers may be traced. Not here.

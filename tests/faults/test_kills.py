@@ -210,7 +210,8 @@ def test_a_run_that_saves_and_is_killed_leaves_the_old_or_the_new_baseline(proje
     rng = random.Random(22)
     began = time.monotonic()
     options = ("--save-baseline", "main", "-p", "no:cacheprovider")
-    assert project.run(*options).code == 0
+    done = project.run(*options)
+    assert done.code == 0, done.output
     seconds = time.monotonic() - began
     store = Baselines(Layout(project.root / ".tfbench").baselines)
     new = 0
