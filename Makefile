@@ -2,7 +2,7 @@
 # make suite   create the environment and run all benchmarks under the policy quick, twenty minutes
 # make test    create the environment, then lint, types, the tests without TensorFlow and a smoke test with it
 # make test-all  the same, then the tests with TensorFlow and with faults
-# make chaos   create the environment, inject faults into real processes, and fuzz; seven minutes
+# make chaos   create the environment, inject faults into real processes, load, kill and fuzz; at most 15 minutes
 # make coverage  run all tests and measure branch coverage, child processes included
 # make lint    create the environment and run ruff
 # make types   create the environment and run mypy

@@ -25,7 +25,7 @@ from tfbench.race.schedule import make_plan, orders
 from tfbench.race.zygote import Suite
 from tfbench.sides.side import Side
 
-CASES = 5000 if WHOLE else 500
+CASES = 5000 if WHOLE else 250
 LAUNCHES = 500 if WHOLE else 50
 MANY = """
     import pytest
