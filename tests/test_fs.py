@@ -1,0 +1,205 @@
+"""Files and folders appear whole or not at all, and a lock has one holder."""
+
+import fcntl
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tfbench import fs
+from tfbench.errors import ReportError
+from tfbench.fs import atomic_dir, locked, python_path, read_text, remove_half_dirs, try_lock, write_whole
+
+
+def names(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "deep" / "down" / "place"
+
+
+@pytest.fixture
+def filled(place):
+    with atomic_dir(place) as folder:
+        (folder / "file").write_text("old")
+    return place
+
+
+def test_a_folder_appears_when_it_is_complete_and_nothing_else_stays(place):
+    with atomic_dir(place) as folder:
+        (folder / "file").touch()
+        assert folder.parent.parent == place.parent  # one file system, so that renaming is atomic
+        assert not place.exists()
+    assert names(place.parent) == ["place", "place/file"]
+
+
+def test_a_folder_that_exists_stays_unless_it_is_to_be_replaced(filled):
+    with pytest.raises(OSError, match="place"), atomic_dir(filled) as folder:
+        (folder / "other").touch()
+    assert names(filled.parent) == ["place", "place/file"]
+    with atomic_dir(filled, replace=True) as folder:
+        (folder / "other").touch()
+        assert names(filled) == ["file"]
+    assert names(filled.parent) == ["place", "place/other"]
+
+
+def test_replacing_a_folder_that_is_not_there_makes_it(place):
+    with atomic_dir(place, replace=True):
+        pass
+    assert names(place.parent) == ["place"]
+
+
+def test_a_failure_while_filling_leaves_the_folder_unchanged(filled):
+    with pytest.raises(KeyError), atomic_dir(filled, replace=True):
+        raise KeyError
+    assert names(filled.parent) == ["place", "place/file"]
+
+
+def test_only_abandoned_half_made_folders_are_removed(tmp_path):
+    left, other, linked = (tmp_path / name for name in (".half-left", "half-other", ".half-link"))
+    left.mkdir()
+    other.mkdir()
+    linked.symlink_to(other)
+    (left / "file").touch()
+    with atomic_dir(tmp_path / "place") as folder:
+        remove_half_dirs(tmp_path)
+        assert folder.is_dir()
+        assert not left.exists()
+    assert names(tmp_path) == [".half-link", "half-other", "place"]
+
+
+def test_the_folder_of_another_user_is_not_touched(tmp_path, monkeypatch):
+    (tmp_path / ".half-theirs").mkdir()
+    monkeypatch.setattr(fs.os, "getuid", lambda: os.geteuid() + 1)
+    remove_half_dirs(tmp_path)
+    assert names(tmp_path) == [".half-theirs"]
+
+
+def test_an_abandoned_folder_is_locked_until_the_next_one(tmp_path):
+    for name in "ab":
+        (tmp_path / f".half-{name}").mkdir()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    found = fs._abandoned_dirs(".half-", tmp_path)
+    first = next(found)
+    assert list(fs._abandoned_dirs(".half-", tmp_path)) == [tmp_path / ".half-b"]
+    assert (first, next(found)) == (tmp_path / ".half-a", tmp_path / ".half-b")
+    assert next(fs._abandoned_dirs(".half-", tmp_path)) == first
+    assert next(found, None) is None
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_a_half_made_folder_holds_no_descriptor_afterwards(place):
+    before = len(os.listdir("/proc/self/fd"))
+    with atomic_dir(place):
+        pass
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_file_system_without_locks_has_half_made_folders_too(place, monkeypatch):
+    def refuse(*_):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fs.fcntl, "flock", refuse)
+    with atomic_dir(place):
+        pass
+    assert place.is_dir()
+
+
+def test_the_scratch_folder_is_one_a_process_and_removed_by_its_owner_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    registered = []
+    monkeypatch.setattr(fs.atexit, "register", lambda *call: registered.append(call))
+    folder = fs.scratch_dir.__wrapped__()
+    assert folder.parent == tmp_path
+    assert list(fs.abandoned_scratch_dirs()) == []  # it is locked
+    ((remove, *given),) = registered
+    assert given == [folder, os.getpid()]
+    remove(folder, os.getpid() + 1)
+    assert folder.is_dir()
+    (folder / "file").touch()
+    remove(*given)
+    assert not folder.exists()
+    remove(*given)
+
+
+def is_locked(path):
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def test_a_lock_is_held_inside_and_free_afterwards(place):
+    for _ in range(2):
+        with locked(place):
+            assert is_locked(place)
+            assert try_lock(place) is None
+        assert not is_locked(place)
+
+
+def test_a_taken_lock_is_refused_until_it_is_closed(place):
+    place.parent.mkdir(parents=True)
+    place.write_text("kept")
+    held = try_lock(place)
+    assert try_lock(place) is None
+    held.close()
+    try_lock(place).close()
+    assert place.read_text() == "kept"
+
+
+def test_a_lock_makes_its_folder(place):
+    try_lock(place).close()
+    assert place.exists()
+
+
+def test_another_tree_finds_this_package_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(fs, "scratch_dir", lambda: tmp_path)
+    folder = fs.isolated_package_dir.__wrapped__()
+    assert folder == str(tmp_path / "package")
+    assert os.listdir(folder) == ["tfbench"]
+    assert Path(folder, "tfbench").resolve() == Path(fs.__file__).resolve().parent
+    monkeypatch.setattr(fs, "isolated_package_dir", lambda: folder)
+    given = os.pathsep.join(["lib", "", "/abs"])
+    assert python_path(Path("/root"), given).split(os.pathsep) == [folder, "/root/lib", "/abs"]
+
+
+def test_an_unreadable_file_is_named_with_its_reason(tmp_path):
+    with pytest.raises(ReportError) as caught:
+        read_text(tmp_path / "none")
+    assert str(caught.value) == f"{tmp_path / 'none'} cannot be read: No such file or directory"
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    with pytest.raises(ReportError, match="bytes cannot be read: 'utf-8' codec can't decode byte 0xff"):
+        read_text(tmp_path / "bytes")
+    (tmp_path / "good").write_bytes("größer".encode())
+    assert read_text(tmp_path / "good") == "größer"
+
+
+def test_a_file_is_on_disk_before_it_has_its_name(place, monkeypatch):
+    steps = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(fs.os, "fsync", lambda file: (steps.append(os.fstat(file).st_size), fsync(file)))
+    monkeypatch.setattr(fs.os, "replace", lambda old, new: (steps.append(Path(old).parent), replace(old, new)))
+    write_whole(place, "größer\n")
+    assert steps == [9, place.parent]  # whole on disk, then renamed within the folder
+    assert place.read_bytes() == "größer\n".encode()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o644
+    write_whole(place, "")
+    assert names(place.parent) == ["place"]
+
+
+def test_a_file_that_cannot_get_its_name_leaves_nothing(place, monkeypatch):
+    write_whole(place, "old")
+
+    def refuse(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fs.os, "replace", refuse)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(place, "new")
+    assert (names(place.parent), place.read_text()) == (["place"], "old")
