@@ -1,15 +1,48 @@
-"""Percentiles, and contracts between the variants of a race."""
+"""Results of races of variants and of sides, of failures, and of contracts between the variants of a race."""
 
 import random
 from dataclasses import replace
+from statistics import median
+from types import SimpleNamespace
 
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady, variants_of
-from tfbench.model import Case, Claim, Outcome, Run, Sample
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
+from tfbench.metrics.catalog import MODEL_METRICS
+from tfbench.model import (
+    Case,
+    Claim,
+    Comparison,
+    MetricValues,
+    Outcome,
+    Ratio,
+    Reason,
+    Run,
+    Sample,
+    VariantResult,
+    Verdict,
+)
 from tfbench.policy import preset
 from tfbench.race.race import Race, RaceConfig
-from tfbench.session.results import claimed, percentiles
+from tfbench.session.request import CaseResult
+from tfbench.session.results import (
+    _typical_facts,
+    broken,
+    claimed,
+    failed,
+    new,
+    not_collected,
+    not_measured,
+    of_sides,
+    of_variant,
+    percentiles,
+    twice,
+    with_facts,
+    with_failure,
+    with_model,
+)
+from tfbench.stats.verdict import Decision
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
 
@@ -84,3 +117,244 @@ def test_a_contract_with_a_variant_outside_the_race_is_inconclusive():
 def test_a_negative_control_must_be_neither_faster_nor_slower(seconds, outcome):
     (row,) = raced(*seconds, claims={"0": 0.0})
     assert (row.metric, row.outcome) == ("contract:as_fast", outcome)
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "output"),
+    [
+        (BenchmarkError("it raised", "the end"), "broken", "the end"),
+        (WorkerDied("killed by SIGKILL", "the end"), "died", "the end"),
+        (WorkerHung("no answer in 60 s"), "hung", ""),
+        (SideError("no interpreter"), "broken", ""),
+    ],
+)
+def test_a_failure_is_an_error_with_its_text_and_output(failure, code, output):
+    found = failed(CASE, failure, "on the baseline side: ")
+    reason = Reason(code, f"on the baseline side: {failure}")
+    assert found == CaseResult(CASE, Verdict(CASE, Outcome.ERROR, reason), output=output)
+    assert failed(CASE, failure).verdict.reason.message == str(failure)
+
+
+def test_a_benchmark_that_cannot_run_here_is_skipped():
+    assert failed(CASE, BenchmarkSkipped("no GPU"), "on a side: ") == CaseResult(CASE, skip="no GPU")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message", "output"),
+    [
+        (SideError("it does not start\nlast\nwords"), "side", "it does not start", "last\nwords"),
+        (BenchmarkError("it raised\nmore", "the end"), "broken", "it raised", "the end"),
+        (TfbenchError("no\n"), "broken", "no", ""),
+    ],
+)
+def test_what_could_not_be_measured_is_an_error_of_one_line(error, code, message, output):
+    verdict = Verdict(CASE, Outcome.ERROR, Reason(code, message))
+    assert broken(CASE, error) == CaseResult(CASE, verdict, output=output)
+
+
+def test_a_fault_of_tfbench_itself_keeps_its_traceback():
+    try:
+        raise KeyError("gone\nmore")
+    except KeyError as error:
+        found = with_failure(CaseResult(CASE, output=""), "probes", error)
+    (row,) = found.metrics
+    assert row == Verdict(
+        CASE,
+        Outcome.ERROR,
+        Reason(
+            "internal",
+            "the case was timed, then a later step failed: tfbench itself failed: KeyError: 'gone\\nmore'; "
+            "please report it with its traceback",
+        ),
+        "probes",
+    )
+    assert found.output.startswith("Traceback (most recent call last):\n  File")
+    assert found.output.endswith("KeyError: 'gone\\nmore'\n")
+
+
+def test_a_later_failure_keeps_the_earlier_rows_and_the_first_output():
+    row = Verdict(CASE, Outcome.UNCHANGED, Reason("same", "1"), "casts")
+    found = with_failure(
+        CaseResult(CASE, metrics=(row,), output="first"), "probes", BenchmarkError("it raised", "then")
+    )
+    assert (found.metrics[0], found.metrics[1].metric, found.output) == (row, "probes", "first")
+    assert with_failure(CaseResult(CASE), "probes", BenchmarkError("it raised", "then")).output == "then"
+
+
+def test_a_case_without_a_measurement_is_an_error():
+    reason = Reason("not-measured", "the run ended before this case was measured")
+    assert not_measured(CASE) == CaseResult(CASE, Verdict(CASE, Outcome.ERROR, reason))
+    assert not_measured(CASE, "Timeout").verdict.reason.message == "Timeout"
+
+
+@pytest.mark.parametrize(
+    ("error", "last"),
+    [
+        ("Traceback\nE   NameError: x\n\n", "NameError: x"),
+        ("SyntaxError: E x \n", "SyntaxError: E x"),
+        (" \n", "no reason given"),
+    ],
+)
+def test_a_file_that_pytest_cannot_collect_is_an_error_in_the_place_of_its_cases(error, last):
+    case = Case("b/test_x.py", "test_x.py", "b/test_x.py")
+    reason = Reason("not-collected-here", f"pytest could not collect it, so its cases are unknown: {last}")
+    expected = CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=error)
+    assert not_collected("b/test_x.py", error) == expected
+    assert not_collected("b/test_x.py", error, "no TensorFlow") == CaseResult(case, skip="no TensorFlow")
+
+
+# Two sides
+
+
+RATIO = Ratio(1.05, 1.02, 1.08, 0.99)
+DECISION = Decision(Outcome.REGRESSED, Reason("slower", "5% slower"), Comparison(RATIO, 6, 6, 60))
+FIRST = Decision(Outcome.IMPROVED, Reason("faster", "less"), Comparison(replace(RATIO, center=0.5), 6, 6, 6))
+
+
+def two_sides(**changes):
+    given = {"failures": {}, "races": [], "decision": DECISION, "launches": 6, "rounds": 60, "wall_seconds": 2.5,
+             "first_call": None, "memory": None, "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
+    return of_sides(CASE, SimpleNamespace(**{**given, **changes.pop("race", {})}), **changes)
+
+
+def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
+    found = two_sides()
+    verdict = Verdict(CASE, Outcome.REGRESSED, DECISION.reason, "time", RATIO, 6, 60, 2.5)
+    contender, baseline = (Sample(CASE, (Run((seconds,), 1),)) for seconds in (2.0, 1.0))
+    assert found == CaseResult(CASE, verdict, sample=contender, rival=baseline)
+    assert two_sides(note="no tree").verdict.reason == Reason("slower", "5% slower; no tree")
+
+
+def test_the_first_call_and_the_memory_have_rows_of_their_own():
+    memory = Verdict(CASE, Outcome.UNCHANGED, Reason("same", "1"), "peak_host_memory")
+    found = two_sides(race={"first_call": FIRST, "memory": memory})
+    first = Verdict(CASE, Outcome.IMPROVED, FIRST.reason, "first_call", FIRST.comparison.ratio, 6, 6)
+    assert found.metrics == (first, memory)
+    assert two_sides(race={"first_call": replace(FIRST, outcome=None)}).metrics == ()
+
+
+def test_the_failure_of_the_contender_is_reported_before_that_of_the_baseline():
+    old, new = BenchmarkError("old"), BenchmarkError("new")
+    assert two_sides(race={"failures": {1: new, 0: old}}).verdict.reason.message == "on the contender side: new"
+    assert two_sides(race={"failures": {0: old}}).verdict.reason.message == "on the baseline side: old"
+
+
+def test_a_case_that_one_side_cannot_run_is_incomparable():
+    skip = BenchmarkSkipped("no GPU")
+    found = two_sides(race={"failures": {0: skip}})
+    reason = Reason("skipped-on-one-side", "the baseline side cannot run it: no GPU")
+    assert found == CaseResult(CASE, Verdict(CASE, Outcome.INCOMPARABLE, reason))
+    assert two_sides(race={"failures": {0: skip, 1: skip}}).skip == "no GPU"
+
+
+def test_a_race_that_was_given_up_is_inconclusive():
+    calm = SimpleNamespace(abort_reason="")
+    aborted = SimpleNamespace(abort_reason="a busy neighbour", disturbed=[1, 2], launches=[1, 2, 3], wall_seconds=1.5)
+    reason = Reason("disturbed", "not decided, as 2 launches were discarded: a busy neighbour")
+    verdict = Verdict(CASE, Outcome.INCONCLUSIVE, reason, launches=3, wall_seconds=1.5)
+    assert two_sides(race={"races": [calm, aborted]}) == CaseResult(CASE, verdict)
+
+
+@pytest.mark.parametrize("decision", [None, replace(DECISION, outcome=None)])
+def test_a_race_without_a_decision_is_an_error(decision):
+    with pytest.raises(BenchmarkError) as caught:
+        two_sides(race={"decision": decision})
+    assert str(caught.value) == "w.py::test_w: the race ended without a decision"
+
+
+# Variants
+
+
+def race_of(*seconds, cases=10):
+    clock = Clock()
+    scripts = [steady(value) for value in seconds]
+    race = Race(variants_of(*map(str, range(len(seconds)))), ScriptedLauncher(clock, scripts), preset("quick"),
+                RaceConfig(cases, range(6)), clock, random.Random(1))  # fmt: skip
+    race.run()
+    return race
+
+
+def test_a_variant_is_compared_with_the_reference_and_has_no_baseline():
+    race = race_of(1e-3, 2e-3)
+    reference, found = of_variant(race, 0), of_variant(race, 1)
+    runs = race.runs(1)
+    reason = Reason("no-baseline", "measured; compared with the other variants only, as the run has no baseline")
+    assert found.sample == Sample(found.case, tuple(runs))
+    assert found.verdict == Verdict(
+        found.case, Outcome.NEW, reason, launches=len(runs), rounds=race.rounds(1), wall_seconds=race.wall_seconds
+    )
+    result = found.variant_result
+    assert (result.case, result.reference) == (race.entrants[1].case, race.entrants[0].case.name)
+    assert result.median_seconds == median(found.sample.seconds)
+    assert (result.outcome, result.ratio) == (Outcome.REGRESSED, race.decisions[1].comparison.ratio)
+    assert (result.launches, result.rounds) == (len(runs), race.rounds(1))
+    assert result.facts["first_call"] == 0.1
+    assert (reference.variant_result.outcome, reference.variant_result.ratio) == (None, None)
+    assert reference.variant_result.reference == reference.case.name
+
+
+def test_a_variant_that_broke_or_was_disturbed_has_no_sample():
+    race = race_of(1e-3, 2e-3)
+    race.failures[1] = BenchmarkError("it raised")
+    assert of_variant(race, 1).verdict.reason.message == "it raised"
+    disturbing = SimpleNamespace(entrants=race.entrants, failures={}, abort_reason="noise", disturbed=[1], launches=[],
+                                 wall_seconds=1.0)  # fmt: skip
+    for found in (of_variant(disturbing, 1), new(CASE, disturbing, 1, Reason("x", "y"))):
+        assert (found.verdict.outcome, found.verdict.reason.code, found.sample) == (
+            Outcome.INCONCLUSIVE, "disturbed", None,
+        )  # fmt: skip
+
+
+def test_facts_that_vary_are_medians_and_the_others_those_of_the_first_launch():
+    varying = ("first_call", "peak_host_memory", "dispatch_time", "gpu_clock")
+    runs = [Run((1.0,), 1, {**dict.fromkeys(varying, value), "flops": value}) for value in (1.0, 9.0, 2.0)]
+    assert _typical_facts([*runs, Run((1.0,), 1)]) == {**dict.fromkeys(varying, 2.0), "flops": 1.0}
+    assert _typical_facts([Run((1.0,), 1, {"flops": 1})]) == {"flops": 1}
+
+
+def test_facts_of_the_model_are_added_to_the_variant():
+    values = MetricValues(numbers={**dict.fromkeys(MODEL_METRICS, 0.5), "flops": 3.0})
+    result = CaseResult(
+        CASE,
+        variant_result=VariantResult(CASE, CASE.name, 1.0, None, None, 1, 1, {"flops": 1.0}),
+        metric_values=values,
+    )
+    assert with_model(result).variant_result.facts == {"flops": 1.0, **dict.fromkeys(MODEL_METRICS, 0.5)}
+    assert with_model(replace(result, metric_values=None)).variant_result == result.variant_result
+    assert with_model(replace(result, variant_result=None)).variant_result is None
+    assert with_facts(result, {"flops": 2.0}).variant_result.facts == {"flops": 2.0}
+
+
+# Contracts
+
+
+def test_a_contract_of_a_variant_that_broke_cannot_be_checked():
+    case = replace(CASE, claims=(Claim("faster_than", "a=0", (("a", "0"),), 2.0),))
+    race = SimpleNamespace(entrants=[SimpleNamespace(case=case)], failures={0: BenchmarkError("it raised")})
+    (row,) = claimed(race, 0)
+    assert row.outcome is Outcome.ERROR
+    assert row.reason.message == "the benchmark broke in a race against a=0: it raised"
+
+
+def test_a_contract_without_a_comparison_says_why():
+    (row,) = raced(3e-3, 1e-3, claims={"9": 2.0})
+    assert row.reason.message == "a=9: 2x is claimed; that variant is not part of this run, or broke"
+
+
+@pytest.mark.parametrize(
+    ("second", "outcome", "code", "message"),
+    [
+        (None, "inconclusive", "interrupted", "the run was interrupted before this was confirmed: slow"),
+        ("inconclusive", "inconclusive", "not-confirmed", "a first race said: slow; a second said: then"),
+        ("unchanged", "inconclusive", "not-confirmed", "a first race said: slow; a second said: then"),
+        ("regressed", "regressed", "second", "then; found twice"),
+        ("error", "error", "second", "then; found twice"),
+    ],
+)
+def test_a_broken_contract_is_raced_twice(second, outcome, code, message):
+    first = Verdict(CASE, Outcome.REGRESSED, Reason("first", "slow"), "contract:faster_than")
+    again = second and Verdict(CASE, Outcome(second), Reason("second", "then"), "contract:faster_than")
+    assert twice(first, again) == replace(first, outcome=Outcome(outcome), reason=Reason(code, message))

@@ -1,0 +1,167 @@
+"""Results as entries of a journal, what must be equal to use them again, and what a run says about it."""
+
+import hashlib
+import json
+import math
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfbench.errors import SideError
+from tfbench.fs import try_lock
+from tfbench.model import Case, MetricValues, Outcome, Ratio, Reason, Run, Sample, VariantResult, Verdict
+from tfbench.policy import preset
+from tfbench.race.process_launcher import Processors
+from tfbench.session import resume
+from tfbench.session.request import CaseResult, RunRequest
+from tfbench.session.resume import Resumption, entry_of, identity, result_of
+from tfbench.sides.side import Side
+
+A, B = (Case(f"w.py::w[a={level}]", "w", "w.py::w", (("a", level),), env=(("E", level),)) for level in "xy")
+RATIO = Ratio(1.01, 0.99, 1.03, 0.95)
+FULL = CaseResult(
+    A,
+    Verdict(A, Outcome.UNCHANGED, Reason("within-tolerance", "within 2%"), ratio=RATIO, launches=6, rounds=60),
+    variant_result=VariantResult(A, B.name, 1e-3, RATIO, Outcome.IMPROVED, 6, 60, {"flops": 3}),
+    sample=Sample(A, (Run((1e-3, 2e-3), 1, {"first_call": 0.5}), Run((3e-3,), 1))),
+    metrics=(Verdict(A, Outcome.NEW, Reason("not-in-baseline", "3"), "flops", values=(None, 3.0), unit="flop"),),
+    metric_values=MetricValues({"casts": {"a": 1}}, {"flops": 3.0}),
+    profiles=({"case": A.name, "why": ["a kernel"]},),
+    why=("a kernel", "another"),
+)
+SKIPPED = CaseResult(B, skip="no GPU")
+
+
+def read_back(result):
+    return result_of(result.case, json.loads(json.dumps(entry_of(result))))
+
+
+@pytest.mark.parametrize(
+    "result", [FULL, SKIPPED, replace(FULL, verdict=None), replace(SKIPPED, skip="", verdict=FULL.verdict)]
+)
+def test_a_result_survives_the_journal(result):
+    found = read_back(result)
+    case = result.case
+    same = {"case": case}
+    if result.sample:
+        seconds = [pytest.approx(run.seconds) for run in result.sample.runs]
+        assert [run.seconds for run in found.sample.runs] == seconds
+        same["sample"] = found.sample
+    if result.verdict:
+        same["verdict"] = replace(result.verdict, case=case)
+    assert found == replace(result, **same)
+
+
+@pytest.mark.parametrize(
+    "key", ["case", "skip", "verdict", "metrics", "standing", "launches", "reading", "profiles", "why"]
+)
+@pytest.mark.parametrize("damage", [lambda entry, key: entry.pop(key), lambda entry, key: entry.update({key: 1.5})])
+def test_a_damaged_entry_is_no_result(key, damage):
+    entry = entry_of(FULL)
+    damage(entry, key)
+    assert (result_of(A, entry) is None) or key in ("case", "skip")
+
+
+def request(folder, **changes):
+    given = {"root": folder, "folder": folder / "data", "policy": preset("quick"), "suite": None, "executable": "python",
+             "processors": Processors((3,), (3, 4)), "collect_command": (), "suite_cases": (B.name, A.name)}  # fmt: skip
+    return RunRequest(**{**given, **changes})
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """What the identity asks of this machine and of the checkout."""
+    monkeypatch.setattr(resume, "code_digest", lambda root: f"digest of {root.name}")
+    monkeypatch.setattr(resume, "distributions", lambda executable: {"packages of": executable})
+    monkeypatch.setattr(resume, "settings", lambda: {"TF_X": "1"})
+    monkeypatch.setattr(resume, "machine", lambda: {"processor": "p"})
+
+
+SIDES = (
+    Side("contender", "python", Path("/c"), env=(("B", "2"),)),
+    Side("baseline", "other", Path("/b"), unset=("C",)),
+)
+
+
+def test_the_identity_names_everything_that_a_result_depends_on(tmp_path, known):
+    asked = request(tmp_path, slowdown=0.1, replay="none", device="gpu", gpus=("0",), against="git:HEAD", baseline="main",
+                    profile=Path("p"), profile_regressed=Path("q"))  # fmt: skip
+    found = identity(asked, SIDES, "yesterday")
+    assert found["the policy"]["looks"] == list(preset("quick").looks)
+    assert found["the policy"] == json.loads(json.dumps(preset("quick").as_json()))
+    del found["the policy"]
+    assert found == {
+        "the code": f"digest of {tmp_path.name}",
+        "the other side": ["git:HEAD", "main", "yesterday", [
+            ["contender", "python", "/c", {"B": "2"}, []], ["baseline", "other", "/b", {}, ["C"]],
+        ]],
+        "the packages": {"other": {"packages of": "other"}, "python": {"packages of": "python"}},
+        "the options": [0.1, "none", "gpu", ["0"], [3], "p", "q"],
+        "the cases of the suite": hashlib.sha256(f"{A.name}\n{B.name}".encode()).hexdigest(),
+        "the settings": {"TF_X": "1"},
+        "the machine": {"processor": "p"},
+    }  # fmt: skip
+    assert identity(request(tmp_path), SIDES, "")["the options"][-2:] == ["", ""]
+
+
+@contextmanager
+def running(folder, resume=True, complete=False, **changes):
+    run = Resumption(request(folder, resume=resume, **changes), [A, B], SIDES, "")
+    yield run
+    run.close(complete)
+
+
+def interrupted(folder, result):
+    with running(folder, resume=False) as first:
+        assert (first.earlier, first.notes) == ({}, [])
+        assert first.keep(result, [A]) is result
+    return folder / "data" / "journal.jsonl"
+
+
+def test_finished_cases_are_taken_from_an_interrupted_run(tmp_path, known):
+    interrupted(tmp_path, FULL)
+    with running(tmp_path, complete=True) as second:
+        assert list(second.earlier) == [A.name]
+        assert second.earlier[A.name].variant_result == FULL.variant_result
+        assert second.notes == ["1 of 2 cases taken from the interrupted run"]
+    with running(tmp_path) as third:
+        assert third.earlier == {}
+        assert third.notes == ["--resume: there is no interrupted run, so every case is measured"]
+
+
+def test_a_case_with_an_error_is_measured_again(tmp_path, known):
+    interrupted(tmp_path, replace(FULL, metrics=(*FULL.metrics, replace(FULL.verdict, outcome=Outcome.ERROR))))
+    with running(tmp_path) as second:
+        assert second.earlier == {}
+
+
+def test_a_damaged_entry_is_measured_again(tmp_path, known):
+    path = interrupted(tmp_path, FULL)
+    path.write_text(path.read_text().replace('"unchanged"', '"fine"'))
+    with running(tmp_path) as second:
+        assert (second.earlier, second.notes) == ({}, [])
+
+
+def test_a_run_that_cannot_write_its_journal_goes_on_and_says_so(tmp_path, known):
+    unwritable = replace(FULL, variant_result=replace(FULL.variant_result, median_seconds=math.nan))
+    with running(tmp_path, resume=False, complete=True) as run:
+        assert run.keep(unwritable, [A]) is unwritable
+        (note,) = run.notes
+        assert note.startswith("this run cannot be resumed: Out of range float values are not JSON compliant")
+        try_lock(tmp_path / "data" / "journal.lock").close()  # free for another run
+        assert run.keep(FULL, [A]) is FULL
+    assert len(run.notes) == 1
+    assert (tmp_path / "data" / "journal.jsonl").exists()
+
+
+def test_without_a_checkout_only_a_resumed_run_says_why_it_measures_everything(tmp_path, known, monkeypatch):
+    def refuse(root):
+        raise SideError("no git checkout")
+
+    monkeypatch.setattr(resume, "code_digest", refuse)
+    with running(tmp_path, resume=False) as silent, running(tmp_path) as told:
+        assert silent.notes == []
+        assert told.notes == ["--resume: every case is measured: no git checkout"]
+        assert told.keep(FULL, [A]) is FULL
