@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -90,9 +90,10 @@ def load_accepted(path: Path) -> list[Entry]:
 
 
 def as_json(accepted: Sequence[Entry]) -> str:
-    """Format accepted regressions as JSON, for an artifact."""
+    """Format accepted regressions as JSON, for an artifact. Like their file, it has no key with the default value."""
+    defaults = {field.name: field.default for field in dataclasses.fields(Entry)}
     rows = [
-        {key: value for key, value in vars(one).items() if value not in (math.inf, False)} | {"until": str(one.until)}
+        {key: value for key, value in vars(one).items() if value != defaults[key]} | {"until": str(one.until)}
         for one in accepted
     ]
     return json.dumps({"accept": rows}, indent=1) + "\n"

@@ -1,0 +1,138 @@
+"""Reports and accepted regressions as the gate reads them, and decisions as it writes them."""
+
+import datetime
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.report import complete, row
+from tfbench.errors import ReportError, UsageError
+from tfbench.gate import decide
+from tfbench.gate.accepted import Accepted, Entry
+from tfbench.gate.decide import ACCEPTED, as_comment, as_json, decided, load_accepted, load_artifact, load_report
+from tfbench.gate.rules import Gate, GateDecision
+from tfbench.model import Outcome
+from tfbench.report import json_writer
+
+NAMES = ["b/test_x.py::test_a", "b/test_x.py::test_b"]
+REPORT = complete([row(NAMES[0], Outcome.REGRESSED), row(NAMES[1])])
+TEXT = json_writer.render(REPORT)
+DAY = datetime.date(2027, 1, 31)
+ENTRY = Entry(NAMES[0], "agreed", DAY, up_to=1.1)
+GONE = Entry(NAMES[1], "deleted", DAY, gone=True)
+
+
+def test_a_report_is_read_from_a_file_of_any_name_or_from_a_folder_with_it_alone(tmp_path):
+    (tmp_path / "report").write_text(TEXT)
+    assert load_report(tmp_path / "report").verdicts == REPORT.verdicts
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/r.json").write_text(TEXT)
+    assert load_report(tmp_path / "folder").verdicts == REPORT.verdicts
+    (tmp_path / "folder/s.json").write_text(TEXT)
+    with pytest.raises(ReportError) as caught:
+        load_report(tmp_path / "folder")
+    fix = "merge the reports of shards with tfbench merge"
+    assert str(caught.value) == f"{tmp_path / 'folder'} has 2 reports, expected one; {fix}"
+
+
+def test_a_bad_report_is_refused_by_its_name(tmp_path):
+    (tmp_path / "report").write_text("{")
+    with pytest.raises(ReportError, match=f"^{tmp_path / 'report'} is not JSON"):
+        load_report(tmp_path / "report")
+    (tmp_path / "r.json").write_text("{")
+    with pytest.raises(ReportError, match=r"^r\.json is not JSON"):
+        load_artifact(tmp_path / "r.json")
+    (tmp_path / "r.zip").write_text("no archive")
+    with pytest.raises(ReportError, match=r"r\.zip is not a zip archive|r\.zip"):
+        load_report(tmp_path / "r.zip")
+
+
+def artifact(folder, accepted=None, report=REPORT):
+    (folder / "r.json").write_text(json_writer.render(report))
+    if accepted is not None:
+        (folder / ACCEPTED).write_text(accepted)
+    return load_artifact(folder)
+
+
+def test_accepted_regressions_survive_an_artifact(tmp_path):
+    others = [Entry(NAMES[0], "why not", DAY, metric="flops"), Entry(NAMES[0], "x", DAY, metric="casts", up_to=0)]
+    entries = [ENTRY, GONE, *others]
+    text = as_json(entries)
+    assert text.endswith("}\n")
+    assert text.startswith('{\n "accept": [')
+    report, found = artifact(tmp_path, text)
+    assert (report.verdicts, found) == (REPORT.verdicts, entries)
+    assert artifact(tmp_path, as_json([])) == (report, [])
+
+
+def test_an_artifact_needs_no_accepted_regressions(tmp_path):
+    assert artifact(tmp_path)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reported"),
+    [
+        ("{", f"^{ACCEPTED} is not JSON"),
+        ("[]", f"^{ACCEPTED} is invalid: "),
+        ("{}", f"^{ACCEPTED} is invalid: 'accept'$"),
+        ('{"accept": [{"until": "soon"}]}', f"^{ACCEPTED} is invalid: Invalid isoformat string: 'soon'$"),
+        ('{"accept": [{"until": "2027-01-31"}]}', f"^{ACCEPTED} is invalid: {ACCEPTED}, entry 1 lacks 'case'"),
+    ],
+)
+def test_invalid_accepted_regressions_of_an_artifact_are_refused(tmp_path, text, reported):
+    with pytest.raises(ReportError, match=reported):
+        artifact(tmp_path, text)
+
+
+def test_names_of_an_artifact_are_checked(tmp_path):
+    with pytest.raises(ReportError, match=f"^{tmp_path} has a case named 'x y'"):
+        artifact(tmp_path, report=complete([row("x y")]))
+
+
+def test_a_file_of_accepted_regressions_is_read(tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text(f'[[accept]]\ncase = "{NAMES[0]}"\nreason = "agreed"\nuntil = 2027-01-31\nup_to = 1.1\n')
+    assert load_accepted(path) == [ENTRY]
+    path.write_text("[[accept]")
+    with pytest.raises(UsageError, match=f"^{path} is not TOML: "):
+        load_accepted(path)
+    path.write_text("[[accept]]\n")
+    with pytest.raises(UsageError, match=f"^{path}, entry 1 lacks 'case'"):
+        load_accepted(path)
+
+
+def test_an_acceptance_ends_with_its_day_in_utc(monkeypatch):
+    class Clock(datetime.datetime):
+        @classmethod
+        def now(cls, zone=None):
+            assert zone is datetime.timezone.utc
+            return cls(2027, 2, 1)
+
+    monkeypatch.setattr(decide.datetime, "datetime", Clock)
+    entry = replace(ENTRY, up_to=math.inf)
+    late, in_time = decided(REPORT, [entry]), decided(REPORT, [entry], DAY)
+    assert (late.gate, in_time.gate) == (Gate.REGRESSED, Gate.PASS)
+    assert "expired on 2027-01-31" in late.accepted.problems[0]
+    assert decided(REPORT).gate is Gate.REGRESSED
+
+
+def test_the_share_that_must_be_compared_can_be_chosen():
+    half = complete([row(NAMES[0]), row(NAMES[1], Outcome.NEW), row("b/test_x.py::test_c", Outcome.NEW)])
+    assert decided(half).gate is Gate.INCOMPARABLE
+    assert decided(half, min_compared=0.3).gate is Gate.PASS
+
+
+def test_a_comment_shows_the_answer_its_reason_and_what_was_accepted():
+    accepted = Accepted(((REPORT.verdicts[0], ENTRY),), ("remove this",))
+    decision = GateDecision(Gate.INCONCLUSIVE, "because of that", (REPORT.verdicts[1],), accepted)
+    text = as_comment(REPORT, decision, "https://example.org/run")
+    for part in ("### tfbench: inconclusive", "because of that.", "1 accepted", r"until 2027\-01\-31: agreed", "remove this",
+                 "test_b", "https://example.org/run"):  # fmt: skip
+        assert part in text
+    assert "http" not in as_comment(REPORT, decision)
+
+
+def test_every_answer_has_a_word():
+    assert {word for word, _ in decide.MEANING.values()} == {gate.name.lower() for gate in Gate}
