@@ -65,26 +65,90 @@ def test_other_metrics_and_deleted_cases_are_accepted_by_name():
     assert decided([row(), OTHER], gone).gate is Gate.REGRESSED
 
 
+GONE = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"gone": True}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "entry", "problem"),
+    [
+        ([row()], {**ENTRY, "until": datetime.date(2026, 11, 20)},
+         "{case}: the acceptance expired on 2026-11-20 (agreed); fix the regression, or renew the entry"),
+        ([row(ratio=1.2)], ENTRY,
+         "{case}: the acceptance is unused, because the case is worse than the accepted 1.1: slower; remove the entry"),
+        ([row(Outcome.UNCHANGED)], ENTRY,
+         "{case}: the acceptance is unused, because the case is unchanged; remove the entry"),
+        ([row()], GONE, "{case}: the acceptance is unused, because the case is regressed; remove the entry"),
+        ([row(), OTHER], {**ENTRY, "metric": "flops"},
+         "{case} (flops): the acceptance is unused, because the report has no such case or metric; remove the entry"),
+        ([row(name="b/test_z.py::test_z")], ENTRY,
+         "{case}: the acceptance is unused, because the report has no such case or metric; remove the entry"),
+    ],
+)  # fmt: skip
+def test_an_entry_without_effect_is_named_with_its_reason_and_fix(verdicts, entry, problem):
+    assert decided(verdicts, entry).accepted.problems == (problem.format(case=ENTRY["case"]),)
+
+
+def test_a_regression_of_exactly_the_accepted_ratio_is_accepted():
+    assert decided([row(ratio=1.1), OTHER], ENTRY).gate is Gate.PASS
+    assert decided([row(ratio=None), OTHER], ENTRY).gate is Gate.REGRESSED  # not known to be within
+
+
+def test_one_problem_does_not_hide_the_other_entries():
+    unused = {**ENTRY, "case": "b/test_x.py::test_gone"}
+    decision = decided([row(), OTHER], unused, ENTRY)
+    assert len(decision.accepted.problems) == len(decision.accepted.verdicts) == 1
+
+
 def test_an_error_cannot_be_accepted():
     assert decided([row(Outcome.ERROR, None), OTHER], ENTRY).gate is Gate.ERROR
+
+
+REQUIRED = {key: ENTRY[key] for key in ("case", "reason", "until")}
+DAY = "write the last valid day, for example until = 2027-01-31"
+KEYS = "case, metric, up_to, gone, reason, until"
 
 
 @pytest.mark.parametrize(
     ("content", "reported"),
     [
-        ({"accepted": []}, r"only \[\[accept\]\] tables are allowed"),
-        ({"accept": {}}, r"only \[\[accept\]\] tables are allowed"),
-        ({"accept": [1]}, "entry 1 is not a table"),
-        ({"accept": [{**ENTRY, "why": "x"}]}, "unknown key 'why'; valid keys: case, metric"),
-        ({"accept": [{**ENTRY, "until": "2027-01-31"}]}, "write the last valid day"),
-        ({"accept": [{**ENTRY, "until": datetime.datetime(2027, 1, 1)}]}, "write the last valid day"),
-        ({"accept": [{**ENTRY, "reason": ""}]}, "lacks 'reason'; state why"),
-        ({"accept": [{**ENTRY, "up_to": True}]}, "up_to = True is invalid"),
-        ({"accept": [{key: ENTRY[key] for key in ("case", "reason", "until")}]}, "lacks 'up_to'"),
-        ({"accept": [{**ENTRY, "gone": True}]}, "gone excludes metric and up_to"),
-        ({"accept": [ENTRY, ENTRY]}, "has b/test_x.py::test_x twice"),
+        ({"accepted": []}, "a.toml: only [[accept]] tables are allowed"),
+        ({"accept": {}}, "a.toml: only [[accept]] tables are allowed"),
+        ({"accept": [1]}, "a.toml, entry 1 is not a table"),
+        ({"accept": [ENTRY, 1]}, "a.toml, entry 2 is not a table"),
+        ({"accept": [{**ENTRY, "why": "x"}]}, f"a.toml, entry 1 has the unknown key 'why'; valid keys: {KEYS}"),
+        ({"accept": [{**ENTRY, "until": "2027-01-31"}]}, f"a.toml, entry 1: until = '2027-01-31' is invalid; {DAY}"),
+        (
+            {"accept": [{**ENTRY, "until": datetime.datetime(2027, 1, 1)}]},
+            f"a.toml, entry 1: until = datetime.datetime(2027, 1, 1, 0, 0) is invalid; {DAY}",
+        ),
+        ({"accept": [{**ENTRY, "reason": ""}]}, "a.toml, entry 1 lacks 'reason'; state why the regression is accepted"),
+        ({"accept": [{**ENTRY, "case": ""}]}, "a.toml, entry 1 lacks 'case'; write the full name from the report"),
+        ({"accept": [{"case": "c", "reason": "r"}]}, f"a.toml, entry 1 lacks 'until'; {DAY}"),
+        ({"accept": [{**ENTRY, "up_to": True}]}, "a.toml, entry 1: up_to = True is invalid"),
+        ({"accept": [{**ENTRY, "gone": 1}]}, "a.toml, entry 1: gone = 1 is invalid"),
+        (
+            {"accept": [REQUIRED]},
+            "a.toml, entry 1 lacks 'up_to', the largest accepted ratio; write for example up_to = 1.08",
+        ),
+        ({"accept": [{**ENTRY, "gone": True}]}, "a.toml, entry 1: gone excludes metric and up_to"),
+        (
+            {"accept": [{**REQUIRED, "gone": True, "metric": "flops"}]},
+            "a.toml, entry 1: gone excludes metric and up_to",
+        ),
+        ({"accept": [ENTRY, ENTRY]}, "a.toml has b/test_x.py::test_x twice; keep one of the two"),
     ],
 )
 def test_an_invalid_file_is_refused(content, reported):
-    with pytest.raises(UsageError, match=reported):
+    with pytest.raises(UsageError) as caught:
         entries(content, "a.toml")
+    assert str(caught.value) == reported
+
+
+def test_a_case_may_have_entries_for_several_metrics_and_for_its_deletion():
+    rows = [ENTRY, {**REQUIRED, "metric": "flops"}, {**REQUIRED, "gone": True}]
+    assert [(one.metric, one.gone) for one in entries({"accept": rows}, "a.toml")] == [
+        ("time", False),
+        ("flops", False),
+        ("time", True),
+    ]
+    assert entries({}, "a.toml") == []

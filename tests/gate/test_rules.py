@@ -8,7 +8,8 @@ import pytest
 from tests.fakes.report import complete
 from tfbench.gate.accepted import Accepted, Entry
 from tfbench.gate.rules import Gate, rule
-from tfbench.model import Case, Outcome, Reason, Verdict
+from tfbench.metrics.catalog import DECISIVE
+from tfbench.model import Case, Outcome, Reason, Skip, Verdict
 
 
 def report(*outcomes, **changes):
@@ -57,6 +58,61 @@ def test_a_decision_has_counts_and_verdicts():
     assert [verdict.outcome.value for verdict in decision.verdicts] == ["regressed", "inconclusive"]
     assert "--baseline NAME" in rule(report("new")).because
     assert "no case was measured" in rule(report()).because
+
+
+SHARD = {"index": 1, "of": 2}
+
+
+@pytest.mark.parametrize(
+    ("found", "gate", "because"),
+    [
+        (report("unchanged", "new", "improved"), 0, "1 unchanged, 1 improved, 1 new"),
+        (report("unchanged", interrupted=True), 5, "the run was interrupted, so its other cases are unknown"),
+        (report("unchanged", shard=SHARD), 5,
+         "the report is shard 1 of 2 alone; combine the shards with tfbench merge"),
+        (report("unchanged", complete=False), 5, "the report cannot be used: the run did not come to its end"),
+        (report(), 4, "no case was measured: run with --baseline NAME or --against SPEC"),
+        (report("new", "new"), 4, "2 cases measured, none compared: run with --baseline NAME or --against SPEC"),
+        (report("unchanged", "new", "new"), 4,
+         "only 1 of 3 cases were compared (1 unchanged, 2 new); if that is meant, lower --min-compared 0.5"),
+    ],
+)  # fmt: skip
+def test_a_decision_states_its_reason(found, gate, because):
+    decision = rule(found)
+    assert (decision.gate, decision.because) == (gate, because)
+
+
+def test_skipped_cases_are_counted():
+    skips = [Skip(Case(name, "s", name), "no GPU") for name in ("f.py::s0", "f.py::s1")]
+    rows = report("unchanged", "unchanged").verdicts
+    assert rule(complete(rows, skips)).because == "2 unchanged, 2 skipped"
+    assert rule(complete([], skips)).because.startswith("no case was measured, 2 skipped: run with")
+    few = rule(complete(rows[:1], skips)).because
+    assert few.startswith("only 1 of 3 cases were compared (1 unchanged, 2 skipped); if")
+
+
+@pytest.mark.parametrize(("compared", "gate"), [(1, Gate.INCOMPARABLE), (2, Gate.PASS)])
+def test_half_of_the_cases_suffices_by_default(compared, gate):
+    assert rule(report(*["unchanged"] * compared, *["new"] * (4 - compared))).gate is gate
+
+
+def test_an_open_metric_other_than_time_does_not_fail_the_gate():
+    good = report("unchanged")
+    found = {
+        metric: rule(
+            replace(good, verdicts=(*good.verdicts, replace(row, metric=metric, outcome=Outcome.INCONCLUSIVE)))
+        ).gate
+        for row in good.verdicts
+        for metric in ("graph_ops", "peak_host_memory")
+    }
+    assert found == {metric: Gate.INCONCLUSIVE if metric in DECISIVE else Gate.PASS for metric in found}
+
+
+def test_an_expired_acceptance_is_named_beside_the_counts():
+    decision = rule(report("unchanged"), Accepted(problems=("a", "b")))
+    assert (decision.gate, decision.because) == (Gate.ERROR, "1 unchanged; 2 expired or unused acceptances")
+    assert decision.accepted.problems == ("a", "b")
+    assert rule(report("regressed"), Accepted(problems=("a",))).because == "1 regressed"
 
 
 def test_an_acceptance_applies_to_its_case_and_metric_only():
