@@ -1,7 +1,6 @@
 """Reports and accepted regressions as the gate reads them, and decisions as it writes them."""
 
 import datetime
-import json
 import math
 from dataclasses import replace
 

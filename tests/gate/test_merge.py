@@ -7,7 +7,7 @@ import pytest
 from tests.fakes.report import complete, row
 from tfbench.errors import ReportError
 from tfbench.gate.merge import confirm, merge
-from tfbench.model import Outcome, Ratio, Skip
+from tfbench.model import Outcome, Ratio, Reason, Skip, VariantResult
 from tfbench.suite.shards import Shard, part
 
 NAMES = [f"b/test_x.py::test_{letter}" for letter in "abcdef"]
@@ -54,31 +54,50 @@ OTHER_MACHINE = {
     "contender": {**SIDES["contender"], "machine": {"system": "Linux", "architecture": "x86_64", "gpus": "T4"}}
 }
 WRONG = {
-    "no shard has reported": list,
-    "shard 2/2 never reported": lambda: [shard(1)],
-    "shard 2/4, 3/4, 4/4 never reported": lambda: [shard(1, 4)],
-    "are both shard 1/2": lambda: [shard(1), ("again.json", shard(1)[1])],
-    "number of shards differ": lambda: [shard(1), shard(2, 3)],
-    "policy differ": lambda: [shard(1), shard(2, policy={"name": "strict"})],
-    "sides differ": lambda: [shard(1), shard(2, sides=OTHER_MACHINE)],
-    "is not a shard's report": lambda: [shard(1), shard(2, shard=None)],
-    "is in 1.json and in 2.json": lambda: [shard(1), shard(2, names=NAMES[:4])],
-    "have 5 cases together, the suite has 6": lambda: [shard(1), shard(2, names=NAMES[1:5:2])],
-    "has no row for its case b/test_x.py::test_b and 2 more": lambda: [shard(1), shard(2, verdicts=())],
-    "cannot be merged: the run did not come to its end": lambda: [shard(1), shard(2, complete=False)],
-    "cannot be merged: b/test_x.py::test_z was due": lambda: [
+    "no report to merge: no shard has reported": list,
+    "shard 2/2 never reported: its job failed, or its report was not uploaded": lambda: [shard(1)],
+    "shard 2/4, 3/4, 4/4 never reported: its job failed, or its report was not uploaded": lambda: [shard(1, 4)],
+    "1.json and again.json are both shard 1/2": lambda: [shard(1), ("again.json", shard(1)[1])],
+    "1.json and 2.json are not of one run: their number of shards differ, 2 and 3": lambda: [shard(1), shard(2, 3)],
+    "1.json and 2.json are not of one run: their policy differ, {'name': 'quick'} and {'name': 'strict'}": lambda: [
+        shard(1),
+        shard(2, policy={"name": "strict"}),
+    ],
+    "1.json and 2.json are not of one run: their sides differ, "
+    "{'contender': {'spec': 'working tree', 'slowdown': None,… and "
+    "{'contender': {'spec': 'working tree', 'slowdown': None,…": lambda: [shard(1), shard(2, sides=OTHER_MACHINE)],
+    "2.json is not a shard's report: it was measured without --shard": lambda: [shard(1), shard(2, shard=None)],
+    f"{NAMES[0]} is in 1.json and in 2.json": lambda: [shard(1), shard(2, names=NAMES[:4])],
+    "the shards have 5 cases together, the suite has 6": lambda: [shard(1), shard(2, names=NAMES[1:5:2])],
+    "2.json has no row for its case b/test_x.py::test_b and 2 more": lambda: [shard(1), shard(2, verdicts=())],
+    "2.json has no row for its case b/test_x.py::test_b": lambda: [
+        shard(1),
+        shard(2, verdicts=tuple(map(row, NAMES[3::2]))),
+    ],
+    "2.json cannot be merged: the run did not come to its end": lambda: [shard(1), shard(2, complete=False)],
+    "2.json cannot be merged: b/test_x.py::test_z was due and has no results": lambda: [
         shard(1),
         shard(2, due=(*NAMES[1::2], f"{NAMES[0][:-1]}z")),
     ],
-    "a case of another shard": lambda: [shard(1), shard(2, verdicts=tuple(map(row, NAMES)))],
-    "suite of cases differ": lambda: [shard(1), shard(2, shard=part(Shard(2, 2), NAMES[:5], NAMES[1::2]))],
+    "2.json has a verdict on b/test_x.py::test_a and 2 more, a case of another shard": lambda: [
+        shard(1),
+        shard(2, verdicts=tuple(map(row, NAMES))),
+    ],
+    "1.json and 2.json are not of one run: their suite of cases differ, … and …": lambda: [
+        shard(1),
+        shard(2, shard=part(Shard(2, 2), NAMES[:5], NAMES[1::2])),
+    ],
+    "the shards have 6 cases together, the suite has 6": lambda: [
+        (name, replace(one, shard={**one.shard, "suite": "0" * 64})) for name, one in (shard(1), shard(2))
+    ],
 }
 
 
 @pytest.mark.parametrize("reported", WRONG)
 def test_incomplete_or_unlike_shards_are_refused(reported):
-    with pytest.raises(ReportError, match=reported):
+    with pytest.raises(ReportError) as caught:
         merge(WRONG[reported]())
+    assert str(caught.value) == reported
 
 
 def test_any_shard_may_report_a_missing_case():
@@ -87,42 +106,115 @@ def test_any_shard_may_report_a_missing_case():
     assert gone in merge([(name, replace(report, verdicts=(*report.verdicts, gone))), shard(2)]).verdicts
 
 
+def test_a_file_that_is_broken_belongs_to_no_shard():
+    name, report = shard(1)
+    broken = row("b/test_y.py", Outcome.ERROR)
+    whole = merge([(name, complete([*report.verdicts, broken], sides=SIDES, shard=report.shard)), shard(2)])
+    assert broken in whole.verdicts
+
+
+def test_a_merged_report_has_everything_of_its_shards():
+    results = [VariantResult(row(name).case, name, 1.0, None, None, 1, 1) for name in NAMES[:2]]
+    skips = [Skip(row(name).case, "no GPU") for name in NAMES[:2]]
+    profiles = [{"case": name, "why": []} for name in NAMES[:2]]
+    shards = [
+        shard(
+            number + 1,
+            verdicts=tuple(map(row, NAMES[number + 2 :: 2])),
+            skips=(skips[number],),
+            variant_results=(results[number],),
+            profiles=(profiles[number],),
+        )
+        for number in (0, 1)
+    ]
+    whole = merge(shards)
+    assert whole == replace(
+        shards[0][1],
+        verdicts=tuple(row(NAMES[number]) for number in (2, 4, 3, 5)),
+        variant_results=tuple(results),
+        skips=tuple(skips),
+        profiles=tuple(profiles),
+        wall_seconds=2.0,
+        interrupted=False,
+        due=tuple(NAMES[number] for number in (2, 4, 0, 3, 5, 1)),
+        complete=True,
+        shard=None,
+    )
+    assert whole.gap == ""
+
+
+@pytest.mark.parametrize("fact", ["spec", "slowdown", "python", "packages", "settings"])
+def test_the_sides_of_all_shards_are_the_same(fact):
+    sides = {"contender": {**SIDES["contender"], fact: "other"}}
+    with pytest.raises(ReportError, match="their sides differ"):
+        merge([shard(1), shard(2, sides=sides)])
+
+
+@pytest.mark.parametrize("fact", ["system", "architecture", "gpus", "driver"])
+def test_the_machines_of_all_shards_are_of_one_kind(fact):
+    machine = {**SIDES["contender"]["machine"], fact: "other"}
+    with pytest.raises(ReportError, match="their sides differ"):
+        merge([shard(1), shard(2, sides={"contender": {**SIDES["contender"], "machine": machine}})])
+
+
+def test_the_machines_of_all_shards_may_have_other_speeds_and_trees():
+    contender = {**SIDES["contender"], "tree": "7ree", "machine": {**SIDES["contender"]["machine"], "processor": "two"}}
+    assert merge([shard(1), shard(2, sides={"contender": contender})]).complete
+    bare = {"contender": {"spec": "x"}}
+    assert merge([shard(1, sides=bare), shard(2, sides=bare)]).complete
+
+
 COMPARED = Ratio(1.0, 0.9, 1.1, 0.99)
+
+
+VALUES = {"values": (1.0, 2.0)}
 
 
 @pytest.mark.parametrize(
     ("second", "becomes", "reported"),
     [
-        (row(NAMES[0], "regressed"), Outcome.REGRESSED, "a second job confirms it"),
-        (row(NAMES[0], "unchanged"), Outcome.INCONCLUSIVE, "did not confirm it: unchanged"),
-        (row(NAMES[0], "inconclusive", ratio=COMPARED), Outcome.INCONCLUSIVE, "did not confirm it"),
-        (row(NAMES[0], "inconclusive"), Outcome.REGRESSED, "could not compare it, inconclusive"),
-        (row(NAMES[0], "error"), Outcome.REGRESSED, "could not compare it, error"),
-        (row(NAMES[0], "new"), Outcome.REGRESSED, "could not compare it, new"),
-        (row(NAMES[0], "missing"), Outcome.REGRESSED, "could not compare it, missing"),
-        (row(NAMES[0], "incomparable"), Outcome.REGRESSED, "could not compare it, incomparable"),
-        (row(NAMES[2], "unchanged"), Outcome.REGRESSED, "a second job has no row for it"),
+        (row(NAMES[0], "regressed"), "regressed", "9% slower; a second job confirms it: why"),
+        (row(NAMES[0], "unchanged"), "inconclusive",
+         "first job: 9% slower; a second job did not confirm it: unchanged, why"),
+        (row(NAMES[0], "improved"), "inconclusive",
+         "first job: 9% slower; a second job did not confirm it: improved, why"),
+        (row(NAMES[0], "inconclusive", ratio=COMPARED), "inconclusive",
+         "first job: 9% slower; a second job did not confirm it: inconclusive, why"),
+        (row(NAMES[0], "inconclusive", **VALUES), "inconclusive",
+         "first job: 9% slower; a second job did not confirm it: inconclusive, why"),
+        *((row(NAMES[0], outcome), "regressed", f"9% slower; a second job could not compare it, {outcome}: why")
+          for outcome in ("inconclusive", "error", "new", "missing", "incomparable")),
+        (row(NAMES[0], "inconclusive", values=(1.0, None)), "regressed",
+         "9% slower; a second job could not compare it, inconclusive: why"),
+        (row(NAMES[0], "error", **VALUES), "regressed", "9% slower; a second job could not compare it, error: why"),
+        (row(NAMES[2], "unchanged"), "regressed", "9% slower; a second job has no row for it"),
     ],
-)
+)  # fmt: skip
 def test_only_a_comparison_clears_a_regression(second, becomes, reported):
     first = complete([row(NAMES[0], "regressed", text="9% slower"), row(NAMES[1])], sides=SIDES)
-    one, other = confirm(first, complete([second], sides=SIDES)).verdicts
-    assert one.outcome is becomes
-    assert "9% slower" in one.reason.message
-    assert reported in one.reason.message
+    one, other = confirm(first, complete([second, row(NAMES[1], "regressed")], sides=SIDES)).verdicts
+    code = "code" if becomes == "regressed" else "not-confirmed"
+    assert one == replace(first.verdicts[0], outcome=Outcome(becomes), reason=Reason(code, reported))
     assert other == first.verdicts[1]
+
+
+def test_profiles_of_both_jobs_are_kept():
+    first, second = (complete([row(NAMES[0])], sides=SIDES, profiles=({"case": name},)) for name in "ab")
+    assert confirm(first, second) == replace(first, profiles=({"case": "a"}, {"case": "b"}))
 
 
 @pytest.mark.parametrize(
     ("change", "reported"),
     [
-        ({"complete": False}, "confirms nothing: the run did not come to its end"),
-        ({"complete": None}, "confirms nothing: it does not tell which cases were due"),
+        ({"complete": False}, "the run did not come to its end"),
+        ({"complete": None}, "it does not tell which cases were due; measure again with this version of tfbench"),
         ({"policy": {"name": "strict"}}, "its policy differ from those of the first"),
-        ({"sides": {"contender": {**SIDES["contender"], "packages": {"numpy": "1"}}}}, "its sides differ"),
+        ({"sides": {"contender": {**SIDES["contender"], "packages": {"numpy": "1"}}}},
+         "its sides differ from those of the first"),
     ],
-)
+)  # fmt: skip
 def test_another_kind_of_run_confirms_nothing(change, reported):
     first = complete([row(NAMES[0], "regressed")], sides=SIDES)
-    with pytest.raises(ReportError, match=reported):
+    with pytest.raises(ReportError) as caught:
         confirm(first, complete([row(NAMES[0])], **{"sides": SIDES, **change}))
+    assert str(caught.value) == f"the second run confirms nothing: {reported}"
