@@ -1,9 +1,12 @@
 """Contracts of a benchmark: held, broken, unreadable, undecided."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
-from tfbench.metrics.contracts import of_case, of_metric_values, of_times, parity
-from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Ratio
+from tfbench.metrics.contracts import claim_row, of_case, of_metric_values, of_times, parity
+from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Ratio, Reason, Verdict
 from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
@@ -21,30 +24,76 @@ def checked(contracts, metric_values=METRIC_VALUES, peaks=(1e6, 2e6, 3e6)):
 
 
 @pytest.mark.parametrize(
-    ("contract", "outcome", "words"),
+    ("contract", "outcome", "text"),
     [
-        ({"expect_ops": {"_FusedConv2D": 1}}, Outcome.UNCHANGED, "as expected: _FusedConv2D"),
-        ({"expect_ops": {"_MklNativeFusedConv2D": 1}}, Outcome.UNCHANGED, "as expected"),
-        ({"expect_ops": {"Cast": 0}}, Outcome.UNCHANGED, "none of Cast"),
-        ({"expect_ops": {"_FusedConv2D": 2}}, Outcome.REGRESSED, "2 _FusedConv2D expected, 1 found"),
-        ({"compiled": False}, Outcome.UNCHANGED, "the probing launch did not report it"),
-        ({"compiled": True}, Outcome.REGRESSED, "compilation by XLA expected"),
-        ({"max_traces": 3}, Outcome.UNCHANGED, "traced 3 times, 3 allowed"),
-        ({"max_traces": 1}, Outcome.REGRESSED, "1 allowed: 2 f: argument 0 was 1, then 2"),
-        ({"max_peak_bytes": 2e6}, Outcome.UNCHANGED, "1.91 MiB allowed"),
-        ({"max_peak_bytes": 1e6}, Outcome.REGRESSED, "peak of 1.91 MiB"),
+        ({"expect_ops": {"_FusedConv2D": 1}}, "held", "as expected: _FusedConv2D"),
+        ({"expect_ops": {"_MklNativeFusedConv2D": 1}}, "held", "as expected: _MklNativeFusedConv2D"),
+        ({"expect_ops": {"Cast": 0, "A": 0}}, "held", "as expected: none of Cast, A"),
+        ({"expect_ops": {"Cast": 0, "_FusedConv2D": 1}}, "held", "as expected: _FusedConv2D"),
+        ({"expect_ops": {"_FusedConv2D": 2, "Cast": 0, "A": 1}}, "broken",
+         "1 A expected, 0 found, 2 _FusedConv2D expected, 1 found; the graph has _FusedConv2D"),
+        ({"compiled": False}, "held", "the probing launch did not report it"),
+        ({"compiled": True}, "broken", "compilation by XLA expected: the probing launch did not report it"),
+        ({"max_traces": 3}, "held", "traced 3 times, 3 allowed"),
+        ({"max_traces": 2}, "broken", "traced 3 times, 2 allowed: 2 f: argument 0 was 1, then 2"),
+        ({"max_peak_bytes": 2e6}, "held", "peak of 1.91 MiB, 1.91 MiB allowed"),
+        ({"max_peak_bytes": 1e6}, "broken", "peak of 1.91 MiB, 976.56 KiB allowed"),
     ],
-)
-def test_a_contract_holds_or_is_broken(contract, outcome, words):
-    row = checked(contract)
-    assert row.outcome is outcome
-    assert words in row.reason.message
-    assert row.metric == f"contract:{next(iter(contract))}"
+)  # fmt: skip
+def test_a_contract_holds_or_is_broken(contract, outcome, text):
+    reason = Reason(f"contract-{outcome}", text)
+    outcome = {"held": Outcome.UNCHANGED, "broken": Outcome.REGRESSED}[outcome]
+    assert checked(contract) == Verdict(CASE, outcome, reason, f"contract:{next(iter(contract))}", launches=1)
 
 
-@pytest.mark.parametrize("contract", [{"expect_ops": {"A": 0}}, {"max_traces": 1}, {"max_peak_bytes": 1}])
-def test_an_unreadable_contract_is_an_error(contract):
-    assert checked(contract, MetricValues(absent={"graph_ops": "an eager op"}), ()).outcome is Outcome.ERROR
+def test_contracts_are_checked_in_one_order_and_others_are_left_to_their_races():
+    contracts = {"max_traces": 3, "faster_than": {}, "expect_ops": {"Cast": 0}}
+    rows = of_case(CASE, contracts, METRIC_VALUES, ())
+    assert [row.metric for row in rows] == ["contract:expect_ops", "contract:max_traces"]
+
+
+KERNELS = MetricValues(counts={"xla_kernels": {"dot": 2, "add": 1}})
+
+
+def test_xla_kernels_tell_whether_a_step_was_compiled_and_count_as_ops():
+    text = "XLA compiled 3 kernels: 2 dot, add"
+    found = [checked({"compiled": expected}, KERNELS) for expected in (True, False)]
+    assert [(row.outcome, row.reason.message) for row in found] == [
+        (Outcome.UNCHANGED, text),
+        (Outcome.REGRESSED, text),
+    ]
+    assert checked({"expect_ops": {"dot": 2}}, KERNELS).outcome is Outcome.UNCHANGED
+
+
+def test_a_step_that_only_traced_too_often_at_first_names_its_functions():
+    values = MetricValues(counts={"traces": {"f": 3}, "retraces": {}})
+    assert checked({"max_traces": 2}, values).reason.message == "traced 3 times, 2 allowed: 3 f"
+
+
+@pytest.mark.parametrize(
+    ("contract", "absent", "text"),
+    [
+        ({"expect_ops": {"A": 0}}, {"graph_ops": "an eager op"},
+         "the ops of expect_ops could not be counted: an eager op"),
+        ({"expect_ops": {"A": 0}}, {}, "the ops of expect_ops could not be counted: no graph was read"),
+        ({"max_traces": 1}, {"traces": "an eager op"}, "traces could not be read: an eager op"),
+        ({"max_traces": 1}, {}, "traces could not be read: the probing launch did not report it"),
+        ({"max_peak_bytes": 1}, {}, "this system does not report the memory of a process"),
+    ],
+)  # fmt: skip
+def test_an_unreadable_contract_is_an_error(contract, absent, text):
+    row = checked(contract, MetricValues(absent=absent), ())
+    assert (row.outcome, row.reason) == (Outcome.ERROR, Reason("contract-unreadable", text))
+
+
+def test_half_of_the_traces_are_not_enough():
+    for known in ("traces", "retraces"):
+        assert checked({"max_traces": 9}, MetricValues(counts={known: {"f": 1}})).outcome is Outcome.ERROR
+
+
+def test_why_a_step_was_not_compiled_is_reported():
+    values = MetricValues(absent={"xla_kernels": "no XLA here"})
+    assert checked({"compiled": False}, values).reason.message == "no XLA here"
 
 
 def test_the_memory_of_an_accelerator_counts_instead_of_the_process():
@@ -52,11 +101,17 @@ def test_the_memory_of_an_accelerator_counts_instead_of_the_process():
     assert checked({"max_peak_bytes": 1e6}, metric_values).outcome is Outcome.UNCHANGED
 
 
-def test_parity_holds_up_to_the_allowed_error():
-    assert parity(1e-3, 1e-3)[0] is Outcome.UNCHANGED
-    assert parity(1e-3, 2e-3)[0] is Outcome.REGRESSED
-    assert parity(1e-3, float("inf"))[0] is Outcome.REGRESSED
-    assert parity(1e-3, "the reference is not in this run")[0] is Outcome.INCONCLUSIVE
+@pytest.mark.parametrize(
+    ("error", "outcome", "code", "text"),
+    [
+        (1e-3, Outcome.UNCHANGED, "held", "differs from the reference variant by 0.001, 0.001 allowed"),
+        (2.345e-3, Outcome.REGRESSED, "broken", "differs from the reference variant by 0.0023, 0.001 allowed"),
+        (math.inf, Outcome.REGRESSED, "broken", "differs from the reference variant by inf, 0.001 allowed"),
+        ("it broke", Outcome.INCONCLUSIVE, "open", "the result has no comparison: it broke"),
+    ],
+)
+def test_parity_holds_up_to_the_allowed_error(error, outcome, code, text):
+    assert parity(1e-3, error) == (outcome, Reason(f"contract-{code}", text))
 
 
 FASTER = Claim("faster_than", "pipeline=naive", (), 1.2)
@@ -78,7 +133,42 @@ AS_FAST = Claim("as_fast", "pruning=none", ())
 def test_a_claim_about_times_needs_proof(claim, low, high, outcome):
     found = Comparison(Ratio((low + high) / 2, low, high, 0.95), 3, 3, 100)
     assert of_times(claim, found, preset("standard"))[0] is outcome
-    assert of_times(claim, "it broke", preset("standard"))[0] is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("claim", "found", "text"),
+    [
+        (FASTER, Ratio(1.4, 1.2, 1.5, 0.95), "1.40x as fast as pipeline=naive, 1.2x is claimed "
+         "(interval +20.0% to +50.0% at 95% confidence, 3 launches)"),
+        (FASTER, Ratio(1.4, 1.1, 1.5, 0.95), "not decided: 1.40x as fast as pipeline=naive, 1.2x is claimed "
+         "(interval +10.0% to +50.0% at 95% confidence, 3 launches)"),
+        (AS_FAST, Ratio(1.0, 1 / 1.02, 1.02, 0.95), "1.00x as fast as pruning=none, the same time is claimed "
+         "(interval -2.0% to +2.0% at 95% confidence, 3 launches)"),
+        (FASTER, "it broke", "pipeline=naive: 1.2x is claimed; it broke"),
+        (AS_FAST, "it broke", "pruning=none: the same time is claimed; it broke"),
+    ],
+)  # fmt: skip
+def test_a_claim_about_times_states_its_evidence(claim, found, text):
+    comparison = found if isinstance(found, str) else Comparison(found, 3, 3, 100)
+    outcome, reason = of_times(claim, comparison, preset("standard"))
+    assert reason.message == text
+    is_open = isinstance(found, str) or text.startswith("not decided")
+    assert outcome is (Outcome.INCONCLUSIVE if is_open else Outcome.UNCHANGED)
+
+
+def test_an_interval_that_touches_the_claim_is_not_yet_a_broken_one():
+    for claim, low, high in ((FASTER, 1.0, 1.2), (AS_FAST, 1.02, 1.1), (AS_FAST, 0.9, 1 / 1.02)):
+        found = Comparison(Ratio(1.1, low, high, 0.95), 3, 3, 100)
+        assert of_times(claim, found, preset("standard"))[0] is Outcome.INCONCLUSIVE
+
+
+def test_several_claims_of_one_name_have_the_variant_in_their_row():
+    result = (Outcome.UNCHANGED, Reason("contract-held", "yes"))
+    case = replace(CASE, claims=(FASTER, AS_FAST))
+    assert claim_row(case, FASTER, result) == Verdict(case, *result, "contract:faster_than", launches=1)
+    case = replace(CASE, claims=(FASTER, AS_FAST, replace(FASTER, other="a=b")))
+    assert claim_row(case, FASTER, result).metric == "contract:faster_than pipeline=naive"
+    assert claim_row(case, AS_FAST, result).metric == "contract:as_fast"
 
 
 def read(**numbers):
@@ -86,19 +176,28 @@ def read(**numbers):
 
 
 @pytest.mark.parametrize(
-    ("claim", "mine", "other", "outcome"),
+    ("claim", "mine", "other", "outcome", "text"),
     [
-        (("smaller_than", 2.5, "artifact_bytes"), 40, 100, Outcome.UNCHANGED),
-        (("smaller_than", 2.5, "artifact_bytes"), 41, 100, Outcome.REGRESSED),
-        (("as_accurate", 0.01, "accuracy"), 0.96, 0.97, Outcome.UNCHANGED),
-        (("as_accurate", 0.01, "accuracy"), 0.98, 0.97, Outcome.UNCHANGED),
-        (("as_accurate", 0.01, "accuracy"), 0.95, 0.97, Outcome.REGRESSED),
+        (("smaller_than", 2.5, "artifact_bytes"), 40, 100, "held",
+         "40 B, 100 B of pruning=none: 2.50x as small, 2.5x is claimed"),
+        (("smaller_than", 2.5, "artifact_bytes"), 41, 100, "broken",
+         "41 B, 100 B of pruning=none: 2.44x as small, 2.5x is claimed"),
+        (("as_accurate", 0.01, "accuracy"), 0.96, 0.97, "held",
+         "accuracy 96.00%, 97.00% of pruning=none, 1 percentage points less allowed"),
+        (("as_accurate", 0.01, "accuracy"), 0.98, 0.97, "held",
+         "accuracy 98.00%, 97.00% of pruning=none, 1 percentage points less allowed"),
+        (("as_accurate", 0.01, "accuracy"), 0.9599999, 0.97, "broken",
+         "accuracy 96.00%, 97.00% of pruning=none, 1 percentage points less allowed"),
     ],
-)
-def test_a_claim_about_a_model_needs_the_metric_of_both_variants(claim, mine, other, outcome):
+)  # fmt: skip
+def test_a_claim_about_a_model_needs_the_metric_of_both_variants(claim, mine, other, outcome, text):
     name, bound, metric = claim
     claim = Claim(name, "pruning=none", (), bound, metric)
-    assert of_metric_values(claim, read(**{metric: mine}), read(**{metric: other}))[0] is outcome
-    assert of_metric_values(claim, read(**{metric: mine}), "the variant is not in this run")[0] is Outcome.INCONCLUSIVE
-    for some in ((read(), read(**{metric: other})), (read(**{metric: mine}), read())):
-        assert of_metric_values(claim, *some)[0] is Outcome.ERROR
+    expected = {"held": Outcome.UNCHANGED, "broken": Outcome.REGRESSED}[outcome]
+    values = read(**{metric: mine}), read(**{metric: other})
+    assert of_metric_values(claim, *values) == (expected, Reason(f"contract-{outcome}", text))
+    missing = (Outcome.INCONCLUSIVE, Reason("contract-open", "pruning=none: not in this run"))
+    assert of_metric_values(claim, values[0], "not in this run") == missing
+    gone = MetricValues(absent={metric: "no model"})
+    unread = (Outcome.ERROR, Reason("contract-unreadable", f"{metric} could not be read: no model"))
+    assert of_metric_values(claim, gone, values[1]) == of_metric_values(claim, values[0], gone) == unread
