@@ -2,8 +2,8 @@
 
 import pytest
 
-from tfbench.metrics.exact import ComparisonContext, amount, compare, differing
-from tfbench.model import Case, MetricValues, Outcome
+from tfbench.metrics.exact import ComparisonContext, amount, compare, differing, named
+from tfbench.model import Case, MetricValues, Outcome, Reason, Verdict
 from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
@@ -101,10 +101,73 @@ def test_a_metric_that_differs_between_launches_of_a_side_is_inconclusive():
     assert differing([launches[0], launches[1]], POLICY) == {}
 
 
+def test_a_row_has_its_unit_and_its_reason():
+    values = [MetricValues(numbers={"artifact_bytes": value}) for value in (1000, 2000)]
+    assert judged(*values)[0]["artifact_bytes"] == Verdict(
+        CASE,
+        Outcome.REGRESSED,
+        Reason("more", "1,000 B before, 1.95 KiB now"),
+        "artifact_bytes",
+        launches=1,
+        values=(1000, 2000),
+        unit="B",
+    )
+    assert judged(*reversed(values))[0]["artifact_bytes"].reason.code == "fewer"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "outcome", "code", "text"),
+    [
+        (counts(casts={}), counts(casts={}), "unchanged", "same", "0, as before"),
+        (counts(casts={}), MetricValues(), "missing", "not-read",
+         "0 in the baseline, unavailable now: the probing launch did not report it"),
+        (MetricValues(absent={"casts": "an eager op"}), counts(casts={"a": 2}), "new", "not-in-baseline",
+         "2; no value in the baseline: an eager op"),
+        (MetricValues(), counts(casts={"a": 2}), "new", "not-in-baseline",
+         "2; no value in the baseline: it was saved without this metric"),
+        (counts(casts={"a": 1}), counts(casts={"b": 1}), "inconclusive", "other",
+         "1 before, 1 now: lost a; gained b: neither better nor worse by itself"),
+    ],
+)  # fmt: skip
+def test_a_reason_states_both_values(before, now, outcome, code, text):
+    row = judged(before, now)[0]["casts"]
+    assert (row.outcome, row.reason) == (Outcome(outcome), Reason(code, text))
+
+
+def test_an_unstable_metric_is_inconclusive_in_any_environment():
+    context = ComparisonContext(differences=["another tensorflow"], unstable={"casts": "they differ"})
+    rows, explained = judged(counts(casts={}), counts(casts={"a": 1}), context)
+    assert rows["casts"].reason == Reason("not-exact", "0 before, 1 now, but it is not exact here: they differ")
+    assert explained == []
+
+
+def test_launches_that_differ_are_described_by_their_values_or_by_their_ops():
+    numbers = [MetricValues(numbers={"flops": value}) for value in (2.0, 1.0, 2.0)]
+    assert differing(numbers, POLICY) == {"flops": "launches of the same side differ, with the values 1 and 2"}
+    found = differing([counts(casts={"a": 1}), counts(casts={})], POLICY)
+    assert found == {"casts": "launches of the same side differ: lost a"}
+
+
+@pytest.mark.parametrize(
+    ("some", "text"),
+    [
+        ({}, ""),
+        ({"Relu": 1, "Cast": 2}, "2 Cast, Relu"),
+        ({"e": 1, "d": 1, "c": 1, "b": 1}, "b, c, d, e"),
+        ({"f": 2, "e": 1, "d": 1, "c": 3, "b": 1, "a": 1}, "3 c, 2 f, a, b and 2 more"),
+    ],
+)
+def test_counts_are_described_by_their_most_frequent_entries(some, text):
+    assert named(some) == text
+
+
 def test_amounts_have_a_unit_that_suits_them():
     assert amount(12345, "") == "12,345"
     assert amount(0.25, "") == "0.25"
-    assert amount(3 << 20, "B") == "3.00 MiB"
+    assert amount(0.12345, "") == "0.123"
+    assert [amount(1 << shift, "B") for shift in (30, 20, 10)] == ["1.00 GiB", "1.00 MiB", "1.00 KiB"]
+    assert amount(-3 << 20, "B") == "-3.00 MiB"
+    assert amount(1023, "B") == "1,023 B"
     assert amount(100, "B") == "100 B"
     assert amount(None, "B") == "none"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfbench.metrics.parity import describe, error, evaluate, nonfinite, sketch, sketched_error
-from tfbench.model import Case, Outcome
+from tfbench.metrics.parity import LARGEST, describe, error, evaluate, nonfinite, scatter, sketch, sketched_error
+from tfbench.model import Case, Outcome, Reason, Verdict
 from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
@@ -34,6 +34,7 @@ def test_nan_on_one_side_only_is_an_infinite_error():
     assert error([np.array([np.inf])], [np.array([-np.inf])]) == math.inf
     assert nonfinite([np.array([np.nan, np.inf, 1.0]), np.array([1, 2])]) == {"NaN": 1, "Inf": 1}
     assert nonfinite([np.ones(3)]) == {}
+    assert nonfinite([np.array([complex(np.nan, 1)]), np.array(["NaN"])]) == {"NaN": 1}
 
 
 def test_integers_halves_and_complex_numbers():
@@ -77,20 +78,57 @@ def test_a_single_changed_number_is_detected():
     assert sketched_error(sketch([other]), sketch([array])) == pytest.approx(4 / 100, rel=1e-6)
 
 
+def test_a_sketch_is_the_norm_and_64_sums_with_random_signs():
+    """Files keep sketches, so they stay the same in every version."""
+    found = sketch([np.arange(1.0, 131.0)])
+    assert len(found) == 65
+    assert found[0] == pytest.approx(math.sqrt(sum(number**2 for number in range(1, 131))))
+    signs = np.unpackbits(np.frombuffer(np.random.RandomState(1).bytes(17), np.uint8))[:130] * 2.0 - 1
+    sums = [sum(signs[n] * (n + 1) for n in range(bucket, 130, 64)) for bucket in range(64)]
+    assert found[1:] == pytest.approx(sums)
+    assert found[1:5] == pytest.approx([193.0, 62.0, -64.0, -72.0])
+
+
+def test_a_sketch_leaves_out_what_is_not_finite_and_takes_complex_numbers_apart():
+    plain = sketch([np.array([0.0, 2.0, 0.0, 0.0])])
+    assert sketch([np.array([np.nan, 2.0, np.inf, -np.inf])]) == plain
+    assert sketch([np.array([1 + 3j, 2 + 4j])]) == sketch([np.array([1.0, 2.0, 3.0, 4.0])])
+    assert sketch([np.array([1, 2]), np.zeros(0), np.array([3.0, 4.0])]) == sketch([np.array([1.0, 2.0, 3.0, 4.0])])
+
+
+@pytest.mark.parametrize("lengths", [(64, 65), (65, 64), (66, 65)])
+def test_a_sketch_of_another_length_is_refused(lengths):
+    with pytest.raises(ValueError, match="^a sketch has a norm and 64 buckets$"):
+        sketched_error(*((1.0,) * length for length in lengths))
+
+
+def test_the_scatter_is_the_largest_distance_from_the_first_launch():
+    first, near, far = ((norm, 3.0, *[0.0] * 62, last) for norm, last in ((5.0, 4.0), (9.0, 4.5), (9.0, 3.0)))
+    assert scatter([first, near, far]) == pytest.approx(0.2)
+    assert scatter([first, near, ()]) == pytest.approx(0.1)
+    assert scatter([first]) == scatter([(), far]) == 0.0
+    assert scatter([(0.0, *[0.0] * 64), far]) == LARGEST
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "outcome"),
+    ("old", "new", "outcome", "code", "text"),
     [
-        (0.0, 0.0, Outcome.UNCHANGED),
-        (0.0, 9e-5, Outcome.UNCHANGED),
-        (0.0, 2e-4, Outcome.REGRESSED),
-        (1e-3, 1.9e-3, Outcome.UNCHANGED),
-        (1e-3, 2.1e-3, Outcome.REGRESSED),
-        (1e-3, 1e-5, Outcome.IMPROVED),
-        (None, 1e-3, Outcome.NEW),
+        (0.0, 0.0, "unchanged", "same", "nothing: rounding at most"),
+        (0.0, 9e-5, "unchanged", "same", "9e-05: rounding at most"),
+        (1e-4, 1e-4, "unchanged", "same", "0.0001: rounding at most"),
+        (0.0, 2e-4, "regressed", "more", "0.0002, by nothing before"),
+        (1e-3, 1.9e-3, "unchanged", "same", "0.0019, by 0.001 before"),
+        (1e-3, 2e-3, "unchanged", "same", "0.002, by 0.001 before"),
+        (2e-3, 1e-3, "unchanged", "same", "0.001, by 0.002 before"),
+        (1e-3, 2.1e-3, "regressed", "more", "0.0021, by 0.001 before"),
+        (1e-3, 1e-5, "improved", "fewer", "1e-05, by 0.001 before"),
+        (None, 1e-3, "new", "not-in-baseline", "0.001; no value in the baseline"),
     ],
 )
-def test_only_an_error_beyond_rounding_is_a_difference(old, new, outcome):
-    assert evaluate(CASE, old, new, "the reference variant", POLICY).outcome is outcome
+def test_only_an_error_beyond_rounding_is_a_difference(old, new, outcome, code, text):
+    reason = Reason(code, f"differs from the reference variant by {text}")
+    verdict = Verdict(CASE, Outcome(outcome), reason, "parity", launches=1, values=(old, new))
+    assert evaluate(CASE, old, new, "the reference variant", POLICY) == verdict
 
 
 def test_errors_are_formatted_for_people():

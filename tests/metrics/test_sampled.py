@@ -1,13 +1,16 @@
 """Metrics that each timed launch samples."""
 
+import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tfbench.metrics.sampled import first_call, memory
-from tfbench.model import Case, Outcome
+from tfbench.model import Case, Effect, Outcome, Reason, Verdict
 from tfbench.policy import preset
+from tfbench.stats.verdict import decide, evidence
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
 POLICY = preset("standard")
@@ -34,6 +37,65 @@ def peaks(*mebibytes):
 )
 def test_a_peak_is_decided_like_a_time(before, now, outcome):
     assert memory(CASE, before, now, POLICY, 1).outcome is outcome
+
+
+def verdict_on(before, now, **changes):
+    given = {"policy": POLICY, "cases": 1, **changes}
+    return memory(CASE, before, now, **given)
+
+
+def row(outcome, code, text, launches, values, ratio=None):
+    return Verdict(
+        CASE, Outcome(outcome), Reason(code, text), "peak_host_memory", ratio, launches, values=values, unit="B"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ([{}], peaks(1, 2), row("new", "not-in-baseline", "1.50 MiB; no value in the baseline", 2, (None, 1.5 * MIB))),
+        (peaks(1), [{}], row("missing", "not-read", "1.00 MiB in the baseline, unavailable now", 0, (MIB, None))),
+        (peaks(1), peaks(2, 2, 2), row("unchanged", "within-tolerance", "1.00 MiB before, 2.00 MiB now (1 launches)", 1,
+                                       (MIB, 2 * MIB))),
+        (peaks(1, 1), peaks(20, 20), row("inconclusive", "not-decided", "1.00 MiB before, 20.00 MiB now, but 3 launches "
+                                         "of each side are needed", 2, (MIB, 20 * MIB))),
+        (peaks(0, 9, 9), peaks(20, 20, 20), row("inconclusive", "not-decided", "9.00 MiB before, 20.00 MiB now, but 3 "
+                                                "launches of each side are needed", 3, (9 * MIB, 20 * MIB))),
+        (peaks(9, 9, 9), peaks(0, 20, 20), row("inconclusive", "not-decided", "9.00 MiB before, 20.00 MiB now, but 3 "
+                                               "launches of each side are needed", 3, (9 * MIB, 20 * MIB))),
+    ],
+)  # fmt: skip
+def test_peaks_that_cannot_be_decided_say_why(before, now, expected):
+    assert verdict_on(before, now) == expected
+
+
+def test_the_absolute_tolerance_of_a_peak_is_included():
+    slack = POLICY.memory_abs_tolerance / MIB
+    assert verdict_on(peaks(1, 1, 1), peaks(1 + slack, 1 + slack, 1 + slack)).reason.code == "within-tolerance"
+    assert verdict_on(peaks(1, 1, 1), peaks(*[1 + slack + 1] * 3)).outcome is Outcome.REGRESSED
+
+
+@pytest.mark.parametrize(("pairs", "of"), [((0, 0, 1, 1), (0, 0, 1, 1)), ((), range(4)), ((0, 0), range(4))])
+def test_a_peak_is_decided_by_the_policys_thresholds_of_memory(pairs, of):
+    before, now = peaks(100, 101, 100, 101), peaks(110, 110, 111, 111)
+    effects = [
+        Effect(math.log(new["peak_host_memory"] / old["peak_host_memory"]), pair)
+        for old, new, pair in zip(before, now, of, strict=True)
+    ]
+    found = decide(effects, 4, POLICY, cases=7, shared_zygote=False, final=True, thresholds=POLICY.memory)
+    ratio = found.comparison.ratio
+    text = f"100.50 MiB before, 110.50 MiB now ({evidence(ratio, 4)})"
+    values = (100.5 * MIB, 110.5 * MIB)
+    assert verdict_on(before, now, cases=7, pairs=pairs) == row("regressed", "more", text, 4, values, ratio)
+    fewer = verdict_on(now, before, cases=7, pairs=pairs)
+    assert (fewer.outcome, fewer.reason.code) == (Outcome.IMPROVED, "fewer")
+
+
+def test_launches_beyond_those_of_the_other_side_are_left_out():
+    found = verdict_on(peaks(100, 100, 100, 100), peaks(120, 120, 120))
+    assert (found.outcome, found.launches) == (Outcome.REGRESSED, 3)
+    undecided = verdict_on(peaks(100, 100, 110), peaks(103, 103, 103))
+    assert (undecided.outcome, undecided.reason.code) == (Outcome.INCONCLUSIVE, "not-decided")
 
 
 def test_the_evidence_on_a_peak_grows_with_launches_and_a_noisy_one_accuses_nobody():
@@ -86,6 +148,47 @@ def test_a_few_milliseconds_are_within_the_absolute_tolerance():
     decision = decided(1, 3, 6, seconds=1e-3)
     assert decision.outcome is Outcome.UNCHANGED
     assert decision.reason.code == "within-slack"
+
+
+def firsts(*seconds, **parts):
+    return [{"first_call": second, "first_call_parts": parts} for second in seconds]
+
+
+def test_a_first_call_is_decided_by_the_policys_thresholds_of_first_calls():
+    before, now = firsts(1.0, 1.1, 1.0, trace=0.02, compile=0.3), firsts(2.0, 2.1, 2.2, trace=0.045)
+    effects = [Effect(math.log(new["first_call"] / old["first_call"]), pair)
+               for old, new, pair in zip(before, now, (0, 1, 1), strict=True)]  # fmt: skip
+    plain = decide(effects, 3, POLICY, cases=7, shared_zygote=False, final=True, thresholds=POLICY.first_call)
+    parts = "; trace 20 ms before, 45 ms now, compile 300 ms before, 0 ms now, execute 0 ms before, 0 ms now"
+    reason = Reason(plain.reason.code, plain.reason.message + parts)
+    assert first_call(before, now, (0, 1, 1), POLICY, 7) == replace(plain, reason=reason)
+    assert first_call([{"first_call": 1.0}] * 3, firsts(1.0, 1.0, 1.0), (0, 1, 2), POLICY, 7).outcome
+
+
+def test_launches_without_a_first_call_of_both_sides_are_left_out():
+    before, now = [*firsts(1.0, 1.0), {}, *firsts(0.0, 1.0)], [{}, *firsts(2.0, 1.0, 1.0, 2.0)]
+    found = first_call(before, now, range(5), POLICY, 1)
+    assert (found.comparison.launches, found.comparison.pairs) == (2, 2)
+    assert found.comparison.ratio.center == pytest.approx(2.0)
+    assert first_call(firsts(0.0), firsts(1.0), [0], POLICY, 1) is None
+    assert first_call(firsts(1.0), firsts(0.0), [0], POLICY, 1) is None
+
+
+def test_the_absolute_tolerance_of_a_first_call_is_a_difference_of_medians():
+    slack = POLICY.first_call_abs_tolerance
+    before = firsts(1e-3, 1e-3, 1e-3)
+    inside = first_call(before, firsts(*[1e-3 + slack * 0.99] * 3), range(3), POLICY, 1)
+    text = f"within {slack * 1e3:.0f} ms either way: {slack * 990:+.1f} ms"
+    assert (inside.outcome, inside.reason) == (Outcome.UNCHANGED, Reason("within-slack", text))
+    at = first_call(firsts(*[slack] * 3), firsts(*[2 * slack] * 3), range(3), POLICY, 1)
+    assert at.reason.code != "within-slack"
+    less = first_call(firsts(*[1e-3 + slack * 0.99] * 3), before, range(3), POLICY, 1)
+    assert less.reason.message.endswith(f"either way: {-slack * 990:+.1f} ms")
+
+
+def test_an_unchanged_first_call_keeps_its_reason():
+    found = first_call(firsts(*[1.0] * 9), firsts(*[1.001] * 9), range(9), POLICY, 1)
+    assert (found.outcome, found.reason.code) == (Outcome.UNCHANGED, "within-tolerance")
 
 
 def test_without_samples_there_is_no_decision():
