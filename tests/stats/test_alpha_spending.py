@@ -56,11 +56,25 @@ def test_the_level_of_a_look_lies_between_its_share_and_alpha(looks, alpha):
     assert min(levels) >= alpha / len(looks) * (1 - 1e-3)
 
 
+LOOKS = "looks must be increasing numbers of launches"
+SHARES = "every look needs a share of alpha, and they must increase"
+
+
 @pytest.mark.parametrize(
-    ("looks", "spent"), [((), ()), ((3, 3), ()), ((4, 3), ()), ((3, 4), (1.0,)), ((3, 4), (1.0, 0.5))]
+    ("looks", "spent", "reported"),
+    [
+        ((), (), LOOKS),
+        ((3, 3), (), LOOKS),
+        ((4, 3), (), LOOKS),
+        ((0, 3), (), LOOKS),
+        ((3, 4), (1.0,), SHARES),
+        ((3, 4), (1.0, 0.5), SHARES),
+        ((3, 4), (0.5, 0.5), SHARES),
+        ((3, 4), (0.0, 1.0), SHARES),
+    ],
 )
-def test_impossible_plans_are_refused(looks, spent):
-    with pytest.raises(ValueError, match=r"looks|share"):
+def test_impossible_plans_are_refused(looks, spent, reported):
+    with pytest.raises(ValueError, match=f"^{reported}$"):
         alpha_per_look(0.05, looks, spent)
 
 

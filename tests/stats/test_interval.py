@@ -45,7 +45,8 @@ def test_the_effect_of_a_launch_is_the_median_of_paired_log_ratios():
     [([], []), ([1.0], [1.0, 1.0]), ([1.0], [0.0]), ([-1.0], [1.0]), ([math.nan], [1.0]), ([1.0], [math.inf])],
 )
 def test_invalid_times_are_refused(baseline, contender):
-    with pytest.raises(ValueError, match=r"rounds|positive"):
+    reported = "both sides need the same number of rounds, at least one|a time is not a positive number"
+    with pytest.raises(ValueError, match=f"^({reported})$"):
         median_log_ratio(baseline, contender)
 
 
@@ -171,10 +172,70 @@ def test_few_launches_of_one_pair_give_an_honest_wide_interval(launches, name):
     assert logs(found)[2] > stats.norm.isf(0.005) * policy.zygote_deviation
 
 
-@pytest.mark.parametrize("evidence", [[], [Effect(math.nan, 0)], [Effect(math.inf, 0)]])
-def test_missing_or_infinite_evidence_is_refused(evidence):
-    with pytest.raises(ValueError, match=r"launch|finite"):
+@pytest.mark.parametrize(
+    ("evidence", "reported"),
+    [
+        ([], "no launch, no interval"),
+        ([Effect(math.nan, 0)], "an effect is not a finite number"),
+        ([Effect(0.0, 0), Effect(math.inf, 0)], "an effect is not a finite number"),
+    ],
+)
+def test_missing_or_infinite_evidence_is_refused(evidence, reported):
+    with pytest.raises(ValueError, match=f"^{reported}$"):
         interval(evidence, 0.01, POLICY, shared_zygote=False)
+
+
+def test_many_races_at_once_give_the_intervals_of_each_alone():
+    values = np.random.default_rng(4).normal(0.01, [[0.004], [0.02], [0.1]], (3, 8))
+    values[0, 0] += 0.4  # an outlier
+    pairs = np.array([0, 0, 0, 1, 1, 2, 2, 3])
+    together = posterior(values, pairs, POLICY, shared_zygote=False)
+    alone = [posterior(one[None, :], pairs, POLICY, shared_zygote=False) for one in values]
+    for level in (0.3, 1e-6):
+        ends = [np.concatenate(ends) for ends in zip(*(one.bounds(level) for one in alone), strict=True)]
+        assert np.array(together.bounds(level)) == pytest.approx(np.array(ends), abs=1e-12)
+    assert together.center == pytest.approx(np.concatenate([one.center for one in alone]))
+    each = np.array([0.0, 0.01, 0.02])
+    beneath = [one.below(value)[0] for one, value in zip(alone, each, strict=True)]
+    assert together.below(each) == pytest.approx(beneath)
+    assert together.above(each) == pytest.approx([1 - below for below in beneath])
+    assert together.below(0.01)[1] == pytest.approx(beneath[1])
+    some = together.of(np.array([2, 0]))
+    assert some.center.tolist() == together.center[[2, 0]].tolist()
+    assert some.bounds(0.1)[0].tolist() == together.bounds(0.1)[0][[2, 0]].tolist()
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.05, 1e-9])
+def test_an_interval_excludes_half_of_alpha_on_either_side(alpha):
+    values = np.random.default_rng(5).normal(0.2, 0.02, (2, 6))
+    distribution = posterior(values, np.arange(6), POLICY, shared_zygote=False)
+    low, high = distribution.bounds(alpha)
+    assert distribution.below(low) == pytest.approx([alpha / 2] * 2, rel=1e-5)
+    assert distribution.above(high) == pytest.approx([alpha / 2] * 2, rel=1e-5)
+
+
+def test_other_thresholds_bring_their_own_noise_to_expect():
+    evidence = effects_of([0.01, 0.03, 0.02, 0.01], [0, 0, 1, 1])
+    noise = POLICY.step_time._replace(launch_deviation=0.06, zygote_deviation=0.02)
+    changed = replace(POLICY, launch_deviation=0.06, zygote_deviation=0.02)
+    found = interval(evidence, 0.01, POLICY, shared_zygote=False, expected=noise)
+    assert found == interval(evidence, 0.01, changed, shared_zygote=False)
+    assert found != interval(evidence, 0.01, POLICY, shared_zygote=False)
+    shared = interval(evidence, 0.01, POLICY, shared_zygote=True, expected=noise)
+    assert shared == interval(evidence, 0.01, replace(changed, zygote_deviation=9.0), shared_zygote=True)
+
+
+def test_the_limit_of_an_outlier_follows_the_noise_of_both_levels():
+    """The last launch is about three deviations of 0.006 and 0.005 together from the median, 0.0005."""
+    limit = 3 * math.hypot(0.006, 0.005)
+    centers = [
+        posterior(
+            np.array([[0.0, 0.001, -0.001, 0.002, -0.002, 0.0005 + far]]), np.zeros(6, int), POLICY, shared_zygote=False
+        ).center
+        for far in (limit * 0.99, limit * 1.01, limit * 5)
+    ]
+    assert centers[0] < centers[1]  # moved, and the others with it
+    assert centers[1] == pytest.approx(centers[2])
 
 
 # Outliers
@@ -199,6 +260,27 @@ def test_the_mean_of_pseudovalues_is_hubers_one_step_estimate():
     median = 0.0025
     psi = np.clip(values - median, -0.06, 0.06)
     assert huber_pseudovalues(values, 0.02, 3.0).mean() == pytest.approx(median + psi.mean() / (5 / 6))
+
+
+def test_outliers_are_those_of_each_race():
+    """The spread of a noisy race sets no launch of it aside, and at most a third of the launches can be outliers."""
+    calm, third, noisy = (
+        [*CALM, 0.36],
+        [0.0, 0.001, 0.002, 0.5, 0.003, -0.5],
+        [0.1, -0.2, 0.3, 0.0, -0.1, 0.2, -0.3, 0.5],
+    )
+    for values in (calm, third):
+        assert huber_pseudovalues(np.array([values]), 0.008, 3.0).tolist() != [values]
+    assert huber_pseudovalues(np.array([noisy]), 0.008, 3.0).tolist() == [noisy]
+    both = np.array([calm[1:], noisy])
+    found = huber_pseudovalues(both, 0.008, 3.0)
+    assert found[0] == pytest.approx(huber_pseudovalues(both[:1], 0.008, 3.0)[0])
+    assert found[1].tolist() == noisy
+
+
+def test_five_launches_can_have_an_outlier():
+    values = np.array([[0.0, 0.001, -0.001, 0.002, 0.5]])
+    assert huber_pseudovalues(values, 0.008, 3.0).max() == pytest.approx(0.001 + 0.024 * 5 / 4)
 
 
 def test_two_modes_are_unchanged_and_the_interval_is_wide():

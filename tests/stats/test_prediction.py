@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tfbench.model import Outcome
+from tfbench.model import Outcome, Ratio, Reason
 from tfbench.policy import PRESETS, Policy
 from tfbench.stats.prediction import evaluate, predict
 
@@ -41,8 +41,10 @@ def test_fewer_sessions_of_the_baselines_own_code_widen_it():
 
 @pytest.mark.parametrize(("own", "sessions"), [([], [0.0, 0.1]), ([0.0], [0.0])])
 def test_a_spread_needs_two_sessions(own, sessions):
-    with pytest.raises(ValueError, match="at least two sessions"):
+    reported = "a spread needs at least two sessions, including one of the baseline's own code"
+    with pytest.raises(ValueError, match=f"^{reported}$"):
         predict(0.0, own, sessions, 0.05)
+    assert predict(0.0, [0.0], [0.0, 0.1], 0.05).center == 1.0
 
 
 def test_too_few_sessions_are_inconclusive_however_large_the_change():
@@ -50,6 +52,47 @@ def test_too_few_sessions_are_inconclusive_however_large_the_change():
     assert found.outcome is Outcome.INCONCLUSIVE
     assert "4 comparable sessions of this case, at least 5 are needed" in found.reason.message
     assert found.comparison.ratio.as_json()["high"] is None
+
+
+@pytest.mark.parametrize(
+    ("now", "known", "cases", "outcome", "code", "text"),
+    [
+        (2.0, STEADY[:1], 30, "inconclusive", "few-sessions", "saved times alone: 1 comparable session of this case, "
+         "at least 5 are needed to estimate the spread between sessions"),
+        (2.0, STEADY[:4], 30, "inconclusive", "few-sessions", "saved times alone: 4 comparable sessions of this case, "
+         "at least 5 are needed to estimate the spread between sessions"),
+        (1.2, STEADY, 30, "regressed", "saved-times", "20.0% slower than the spread of 8 sessions, deviation 0.3%, "
+         "allows (interval +16.9% to +23.1% at 99.97% confidence, 7 launches); not raced"),
+        (0.8, STEADY, 30, "improved", "saved-times", "20.0% faster than the spread of 8 sessions, deviation 0.3%, "
+         "allows (interval -22.0% to -17.9% at 99.97% confidence, 7 launches); not raced"),
+        (1.002, STEADY, 30, "unchanged", "saved-times", "within 5.0% by saved times, 0.2% slower, against the spread of "
+         "8 sessions, deviation 0.3% (interval -0.7% to +1.1% at 95% confidence, 7 launches); not raced"),
+        (1.045, [*STEADY, 1.02], 30, "inconclusive", "saved-times", "saved times do not decide: 4.5% slower; "
+         "the spread of 9 sessions, deviation 0.7%, could hide 6.9%"),
+    ],
+)  # fmt: skip
+def test_a_reason_states_the_change_and_the_spread(now, known, cases, outcome, code, text):
+    own, *others = (session(one) for one in known)
+    found = evaluate(session(now, 7), [own], others, 360, POLICY, cases)
+    assert (found.outcome, found.reason) == (Outcome(outcome), Reason(code, text))
+    assert (found.comparison.launches, found.comparison.pairs, found.comparison.rounds) == (7, 1, 360)
+    assert found.comparison.ratio.center == pytest.approx(now)
+
+
+def test_the_ratio_of_too_few_sessions_is_unknown():
+    found = evaluate(session(3.0), [session(1.0), session(2.25)], [], 9, POLICY, 1).comparison.ratio
+    assert found == Ratio(pytest.approx(2.0), 0.0, math.inf, 1.0)
+
+
+def test_five_sessions_are_enough():
+    assert judged(1.2, STEADY[:5]).outcome is Outcome.REGRESSED
+
+
+def test_sessions_of_other_code_widen_the_spread_and_do_not_move_it():
+    own, others = [session(1.0)], [session(one) for one in (1.1, 1.2, 1.1, 1.2)]
+    found = evaluate(session(1.0), own, others, 9, POLICY, 1)
+    assert found.comparison.ratio.center == pytest.approx(1.0)
+    assert found.outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_session_within_the_screen_tolerance_is_unchanged():

@@ -1,16 +1,18 @@
 """Outcomes of intervals, and their reasons."""
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfbench.model import Effect, Outcome, Ratio
+from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import case_alpha, look_alpha
 from tfbench.stats.interval import interval
-from tfbench.stats.verdict import change, classify, compare, decide, hidden
+from tfbench.stats.verdict import _reason, balanced, change, classify, compare, decide, evidence, hidden
 
 POLICY = Policy()
 
@@ -43,6 +45,10 @@ def judged(center, *, policy=POLICY, final=False, spread=0.002, launches=6, case
         (1.005, 1.021, None),  # real, but perhaps large enough to matter
         (0.97, 1.0, None),
         (0.5, 2.0, None),
+        (1 / 1.02, 1.02, Outcome.UNCHANGED),
+        (1 / 1.02 - 1e-9, 1.0, None),
+        (0.0, 1 / 1.01 - 1e-9, Outcome.IMPROVED),
+        (1.01 + 1e-9, math.inf, Outcome.REGRESSED),
     ],
 )
 def test_the_outcome_that_an_interval_proves(low, high, outcome):
@@ -90,20 +96,77 @@ def test_more_cases_need_more_evidence():
     assert many.low < few.low < few.high < many.high
 
 
+RATIO = {"low": 0.984, "high": 1.024, "confidence": 0.96354}
+END = "interval -1.6% to +2.4% at 96.35% confidence, 6 launches"
+FIX = "more launches or a quieter machine (`tfbench doctor`) tell more"
+
+
 @pytest.mark.parametrize(
-    ("center", "code", "words"),
+    ("outcome", "ratio", "code", "text"),
     [
-        (0.0507, "slower", "5.2% slower (interval +"),
-        (-0.0513, "faster", "5.0% faster (interval -"),
-        (0.0, "within-tolerance", "within 2.0% either way: 0.0% slower (interval -"),
-        (0.015, "not-decided", "not decided: a slowdown of "),
+        (Outcome.REGRESSED, Ratio(1.052, **RATIO), "slower", f"5.2% slower ({END})"),
+        (Outcome.IMPROVED, Ratio(0.95, **RATIO), "faster", f"5.0% faster ({END})"),
+        (Outcome.UNCHANGED, Ratio(1.0, **RATIO), "within-tolerance", f"within 2.0% either way: 0.0% slower ({END})"),
+        (Outcome.INCONCLUSIVE, Ratio(1.0, **RATIO), "not-decided",
+         f"not decided: a slowdown of 2.4% could still be hiding ({END}); --policy strict, {FIX}"),
+        (None, Ratio(1.0, **RATIO), "racing",
+         f"not decided: a slowdown of 2.4% could still be hiding ({END}); --policy strict, {FIX}"),
+        (None, Ratio(1.0, 0.5, 2.0, 0.99), "racing", "not decided: a slowdown of a factor of 2.0 could still be hiding "
+         f"(interval -50.0% to +100.0% at 99% confidence, 6 launches); --policy strict, {FIX}"),
+        (None, Ratio(1.0, 0.9, 1.01, 0.99), "racing", "not decided, but not slower: at worst 1.0% slower "
+         f"(interval -10.0% to +1.0% at 99% confidence, 6 launches); --policy strict, {FIX}"),
     ],
-)
-def test_a_reason_states_the_change_and_its_evidence(center, code, words):
-    reason = judged(center, final=True).reason
-    assert reason.code == code
-    assert reason.message.startswith(words)
-    assert "at 96.35% confidence, 6 launches" in reason.message
+)  # fmt: skip
+def test_a_reason_states_the_change_its_evidence_and_the_fix(outcome, ratio, code, text):
+    # 1.01 - 1 is a little more than 0.01 in binary
+    thresholds = POLICY.step_time._replace(minimum_effect=1.01 - 1)
+    comparison = Comparison(ratio, 6, 6, 600)
+    assert _reason(outcome, comparison, thresholds, "standard") == Reason(code, text)
+    strict = _reason(outcome, comparison, thresholds, "strict")
+    assert strict == Reason(code, text.replace("--policy strict, ", ""))
+
+
+@pytest.mark.parametrize(("center", "code"), [(0.05, "slower"), (-0.05, "faster"), (0.0, "within-tolerance")])
+def test_a_decision_has_the_reason_of_its_comparison(center, code):
+    found = judged(center)
+    assert found.reason == _reason(found.outcome, found.comparison, POLICY.step_time, POLICY.name)
+    assert found.reason.code == code
+
+
+def test_a_decision_by_other_thresholds_uses_them_for_the_noise_too():
+    noisy = POLICY.step_time._replace(minimum_effect=0.1, tolerance=0.2, launch_deviation=0.03, zygote_deviation=0.02)
+    evidence = effects(0.05)
+    found = decide(evidence, 6, POLICY, cases=30, shared_zygote=True, final=True, thresholds=noisy)
+    plain = compare(evidence, 6, POLICY, cases=30, shared_zygote=True, thresholds=noisy)
+    assert (found.outcome, found.comparison) == (Outcome.UNCHANGED, plain)
+    assert found.reason.message.startswith("within 20.0% either way: 5.1% slower")
+    assert plain.ratio != compare(evidence, 6, POLICY, cases=30, shared_zygote=False, thresholds=noisy).ratio
+    assert plain.ratio != compare(evidence, 6, POLICY, cases=30, shared_zygote=True).ratio
+
+
+def with_slow_mode(slow, of=18, by=0.3):
+    """Launches of which some are in a slow mode of one side."""
+    return [Effect(by if number < slow else (-1) ** number * 0.001, number % 6) for number in range(of)]
+
+
+def test_a_slow_mode_of_one_side_is_not_unchanged():
+    found = decide(with_slow_mode(3), 180, POLICY, cases=1, shared_zygote=False, final=True)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert found.reason == Reason(
+        "not-decided",
+        "not decided: most launches are alike, but 3 of 18 differ, all launches together are 5.1% slower; "
+        "one side may have a slow mode",
+    )
+    early = decide(with_slow_mode(3), 180, POLICY, cases=1, shared_zygote=False, final=False)
+    assert (early.outcome, early.reason) == (None, Reason("racing", found.reason.message))
+    one = decide(with_slow_mode(1), 180, POLICY, cases=1, shared_zygote=False, final=True)
+    assert one.outcome is Outcome.UNCHANGED
+
+
+def test_the_mean_of_balanced_launches_lies_within_the_tolerance():
+    limit = math.log1p(POLICY.tolerance)
+    races = np.array([[0.0, 0.0], [2 * limit, 0.0], [2 * limit + 1e-9, 0.0], [-2 * limit - 1e-9, 0.0], [0.5, -0.5]])
+    assert balanced(races, POLICY.step_time).tolist() == [True, True, False, False, True]
 
 
 def test_an_undecided_race_states_the_possible_slowdown_and_the_fix():
@@ -139,5 +202,7 @@ def test_changes_are_formatted_for_people():
     assert change(0.948) == "5.2% faster"
     assert change(3.44) == "3.4x slower"
     assert change(0.25) == "4.0x faster"
+    assert [change(ratio) for ratio in (1.0, 2.0, 0.5)] == ["0.0% slower", "2.0x slower", "2.0x faster"]
+    assert evidence(Ratio(2.0, 2.999, 3.0, 0.95), 1) == "interval +199.9% to 3.0x at 95% confidence, 1 launch"
     assert hidden(Ratio(1, 0.9, 1.043, 0.99)) == pytest.approx(0.043)
     assert hidden(Ratio(0.9, 0.8, 0.95, 0.99)) == 0
