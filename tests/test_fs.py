@@ -72,6 +72,11 @@ def test_only_abandoned_half_made_folders_are_removed(tmp_path):
     assert names(tmp_path) == [".half-link", "half-other", "place"]
 
 
+def test_a_half_made_folder_that_somebody_else_removes_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(fs, "_abandoned_dirs", lambda prefix, parent: [parent / "gone"])
+    remove_half_dirs(tmp_path)
+
+
 def test_the_folder_of_another_user_is_not_touched(tmp_path, monkeypatch):
     (tmp_path / ".half-theirs").mkdir()
     monkeypatch.setattr(fs.os, "getuid", lambda: os.geteuid() + 1)
@@ -114,8 +119,10 @@ def test_the_scratch_folder_is_one_a_process_and_removed_by_its_owner_only(tmp_p
     registered = []
     monkeypatch.setattr(fs.atexit, "register", lambda *call: registered.append(call))
     folder = fs.scratch_dir.__wrapped__()
-    assert folder.parent == tmp_path
-    assert list(fs.abandoned_scratch_dirs()) == []  # it is locked
+    assert (folder.parent, folder.name[:16]) == (tmp_path, "tfbench-scratch-")
+    left = tmp_path / "tfbench-scratch-left"
+    left.mkdir()
+    assert list(fs.abandoned_scratch_dirs()) == [left]  # its own is locked
     ((remove, *given),) = registered
     assert given == [folder, os.getpid()]
     remove(folder, os.getpid() + 1)

@@ -176,7 +176,7 @@ def isolated_package_dir() -> str:
     folder = scratch_dir() / "package"
     folder.mkdir()
     package = Path(__file__).resolve().parent
-    (folder / package.name).symlink_to(package, target_is_directory=True)
+    (folder / package.name).symlink_to(package)
     return str(folder)
 
 

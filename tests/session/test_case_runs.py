@@ -1,5 +1,7 @@
 """The states of a case, and what is kept when something fails on the way."""
 
+from dataclasses import replace
+
 import pytest
 
 from tfbench.errors import SideError
@@ -110,8 +112,10 @@ def test_cases_of_an_interrupted_run_are_final_if_their_whole_group_is():
 def test_a_case_that_pytest_ends_or_skips_has_a_result_and_a_final_result_stays():
     runs, _ = case_runs(Strategy())
     runs.fail(A, "Timeout >1.0s")
-    assert (runs.final[0].verdict.outcome, runs.final[0].verdict.reason.code) == (Outcome.ERROR, "not-measured")
+    error = Verdict(A, Outcome.ERROR, Reason("not-measured", "Timeout >1.0s"))
+    assert runs.final == [CaseResult(A, error)]
     runs.skip(B, "not here")
+    assert runs.final[1] == CaseResult(B, skip="not here")
     runs.result(OTHER)
     runs.fail(OTHER, "too late")
     runs.skip(OTHER, "too late")
@@ -120,6 +124,39 @@ def test_a_case_that_pytest_ends_or_skips_has_a_result_and_a_final_result_stays(
         None,
         Outcome.UNCHANGED,
     ]
+
+
+def test_a_case_that_is_not_measured_is_an_error_in_its_place():
+    runs, _ = case_runs(Strategy())
+    runs.result(OTHER)
+    assert [result.case for result in runs.all] == [A, B, OTHER]
+    assert {result.verdict.reason.code for result in runs.all[:2]} == {"not-measured"}
+    assert runs.all[0].verdict.case == A
+
+
+def test_a_strategy_may_refuse_the_skip_of_a_mark():
+    strategy = Strategy()
+    error = SideError("gone")
+    strategy.skipped_by_mark = lambda case, reason: strategy._answer("race", case, error)
+    runs, _ = case_runs(strategy)
+    runs.skip(A, "not here")
+    (result,) = runs.final
+    assert (result.case, result.verdict.case, result.verdict.reason) == (A, A, Reason("side", "gone"))
+
+
+def test_a_case_that_skips_itself_in_a_race_is_skipped_by_the_strategy():
+    strategy = Strategy({A.name: RaceResults([CaseResult(A, skip="no GPU"), raced(B)])})
+    strategy.skipped = lambda case, reason: CaseResult(case, skip=f"{case.label}: {reason}")
+    runs, _ = case_runs(strategy)
+    assert runs.result(A).skip == "a=x: no GPU"
+    assert runs.result(B).verdict
+
+
+def test_the_skipped_case_of_a_group_does_not_keep_the_others_from_an_earlier_run():
+    earlier = {A.name: CaseResult(A, verdict(A))}
+    runs, _ = case_runs(Strategy(), skips={B.name: "no GPU"}, earlier=earlier)
+    assert runs.result(A) is earlier[A.name]
+    assert [(result.case, result.skip) for result in runs.final] == [(A, ""), (B, "no GPU")]
 
 
 def test_progress_counts_the_cases_whose_time_is_final():
@@ -156,11 +193,13 @@ def test_an_environment_is_released_with_its_last_case():
 
 
 def test_a_suspect_is_raced_live_and_keeps_what_it_showed_among_the_variants():
-    suspect = raced(A)
-    strategy = Strategy({A.name: RaceResults([], suspects=[suspect])})
+    suspect = replace(raced(A), metrics=(verdict(A, metric="contract:faster_than"),))
+    live = CaseResult(A, verdict(A, Outcome.IMPROVED), metrics=(verdict(A, metric="first_call"),))
+    strategy = Strategy({A.name: RaceResults([], suspects=[suspect])}, {A.name: RaceResults([live])})
     runs, _ = case_runs(strategy)
     result = runs.result(A)
     assert strategy.asked == [("race", A.name), ("replay", A.name)]
+    assert [row.metric for row in result.rows] == ["time", "first_call", "contract:faster_than"]
     assert result.verdict.outcome is Outcome.IMPROVED
     assert (result.sample, result.variant_result) == (suspect.sample, suspect.variant_result)
 

@@ -108,7 +108,8 @@ def test_the_identity_names_everything_that_a_result_depends_on(tmp_path, known)
 
 @contextmanager
 def running(folder, resume=True, complete=False, **changes):
-    run = Resumption(request(folder, resume=resume, **changes), [A, B], SIDES, "")
+    saved = changes.pop("saved", "yesterday")
+    run = Resumption(request(folder, resume=resume, **changes), [A, B], SIDES, saved)
     yield run
     run.close(complete)
 
@@ -129,6 +130,12 @@ def test_finished_cases_are_taken_from_an_interrupted_run(tmp_path, known):
     with running(tmp_path) as third:
         assert third.earlier == {}
         assert third.notes == ["--resume: there is no interrupted run, so every case is measured"]
+
+
+def test_another_baseline_is_another_run(tmp_path, known):
+    interrupted(tmp_path, FULL)
+    with running(tmp_path, saved="today") as second:
+        assert second.notes == ["--resume: the other side changed since that run, so every case is measured"]
 
 
 def test_a_case_with_an_error_is_measured_again(tmp_path, known):

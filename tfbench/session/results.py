@@ -257,7 +257,7 @@ def _reason_of(error: Exception) -> tuple[Reason, str]:
         output = getattr(error, "output", "") or rest
         return Reason(ReasonCode.SIDE if isinstance(error, SideError) else ReasonCode.BROKEN, headline), output
     text = f"tfbench itself failed: {type(error).__name__}: {error}".partition("\n")[0]
-    output = "".join(format_exception(type(error), error, error.__traceback__))
+    output = "".join(format_exception(error))
     return Reason(ReasonCode.INTERNAL, f"{text}; please report it with its traceback"), output
 
 
