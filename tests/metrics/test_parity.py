@@ -98,7 +98,7 @@ def test_a_sketch_leaves_out_what_is_not_finite_and_takes_complex_numbers_apart(
 
 @pytest.mark.parametrize("lengths", [(64, 65), (65, 64), (66, 65)])
 def test_a_sketch_of_another_length_is_refused(lengths):
-    with pytest.raises(ValueError, match="^a sketch has a norm and 64 buckets$"):
+    with pytest.raises(ValueError, match=r"^a sketch has a norm and 64 buckets$"):
         sketched_error(*((1.0,) * length for length in lengths))
 
 

@@ -1,11 +1,14 @@
 """Two sides, with a second race after a `regressed` of time, first call or peak memory."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
-from tfbench.model import Case, Outcome
+from tfbench.errors import BenchmarkError, LaunchDisturbed
+from tfbench.metrics.sampled import first_call, memory
+from tfbench.model import Case, Outcome, Reason
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 
@@ -14,13 +17,17 @@ POLICY = Policy()
 MIB = 1 << 20
 
 
-def confirmed_race(scripts, memory=()):
+def made(scripts, peaks=(), policy=POLICY, cases=1, **more):
     clock = Clock()
     launcher = ScriptedLauncher(clock, scripts, seed=1)
-    launcher.memory = memory
-    made = ConfirmedRace(sides_of(CASE), launcher, POLICY, 1, clock, random.Random(0))
-    made.run()
-    return made
+    launcher.memory = peaks
+    return ConfirmedRace(sides_of(CASE), launcher, policy, cases, clock, random.Random(0), **more)
+
+
+def confirmed_race(scripts, peaks=()):
+    found = made(scripts, peaks)
+    found.run()
+    return found
 
 
 def lucky(factor):
@@ -56,3 +63,117 @@ def test_a_regression_of_time_counts_only_if_confirmed(script, outcome):
     assert found.decision.outcome is outcome
     assert len(found.races) == 2
     assert found.memory is None
+
+
+def test_an_improvement_counts_only_if_confirmed():
+    assert confirmed_race([steady(1e-4), of(1e-4, lambda *_: 0.9)]).decision.outcome is Outcome.IMPROVED
+    found = confirmed_race([steady(1e-4), of(1e-4, lucky(0.9))])
+    assert found.decision.outcome is Outcome.INCONCLUSIVE
+    assert found.decision.reason.code == "not-confirmed"
+
+
+def test_the_second_race_has_zygotes_of_its_own_and_both_count():
+    found = confirmed_race([steady(1e-4), of(1e-4, lambda *_: 1.1)])
+    first, second = found.races
+    assert {launch.pair for launch in first.launches} <= set(range(POLICY.zygotes))
+    assert {launch.pair for launch in second.launches} <= set(range(POLICY.zygotes, 2 * POLICY.zygotes))
+    assert found.launches == len(first.launches) + len(second.launches) == len(found.runs(0)) == len(found.runs(1))
+    assert found.runs(1) == [*first.runs(1), *second.runs(1)]
+    assert found.rounds == first.rounds(1) + second.rounds(1)
+    assert found.wall_seconds == first.wall_seconds + second.wall_seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        (lambda *_: 1.1, "{second}; found twice, the first time as {first}"),
+        (lucky(1.1), "a first race said: {first}; fresh launches did not confirm it: {second}"),
+    ],
+)
+def test_a_confirmed_or_withdrawn_change_has_the_reasons_of_both_races(script, text):
+    found = confirmed_race([steady(1e-4), of(1e-4, script)])
+    first, second = (race.decisions[1].reason for race in found.races)
+    code = second.code if "twice" in text else "not-confirmed"
+    assert found.decision.reason == Reason(code, text.format(first=first.message, second=second.message))
+
+
+def test_without_confirmation_one_race_decides():
+    for policy, confirm in ((replace(POLICY, confirm=False), True), (POLICY, False)):
+        found = made([steady(1e-4), of(1e-4, lambda *_: 1.1)], policy=policy, confirm=confirm)
+        found.run()
+        assert found.decision.outcome is Outcome.REGRESSED
+        assert len(found.races) == 1
+
+
+def test_memory_is_judged_with_the_cases_and_pairs_of_the_run():
+    scripts = [lambda number, *_: (100 + number % 2) * MIB, lambda number, *_: (103 + number % 3) * MIB]
+    found = made([steady(1e-4)] * 2, scripts, cases=40, confirm=False)
+    found.run()
+    (race,) = found.races
+    before, now = ([launch.runs[side].facts for launch in race.launches] for side in (0, 1))
+    pairs = [launch.pair for launch in race.launches]
+    assert found.memory == memory(CASE, before, now, POLICY, 40, pairs)
+    assert found.memory != memory(CASE, before, now, POLICY, 1, pairs)
+    assert found.first_call == first_call(before, now, pairs, POLICY, 40)
+    assert found.first_call.outcome is Outcome.UNCHANGED
+
+
+def interrupted(launches, scripts, **changes):
+    """Return a race that Ctrl-C ended after this number of launches."""
+    found = made(scripts, **changes)
+
+    def progress(race):
+        if found.launches == launches:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        found.run(progress)
+    return found
+
+
+def test_an_interrupted_race_confirms_no_change():
+    found = interrupted(3, [steady(1e-4), of(1e-4, lambda *_: 1.5)])
+    first = found.races[0].decisions[1].reason.message
+    text = f"the run was interrupted before this was confirmed: {first}"
+    assert (found.decision.outcome, found.decision.reason) == (Outcome.INCONCLUSIVE, Reason("interrupted", text))
+
+
+def test_an_interrupted_race_keeps_its_change_if_nothing_was_to_be_confirmed():
+    found = interrupted(3, [steady(1e-4), of(1e-4, lambda *_: 1.5)], confirm=False)
+    assert found.decision.outcome is Outcome.REGRESSED
+
+
+def test_an_interrupted_second_race_withdraws_the_change():
+    scripts = [steady(1e-4), of(1e-4, lambda *_: 1.5)]
+    launches = len(confirmed_race(scripts).races[0].launches)
+    found = interrupted(launches + 1, scripts)
+    assert len(found.races) == 2
+    assert (found.decision.outcome, found.decision.reason.code) == (Outcome.INCONCLUSIVE, "interrupted")
+
+
+def test_a_race_without_a_launch_has_no_result():
+    found = made([steady(1e-4)] * 2)
+    assert (found.decision, found.first_call, found.memory, found.launches) == (None, None, None, 0)
+
+
+def test_a_race_that_is_disturbed_too_often_is_given_up_with_the_reason():
+    def disturb(entrants, pair):
+        raise LaunchDisturbed("a busy neighbour")
+
+    launcher = ScriptedLauncher(Clock(), [])
+    launcher.open = disturb
+    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 1, launcher.clock, random.Random(0))
+    assert found.abort_reason == ""
+    found.run()
+    assert found.abort_reason == "a busy neighbour"
+
+
+def test_a_failure_of_one_side_ends_the_race_without_a_second_one():
+    launcher = ScriptedLauncher(Clock(), [steady(1e-4)] * 2)
+    error = BenchmarkError("it raised")
+    launcher.broken = {1: error}
+    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 1, launcher.clock, random.Random(0))
+    found.run()
+    assert found.failures == {1: error}
+    assert found.decision is None
+    assert len(found.races) == 1

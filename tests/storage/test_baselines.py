@@ -1,13 +1,18 @@
 """Baselines are written atomically, and never over a file that tfbench did not write."""
 
 import json
+import math
+import re
+from dataclasses import replace
 
 import pytest
+import pytest_benchmark
 
 from tfbench.compare.result_file import read
 from tfbench.errors import BaselineError, ReportError
 from tfbench.fs import try_lock, write_whole
-from tfbench.model import Case, EnvironmentInfo, MeasurementContext, Run, Sample
+from tfbench.model import Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample
+from tfbench.storage import baselines
 from tfbench.storage.baselines import Acceptance, Baseline, Baselines
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
@@ -58,18 +63,149 @@ def test_pytest_benchmark_reads_it(store):
     assert {"machine_info", "commit_info", "datetime", "version"} <= set(content)
 
 
-def test_an_unknown_name_lists_the_known_ones(store):
-    with pytest.raises(BaselineError, match="save one with --save-baseline"):
-        store.fetch("nope")
+def test_the_file_has_the_layout_of_pytest_benchmark_with_its_own_parts(store, monkeypatch):
+    monkeypatch.setattr(baselines, "now", lambda: "2026-01-01T00:00:00+00:00")
+    plain = Case("b/test_y.py::test_y", "test_y", "b/test_y.py::test_y", source="abc")
+    samples = {CASE.name: SAMPLE, plain.name: Sample(plain, (Run((2e-6,), 5),))}
+    values = {plain.name: MetricValues({"casts": {"a": 1}}, {"flops": 3.0})}
+    path = store.save("first", Baseline(CONTEXT, samples, values))
+    text = path.read_text()
+    assert text.startswith('{\n "machine_info": {\n  "processor"')
+    content = json.loads(text)
+    assert content.pop("tfbench") == {
+        "schema": "tfbench-baseline/1",
+        "recipe": ENVIRONMENT.as_json(),
+        "session": CONTEXT.session,
+        "tree": "7ree",
+        "policy": "standard",
+        "way": "variants",
+        "accepted": [],
+    }
+    first, second = content.pop("benchmarks")
+    assert content == {
+        "machine_info": {"processor": "x", "python_version": "3.11.7"},
+        "commit_info": {"id": "c0ffee", "dirty": False},
+        "datetime": "2026-01-01T00:00:00+00:00",
+        "version": pytest_benchmark.__version__,
+    }
+    stats = first.pop("stats")
+    assert (stats["rounds"], stats["iterations"], stats["max"]) == (3, 30, pytest.approx(1.25e-5))
+    assert first == {
+        "group": CASE.group,
+        "name": "test_x[a=1]",
+        "fullname": CASE.name,
+        "params": {"a": "1"},
+        "param": "a=1",
+        "extra_info": {
+            "tfbench": {
+                "workload": "test_x",
+                "source": "",
+                "launches": [
+                    {"iterations": 30, "nanoseconds": [300000, 375000], "facts": {"first_call": 0.5, "flops": 100}},
+                    {"iterations": 30, "nanoseconds": [330000], "facts": {"first_call": 0.4}},
+                ],
+            }
+        },
+        "options": {},
+    }
+    assert (second["param"], second["params"], second["stats"]["iterations"]) == (None, {}, 5)
+    assert second["extra_info"]["tfbench"]["source"] == "abc"
+    assert second["extra_info"]["tfbench"]["reading"] == values[plain.name].as_json()
+    found = store.fetch("first")
+    assert found.saved == "2026-01-01T00:00:00+00:00"
+    assert (found.metric_values, found.samples[plain.name].case) == (values, plain)
+
+
+def test_the_time_of_a_file_is_in_utc_and_whole_seconds():
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", baselines.now())
+
+
+def test_a_baseline_of_several_axes_is_read_with_sorted_axes(store):
+    path = store.save("first", BASELINE)
+    content = json.loads(path.read_text())
+    content["benchmarks"][0]["params"] = {"b": "2", "a": "1"}
+    path.write_text(json.dumps(content))
+    assert store.fetch("first").samples[CASE.name].case.variant == (("a", "1"), ("b", "2"))
+
+
+def edited(store, change):
+    """Save a baseline, edit its content, and return the error of reading it."""
+    store.folder.joinpath("first.json").unlink(missing_ok=True)
+    path = store.save("first", BASELINE)
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(BaselineError) as caught:
+        store.fetch("first")
+    return str(caught.value).removeprefix(str(path))
+
+
+FIX = "the file stays unchanged: move it away or save under another name"
+
+
+def test_a_damaged_baseline_is_refused_with_its_fault(store):
+    def launches(content):
+        return content["benchmarks"][0]["extra_info"]["tfbench"]["launches"]
+
+    fault = " is not a baseline that tfbench can read (ValueError: {}); " + FIX
+    assert edited(store, lambda content: launches(content).clear()) == fault.format(f"{CASE.name} has no launch")
+    found = edited(store, lambda content: launches(content)[1].update(nanoseconds=[]))
+    assert found == fault.format("a launch has no usable times")
+    found = edited(store, lambda content: content["tfbench"].update(schema="x"))
+    assert found == fault.format("schema 'x' instead of 'tfbench-baseline/1'")
+
+
+def test_a_file_that_is_no_text_is_refused(store):
+    path = store.save("first", BASELINE)
+    path.write_bytes(b"\xff")
+    with pytest.raises(BaselineError, match=r"first\.json cannot be read: 'utf-8' codec"):
+        store.fetch("first")
+    store.remove("first")
+    path.mkdir()
+    with pytest.raises(BaselineError, match=r"first\.json cannot be read: .*Is a directory"):
+        store.fetch("first")
+
+
+def test_a_full_disk_is_an_error_with_the_file(store, monkeypatch):
+    def full(path, text):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(baselines, "write_whole", full)
+    with pytest.raises(BaselineError) as caught:
+        store.save("first", BASELINE)
+    reason = "[Errno 28] No space left on device"
+    assert str(caught.value) == f"{store.folder / 'first.json'}: the baseline cannot be written: {reason}"
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_number_that_json_lacks_is_not_written(store):
+    endless = replace(SAMPLE, runs=(replace(SAMPLE.runs[0], facts={"first_call": math.inf}),))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        store.save("first", Baseline(CONTEXT, {CASE.name: endless}))
+    assert store.names() == []
+
+
+def test_a_replaced_baseline_is_the_new_one(store):
     store.save("first", BASELINE)
-    with pytest.raises(BaselineError, match="the baselines are: first"):
+    store.save("first", replace(BASELINE, context=replace(CONTEXT, tree="0ther")))
+    assert store.fetch("first").tree == "0ther"
+
+
+def test_an_unknown_name_lists_the_known_ones(store):
+    unknown = f"^no baseline named 'nope' in {store.folder}; "
+    with pytest.raises(BaselineError, match=f"{unknown}save one with --save-baseline NAME$"):
+        store.fetch("nope")
+    for name in ("second", "first"):
+        store.save(name, BASELINE)
+    with pytest.raises(BaselineError, match=f"{unknown}the baselines are: first, second$"):
         store.fetch("nope")
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "a b", "x.lock", "a..b", "-x"])
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "a b", "x.lock", "a..b", "-x", "x.", "x" * 101])
 def test_unusable_names_are_refused(store, name):
-    with pytest.raises(BaselineError, match="cannot name a baseline"):
+    with pytest.raises(BaselineError) as caught:
         store.fetch(name)
+    assert str(caught.value) == f"{name!r} cannot name a baseline: use letters, digits, '.', '_' and '-'"
 
 
 @pytest.mark.parametrize(
@@ -198,12 +334,12 @@ def test_a_removed_baseline_is_gone(store):
     store.save("first", BASELINE)
     store.remove("first")
     assert store.names() == []
-    with pytest.raises(BaselineError, match="no baseline named 'first'"):
+    with pytest.raises(BaselineError, match=f"^no baseline named 'first' in {store.folder}$"):
         store.remove("first")
 
 
 def test_a_baseline_without_samples_is_not_saved(store):
-    with pytest.raises(BaselineError, match="no case was measured"):
+    with pytest.raises(BaselineError, match=r"^the baseline 'first' was not saved: no case was measured$"):
         store.save("first", Baseline(CONTEXT, {}))
     assert store.names() == []
 

@@ -1,12 +1,14 @@
 """Sessions are read oldest first, and unreadable files are named and left unchanged."""
 
 import json
+import math
+import re
 from dataclasses import replace
 
 import pytest
 
 from tests.storage.test_baselines import CONTEXT
-from tfbench.storage.history import History, SessionRecord
+from tfbench.storage.history import History, SessionRecord, usable
 from tfbench.storage.layout import Layout
 
 RECORD = SessionRecord(CONTEXT, {"b/x.py::x": (1e-5, 1.1e-5)}, {"b/x.py::x": "abc"})
@@ -18,6 +20,48 @@ def test_sessions_come_back_oldest_first(tmp_path):
     history.record(later)
     history.record(RECORD)
     assert history.read() == ([RECORD, later], [])
+
+
+def test_the_file_of_a_session_has_its_time_and_its_floors(tmp_path):
+    floors = {**RECORD.floors, "b/größer.py::y": (2e-5,)}
+    path = History(tmp_path).record(replace(RECORD, floors=floors))
+    assert path == tmp_path / "2026-01-01T000000+0000-a.json"
+    text = path.read_text()
+    assert text.startswith('{\n "schema"')
+    assert text.endswith("\n}\n")
+    assert json.loads(text) == {
+        "schema": "tfbench-session/1",
+        "recipe": CONTEXT.environment.as_json(),
+        "session": CONTEXT.session,
+        "tree": CONTEXT.tree,
+        "policy": CONTEXT.policy,
+        "way": CONTEXT.way,
+        "cases": {
+            "b/x.py::x": {"source": "abc", "floors": [1e-5, 1.1e-5]},
+            "b/größer.py::y": {"source": "", "floors": [2e-5]},
+        },
+    }
+
+
+def test_a_number_that_json_lacks_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        History(tmp_path).record(replace(RECORD, floors={"x": (math.inf,)}))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("times", "good"),
+    [
+        ((), False),
+        ((1.0, 0.0), False),
+        ((1.0, -1.0), False),
+        ((math.inf,), False),
+        ((math.nan,), False),
+        ((1e-9,), True),
+    ],
+)
+def test_usable_times_are_positive_and_finite(times, good):
+    assert usable(times) is good
 
 
 def test_a_missing_folder_has_no_sessions(tmp_path):
@@ -34,7 +78,9 @@ def test_an_unreadable_file_is_named_and_left_unchanged(tmp_path, text):
     (tmp_path / "strange.json").write_text(text)
     found, strange = history.read()
     assert found == [RECORD]
-    assert "strange.json is not a session" in strange[0]
+    (line,) = strange
+    assert line.startswith(f"{tmp_path / 'strange.json'} is not a session that tfbench can read (")
+    assert re.search(r"\((JSONDecodeError|TypeError|ValueError): .+\)$", line)
     assert (tmp_path / "strange.json").read_text() == text
 
 
@@ -44,7 +90,8 @@ def test_a_session_without_usable_times_is_refused(tmp_path):
     content = json.loads(path.read_text())
     content["cases"]["b/x.py::x"]["floors"] = [0.0]
     path.write_text(json.dumps(content))
-    assert "no usable times" in history.read()[1][0]
+    fault = "ValueError: a case has no usable times"
+    assert history.read() == ([], [f"{path} is not a session that tfbench can read ({fault})"])
 
 
 def test_git_ignores_the_folders_that_nobody_commits(tmp_path):
