@@ -108,7 +108,7 @@ def test_a_file_system_without_locks_has_half_made_folders_too(place, monkeypatc
     def refuse(*_):
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr(fs.fcntl, "flock", refuse)
+    monkeypatch.setattr(fs, "hold", refuse)
     with atomic_dir(place):
         pass
     assert place.is_dir()

@@ -32,7 +32,8 @@ def test_a_report_is_read_from_a_file_of_any_name_or_from_a_folder_with_it_alone
     (tmp_path / "folder/s.json").write_text(TEXT)
     with pytest.raises(ReportError) as caught:
         load_report(tmp_path / "folder")
-    fix = "merge the reports of shards with tfbench merge"
+    fix = "merge the reports of shards with tfbench merge; "
+    fix += "give a report of --report-json, or a folder or archive with only a report"
     assert str(caught.value) == f"{tmp_path / 'folder'} has 2 reports, expected one; {fix}"
 
 

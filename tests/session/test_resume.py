@@ -21,6 +21,8 @@ from tfbench.sides.side import Side
 
 A, B = (Case(f"w.py::w[a={level}]", "w", "w.py::w", (("a", level),), env=(("E", level),)) for level in "xy")
 RATIO = Ratio(1.01, 0.99, 1.03, 0.95)
+PROFILE = {"schema": "tfbench-profile/1", "case": A.name, "side": "contender", "folder": "p", "why": ["a kernel"],
+           "sections": []}  # fmt: skip
 FULL = CaseResult(
     A,
     Verdict(A, Outcome.UNCHANGED, Reason("within-tolerance", "within 2%"), ratio=RATIO, launches=6, rounds=60),
@@ -28,7 +30,7 @@ FULL = CaseResult(
     sample=Sample(A, (Run((1e-3, 2e-3), 1, {"first_call": 0.5}), Run((3e-3,), 1))),
     metrics=(Verdict(A, Outcome.NEW, Reason("not-in-baseline", "3"), "flops", values=(None, 3.0), unit="flop"),),
     metric_values=MetricValues({"casts": {"a": 1}}, {"flops": 3.0}),
-    profiles=({"case": A.name, "why": ["a kernel"]},),
+    profiles=(PROFILE,),
     why=("a kernel", "another"),
 )
 SKIPPED = CaseResult(B, skip="no GPU")

@@ -106,7 +106,7 @@ def test_another_file_is_not_taken_for_a_journal(tmp_path):
         assert (found.note[: len(start)], found.note[-len(end) :]) == (start, end)
     (tmp_path / "journal.jsonl").write_text("{}\n")
     path = tmp_path / "journal.jsonl"
-    assert resumed(tmp_path).note == f"--resume: {path} cannot be read ('schema'), so every case is measured"
+    assert resumed(tmp_path).note == f"--resume: {path} cannot be read (KeyError: 'schema'), so every case is measured"
 
 
 def test_a_second_run_in_the_folder_goes_without(tmp_path):
