@@ -8,6 +8,7 @@
 # make types   create the environment and run mypy
 # make docs    create the environment and build the documentation into build/site; fails on a broken link
 # make fuzz    create the environment and give all readers of files 100,000 mutated files, five minutes
+# make mutants  change the deciding and storing code in 4,500 ways, and list the changes that no test notices; half an hour
 # make harness create the environment and measure the overhead of the harness
 # make gate-demo create the environment and run the gate's steps on a scratch repository with five pull requests
 # make gpu-check create the environment and check that tfbench works on the GPU of this machine
@@ -38,7 +39,7 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_inf
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
-.PHONY: help bench suite test test-all chaos fuzz coverage docs lint types harness gate-demo gpu-check clean
+.PHONY: help bench suite test test-all chaos fuzz mutants coverage docs lint types harness gate-demo gpu-check clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -69,6 +70,15 @@ test-all: test
 fuzz: $(READY)
 	$(info tfbench: giving all readers of files mutated files: pytest tests/fuzz)
 	@TFBENCH_FUZZ=$(or $(INPUTS),100000) $(PYTEST) -n $(or $(JOBS),auto) tests/fuzz $(ARGS)
+
+# Results stay in mutants/, and a second call goes on from them. ARGS="--sample 100" runs 100 mutants of each group.
+mutants: $(VENV)/.mutants
+	$(info tfbench: running mutants of the code that decides and stores: python -m tests.mutants $(ARGS))
+	@$(BIN)/python -m tests.mutants $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
+
+$(VENV)/.mutants: $(READY)
+	@$(BIN)/uv pip install --python $(BIN)/python --quiet -e ".[mutants]" || $(PIP) -e ".[mutants]"
+	@touch $@
 
 chaos: $(READY)
 	$(info tfbench: injecting faults into real processes: pytest -m chaos $(ARGS))
@@ -130,4 +140,4 @@ gpu-check: $(READY)
 
 clean:
 	$(info tfbench: removing the environment and caches)
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage.d tfbench.egg-info build
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage.d mutants tfbench.egg-info build
