@@ -13,7 +13,7 @@ from tfbench.gate.accepted import Accepted, Entry
 from tfbench.gate.decide import ACCEPTED, as_comment, as_json, decided, load_accepted, load_artifact, load_report
 from tfbench.gate.rules import Gate, GateDecision
 from tfbench.model import Outcome
-from tfbench.report import json_writer
+from tfbench.report import comment, json_writer
 
 NAMES = ["b/test_x.py::test_a", "b/test_x.py::test_b"]
 REPORT = complete([row(NAMES[0], Outcome.REGRESSED), row(NAMES[1])])
@@ -96,7 +96,7 @@ def test_a_file_of_accepted_regressions_is_read(tmp_path):
     path.write_text(f'[[accept]]\ncase = "{NAMES[0]}"\nreason = "agreed"\nuntil = 2027-01-31\nup_to = 1.1\n')
     assert load_accepted(path) == [ENTRY]
     path.write_text("[[accept]")
-    with pytest.raises(UsageError, match=f"^{path} is not TOML: "):
+    with pytest.raises(UsageError, match=f"^{path} is not TOML: Expected"):
         load_accepted(path)
     path.write_text("[[accept]]\n")
     with pytest.raises(UsageError, match=f"^{path}, entry 1 lacks 'case'"):
@@ -131,7 +131,10 @@ def test_a_comment_shows_the_answer_its_reason_and_what_was_accepted():
     for part in ("### tfbench: inconclusive", "because of that.", "1 accepted", r"until 2027\-01\-31: agreed", "remove this",
                  "test_b", "https://example.org/run"):  # fmt: skip
         assert part in text
-    assert "http" not in as_comment(REPORT, decision)
+    plain = as_comment(REPORT, decision)
+    assert plain == text[: text.index("[Full report]")].rstrip() + "\n"
+    failed = as_comment(REPORT, decision, run=comment.GithubRun("failure", "c0ffee"))
+    assert "(`c0ffee`)" in failed
 
 
 def test_every_answer_has_a_word():

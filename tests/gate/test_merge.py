@@ -74,6 +74,10 @@ WRONG = {
         shard(1),
         shard(2, verdicts=tuple(map(row, NAMES[3::2]))),
     ],
+    "2.json has no row for its case b/test_x.py::test_b and 1 more": lambda: [
+        shard(1),
+        shard(2, verdicts=tuple(map(row, NAMES[5::2]))),
+    ],
     "2.json cannot be merged: the run did not come to its end": lambda: [shard(1), shard(2, complete=False)],
     "2.json cannot be merged: b/test_x.py::test_z was due and has no results": lambda: [
         shard(1),

@@ -204,6 +204,8 @@ def test_a_file_that_pytest_cannot_collect_is_an_error_in_the_place_of_its_cases
     reason = Reason("not-collected-here", f"pytest could not collect it, so its cases are unknown: {last}")
     expected = CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=error)
     assert not_collected(name, error) == expected
+    fixed = not_collected(name, error, fix="install x").verdict.reason
+    assert fixed == replace(reason, message=f"{reason.message}; install x")
     assert not_collected(name, error, "no TensorFlow") == CaseResult(case, skip="no TensorFlow")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 from dataclasses import replace
 
@@ -353,3 +354,29 @@ def test_a_failed_write_leaves_the_file_unchanged(tmp_path):
         write_whole(target, "\ud800")
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_the_description_of_a_baseline_names_it():
+    saved = replace(BASELINE, name="first.x", saved=baselines.now())
+    assert baselines.describe(saved) == f"baseline 'first.x' of {saved.saved}"
+    assert baselines.baseline_of(baselines.describe(saved)) == "first.x"
+    assert [baselines.baseline_of(spec) for spec in ("self", "baseline '-x' of 2026", "")] == ["", "", ""]
+
+
+@pytest.mark.parametrize("lacking", [0, os.W_OK, os.X_OK])
+def test_a_folder_without_permission_is_noticed_before_the_run(tmp_path, monkeypatch, lacking):
+    """The folder of the baselines does not exist yet, so its nearest parent counts."""
+    monkeypatch.setattr(
+        baselines.os,
+        "access",
+        lambda path, mode: path == tmp_path and mode & lacking == 0 and mode == os.W_OK | os.X_OK,
+    )
+    store = Baselines(tmp_path / "deep" / "baselines")
+    if not lacking:
+        store.check_can_save("first")
+    else:
+        reason = f"this user cannot write into {tmp_path}; run in a copy of the checkout that you can write"
+        with pytest.raises(BaselineError, match=f"^the baseline 'first' cannot be saved, because {reason}$"):
+            store.check_can_save("first")
+    with pytest.raises(BaselineError, match="cannot name a baseline"):
+        store.check_can_save("a/b")

@@ -35,14 +35,14 @@ def row(case: Case, contract: str, contract_result: ContractResult) -> Verdict:
     return Verdict(case, *contract_result, CONTRACT + contract, launches=1)
 
 
-def _result(outcome: Outcome, code: ReasonCode) -> Callable[[str], ContractResult]:
-    return lambda text: (outcome, Reason(code, text))
+def _result(outcome: Outcome, code: ReasonCode, text: str) -> ContractResult:
+    return outcome, Reason(code, text)
 
 
-_held = _result(Outcome.UNCHANGED, ReasonCode.CONTRACT_HELD)
-_broken = _result(Outcome.REGRESSED, ReasonCode.CONTRACT_BROKEN)
-_open = _result(Outcome.INCONCLUSIVE, ReasonCode.CONTRACT_OPEN)
-unreadable = _result(Outcome.ERROR, ReasonCode.CONTRACT_UNREADABLE)
+_held = partial(_result, Outcome.UNCHANGED, ReasonCode.CONTRACT_HELD)
+_broken = partial(_result, Outcome.REGRESSED, ReasonCode.CONTRACT_BROKEN)
+_open = partial(_result, Outcome.INCONCLUSIVE, ReasonCode.CONTRACT_OPEN)
+unreadable = partial(_result, Outcome.ERROR, ReasonCode.CONTRACT_UNREADABLE)
 """Makes the result of a contract that cannot be checked, from the reason."""
 
 
