@@ -1,6 +1,7 @@
 """Accepted regressions: what an entry covers, when it expires, and which entries fail the gate."""
 
 import datetime
+import math
 
 import pytest
 
@@ -9,6 +10,7 @@ from tfbench.errors import UsageError
 from tfbench.gate.accepted import accept, entries
 from tfbench.gate.rules import Gate, rule
 from tfbench.model import Case, Outcome, Ratio, Reason, Verdict
+from tfbench.untrusted import brief
 
 TODAY = datetime.date(2026, 11, 21)
 ENTRY = {"case": "b/test_x.py::test_x", "reason": "agreed", "until": TODAY, "up_to": 1.1}
@@ -125,6 +127,13 @@ KEYS = "case, metric, up_to, gone, reason, until"
         ({"accept": [{**ENTRY, "case": ""}]}, "a.toml, entry 1 lacks 'case'; write the full name from the report"),
         ({"accept": [{"case": "c", "reason": "r"}]}, f"a.toml, entry 1 lacks 'until'; {DAY}"),
         ({"accept": [{**ENTRY, "up_to": True}]}, "a.toml, entry 1: up_to = True is invalid"),
+        ({"accept": [{**ENTRY, "up_to": -0.1}]}, "a.toml, entry 1: up_to = -0.1 is invalid"),
+        ({"accept": [{**ENTRY, "up_to": math.inf}]}, "a.toml, entry 1: up_to = inf is invalid"),
+        ({"accept": [{**ENTRY, "up_to": math.nan}]}, "a.toml, entry 1: up_to = nan is invalid"),
+        (
+            {"accept": [{**ENTRY, "up_to": "x" * 99}]},
+            f"a.toml, entry 1: up_to = {brief(repr('x' * 99), 80)} is invalid",
+        ),
         ({"accept": [{**ENTRY, "gone": 1}]}, "a.toml, entry 1: gone = 1 is invalid"),
         (
             {"accept": [REQUIRED]},

@@ -45,8 +45,15 @@ def test_a_bad_report_is_refused_by_its_name(tmp_path):
     with pytest.raises(ReportError, match=r"^r\.json is not JSON"):
         load_artifact(tmp_path / "r.json")
     (tmp_path / "r.zip").write_text("no archive")
-    with pytest.raises(ReportError, match=r"r\.zip is not a zip archive|r\.zip"):
+    with pytest.raises(ReportError, match=r"r\.zip"):
         load_report(tmp_path / "r.zip")
+
+
+def test_an_artifact_with_several_reports_is_refused_by_its_name(tmp_path):
+    for name in ("r.json", "s.json"):
+        (tmp_path / name).write_text(TEXT)
+    with pytest.raises(ReportError, match=f"^{tmp_path} has 2 reports, expected one; merge"):
+        load_artifact(tmp_path)
 
 
 def artifact(folder, accepted=None, report=REPORT):

@@ -27,6 +27,7 @@ def test_shards_merge_into_one_report():
     assert {verdict.case.name for verdict in whole.verdicts} == set(NAMES)
     assert (whole.shard, whole.wall_seconds, whole.interrupted) == (None, 2.0, False)
     assert merge([shard(1), shard(2, interrupted=True)]).interrupted
+    assert merge([shard(1, 1)]).verdicts == shard(1, 1)[1].verdicts
 
 
 def test_a_skipped_case_counts_as_reported():
@@ -56,6 +57,7 @@ OTHER_MACHINE = {
 WRONG = {
     "no report to merge: no shard has reported": list,
     "shard 2/2 never reported: its job failed, or its report was not uploaded": lambda: [shard(1)],
+    "shard 1/2 never reported: its job failed, or its report was not uploaded": lambda: [shard(2)],
     "shard 2/4, 3/4, 4/4 never reported: its job failed, or its report was not uploaded": lambda: [shard(1, 4)],
     "1.json and again.json are both shard 1/2": lambda: [shard(1), ("again.json", shard(1)[1])],
     "1.json and 2.json are not of one run: their number of shards differ, 2 and 3": lambda: [shard(1), shard(2, 3)],

@@ -50,6 +50,9 @@ def test_results_of_other_shapes_are_refused():
         error([np.ones(2)], [np.ones(3)])
     with pytest.raises(ValueError, match="shapes of the results differ"):
         error([np.ones(2)], [])
+    with pytest.raises(ValueError, match=r"^the shapes of the results differ: \[\(2,\), \(1,\)\] and \[\(3,\)\]$"):
+        error([np.ones(2), np.ones(1)], [np.ones(3)])
+    assert error([], []) == 0
 
 
 @given(st.integers(0, 1000), st.integers(65, 5000), st.floats(1e-7, 1.0))

@@ -128,6 +128,13 @@ def test_the_floor_uses_as_many_launches_as_every_session_has():
     assert evaluate(now, [short], [short, [1.01] * 3, [0.99] * 3, short], 9, POLICY, 1).outcome is Outcome.UNCHANGED
 
 
+def test_launches_beyond_those_of_a_floor_do_not_count():
+    many = [1.0] * POLICY.floor_launches
+    now = [*many, 0.5]
+    found = evaluate(now, [now], [[*many, one] for one in (0.9, 0.8, 0.7, 0.6)], 9, POLICY, 1)
+    assert found.reason.message.startswith("within 5.0% by saved times, 0.0% slower")
+
+
 def test_more_cases_need_a_larger_change():
     assert judged(1.03, cases=1).outcome is Outcome.REGRESSED
     assert judged(1.03, cases=300).outcome is Outcome.INCONCLUSIVE

@@ -89,7 +89,7 @@ def _entry(row: Any, where: str) -> Entry:
             raise UsageError(f"{where}: {key} = {brief(repr(value), 80)} is invalid{_FIXES.get(key, '')}")
     for key in ("case", "reason", "until"):
         if not row.get(key):
-            raise UsageError(f"{where} lacks {key!r}{_FIXES.get(key, '')}")
+            raise UsageError(f"{where} lacks {key!r}{_FIXES[key]}")
     if row.get("gone") and {"metric", "up_to"} & set(row):
         raise UsageError(f"{where}: gone excludes metric and up_to")
     if not row.get("gone") and row.get("metric", TIME) == TIME and "up_to" not in row:

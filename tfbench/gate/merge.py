@@ -50,7 +50,6 @@ def merge(reports: Sequence[Named]) -> Report:
         wall_seconds=max(one.wall_seconds for _, one in reports),
         interrupted=any(one.interrupted for _, one in reports),
         due=tuple(name for _, one in reports for name in one.due),
-        complete=True,
         shard=None,
     )
 
