@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import stat
 import tempfile
 from pathlib import Path
@@ -45,6 +46,34 @@ def test_a_folder_that_exists_stays_unless_it_is_to_be_replaced(filled):
         (folder / "other").touch()
         assert names(filled) == ["file"]
     assert names(filled.parent) == ["place", "place/other"]
+
+
+def test_the_replaced_folder_is_nowhere_afterwards(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        with atomic_dir(tmp_path / "place", replace=True) as folder:
+            assert folder.parent.name.startswith(".half-")  # as `remove_half_dirs` looks for
+    assert names(tmp_path) == ["place"]
+
+
+def test_a_failure_is_reported_even_if_the_half_made_folder_is_gone(place):
+    with pytest.raises(KeyError), atomic_dir(place) as folder:
+        raise KeyError(shutil.rmtree(folder.parent))
+
+
+def test_a_half_made_folder_that_is_gone_before_it_is_opened_is_made_again(place, monkeypatch):
+    made = []
+
+    def mkdtemp(**where):
+        made.append(real(**where))
+        if len(made) == 1:
+            os.rmdir(made[0])
+        return made[-1]
+
+    real = tempfile.mkdtemp
+    monkeypatch.setattr(fs.tempfile, "mkdtemp", mkdtemp)
+    with atomic_dir(place) as folder:
+        assert str(folder.parent) == made[1]
 
 
 def test_replacing_a_folder_that_is_not_there_makes_it(place):

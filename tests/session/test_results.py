@@ -138,6 +138,12 @@ def test_a_failure_is_an_error_with_its_text_and_output(failure, code, output):
     assert failed(CASE, failure).verdict.reason.message == str(failure)
 
 
+def test_the_reason_of_a_failure_is_one_line_and_the_rest_is_output():
+    found = failed(CASE, BenchmarkError("it raised\nin line 1\nof w.py", "printed"))
+    assert found.verdict.reason.message == "it raised"
+    assert found.output == "in line 1\nof w.py\nprinted"
+
+
 def test_a_benchmark_that_cannot_run_here_is_skipped():
     assert failed(CASE, BenchmarkSkipped("no GPU"), "on a side: ") == CaseResult(CASE, skip="no GPU")
 
@@ -242,7 +248,9 @@ def test_the_first_call_and_the_memory_have_rows_of_their_own():
 def test_the_failure_of_the_contender_is_reported_before_that_of_the_baseline():
     old, new = BenchmarkError("old"), BenchmarkError("new")
     assert two_sides(race={"failures": {1: new, 0: old}}).verdict.reason.message == "on the contender side: new"
-    assert two_sides(race={"failures": {0: old}}).verdict.reason.message == "on the baseline side: old"
+    found = two_sides(race={"failures": {0: old}})
+    assert found == failed(CASE, old, "on the baseline side: ")
+    assert found.verdict.reason.message == "on the baseline side: old"
 
 
 def test_a_case_that_one_side_cannot_run_is_incomparable():

@@ -50,6 +50,7 @@ def test_a_result_survives_the_journal(result):
     if result.sample:
         seconds = [pytest.approx(run.seconds) for run in result.sample.runs]
         assert [run.seconds for run in found.sample.runs] == seconds
+        assert found.sample.case == case
         same["sample"] = found.sample
     if result.verdict:
         same["verdict"] = replace(result.verdict, case=case)

@@ -380,3 +380,60 @@ def test_a_folder_without_permission_is_noticed_before_the_run(tmp_path, monkeyp
             store.check_can_save("first")
     with pytest.raises(BaselineError, match="cannot name a baseline"):
         store.check_can_save("a/b")
+
+
+def benchmark(content):
+    return content["benchmarks"][0]
+
+
+def own(content):
+    return benchmark(content)["extra_info"]["tfbench"]
+
+
+def launch(content):
+    return own(content)["launches"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda content: content.update(tfbench=1), "tfbench is 1 instead of an object"),
+        (lambda content: content.update(benchmarks=1), "benchmarks is 1 instead of a list"),
+        (lambda content: content.update(benchmarks=[1]), "a benchmark is 1 instead of an object"),
+        (lambda content: content.update(datetime=1), "datetime is 1 instead of a text"),
+        (lambda content: content["tfbench"].update(accepted=1), "accepted is 1 instead of a list"),
+        (lambda content: content["tfbench"].update(accepted=[1]), "an acceptance is 1 instead of an object"),
+        (lambda content: content["tfbench"].update(accepted=[{"when": 1}]), "an acceptance/when is 1 instead of a text"),
+        (lambda content: content["benchmarks"].append(benchmark(content)), f"{CASE.name} has no launch, or is there twice"),
+        (lambda content: benchmark(content).update(extra_info=1), "extra_info is 1 instead of an object"),
+        (lambda content: benchmark(content)["extra_info"].update(tfbench=1), "tfbench is 1 instead of an object"),
+        (lambda content: benchmark(content).update(fullname=1), "fullname is 1 instead of a text"),
+        (lambda content: benchmark(content).update(group=1), "group is 1 instead of a text"),
+        (lambda content: benchmark(content).update(params=1), "params is 1 instead of an object"),
+        (lambda content: benchmark(content).update(params={"a": 1}), "params/a is 1 instead of a text"),
+        (lambda content: own(content).update(workload=1), "workload is 1 instead of a text"),
+        (lambda content: own(content).update(source=1), "source is 1 instead of a text"),
+        (lambda content: own(content).update(launches=1), "launches is 1 instead of a list"),
+        (lambda content: own(content).update(launches=[1]), "a launch is 1 instead of an object"),
+        (lambda content: own(content).update(reading=1), "reading is 1 instead of an object"),
+        (lambda content: launch(content).update(iterations=0),
+         f"iterations of {CASE.name} is 0 instead of a whole number of at least 1 of at most 1e+15"),
+        (lambda content: launch(content).update(iterations=10**15 + 1),
+         f"iterations of {CASE.name} is 1000000000000001 instead of a whole number of at least 1 of at most 1e+15"),
+        (lambda content: launch(content).update(nanoseconds=1), "nanoseconds is 1 instead of a list"),
+        (lambda content: launch(content).update(nanoseconds=["1"]), f"{CASE.name} is '1' instead of a number"),
+        (lambda content: launch(content).update(facts=1), "facts is 1 instead of an object"),
+        (lambda content: launch(content)["facts"].update(first_call=-1),
+         "first_call is -1 instead of a number of at least 0"),
+    ],
+)  # fmt: skip
+def test_each_part_of_a_baseline_has_its_type(store, change, fault):
+    assert edited(store, change) == f" is not a baseline that tfbench can read (ValueError: {fault}); {FIX}"
+
+
+def test_the_bounds_of_a_baseline_are_included(store):
+    path = store.save("first", BASELINE)
+    content = json.loads(path.read_text())
+    launch(content).update(iterations=1, facts={"first_call": 0}, nanoseconds=[1])
+    path.write_text(json.dumps(content))
+    assert store.fetch("first").samples[CASE.name].runs[0] == Run((pytest.approx(1e-9),), 1, {"first_call": 0})

@@ -69,6 +69,26 @@ def test_an_unreadable_file_is_named_and_left_unchanged(tmp_path, text):
     assert (tmp_path / "strange.json").read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"cases": []}, "ValueError: cases is a list instead of an object"),
+        ({"cases": {"x": 1}}, "ValueError: x is 1 instead of an object"),
+        ({"cases": {"x": {"floors": 1, "source": ""}}}, "ValueError: floors is 1 instead of a list"),
+        ({"cases": {"x": {"floors": [1e-5], "source": 1}}}, "ValueError: source is 1 instead of a text"),
+        ({"cases": {"x": {"floors": [1e-5]}}}, "KeyError: 'source'"),
+        ({"schema": "x"}, "ValueError: schema 'x' instead of 'tfbench-session/1'"),
+        ({"session": 1}, "ValueError: session is 1 instead of a text"),
+        ({"tree": "--help"}, "ValueError: '--help' is no tree of git"),
+        ({"tree": "a" * 65}, f"ValueError: '{'a' * 65}' is no tree of git"),
+    ],
+)
+def test_a_damaged_session_is_named_with_its_fault(tmp_path, change, fault):
+    path = History(tmp_path).record(RECORD)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    assert History(tmp_path).read() == ([], [f"{path} is not a session that tfbench can read ({fault})"])
+
+
 def test_a_session_without_usable_times_is_refused(tmp_path):
     history = History(tmp_path)
     path = history.record(RECORD)

@@ -104,6 +104,9 @@ def test_another_file_is_not_taken_for_a_journal(tmp_path):
         assert found.entries == {}
         start, end = ("--resume: ", "so every case is measured")
         assert (found.note[: len(start)], found.note[-len(end) :]) == (start, end)
+    (tmp_path / "journal.jsonl").write_text("[]\n")
+    fault = "ValueError: the first line is a list instead of an object"
+    assert f"cannot be read ({fault}), so" in resumed(tmp_path).note
     (tmp_path / "journal.jsonl").write_text("{}\n")
     path = tmp_path / "journal.jsonl"
     assert resumed(tmp_path).note == f"--resume: {path} cannot be read (KeyError: 'schema'), so every case is measured"
