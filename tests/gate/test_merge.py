@@ -30,6 +30,14 @@ def test_shards_merge_into_one_report():
     assert merge([shard(1, 1)]).verdicts == shard(1, 1)[1].verdicts
 
 
+@pytest.mark.parametrize("fact", ["spec", "slowdown"])
+def test_a_shard_without_cases_was_to_have_the_same_sides(fact):
+    empty = shard(2, names=[], shard=part(Shard(2, 2), NAMES, []), sides={"contender": {"spec": "x", fact: "other"}})
+    whole = shard(1, names=NAMES, sides={"contender": {**SIDES["contender"], "spec": "x"}})
+    with pytest.raises(ReportError, match="their sides differ"):
+        merge([whole, empty])
+
+
 def test_a_skipped_case_counts_as_reported():
     name, report = shard(1)
     first, *rest = report.verdicts

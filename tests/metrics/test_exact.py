@@ -144,6 +144,13 @@ def test_an_unstable_metric_is_inconclusive_in_any_environment():
 def test_launches_that_differ_are_described_by_their_values_or_by_their_ops():
     numbers = [MetricValues(numbers={"flops": value}) for value in (2.0, 1.0, 2.0)]
     assert differing(numbers, POLICY) == {"flops": "launches of the same side differ, with the values 1 and 2"}
+    sizes = [MetricValues(numbers={"artifact_bytes": value}) for value in (1024, 2048)]
+    assert differing(sizes, POLICY) == {
+        "artifact_bytes": "launches of the same side differ, with the values 1.00 KiB and 2.00 KiB"
+    }
+    assert differing([sizes[0], MetricValues(numbers={"artifact_bytes": 1030})], POLICY) == {}
+    absent = differing([counts(casts={}), MetricValues()], POLICY)
+    assert absent == {"casts": "launches of the same side differ, with the values 0 and none"}
     found = differing([counts(casts={"a": 1}), counts(casts={})], POLICY)
     assert found == {"casts": "launches of the same side differ: lost a"}
 
