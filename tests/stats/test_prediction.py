@@ -137,6 +137,9 @@ def test_launches_beyond_those_of_a_floor_do_not_count():
 
 def test_more_cases_need_a_larger_change():
     assert judged(1.03, cases=1).outcome is Outcome.REGRESSED
+    assert [judged(1.2, cases=cases).comparison.ratio.confidence for cases in (0, 1, 2)] == [
+        1 - POLICY.alpha / shares for shares in (1, 1, 2)
+    ]
     assert judged(1.03, cases=300).outcome is Outcome.INCONCLUSIVE
 
 

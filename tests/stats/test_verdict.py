@@ -12,7 +12,7 @@ from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import case_alpha, look_alpha
 from tfbench.stats.interval import interval
-from tfbench.stats.verdict import _reason, balanced, change, classify, compare, decide, evidence, hidden
+from tfbench.stats.verdict import _lopsided, _reason, balanced, change, classify, compare, decide, evidence, hidden
 
 POLICY = Policy()
 
@@ -161,6 +161,11 @@ def test_a_slow_mode_of_one_side_is_not_unchanged():
     assert (early.outcome, early.reason) == (None, Reason("racing", found.reason.message))
     one = decide(with_slow_mode(1), 180, POLICY, cases=1, shared_zygote=False, final=True)
     assert one.outcome is Outcome.UNCHANGED
+
+
+def test_launches_away_from_the_median_are_counted():
+    reason = _lopsided(None, np.array([-0.015, -0.015, 0.015]), POLICY.step_time)
+    assert "but 1 of 3 differ, all launches together are 0.5% faster" in reason.message
 
 
 def test_the_mean_of_balanced_launches_lies_within_the_tolerance():
