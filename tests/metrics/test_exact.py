@@ -1,5 +1,7 @@
 """Comparison of metrics without noise."""
 
+from dataclasses import replace
+
 import pytest
 
 from tfbench.metrics.exact import ComparisonContext, amount, compare, differing, named
@@ -59,6 +61,7 @@ def test_onednn_and_the_processor_are_environments_too():
     rows, explained = judged(before, now)
     assert not rows
     assert explained
+    assert judged(replace(before, setting={"other": "x"}), now)[0]  # unknown there
     other = ComparisonContext(machines=["features a there, b here"])
     rows, explained = judged(
         counts(xla_kernels={"a": 1}, casts={}), counts(xla_kernels={"a": 2}, casts={"b": 1}), other

@@ -310,7 +310,7 @@ def test_a_variant_is_compared_with_the_reference_and_has_no_baseline():
 def test_a_variant_that_broke_or_was_disturbed_has_no_sample():
     race = race_of(1e-3, 2e-3)
     race.failures[1] = BenchmarkError("it raised")
-    assert of_variant(race, 1).verdict.reason.message == "it raised"
+    assert of_variant(race, 1) == failed(race.entrants[1].case, race.failures[1])
     disturbing = SimpleNamespace(entrants=race.entrants, failures={}, abort_reason="noise", disturbed=[1], launches=[],
                                  wall_seconds=1.0)  # fmt: skip
     for found in (of_variant(disturbing, 1), new(CASE, disturbing, 1, Reason("x", "y"))):

@@ -112,6 +112,19 @@ def test_another_file_is_not_taken_for_a_journal(tmp_path):
     assert resumed(tmp_path).note == f"--resume: {path} cannot be read (KeyError: 'schema'), so every case is measured"
 
 
+def test_a_journal_of_another_version_is_not_used(tmp_path):
+    path = interrupted(tmp_path, "a")
+    path.write_text(path.read_text().replace("tfbench-journal/1", "tfbench-journal/2"))
+    assert resumed(tmp_path).entries == {}
+    path.write_text('{"schema": "tfbench-journal/1", "identity": 1}\n')
+    assert "(ValueError: identity is 1 instead of an object)" in resumed(tmp_path).note
+
+
+def test_a_journal_that_somebody_has_removed_is_no_error_at_the_end(tmp_path):
+    with run(tmp_path, resume=False, complete=True):
+        (tmp_path / "journal.jsonl").unlink()
+
+
 def test_a_second_run_in_the_folder_goes_without(tmp_path):
     with run(tmp_path, resume=False) as first:
         with run(tmp_path, complete=True) as second:
