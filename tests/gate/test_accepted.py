@@ -95,6 +95,12 @@ def test_a_regression_of_exactly_the_accepted_ratio_is_accepted():
     assert decided([row(ratio=None), OTHER], ENTRY).gate is Gate.REGRESSED  # not known to be within
 
 
+def test_every_entry_accepts_its_own_case():
+    other = row(name="b/test_x.py::test_z")
+    decision = decided([row(), other, OTHER], ENTRY, {**ENTRY, "case": other.case.name})
+    assert (decision.gate, len(decision.accepted.verdicts)) == (Gate.PASS, 2)
+
+
 def test_one_problem_does_not_hide_the_other_entries():
     unused = {**ENTRY, "case": "b/test_x.py::test_gone"}
     decision = decided([row(), OTHER], unused, ENTRY)

@@ -82,6 +82,13 @@ def test_a_decision_states_its_reason(found, gate, because):
     assert (decision.gate, decision.because) == (gate, because)
 
 
+def test_what_prevents_a_pass_is_counted_and_kept():
+    decision = rule(report("unchanged", "missing", "error"))
+    assert (decision.gate, decision.because) == (Gate.ERROR, "1 missing, 1 error")
+    (row,) = rule(report("unchanged", "inconclusive", interrupted=True)).verdicts
+    assert row.outcome is Outcome.INCONCLUSIVE
+
+
 def test_skipped_cases_are_counted():
     skips = [Skip(Case(name, "s", name), "no GPU") for name in ("f.py::s0", "f.py::s1")]
     rows = report("unchanged", "unchanged").verdicts
