@@ -102,7 +102,7 @@ def test_only_abandoned_half_made_folders_are_removed(tmp_path):
 
 
 def test_a_half_made_folder_that_somebody_else_removes_is_no_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(fs, "_abandoned_dirs", lambda prefix, parent: [parent / "gone"])
+    monkeypatch.setattr(fs, "_abandoned", lambda prefix, parent, is_kind: [parent / "gone"])
     remove_half_dirs(tmp_path)
 
 
@@ -117,11 +117,11 @@ def test_an_abandoned_folder_is_locked_until_the_next_one(tmp_path):
     for name in "ab":
         (tmp_path / f".half-{name}").mkdir()
     descriptors = len(os.listdir("/proc/self/fd"))
-    found = fs._abandoned_dirs(".half-", tmp_path)
+    found = fs._abandoned(".half-", tmp_path, stat.S_ISDIR)
     first = next(found)
-    assert list(fs._abandoned_dirs(".half-", tmp_path)) == [tmp_path / ".half-b"]
+    assert list(fs._abandoned(".half-", tmp_path, stat.S_ISDIR)) == [tmp_path / ".half-b"]
     assert (first, next(found)) == (tmp_path / ".half-a", tmp_path / ".half-b")
-    assert next(fs._abandoned_dirs(".half-", tmp_path)) == first
+    assert next(fs._abandoned(".half-", tmp_path, stat.S_ISDIR)) == first
     assert next(found, None) is None
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
