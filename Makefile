@@ -28,8 +28,8 @@ ARGS ?=
 PYTEST = $(BIN)/python -m pytest
 # Tests that measure no time run on every processor. A module stays in one process, because its tests share runs.
 PARALLEL := -n $(or $(JOBS),auto) --dist loadscope --no-loadscope-reorder
-FIRST := not (tensorflow or chaos) or smoke
-SECOND := (tensorflow or chaos) and not smoke
+FIRST := not (tensorflow or chaos or places) or smoke
+SECOND := (tensorflow or chaos or places) and not smoke
 # One or two benchmarks of each family. ARGS replaces this selection.
 TOUR = -k "test_matmul or test_conv2d_bias_relu or test_dense_bias_relu or test_softmax or test_convolution_block or \
 	test_training_step or test_epoch or test_function_call or test_keras_invocation or test_eager_add or \
@@ -62,7 +62,7 @@ test: $(READY) lint types
 	@$(call some,$(PYTEST) -m "($(FIRST)) and alone" $(ARGS))
 
 test-all: test
-	$(info tfbench: running the tests with TensorFlow and with faults: pytest -m "$(SECOND)" $(ARGS))
+	$(info tfbench: running the tests with TensorFlow, beside other plugins and with faults: pytest -m "$(SECOND)" $(ARGS))
 	@$(call some,$(PYTEST) $(PARALLEL) -m "($(SECOND)) and not alone" $(ARGS))
 	@$(call some,$(PYTEST) -m "($(SECOND)) and alone" $(ARGS))
 

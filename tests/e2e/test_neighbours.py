@@ -14,6 +14,8 @@ import pytest
 from tests.e2e.project import LIMIT, ROOT, Done, Project, environment
 from tfbench import cli
 
+pytestmark = pytest.mark.places
+
 BENCHMARKS = """
     import os
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.e2e.project import LIMIT, wait_for
 
+pytestmark = pytest.mark.places
+
 CODE = """
 from pathlib import Path
 from tests.fakes.steps import taking
