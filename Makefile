@@ -28,8 +28,8 @@ ARGS ?=
 PYTEST = $(BIN)/python -m pytest
 # Tests that measure no time run on every processor. A module stays in one process, because its tests share runs.
 PARALLEL := -n $(or $(JOBS),auto) --dist loadscope --no-loadscope-reorder
-FIRST := not (tensorflow or chaos or places) or smoke
-SECOND := (tensorflow or chaos or places) and not smoke
+FIRST := not (tensorflow or chaos or slow) or smoke
+SECOND := (tensorflow or chaos or slow) and not smoke
 # One or two benchmarks of each family. ARGS replaces this selection.
 TOUR = -k "test_matmul or test_conv2d_bias_relu or test_dense_bias_relu or test_softmax or test_convolution_block or \
 	test_training_step or test_epoch or test_function_call or test_keras_invocation or test_eager_add or \

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-FIRST_RING = "not (tensorflow or chaos or places) or smoke"
+FIRST_RING = "not (tensorflow or chaos or slow) or smoke"
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 """This process' name under pytest-xdist, such as ``gw1``."""
 

@@ -48,6 +48,7 @@ def repository(tmp_path):
     return root
 
 
+@pytest.mark.slow
 class TestPullRequest:
     @pytest.mark.tensorflow
     def test_that_is_slower_fails_with_the_cause(self, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.project import LIMIT, ROOT, Done, Project, environment
 from tfbench import cli
 
-pytestmark = pytest.mark.places
+pytestmark = pytest.mark.slow
 
 BENCHMARKS = """
     import os

@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.project import LIMIT, wait_for
 
-pytestmark = pytest.mark.places
+pytestmark = pytest.mark.slow
 
 CODE = """
 from pathlib import Path

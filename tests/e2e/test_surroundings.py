@@ -13,7 +13,7 @@ from tfbench.protocol.messages import StartZygote
 from tfbench.sides.source_tree import materialise, snapshot, tree_of
 from tfbench.worker.zygote import _pytest_arguments
 
-pytestmark = pytest.mark.places
+pytestmark = pytest.mark.slow
 
 ONE = "from tests.fakes.steps import taking\n\n\ndef test_mine(bench):\n    bench(taking(bench, 5e-5))\n"
 

@@ -110,6 +110,7 @@ def step(project, job, name, **values):
     return shell(steps(job)[name], project.root, env, {"steps.base.outputs.against": "git:HEAD", **values})
 
 
+@pytest.mark.slow
 def test_shards_are_raced_merged_confirmed_and_gated(sharded):
     sharded.write(BENCHMARKS.format(seconds=1e-4))
     for shard in ("1/2", "2/2"):

@@ -57,6 +57,7 @@ def test_an_environment_in_use_is_available_to_this_run_and_to_others(built):
         assert ours.get(SMALL).folder == ours.get(SMALL).folder == others.get(SMALL).folder
 
 
+@pytest.mark.slow
 def test_compared_environments_get_the_same_python(tmp_path, monkeypatch):
     """typed-ast has wheels up to Python 3.11."""
     found = interpreters()
@@ -146,6 +147,7 @@ def test_unused_environments_are_pruned(tmp_path, built, monkeypatch):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_an_environment_whose_removal_was_killed_is_gone_and_built_again(tmp_path):
     with Environments(tmp_path) as ours:
         folder = ours.get(SMALL).folder
