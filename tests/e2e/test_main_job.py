@@ -181,6 +181,7 @@ def test_saved_times_without_a_race_pass_no_case(project):
     assert "tensorflow 2.20.0 there" in elsewhere.reason("test_mine")
 
 
+@pytest.mark.slow
 def test_a_baseline_is_raced_with_its_own_packages_and_settings(project):
     checkout(project)
     project.write(
@@ -247,6 +248,7 @@ def benchmark(name, seconds):
     return f"from tests.fakes.steps import taking\n\n\ndef {name}(bench):\n    bench(taking(bench, {seconds}))\n\n\n"
 
 
+@pytest.mark.slow
 def test_new_deleted_renamed_and_moved_benchmarks_are_matched_with_a_commit(project):
     before = {"test_mine": 50e-6, "test_old": 51e-6, "test_changing": 52e-6, "test_deleted": 53e-6}
     project.write("".join(benchmark(*one) for one in before.items()))
