@@ -63,7 +63,7 @@ def _locked_dir(prefix: str, parent: str | Path) -> tuple[Path, int]:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         with suppress(FileNotFoundError):  # another process has removed it before it was locked: make the next
             descriptor = os.open(folder, os.O_RDONLY)
-            with suppress(OSError):  # a file system without locks, where nobody can lock it to remove it either
+            with suppress(OSError):  # without locks, no other process can remove the folder
                 hold(descriptor)
             if folder.exists():
                 return folder, descriptor
@@ -94,7 +94,7 @@ def _locked_file(parent: Path) -> tuple[Path, int]:
     """Make a file that `_abandoned` spares as long as the descriptor is open; return both."""
     while True:
         descriptor, name = tempfile.mkstemp(prefix=_HALF, dir=parent)
-        with suppress(OSError, SideError):  # without locks nobody removes it either
+        with suppress(OSError, SideError):  # without locks, no other process can remove the file
             hold(descriptor)
         if os.path.exists(name):
             return Path(name), descriptor

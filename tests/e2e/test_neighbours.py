@@ -90,7 +90,7 @@ class Place(Project):
             self.around = ["setpriv", f"--bounding-set={','.join(ROOT_LACKS)}"]
 
     def give_away(self) -> None:
-        """Let the folder belong to another user, whom nobody else may write for."""
+        """Give the folder to another user, without write permission for anyone else."""
         if os.geteuid() == 0:
             for path in (self.root, *self.root.rglob("*")):
                 os.chown(path, 65534, 65534)

@@ -17,7 +17,7 @@ from tfbench.worker.tracers import ALLOWED
 
 FOLDER = Path(__file__).parent / "benchmarks"
 MARK = "TFBENCH_FAULTS"
-"""Environment variable that all processes of a run have, whoever started them."""
+"""Environment variable that every process of a run inherits."""
 WHOLE = os.environ.get("TFBENCH_CHAOS") == "whole"
 """Whether every test runs in full length, as `make chaos` does."""
 _PRIVATE = re.compile(r"^Private_\w+: +(\d+) kB$", re.MULTILINE)

@@ -33,7 +33,7 @@ class Report:
 
     @property
     def gap(self) -> str:
-        """Why nobody may decide from this report; ``""`` if each case that was due has one row on time, or a skip."""
+        """Why this report is incomplete; ``""`` if each case that was due has one row on time or a skip."""
         if self.complete is None:
             return "it does not tell which cases were due; measure again with this version of tfbench"
         if not self.complete:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHARED = "--profile"
 """pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
 _RUN_ONLY = ("--against", "--baseline", "--save-baseline", "--report-json", "--shard", "--resume")
-"""Options that somebody gives to one run of the benchmarks; a run of the tests would ignore them and pass."""
+"""Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 """Key of the runner in pytest's configuration; present only under ``--benchmark``."""
 

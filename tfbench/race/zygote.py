@@ -46,7 +46,7 @@ class Suite:
     made: str
     """Folder of shared set-ups."""
     cpus: tuple[int, ...]
-    """Processors that a zygote may use while it starts, also those that the controller avoids."""
+    """Processors that a zygote may use while it starts, including those that the controller avoids."""
 
 
 def worker_environment(side: Side, extra: Mapping[str, str]) -> dict[str, str]:

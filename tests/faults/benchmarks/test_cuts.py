@@ -1,4 +1,4 @@
-"""End in the middle of a message."""
+"""Exit after sending half a message."""
 
 import os
 
