@@ -15,9 +15,9 @@ from tfbench.gpus.selection import parse_device
 from tfbench.gpus.session import GpuSession
 from tfbench.model import Case
 from tfbench.plugin.collect import Collected, collect
-from tfbench.plugin.options import available_cpus, parse_cpus
+from tfbench.plugin.options import worker_processors
 from tfbench.policy import Policy
-from tfbench.race.process_launcher import ProcessLauncher, Processors, processors
+from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import packages_of, parse
@@ -38,11 +38,6 @@ def add_selections(parser: argparse.ArgumentParser) -> None:
     for option, (metavar, text) in _SELECTIONS.items():
         parser.add_argument(option, action="append", default=[], metavar=metavar, dest=f"select {option}", help=text)
     parser.add_argument("--cpus", metavar="LIST", help="processors for the workers, such as 0,2-3")
-
-
-def worker_processors(cpus: str | None) -> Processors:
-    """Return the processors of the option --cpus, or the default ones without it."""
-    return processors(parse_cpus(cpus) if cpus else None, available_cpus())
 
 
 def progress_bar(console: Console) -> Progress:

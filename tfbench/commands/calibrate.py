@@ -23,12 +23,12 @@ from tfbench.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
 from tfbench.calibration.run import SLOWDOWNS, WORKLOADS, Plan, background_load, calibrate
 from tfbench.calibration.summary import by_workload, tally, whole_runs
 from tfbench.calibration.table import of, table
-from tfbench.commands._setup import progress_bar, worker_processors
+from tfbench.commands._setup import progress_bar
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import JSON
 from tfbench.plugin.collect import collect
-from tfbench.plugin.options import available_cpus
+from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import Policy, preset
 from tfbench.report.screen import Screen
 from tfbench.storage.layout import Layout

@@ -24,12 +24,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tfbench.commands._setup import progress_bar, worker_processors
+from tfbench.commands._setup import progress_bar
 from tfbench.doctor import checks, inspect, noise
 from tfbench.doctor.model import Finding, Limits, Machine, ObservationWindow, State
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.fs import write_whole
-from tfbench.plugin.options import available_cpus
+from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
 from tfbench.report.screen import Screen

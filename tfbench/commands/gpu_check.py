@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench import __version__
-from tfbench.commands._setup import worker_processors
 from tfbench.commands.doctor import COLOURS
 from tfbench.doctor.gpu_check import GpuCheck
 from tfbench.doctor.model import Finding, State
@@ -25,6 +24,7 @@ from tfbench.gpus.nvml import Nvml
 from tfbench.gpus.recording import Recording
 from tfbench.gpus.selection import has_driver, parse_device
 from tfbench.gpus.session import GpuSession
+from tfbench.plugin.options import worker_processors
 from tfbench.policy import preset
 from tfbench.report.screen import Screen
 

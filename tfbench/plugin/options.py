@@ -11,6 +11,7 @@ import pytest
 
 from tfbench.errors import DeclarationError, UsageError
 from tfbench.model import Case
+from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
@@ -42,6 +43,11 @@ def available_cpus() -> tuple[int, ...]:
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
+
+
+def worker_processors(cpus: str | None) -> Processors:
+    """Return the processors of the option --cpus, or the default ones without it."""
+    return processors(parse_cpus(cpus) if cpus else None, available_cpus())
 
 
 def parse_slowdown(text: str) -> float:

@@ -21,17 +21,16 @@ from tfbench.plugin.options import (
     case_of,
     check_not_taken_for_test,
     is_benchmark,
-    parse_cpus,
     parse_profiler_config,
     parse_slowdown,
     prefixes,
     unknown_fixture,
     wanted_by_device,
+    worker_processors,
 )
 from tfbench.plugin.outcome import benchmark_fixture, end_test, failure, skip_reason, store_sample
 from tfbench.plugin.progress import Display
 from tfbench.policy import preset
-from tfbench.race.process_launcher import processors
 from tfbench.race.zygote import Suite
 from tfbench.report import json_writer, terminal
 from tfbench.session.baseline import ALL, CHOICES
@@ -84,7 +83,7 @@ class Runner:
         self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._policy = preset(option("policy"))
-        self._processors = processors(parse_cpus(option("cpus")) if option("cpus") else None, available_cpus())
+        self._processors = worker_processors(option("cpus"))
 
     # Collection
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -74,21 +75,18 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     places = [[one.name, one.executable, str(one.root), dict(one.env), list(one.unset)] for one in sides]
     options = [request.slowdown, request.replay, request.device, list(request.gpus), list(request.processors.one)]
     suite = hashlib.sha256("\n".join(sorted(request.suite_cases)).encode()).hexdigest()
-    return {
+    known = {
         "the code": code_digest(request.root),
         "the other side": [request.against, request.baseline, saved, places],
         "the packages": {side: distributions(side) for side in sorted({one.executable for one in sides})},
-        "the policy": _plain(request.policy.as_json()),
+        "the policy": request.policy.as_json(),
         "the options": [*options, str(request.profile or ""), str(request.profile_regressed or "")],
         "the cases of the suite": suite,
         "the settings": settings(),
         "the machine": machine(),
     }
-
-
-def _plain(policy: JSON) -> JSON:
-    """Return a policy as it reads back from JSON."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in policy.items()}
+    found: JSON = json.loads(json.dumps(known))  # as it reads back from a journal: tuples become lists
+    return found
 
 
 def entry_of(result: CaseResult) -> JSON:

@@ -66,9 +66,8 @@ class Session:
         self._profiles = Profiles(
             request, self._launcher, self._gpu_session.gpu_monitor, self._strategy, self._contender, report
         )
-        saved = self._recorder.baselines.fetch(request.baseline).saved if request.baseline else ""
         sides = [self._contender, *([self._strategy.rival] if self._strategy.rival else [])]
-        self._resumption = Resumption(request, cases, sides, saved)
+        self._resumption = Resumption(request, cases, sides, self._strategy.saved_at)
         steps = {
             PROBES: others.probe,
             "contracts": others.race_claims,

@@ -50,6 +50,11 @@ class Strategy(ABC):
         """The side that the contender races against, if any."""
         return None
 
+    @property
+    def saved_at(self) -> str:
+        """When the baseline that the cases are compared with was saved, ``""`` without one."""
+        return ""
+
     def group_of(self, case: Case) -> str:
         """Name the group of cases that one race measures."""
         return case.group if self.way == VARIANTS else case.name
@@ -203,6 +208,10 @@ class SavedBaselineStrategy(Strategy):
     @property
     def rival(self) -> Side | None:
         return self.recreated if isinstance(self.recreated, Side) else None
+
+    @property
+    def saved_at(self) -> str:
+        return self.saved.saved
 
     @property
     def way(self) -> str:
