@@ -113,6 +113,7 @@ class Shapes(Zygote):
 def main(chosen: list[str]) -> None:
     """Print the result of each case whose name contains one of ``chosen``, or of all cases."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # pytest-randomly would shuffle the cases
     first = "--first" in chosen
     chosen = [part for part in chosen if part != "--first"]
     files = [str(file) for file in sorted((ROOT / "benchmarks").glob("test_*.py")) if "by_device(" in file.read_text()]

@@ -57,7 +57,8 @@ class Done:
 
 def environment(root: Path) -> dict[str, str]:
     """Return the environment variables of a program that runs in this folder."""
-    left_out = ("PYTEST_", "PYTHONDONTWRITEBYTECODE")  # without bytecode every process takes half a second longer
+    # Without bytecode every process takes half a second longer. No output may depend on how the caller buffers.
+    left_out = ("PYTEST_", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
     clean = {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
     # Environments that a test builds are removed with the test. Downloads of uv stay.
     caches = {"UV_CACHE_DIR": str(user_cache_path("uv")), "XDG_CACHE_HOME": str(root / ".cache")}

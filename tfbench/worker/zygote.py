@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import socket
 import sys
@@ -48,6 +49,8 @@ def main(argument: str) -> None:
     """Run as a zygote; ``argument`` is a `StartZygote` message."""
     start = messages.decode(argument)
     assert isinstance(start, StartZygote)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a process that is killed then leaves its last lines behind
     containment.die_with_parent(start.controller)
     containment.adopt_orphans()
     containment.limit_files(start.file_bytes)
