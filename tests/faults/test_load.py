@@ -18,7 +18,7 @@ from tfbench.policy import preset
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.schedule import make_plan, orders
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.sides.side import Side
 
 LAUNCHES = 500 if WHOLE else 50
@@ -103,7 +103,7 @@ def watched(launcher):
     """Yield the names and folders in /proc of the controller and of the zygotes."""
     yield "controller", Path("/proc/self")
     for (side, _, _), zygote in launcher._pool._zygotes.items():
-        yield side, Path(f"/proc/{zygote._process.pid}")
+        yield side, Path(f"/proc/{zygote.pid}")
 
 
 def usage(process):

@@ -20,7 +20,7 @@ from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.profiler import USUAL, Profiler
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.schedule import make_plan, orders
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.sides.side import Side
 
 POLICY = replace(preset("quick"), launch_seconds=0.01)

@@ -30,7 +30,8 @@ from tfbench.protocol.messages import (
 from tfbench.race.child import LOG_LOOK_SECONDS, Process
 from tfbench.race.interfaces import Entrant, EntrantFailed, OpenLaunch
 from tfbench.race.schedule import followers, planned_seconds
-from tfbench.race.zygote import Suite, Zygote
+from tfbench.race.workers import Suite
+from tfbench.race.zygote import Zygote
 from tfbench.race.zygote_pool import Environment, ZygotePool
 from tfbench.sides.side import Side
 from tfbench.worker.block import TOKEN
