@@ -10,6 +10,7 @@ from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, Case, Plan
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Entrant, EntrantFailed, OpenLaunch
+from tfbench.race.stopwatch import Stopwatch
 from tfbench.sides.side import Side
 
 Script = Callable[[int, int, random.Random], float]
@@ -31,6 +32,7 @@ class ScriptedLauncher:
 
     def __init__(self, clock: Clock, scripts: Sequence[Script], seed: int = 0, launch_seconds: float = 0.7) -> None:
         self.clock = clock
+        self.stopwatch = Stopwatch(clock)
         self.scripts = scripts
         self.rng = random.Random(seed)
         self.launch_seconds = launch_seconds
@@ -42,6 +44,8 @@ class ScriptedLauncher:
         """Entrant -> exception of its preparation."""
         self.dies_at: dict[int, int] = {}
         """Entrant -> launch in which it dies while racing."""
+        self.preparation_seconds = 0.0
+        """Time that the preparation of each entrant takes."""
         self.killed = 0
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
@@ -58,6 +62,7 @@ class ScriptedLaunch:
         return self.launcher.scripts[entrant](self.number, self.pair, self.launcher.rng)
 
     def prepare(self, entrant: int) -> Prepared:
+        self.launcher.clock.now += self.launcher.preparation_seconds
         if entrant in self.launcher.broken:
             raise self.launcher.broken[entrant]
         self.launcher.active[-1].append(entrant)

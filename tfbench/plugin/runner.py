@@ -60,8 +60,7 @@ class Runner:
         """Names of the cases of all shards."""
         self._collected: frozenset[str] = frozenset()
         self._uncollected: dict[str, CaseResult] = {}
-        self.imported: list[str] = []
-        """TensorFlow, and packages on top of it, that the benchmarks import."""
+        self.imported: list[str] = []  # TensorFlow and packages on top of it
         option = config.getoption
         check_not_taken_for_test(config, "--report-json", option("report_json"))
         self._write_report()  # the report of an earlier run must not stay where this one fails
@@ -217,9 +216,8 @@ class Runner:
     def _selection(self) -> tuple[str, ...]:
         """The options that selected the cases, to select the same cases in another source tree."""
         option = self._config.getoption
-        given = [("-k", option("keyword")), ("-m", option("markexpr"))]
+        given = [("-k", option("keyword")), ("-m", option("markexpr")), ("--device", self._device)]
         given += [("--deselect", prefix) for prefix in option("deselect") or []]
-        given += [("--device", self._device)]
         return tuple(word for name, value in given if value for word in (name, value))
 
     # Running

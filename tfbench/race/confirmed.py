@@ -16,6 +16,7 @@ from tfbench.model import Outcome, Reason, ReasonCode, Run, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.race import Race, RaceConfig
+from tfbench.race.stopwatch import Phase
 from tfbench.stats.verdict import Decision
 
 Judged = TypeVar("Judged", Decision, Verdict)
@@ -81,6 +82,7 @@ class ConfirmedRace:
         confirm: bool = True,
     ) -> None:
         zygotes = policy.zygotes
+        self._stopwatch = launcher.stopwatch
         self._first = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes)), clock, rng)
         self._second = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes, 2 * zygotes)), clock, rng)
         self._confirm = policy.confirm and confirm
@@ -101,7 +103,8 @@ class ConfirmedRace:
                 judge.result = judge.judge(self._first)
             suspects = [judge for judge in self._judges if judge.changed]
             if self._confirm and suspects and not self.failures:
-                self._second.run(progress)
+                with self._stopwatch.phase(Phase.CONFIRMING):
+                    self._second.run(progress)
                 for judge in suspects:
                     judge.confirm(self._second)
         except KeyboardInterrupt:

@@ -9,6 +9,7 @@ from typing import Protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, TfbenchError
 from tfbench.model import Case, Plan
 from tfbench.protocol.messages import Prepared
+from tfbench.race.stopwatch import Stopwatch
 from tfbench.sides.side import Side
 
 Clock = Callable[[], float]
@@ -61,6 +62,10 @@ class OpenLaunch(Protocol):
 
 class Launcher(Protocol):
     """Opens launches."""
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        """The stopwatch of the run, which counts the phases of its launches."""
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         """Open a launch whose processes come from this pair of zygotes."""

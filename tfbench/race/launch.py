@@ -10,6 +10,7 @@ from tfbench.model import Launch, Plan, Run
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, EntrantFailed, Failure, Launcher
 from tfbench.race.schedule import orders
+from tfbench.race.stopwatch import Phase
 
 Planner = Callable[[Mapping[int, Prepared]], Plan]
 
@@ -44,14 +45,16 @@ def run_launch(
         prepared: dict[int, Prepared] = {}
         for entrant in rng.sample(list(active), len(active)):
             try:
-                prepared[entrant] = opened.prepare(entrant)
+                with launcher.stopwatch.phase(Phase.PREPARING):
+                    prepared[entrant] = opened.prepare(entrant)
             except (BenchmarkError, BenchmarkSkipped) as error:
                 failures[entrant] = error
         if len(prepared) < least:
             return None, failures
         plan = planner(prepared)
         try:
-            seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, rng))
+            with launcher.stopwatch.phase(Phase.ROUNDS):
+                seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, rng))
         except EntrantFailed as error:
             return None, {**failures, error.entrant: error.failure}
         runs = tuple(

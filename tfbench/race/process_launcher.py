@@ -30,6 +30,7 @@ from tfbench.protocol.messages import (
 from tfbench.race.child import LOG_LOOK_SECONDS, Process
 from tfbench.race.interfaces import Entrant, EntrantFailed, OpenLaunch
 from tfbench.race.schedule import followers, planned_seconds
+from tfbench.race.stopwatch import Phase, Stopwatch
 from tfbench.race.workers import Suite
 from tfbench.race.zygote import Zygote
 from tfbench.race.zygote_pool import Environment, ZygotePool
@@ -57,8 +58,14 @@ class ProcessLauncher:
     """
 
     def __init__(
-        self, suite: Suite, policy: Policy, processors: Processors, gpu_monitor: GpuMonitor | None = None
+        self,
+        suite: Suite,
+        policy: Policy,
+        processors: Processors,
+        gpu_monitor: GpuMonitor | None = None,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
+        self.stopwatch = stopwatch or Stopwatch()
         self._gpu_monitor = gpu_monitor
         self._policy = policy
         self.processors = processors
@@ -84,7 +91,8 @@ class ProcessLauncher:
         Raises:
             SideError: A zygote does not start. Later calls for its side and environment raise it again at once.
         """
-        self._pool.ready(wanted, pairs)
+        with self.stopwatch.phase(Phase.STARTING):
+            self._pool.ready(wanted, pairs)
 
     def zygote(self, entrant: Entrant, pair: int) -> Zygote:
         """Return the zygote of this pair, and start it if necessary.
@@ -92,7 +100,8 @@ class ProcessLauncher:
         Raises:
             SideError: The zygote does not start.
         """
-        return self._pool.zygote(entrant, pair)
+        with self.stopwatch.phase(Phase.STARTING):
+            return self._pool.zygote(entrant, pair)
 
     def start(self, entrant: Entrant, pair: int, request: LaunchRequest, descriptors: Sequence[int] = ()) -> Process:
         """Fork the process of a launch from the zygote of this pair.
