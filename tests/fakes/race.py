@@ -9,7 +9,7 @@ from pathlib import Path
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, Case, Plan
 from tfbench.protocol.messages import Prepared
-from tfbench.race.interfaces import Entrant, EntrantFailed, OpenLaunch
+from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
 from tfbench.race.stopwatch import Stopwatch
 from tfbench.sides.side import Side
 
@@ -40,7 +40,7 @@ class ScriptedLauncher:
         self.active: list[list[int]] = []
         self.memory: Sequence[Script] = ()
         """Peak memory of each entrant's process, in bytes."""
-        self.broken: dict[int, Exception] = {}
+        self.broken: dict[int, Failure] = {}
         """Entrant -> exception of its preparation."""
         self.dies_at: dict[int, int] = {}
         """Entrant -> launch in which it dies while racing."""
@@ -61,10 +61,13 @@ class ScriptedLaunch:
     def _seconds(self, entrant: int) -> float:
         return self.launcher.scripts[entrant](self.number, self.pair, self.launcher.rng)
 
-    def prepare(self, entrant: int) -> Prepared:
+    def prepare(self, entrants: Sequence[int]) -> dict[int, Prepared | Failure]:
+        return {entrant: self._prepared(entrant) for entrant in entrants}
+
+    def _prepared(self, entrant: int) -> Prepared | Failure:
         self.launcher.clock.now += self.launcher.preparation_seconds
         if entrant in self.launcher.broken:
-            raise self.launcher.broken[entrant]
+            return self.launcher.broken[entrant]
         self.launcher.active[-1].append(entrant)
         facts: JSON = {"first_call": 0.1}
         if self.launcher.memory:

@@ -119,7 +119,7 @@ def launched(launcher, entrants, policy):
     """Open a launch, run its rounds and end it."""
     launch = launcher.open(entrants, 0)
     try:
-        iterations = {index: launch.prepare(index).iteration for index in range(2)}
+        iterations = {index: one.iteration for index, one in launch.prepare((0, 1)).items()}
         plan = make_plan(entrants, iterations, policy, False)
         launch.rounds(plan, orders([0, 1], plan.rounds, random.Random(1)))
     finally:

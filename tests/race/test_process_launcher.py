@@ -54,7 +54,10 @@ def raced(launcher, entrants):
     """Returns the seconds of one launch."""
     launch = launcher.open(entrants, 0)
     try:
-        ready = {index: launch.prepare(index).iteration for index in (0, 1)}
+        prepared = launch.prepare((0, 1))
+        if failures := [one for one in prepared.values() if isinstance(one, Exception)]:
+            raise failures[0]
+        ready = {index: one.iteration for index, one in prepared.items()}
         plan = make_plan(entrants, ready, POLICY, False)
         return launch.rounds(plan, orders([0, 1], plan.rounds, random.Random(1)))
     finally:

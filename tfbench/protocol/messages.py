@@ -194,6 +194,20 @@ class Serve(Message):
 
 
 @dataclass(frozen=True)
+class Settle(Message):
+    """Move to other processors, where the rounds take place, and fill their caches."""
+
+    cpus: tuple[int, ...]
+    seconds: float
+    """Time to run the step there."""
+
+
+@dataclass(frozen=True)
+class Settled(Message):
+    """The process has moved."""
+
+
+@dataclass(frozen=True)
 class Begin(Message):
     """Start repeating the step."""
 

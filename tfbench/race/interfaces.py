@@ -37,12 +37,11 @@ class EntrantFailed(TfbenchError):
 class OpenLaunch(Protocol):
     """One launch: a fresh process for each entrant."""
 
-    def prepare(self, entrant: int) -> Prepared:
-        """Start and warm up the process of this entrant, one entrant at a time.
+    def prepare(self, entrants: Sequence[int]) -> dict[int, Prepared | Failure]:
+        """Start and warm up the processes of these entrants, in this order.
 
-        Raises:
-            BenchmarkError: The benchmark broke. The other entrants can go on.
-            BenchmarkSkipped: The case cannot run here.
+        Returns:
+            What each is ready with, or why it broke or cannot run here. The others can go on then.
         """
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
