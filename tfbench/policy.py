@@ -183,10 +183,17 @@ class Policy:
     at least 12 µs and is no part of a step in use. Longer blocks reduce the weight of both."""
     prime_seconds: float = 4e-4
     """Untimed work before each block, which starts with cold caches. At least one iteration."""
+    prime_below_seconds: float = 0.02
+    """Longer steps are not primed. They refill the caches in 2% of their time or less, on both sides alike, and a
+    second step would double the cost of a round."""
     launch_seconds: float = 0.3
     """Time budget for the rounds of one launch: 300 rounds of 0.3 ms and their priming."""
     rounds_max: int = 300
     """More rounds no longer lower the deviation of a launch."""
+    rounds_long: int = 20
+    """Where a step is so long that fewer rounds fit into `launch_seconds`, up to this many may take as long as the
+    preparation of the launch took. A launch of seven rounds of training steps scatters by 3%, which takes three times
+    the launches, and each of these prepares anew."""
     rounds_min: int = 7
     """A median of fewer rounds is too coarse, however long an iteration takes."""
     warmup_seconds: float = 0.05

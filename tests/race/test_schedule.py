@@ -31,8 +31,20 @@ def test_work_on_a_device_has_longer_blocks():
 
 def test_a_long_step_is_a_block_of_one_iteration_and_few_rounds():
     plan = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY)
-    assert plan.iterations == plan.primes == (1, 1)
+    assert plan.iterations == (1, 1)
+    assert plan.primes == (0, 0)
     assert plan.rounds == POLICY.rounds_min
+
+
+@pytest.mark.parametrize(("preparation", "rounds"), [(0.5, 7), (1.25, 12), (60.0, 20)])
+def test_a_long_step_that_is_expensive_to_prepare_has_more_rounds(preparation, rounds):
+    plan = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, preparation=preparation)
+    assert plan.rounds == rounds
+
+
+def test_the_preparation_gives_short_steps_no_more_rounds():
+    plans = (make_plan(sides_of(CASE), {0: 1e-3, 1: 1e-3}, POLICY, preparation=seconds) for seconds in (0.0, 60.0))
+    assert len({plan.rounds for plan in plans}) == 1
 
 
 def test_both_sides_of_a_case_have_blocks_of_the_same_size():

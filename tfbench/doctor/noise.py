@@ -64,7 +64,7 @@ class SelfRace:
     def launch(self, launcher: Launcher, pair: int, policy: Policy, clock: Clock, rng: random.Random) -> None:
         """Run one launch from this pair of zygotes, and keep it, or the failure that ended it."""
 
-        def plan(prepared: Mapping[int, Prepared]) -> Plan:
+        def plan(prepared: Mapping[int, Prepared], seconds: float) -> Plan:
             for index, ready in prepared.items():
                 self._iteration.setdefault(index, ready.iteration)  # all launches have the plan of the first
             return make_plan(self._entrants, self._iteration, policy)

@@ -11,7 +11,8 @@ from tfbench.race.interfaces import Clock, Entrant, EntrantFailed, Failure, Laun
 from tfbench.race.schedule import orders
 from tfbench.race.stopwatch import Phase
 
-Planner = Callable[[Mapping[int, Prepared]], Plan]
+Planner = Callable[[Mapping[int, Prepared], float], Plan]
+"""Plans the rounds from the results of the preparation, and the seconds that it took."""
 
 
 def run_launch(
@@ -46,7 +47,7 @@ def run_launch(
         failures = {entrant: one for entrant, one in ready.items() if not isinstance(one, Prepared)}
         if len(prepared) < least:
             return None, failures
-        plan = planner(prepared)
+        plan = planner(prepared, clock() - began)
         try:
             with launcher.stopwatch.phase(Phase.ROUNDS):
                 seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, rng))

@@ -157,11 +157,12 @@ class Race:
             return len(self.launches) >= self.policy.looks[0]
         return not self.undecided
 
-    def _plan(self, prepared: Mapping[int, Prepared]) -> Plan:
+    def _plan(self, prepared: Mapping[int, Prepared], seconds: float) -> Plan:
         for index, ready in prepared.items():
             self._iteration.setdefault(index, ready.iteration)
         iteration = {index: self._iteration[index] for index in sorted(prepared)}
-        return make_plan(self.entrants, iteration, self.policy, any(ready.on_device for ready in prepared.values()))
+        on_device = any(ready.on_device for ready in prepared.values())
+        return make_plan(self.entrants, iteration, self.policy, on_device, seconds)
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]

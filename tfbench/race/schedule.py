@@ -15,9 +15,17 @@ REFERENCE_ENTRANTS = 2
 
 
 def make_plan(
-    entrants: Sequence[Entrant], iteration: Mapping[int, float], policy: Policy, on_device: bool = False
+    entrants: Sequence[Entrant],
+    iteration: Mapping[int, float],
+    policy: Policy,
+    on_device: bool = False,
+    preparation: float = 0.0,
 ) -> Plan:
     """Plan blocks of about ``block_seconds``, at least one iteration, and the rounds that fit into the launch's budget.
+
+    Where long steps leave room for few rounds, they may take as long as the preparation took, up to ``rounds_long``.
+    In sampling of two stages, the best number of samples within a unit grows with the cost of a unit (Cochran 1977,
+    Sampling Techniques, section 10.6).
 
     Entrants of the same case get blocks of equally many iterations, so that the fixed cost of a block has the same
     weight on both sides.
@@ -25,6 +33,7 @@ def make_plan(
     Args:
         iteration: Seconds of one iteration of each participating entrant, by index.
         on_device: Whether a step runs asynchronously on a device. Blocks then take ``device_block_seconds``.
+        preparation: Seconds that the launch has taken so far.
     """
     block = policy.device_block_seconds if on_device else policy.block_seconds
     iterations, primes, extra = [], [], []
@@ -32,11 +41,12 @@ def make_plan(
         alike = [time for index, time in iteration.items() if entrants[index].case == entrant.case]
         seconds = max(1e-9, min(alike, default=block))
         iterations.append(max(1, round(block / seconds)))
-        primes.append(max(1, round(policy.prime_seconds / seconds)))
+        primes.append(max(1, round(policy.prime_seconds / seconds)) if seconds < policy.prime_below_seconds else 0)
         extra.append(entrant.side.slowdown)
     turn = _turn(iteration, iterations, primes, extra)
     budget = policy.launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
-    rounds = math.floor(budget / max(turn, 1e-9))
+    rounds, more = (math.floor(seconds / max(turn, 1e-9)) for seconds in (budget, preparation))
+    rounds = max(rounds, min(more, policy.rounds_long))
     return Plan(
         rounds=min(policy.rounds_max, max(policy.rounds_min, rounds)),
         iterations=tuple(iterations),
