@@ -1,0 +1,83 @@
+"""What a zygote inherits from its ancestor: changes that make it useless are noticed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tfbench.worker.inheritance import Inheritance
+
+
+@pytest.fixture
+def inherited(monkeypatch, tmp_path):
+    """The state of this process, with a module that other folders may provide as well."""
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "borrowed.py").write_text("")
+    monkeypatch.syspath_prepend(str(here))
+    __import__("borrowed")
+    yield Inheritance.of_this_process()
+    del sys.modules["borrowed"]
+
+
+def test_the_same_state_is_no_conflict(inherited):
+    assert inherited.conflict() == ""
+
+
+@pytest.mark.parametrize("name", ["TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS", "KERAS_BACKEND", "OMP_NUM_THREADS"])
+def test_a_variable_that_libraries_read_is_named(inherited, monkeypatch, name):
+    monkeypatch.setenv(name, "another")
+    assert inherited.conflict() == f"{name} is set while the benchmarks are imported"
+
+
+def test_a_variable_that_was_removed_is_named(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla")
+    inherited = Inheritance.of_this_process()
+    monkeypatch.delenv("XLA_FLAGS")
+    assert "XLA_FLAGS" in inherited.conflict()
+
+
+def test_any_other_variable_is_free(inherited, monkeypatch):
+    monkeypatch.setenv("MY_DATA", "there")
+    assert inherited.conflict() == ""
+
+
+def test_a_new_folder_that_would_win_is_named(inherited, monkeypatch, tmp_path):
+    other = tmp_path / "vendor"
+    (other / "borrowed").mkdir(parents=True)
+    (other / "borrowed/__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(other))
+    assert (
+        inherited.conflict()
+        == f"the benchmarks change the path, and borrowed would come from {other}/borrowed/__init__.py"
+    )
+
+
+def test_a_new_folder_behind_the_others_wins_nothing(inherited, monkeypatch, tmp_path):
+    (tmp_path / "borrowed.py").write_text("")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    assert inherited.conflict() == ""
+
+
+def test_a_new_folder_without_such_a_module_is_free(inherited, monkeypatch, tmp_path):
+    (tmp_path / "mine.py").write_text("")
+    for folder in (tmp_path, tmp_path / "missing"):
+        monkeypatch.syspath_prepend(str(folder))
+    assert inherited.conflict() == ""
+
+
+def test_python_path_of_a_side_takes_the_place_of_the_ancestors(tmp_path):
+    (tmp_path / "a").mkdir()
+    program = (
+        "import json, os, sys\nfrom tfbench.worker.zygote import _set_path\nbefore = list(sys.path)\n"
+        f"_set_path(os.pathsep.join(['/new', {str(tmp_path / 'a')!r}]))\n"
+        "print(json.dumps([before, sys.path, os.environ['PYTHONPATH']]))"
+    )
+    env = {"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}", "PATH": "/bin"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    before, after, variable = json.loads(done.stdout)
+    assert before[:2] == ["", str(tmp_path)]
+    assert after[:3] == ["", "/new", str(tmp_path / "a")]
+    assert str(tmp_path) not in after
+    assert variable == f"/new:{tmp_path}/a"
