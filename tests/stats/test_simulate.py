@@ -76,6 +76,19 @@ def test_the_cases_of_a_run_hardly_change_the_cost_of_unchanged_code():
         assert found.rate(Outcome.REGRESSED, first=True) <= case_alpha(STANDARD, 320) / 2
 
 
+@pytest.mark.parametrize("deviation", [0.05, 0.08, 0.12])
+def test_first_calls_keep_their_levels_over_all_looks(deviation):
+    chosen = QUICK.first_call._asdict()
+    policy = replace(QUICK, screen_tolerance=chosen["tolerance"], **chosen)
+    model = NoiseModel(0.0, deviation, policy.zygote_deviation)
+    same, edge, slower = (simulate(policy, replace(model, effect=effect), 3_000, 20, cases=320)
+                          for effect in (0.0, policy.tolerance, 0.5))  # fmt: skip
+    assert same.rate(Outcome.UNCHANGED) >= 0.99
+    assert same.rate(Outcome.REGRESSED, first=True) <= case_alpha(policy, 320) / 2
+    assert edge.rate(Outcome.UNCHANGED) <= 0.05
+    assert slower.rate(Outcome.REGRESSED) >= 0.95
+
+
 @pytest.mark.parametrize("noise", [Noise.NORMAL, Noise.HEAVY, Noise.BISTABLE])
 def test_unchanged_code_stays_within_the_false_positive_budget(noise):
     """100,000 races: a tenth each of the deviations that were measured, quiet, typical and memory-bound ones."""
