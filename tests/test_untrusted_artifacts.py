@@ -89,6 +89,7 @@ def bad_artifacts():
                  "a/../../b::x", "no separator", "~/x::y", "a\\b::c", "::", ""):  # fmt: skip
         for row in ("verdicts", "standings", "skipped"):
             texts[f"name {case!r} in {row}"] = changed(row, 0, "case", to=json.dumps(case))
+        texts[f"name {case!r} of a cost"] = changed("seconds_by_case", to=json.dumps({case: 1}))
     values = {"text": '"x"', "number": "1.5", "true": "true", "null": "null", "list": "[1]", "object": '{"x": 1}'}
     fields = {
         ("policy",): "object", ("sides",): "object", ("verdicts",): "list", ("standings",): "list", ("skipped",): "list",

@@ -200,6 +200,9 @@ class Policy:
     """A median of fewer rounds is too coarse, however long an iteration takes."""
     warmup_seconds: float = 0.05
     """Time that a fresh process runs the step before the check for steadiness."""
+    settle_seconds: float = 0.01
+    """Time that a process which was warmed up on another processor runs the step where it races. It fills the caches
+    there. A longer step is not run at all, since its own length hides the misses of its first turn."""
     warmup_limit_seconds: float = 0.5
     """The race starts after this time even if the step is not steady."""
     warmup_steady: float = 0.02

@@ -63,10 +63,9 @@ class Shapes(Zygote):
     """A zygote that traces each case in a process of its own, instead of serving races."""
 
     def __init__(self, chosen: list[str], first: bool) -> None:
-        start = StartZygote(
-            -1, str(ROOT), (), "", "importlib", (), "", None, controller=os.getpid(), file_bytes=1 << 32
-        )
-        super().__init__(channel=None, start=start, timer=tf_runtime.ImportTimer(), home=str(ROOT))  # type: ignore[arg-type]
+        start = StartZygote(str(ROOT), (), "", "importlib", "", "", None)
+        timer = tf_runtime.ImportTimer()
+        super().__init__(channel=None, start=start, timer=timer, home=str(ROOT), inheritance=None)  # type: ignore[arg-type]
         self._chosen = chosen
         self._first = first
         self._done: set[str] = set()

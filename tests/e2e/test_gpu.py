@@ -24,7 +24,7 @@ from tfbench.policy import preset
 from tfbench.race.energy import joules
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, processors
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.sides.side import Side
 
 PRODUCT = """

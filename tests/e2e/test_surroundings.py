@@ -37,8 +37,8 @@ def test_required_plugins_do_not_stop_a_measuring_process(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nrequired_plugins = pytest-benchmark pytest-xdist>=1\n")
     (tmp_path / "test_mine.py").write_text("def test_mine(): ...\n")
     start = StartZygote(
-        channel=0, root=str(tmp_path), files=("test_mine.py",), inifile=str(tmp_path / "pytest.ini"),
-        import_mode="prepend", cpus=(0,), made="", tree_redirect=None, controller=os.getpid(), file_bytes=1 << 32,
+        root=str(tmp_path), files=("test_mine.py",), inifile=str(tmp_path / "pytest.ini"), import_mode="prepend",
+        made="", python_path="", tree_redirect=None,
     )  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *_pytest_arguments(start)], cwd=tmp_path, capture_output=True, text=True,

@@ -10,7 +10,8 @@ from pathlib import Path
 from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import JSON, Case, Plan
 from tfbench.protocol.messages import Prepared
-from tfbench.race.interfaces import Entrant, EntrantFailed, OpenLaunch
+from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
+from tfbench.race.stopwatch import Stopwatch
 from tfbench.sides.side import Side
 
 Script = Callable[[int, int, random.Random], float]
@@ -32,6 +33,7 @@ class ScriptedLauncher:
 
     def __init__(self, clock: Clock, scripts: Sequence[Script], seed: int = 0, launch_seconds: float = 0.7) -> None:
         self.clock = clock
+        self.stopwatch = Stopwatch(clock)
         self.scripts = scripts
         self.rng = random.Random(seed)
         self.launch_seconds = launch_seconds
@@ -43,10 +45,12 @@ class ScriptedLauncher:
         """Seconds of each entrant's first call; 0.1 by default."""
         self.disturbed_from = math.inf
         """Launch from which on every launch is disturbed."""
-        self.broken: dict[int, Exception] = {}
+        self.broken: dict[int, Failure] = {}
         """Entrant -> exception of its preparation."""
         self.dies_at: dict[int, int] = {}
         """Entrant -> launch in which it dies while racing."""
+        self.preparation_seconds = 0.0
+        """Time that the preparation of each entrant takes."""
         self.killed = 0
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
@@ -64,9 +68,13 @@ class ScriptedLaunch:
     def _seconds(self, entrant: int) -> float:
         return self.launcher.scripts[entrant](self.number, self.pair, self.launcher.rng)
 
-    def prepare(self, entrant: int) -> Prepared:
+    def prepare(self, entrants: Sequence[int]) -> dict[int, Prepared | Failure]:
+        return {entrant: self._prepared(entrant) for entrant in entrants}
+
+    def _prepared(self, entrant: int) -> Prepared | Failure:
+        self.launcher.clock.now += self.launcher.preparation_seconds
         if entrant in self.launcher.broken:
-            raise self.launcher.broken[entrant]
+            return self.launcher.broken[entrant]
         self.launcher.active[-1].append(entrant)
         facts: JSON = {"first_call": 0.1}
         if self.launcher.first_calls:

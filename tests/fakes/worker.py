@@ -45,10 +45,12 @@ from tfbench.protocol.messages import (
     Rounds,
     Serve,
     Skipped,
+    StartAncestor,
     StartZygote,
     Stop,
     decode,
 )  # fmt: skip
+from tfbench.worker import containment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -116,10 +118,36 @@ ACTIONS: dict[str, Callable[[Channel], Any]] = {
 
 
 def main(argument: str) -> None:
-    """Be a zygote; ``argument`` is the one that the controller passes."""
+    """Be an ancestor; ``argument`` is the one that the controller passes."""
     start = decode(argument)
-    assert isinstance(start, StartZygote)
+    assert isinstance(start, StartAncestor)
+    containment.die_with_parent(start.controller)
     channel = Channel(socket.socket(fileno=start.channel))
+    try:
+        while True:
+            request = channel.receive(StartZygote, Reap)
+            descriptors = channel.descriptors
+            if isinstance(request, Reap):
+                channel.send(Reaped(request.number, containment.reap(request.pid, request.patience)))
+                continue
+            parent = os.getpid()
+            if (pid := os.fork()) == 0:
+                channel.close()
+                containment.die_with_parent(parent)
+                talk, log = descriptors
+                os.dup2(log, 1)
+                os.dup2(log, 2)
+                os.setsid()
+                _zygote(Channel(socket.socket(fileno=talk)), request)
+                os._exit(0)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            channel.send(Launched(request.number, pid))
+    except ChannelClosed:
+        os._exit(0)
+
+
+def _zygote(channel: Channel, start: StartZygote) -> None:
     script = json.loads(Path(start.root, "script.json").read_text())
     _act(script, "start", channel)
     environment = {"python": "3", "executable": "python", "packages": {}, "settings": {}, "machine": {}, "defaults": {}}
@@ -142,10 +170,7 @@ def _act(script: dict[str, Any], now: str, channel: Channel) -> None:
 
 def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Reap, descriptors: list[int]) -> None:
     if isinstance(request, Reap):
-        if request.kill:
-            os.kill(request.pid, signal.SIGKILL)
-        status = os.waitpid(request.pid, 0)[1]
-        channel.send(Reaped(request.number, os.waitstatus_to_exitcode(status)))
+        channel.send(Reaped(request.number, containment.reap(request.pid, request.patience)))
         return
     _act(script, "launch", channel)
     if (pid := os.fork()) == 0:

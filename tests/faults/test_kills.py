@@ -36,7 +36,7 @@ from tfbench.model import Case, EnvironmentInfo, Run, Sample
 from tfbench.policy import preset
 from tfbench.race import scratch
 from tfbench.race.process_launcher import Processors
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.session.recorder import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, RunRequest
 

@@ -18,7 +18,7 @@ from tfbench.policy import preset
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.schedule import make_plan, orders
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.sides.side import Side
 
 LAUNCHES = 500 if WHOLE else 50
@@ -103,7 +103,7 @@ def watched(launcher):
     """Yield the names and folders in /proc of the controller and of the zygotes."""
     yield "controller", Path("/proc/self")
     for (side, _, _), zygote in launcher._pool._zygotes.items():
-        yield side, Path(f"/proc/{zygote._process.pid}")
+        yield side, Path(f"/proc/{zygote.pid}")
 
 
 def usage(process):
@@ -119,7 +119,7 @@ def launched(launcher, entrants, policy):
     """Open a launch, run its rounds and end it."""
     launch = launcher.open(entrants, 0)
     try:
-        iterations = {index: launch.prepare(index).iteration for index in range(2)}
+        iterations = {index: one.iteration for index, one in launch.prepare((0, 1)).items()}
         plan = make_plan(entrants, iterations, policy, False)
         launch.rounds(plan, orders([0, 1], plan.rounds, random.Random(1)))
     finally:

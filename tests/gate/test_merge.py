@@ -18,7 +18,14 @@ SIDES = {"contender": {"spec": "working tree", "python": "3.12.1", "packages": {
 def shard(index, of=2, names=None, **changes):
     mine = NAMES[index - 1 :: of] if names is None else names
     rows = changes.pop("verdicts", tuple(map(row, mine)))
-    given = {"sides": SIDES, "wall_seconds": float(index), "shard": part(Shard(index, of), NAMES, mine), **changes}
+    costs = {"seconds_by_phase": {"rounds": index / 4, "other": 0.5}, "seconds_by_case": dict.fromkeys(mine, index / 8)}
+    given = {
+        "sides": SIDES,
+        "wall_seconds": float(index),
+        **costs,
+        "shard": part(Shard(index, of), NAMES, mine),
+        **changes,
+    }
     return f"{index}.json", complete(rows, **given)
 
 
@@ -26,6 +33,8 @@ def test_shards_merge_into_one_report():
     whole = merge([shard(2), shard(1)])
     assert {verdict.case.name for verdict in whole.verdicts} == set(NAMES)
     assert (whole.shard, whole.wall_seconds, whole.interrupted) == (None, 2.0, False)
+    assert whole.seconds_by_phase == {"rounds": 0.75, "other": 1.0}
+    assert whole.seconds_by_case == {name: 0.125 * (1 + at % 2) for at, name in enumerate(NAMES)}
     assert merge([shard(1), shard(2, interrupted=True)]).interrupted
     assert merge([shard(1, 1)]).verdicts == shard(1, 1)[1].verdicts
 
@@ -149,6 +158,8 @@ def test_a_merged_report_has_everything_of_its_shards():
         skips=tuple(skips),
         profiles=tuple(profiles),
         wall_seconds=2.0,
+        seconds_by_phase=whole.seconds_by_phase,
+        seconds_by_case=whole.seconds_by_case,
         interrupted=False,
         due=tuple(NAMES[number] for number in (2, 4, 0, 3, 5, 1)),
         complete=True,

@@ -24,7 +24,7 @@ from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race, RaceConfig
-from tfbench.race.zygote import worker_environment
+from tfbench.race.workers import worker_environment
 from tfbench.session.results import of_sides, of_variant
 from tfbench.sides.side import Side
 

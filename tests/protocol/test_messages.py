@@ -16,6 +16,7 @@ from tfbench.protocol.messages import (
     Reap,
     Rounds,
     Serve,
+    StartAncestor,
     StartZygote,
     Stop,
     decode,
@@ -23,15 +24,13 @@ from tfbench.protocol.messages import (
 )  # fmt: skip
 
 EXAMPLES = [
-    StartZygote(
-        3, "/side", ("a.py",), "", "importlib", (1, 2), "/made", ("/working", "/other"), ("/side/b.py",),
-        controller=7, file_bytes=1 << 32,
-    ),
-    StartZygote(3, "/side", (), "", "importlib", (), "/made", None, controller=7, file_bytes=1 << 32),
+    StartAncestor(3, 7, (1, 2), 1 << 32, True),
+    StartZygote("/side", ("a.py",), "", "importlib", "/made", "/a:/b", ("/working", "/other"), ("/side/b.py",), 3),
+    StartZygote("/side", (), "", "importlib", "/made", "", None, number=2),
     ProfileCase((1,), "a", "/logs", (10, 60), 0.04, "session", {"host": 2}, (0.05, 0.5, 0.02)),
     Ready(("a", "b"), {"c.py": "no"}, (), {"packages": {"numpy": "2"}}, None, False, ()),
     Ready((), {}, (), {}, 2.5, True, ("mine",)),
-    Reap(7, True, number=3),
+    Reap(7, 0.5, number=3),
     Serve((1, 0, -1), 30, 40, 0.1),
     Stop(),
     Prepared(1e-5, {"parts": [1, None, {"a": "b"}]}, True),
@@ -56,9 +55,7 @@ def test_every_message_has_a_kind_of_its_own_and_fields_that_can_be_checked():
         assert get_type_hints(kind) is not None
 
 
-@pytest.mark.parametrize(
-    "base", [messages.Message, messages.ZygoteRequest, messages.LaunchRequest, messages.ZygoteAnswer]
-)
+@pytest.mark.parametrize("base", [messages.Message, messages.ForkRequest, messages.LaunchRequest, messages.ForkAnswer])
 def test_a_base_of_messages_is_no_message(base):
     with pytest.raises(ProtocolError, match="no known kind"):
         decode(json.dumps({"kind": base.__name__}))
@@ -83,16 +80,16 @@ def test_numbers_that_json_lacks_are_refused():
         ("{}", "no known kind"),
         ('{"kind":1}', "no known kind"),
         ('{"kind":"other"}', "no known kind"),
-        ('{"kind":"Reap","number":1,"pid":7}', r"missing or unknown fields in a message \(kill\)"),
+        ('{"kind":"Reap","number":1,"pid":7}', r"missing or unknown fields in a message \(patience\)"),
         ('{"kind":"Stop","now":true}', r"missing or unknown fields in a message \(now\)"),
-        ('{"kind":"Reap","number":1,"pid":"7","kill":true}', "field pid .* wrong type"),
-        ('{"kind":"Reap","number":1,"pid":true,"kill":true}', "field pid .* wrong type"),
-        ('{"kind":"Reap","number":1,"pid":7,"kill":0}', "field kill .* wrong type"),
+        ('{"kind":"Reap","number":1,"pid":"7","patience":1.0}', "field pid .* wrong type"),
+        ('{"kind":"Reap","number":1,"pid":true,"patience":1.0}', "field pid .* wrong type"),
+        ('{"kind":"Reap","number":1,"pid":7,"patience":"0"}', "field patience .* wrong type"),
         ('{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[]}', "field began .* wrong type"),
         ('{"kind":"Rounds","began":null,"ended":[2],"dispatched":[]}', "field began .* wrong type"),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
         ('{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false}', "field facts .* wrong type"),
-        (encode(EXAMPLES[2]).decode().replace("[10,60]", "[10]"), "field steps .* wrong type"),
+        (encode(EXAMPLES[3]).decode().replace("[10,60]", "[10]"), "field steps .* wrong type"),
     ],
 )
 def test_a_wrong_or_missing_field_is_an_error_that_quotes_the_start_of_the_line(line, reason):

@@ -20,7 +20,7 @@ from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.profiler import USUAL, Profiler
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.schedule import make_plan, orders
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.sides.side import Side
 
 POLICY = replace(preset("quick"), launch_seconds=0.01)
@@ -54,7 +54,10 @@ def raced(launcher, entrants):
     """Returns the seconds of one launch."""
     launch = launcher.open(entrants, 0)
     try:
-        ready = {index: launch.prepare(index).iteration for index in (0, 1)}
+        prepared = launch.prepare((0, 1))
+        if failures := [one for one in prepared.values() if isinstance(one, Exception)]:
+            raise failures[0]
+        ready = {index: one.iteration for index, one in prepared.items()}
         plan = make_plan(entrants, ready, POLICY, False)
         return launch.rounds(plan, orders([0, 1], plan.rounds, random.Random(1)))
     finally:

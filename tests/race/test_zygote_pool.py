@@ -12,7 +12,7 @@ from tfbench.model import Case
 from tfbench.policy import preset
 from tfbench.race.interfaces import Entrant
 from tfbench.race.race import pairs_of
-from tfbench.race.zygote import Suite, tail, worker_environment
+from tfbench.race.workers import Suite, tail, worker_environment
 from tfbench.race.zygote_pool import ZygotePool
 from tfbench.sides.side import Side
 from tfbench.worker.tracers import ALLOWED
@@ -37,7 +37,7 @@ def pool(tmp_path):
 
 
 def pids(pool):
-    return {key[2]: zygote._process.pid for key, zygote in pool._zygotes.items()}
+    return {key[2]: zygote.pid for key, zygote in pool._zygotes.items()}
 
 
 def alive(pid):
@@ -77,7 +77,7 @@ def test_released_zygotes_leave_what_they_said_about_their_side(pool):
 def test_zygotes_of_finished_environments_end_and_start_again_on_demand(pool):
     opened, side = pool()
     opened.ready([(side, GOOD), (side, BAD)], [0])
-    before = {key[1]: zygote._process.pid for key, zygote in opened._zygotes.items()}
+    before = {key[1]: zygote.pid for key, zygote in opened._zygotes.items()}
     opened.keep_only([BAD])
     assert set(opened._zygotes) == {("contender", BAD, 0)}
     assert not alive(before[GOOD])
@@ -106,7 +106,8 @@ def test_a_zygote_that_died_is_started_again(pool):
     opened.ready([(side, GOOD)], [0])
     (pid,) = pids(opened).values()
     os.kill(pid, 9)
-    opened._zygotes["contender", GOOD, 0]._process.wait()
+    while not opened._zygotes["contender", GOOD, 0]._requests.channel.ended:
+        time.sleep(0.01)
     opened.ready([(side, GOOD)], [0])
     assert pids(opened) != {0: pid}
 

@@ -33,6 +33,8 @@ REPORT = Report(
     variant_results=(VariantResult(CASE, CASE.name, 1e-5, None, None, 3, 900, {"flops": 10}),),
     skips=(Skip(CASE, "no GPU"),),
     wall_seconds=12.5,
+    seconds_by_phase={"preparing": 8.25, "other": 4.25},
+    seconds_by_case={CASE.name: 7.5},
     seed=7,
 )
 
@@ -51,8 +53,17 @@ def test_a_written_report_is_read_back():
     assert found.verdicts == REPORT.verdicts
     assert found.policy == json.loads(json.dumps(REPORT.policy))
     assert (found.wall_seconds, found.seed, found.interrupted) == (12.5, 7, False)
+    assert found.seconds_by_phase == REPORT.seconds_by_phase
+    assert found.seconds_by_case == REPORT.seconds_by_case
     assert found.variant_results[0].median_seconds == 1e-5
     assert found.skips[0].reason == "no GPU"
+
+
+def test_a_report_of_an_earlier_version_tells_no_costs():
+    earlier = {key: value for key, value in content().items() if not key.startswith("seconds_by_")}
+    found = json_reader.read(json.dumps(earlier), "r.json")
+    assert (found.seconds_by_phase, found.seconds_by_case) == ({}, {})
+    assert "seconds_by_" not in json_writer.render(found)
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1), st.sampled_from(Outcome), st.integers(0, 10**9))
@@ -128,6 +139,11 @@ ODD_CONTENT = {
     "a policy with an object": {"policy": {"name": "quick", "looks": {"a": 1}}},
     "a policy with a text without end": {"policy": {"name": "quick", "x": "x" * 2001}},
     "a wall time of years": {"wall_seconds": 1e300},
+    "a phase of years": {"seconds_by_phase": {"rounds": 1e300}},
+    "phases that are a list": {"seconds_by_phase": [1]},
+    "phases without end": {"seconds_by_phase": {str(number): 1 for number in range(101)}},
+    "a case that cost less than nothing": {"seconds_by_case": {"a::b": -1}},
+    "a cost of a case without a name": {"seconds_by_case": {"": 1}},
     "a profile's section with a text without end": {"profiles": [{
         "schema": "tfbench-profile/1", "case": "a::b", "side": "baseline", "folder": "f", "why": [],
         "sections": [{"a": "x" * 20_001}]}]},

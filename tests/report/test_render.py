@@ -80,6 +80,32 @@ def test_verdicts_and_skips():
     assert "1 regressed, 1 skipped in 12 s" in text
 
 
+PHASES = {"starting": 2.0, "preparing": 16.4, "rounds": 12.0, "confirming": 0.1, "probing": 9.5, "other": 0.0}
+COSTS = {f"t.py::test_a[{number}]": float(number) for number in (3, 9, 1, 27)}
+
+
+def costs(scale=1.0, cases=COSTS):
+    phases = {phase: scale * seconds for phase, seconds in PHASES.items()}
+    text = terminal.render(
+        report(seconds_by_phase=phases, seconds_by_case=cases, verdicts=(VERDICT,)), width=100, colour=False
+    )
+    return [line for line in text.splitlines() if line.startswith(("time: ", "most "))]
+
+
+def test_the_costs_are_printed_in_descending_order_and_tiny_ones_not_at_all():
+    assert costs() == ["time: 41% preparing, 30% rounds, 24% probing, 5% starting"]
+
+
+def test_a_long_run_names_its_three_most_expensive_cases():
+    assert costs(1.6)[1:] == ["most expensive cases: test_a[27] 27 s, test_a[9] 9 s, test_a[3] 3 s"]
+    assert costs(1.6, {"t.py::test_a": 50.0})[1:] == []
+
+
+def test_a_run_that_measured_no_case_and_an_earlier_report_print_no_costs():
+    assert costs(cases={}) == []
+    assert "time: " not in terminal.render(report(seconds_by_case=COSTS), width=100, colour=False)
+
+
 def test_cases_of_a_function_share_a_table_whatever_their_parameters():
     cases = [Case(f"t.py::test_a[{n}]", "test_a", f"t.py::test_a[{n}]") for n in (1, 2)]
     verdicts = tuple(Verdict(one, Outcome.INCONCLUSIVE, Reason("not-decided", "")) for one in cases)

@@ -134,6 +134,44 @@ def test_a_case_that_is_not_measured_is_an_error_in_its_place():
     assert runs.all[0].verdict.case == A
 
 
+def test_a_case_pays_its_own_replay_and_variants_share_what_they_need_together():
+    now = 0.0
+
+    def spend(seconds, answer):
+        nonlocal now
+        now += seconds
+        return answer
+
+    def probe(result, measured):
+        return spend(4 if result.case == A else 0.5, result)
+
+    strategy = Strategy()
+    strategy.race = lambda case, group: spend(10, RaceResults([raced(A)], suspects=[raced(B)]))
+    strategy.replay = lambda case: spend(3, RaceResults([raced(case)]))
+    report = ProgressReporter(lambda progress: None, len(CASES))
+    runs = CaseRuns(CASES, {}, strategy, {"probes": probe}, report, {}, clock=lambda: now)
+    for case in (A, B, A):
+        runs.result(case)
+    assert runs.seconds == {A.name: 7.25, B.name: 10.25}
+
+
+def test_a_race_that_ctrl_c_ends_is_paid_for():
+    now = 0.0
+
+    def race(case, group):
+        nonlocal now
+        now += 5
+        raise KeyboardInterrupt
+
+    strategy = Strategy()
+    strategy.race = race
+    report = ProgressReporter(lambda progress: None, 1)
+    runs = CaseRuns([OTHER], {}, strategy, {}, report, {}, clock=lambda: now)
+    with pytest.raises(KeyboardInterrupt):
+        runs.result(OTHER)
+    assert runs.seconds == {OTHER.name: 5}
+
+
 def test_a_strategy_may_refuse_the_skip_of_a_mark():
     strategy = Strategy()
     error = SideError("gone")

@@ -8,6 +8,7 @@ import pytest
 from tests.fakes.race import Clock, ScriptedLauncher, steady, variants_of
 from tfbench.model import Case, Claim, Outcome, Reason
 from tfbench.policy import preset
+from tfbench.race.stopwatch import Phase
 from tfbench.session.races import Races
 from tfbench.session.request import ProgressReporter
 from tfbench.sides.side import Side
@@ -107,6 +108,9 @@ def test_a_broken_contract_on_time_is_raced_again_in_fresh_processes_of_other_zy
     assert (row.outcome, row.metric) == (outcome, "contract:as_fast")
     assert reported in row.reason.message
     assert {pair >= zygotes for pair in launcher.pairs} == {False, True}
+    seconds, second = launcher.stopwatch.seconds, sum(pair >= zygotes for pair in launcher.pairs)
+    assert seconds[Phase.CONFIRMING] == pytest.approx(second * launcher.launch_seconds)
+    assert seconds[Phase.ROUNDS] == pytest.approx((len(launcher.pairs) - second) * launcher.launch_seconds)
 
 
 def test_a_contract_that_was_not_confirmed_before_ctrl_c_is_open():

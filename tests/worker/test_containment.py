@@ -35,7 +35,7 @@ if (pid := os.fork()) == 0:
     subprocess.Popen(["sleep", "1000"])
     subprocess.Popen(["setsid", "sleep", "1000"])
     os._exit(7)
-print(reap(pid, kill=False))
+print(reap(pid, 5.0))
 end_orphans(spared)
 print(children() == spared == {helper.pid})
 helper.kill()
@@ -67,7 +67,7 @@ def test_a_child_is_reaped_with_its_exit_code_or_signal(kill):
     if (pid := os.fork()) == 0:
         time.sleep(1000 if kill else 0)
         os._exit(3)
-    assert reap(pid, kill=kill) == (-signal.SIGKILL if kill else 3)
+    assert reap(pid, 0.0 if kill else 5.0) == (-signal.SIGKILL if kill else 3)
     assert pid not in children()
 
 

@@ -17,7 +17,7 @@ from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher, Processors
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.sides.side import Side
 
 _AT_ONCE = 10

@@ -19,7 +19,7 @@ from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.sides.side import Side
 from tfbench.storage.layout import Layout
 

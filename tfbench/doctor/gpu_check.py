@@ -24,7 +24,7 @@ from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.profiler import USUAL, Profiler
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.sides.side import Side
 
 FILE = Path(__file__).resolve().parents[1] / "worker" / "workloads" / "test_product.py"

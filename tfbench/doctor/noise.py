@@ -22,7 +22,7 @@ from tfbench.race.interfaces import Clock, Entrant, Launcher
 from tfbench.race.launch import run_launch
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.schedule import make_plan
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.report.units import duration, times
 from tfbench.sides.side import Side
 from tfbench.stats.interval import median_log_ratio

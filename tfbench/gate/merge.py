@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tfbench.errors import ReportError
@@ -48,10 +49,20 @@ def merge(reports: Sequence[Named]) -> Report:
         skips=tuple(skip for _, one in reports for skip in one.skips),
         profiles=tuple(profile for _, one in reports for profile in one.profiles),
         wall_seconds=max(one.wall_seconds for _, one in reports),
+        seconds_by_phase=_summed([one.seconds_by_phase for _, one in reports]),
+        seconds_by_case=_summed([one.seconds_by_case for _, one in reports]),
         interrupted=any(one.interrupted for _, one in reports),
         due=tuple(name for _, one in reports for name in one.due),
         shard=None,
     )
+
+
+def _summed(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = defaultdict(float)
+    for row in rows:
+        for name, seconds in row.items():
+            total[name] += seconds
+    return dict(total)
 
 
 def _shard(name: str, report: Report) -> JSON:

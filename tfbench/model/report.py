@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tfbench.model.case import JSON, TIME
 from tfbench.model.verdict import Outcome, Skip, VariantResult, Verdict
@@ -20,6 +20,16 @@ class Report:
     variant_results: tuple[VariantResult, ...] = ()
     skips: tuple[Skip, ...] = ()
     wall_seconds: float = 0.0
+    seconds_by_phase: Mapping[str, float] = field(default_factory=dict)
+    """What the wall time was spent on, see `tfbench.race.stopwatch`; summed over the shards of a merged report.
+
+    Empty in a report of a version that did not tell.
+    """
+    seconds_by_case: Mapping[str, float] = field(default_factory=dict)
+    """Name of a case -> wall time that it cost, from its race to its profiles and without the start of zygotes.
+
+    Variants that race each other share their cost equally. A case that was taken from an interrupted run is absent.
+    """
     seed: int = 0
     interrupted: bool = False
     due: tuple[str, ...] = ()

@@ -99,11 +99,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    if RUNNER not in session.config.stash:
+    runner = session.config.stash.get(RUNNER, None)
+    if runner is None:
         return (yield)
     from tfbench.suite.tensorflow_stub import stub_tensorflow
 
-    with stub_tensorflow():
+    with stub_tensorflow() as runner.imported:
         return (yield)
 
 

@@ -18,7 +18,7 @@ from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import Case
 from tfbench.plugin import RUNNER
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.report.screen import say
 from tfbench.suite.ini_file import ini_file
 from tfbench.worker.import_redirect import redirect_imports

@@ -31,7 +31,7 @@ from tfbench.plugin.options import (
 from tfbench.plugin.outcome import benchmark_fixture, end_test, failure, skip_reason, store_sample
 from tfbench.plugin.progress import Display
 from tfbench.policy import preset
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.report import json_writer, terminal
 from tfbench.session.baseline import ALL, CHOICES
 from tfbench.session.request import CaseResult, RunRequest
@@ -60,6 +60,7 @@ class Runner:
         """Names of the cases of all shards."""
         self._collected: frozenset[str] = frozenset()
         self._uncollected: dict[str, CaseResult] = {}
+        self.imported: list[str] = []  # TensorFlow and packages on top of it
         option = config.getoption
         check_not_taken_for_test(config, "--report-json", option("report_json"))
         self._write_report()  # the report of an earlier run must not stay where this one fails
@@ -168,6 +169,7 @@ class Runner:
             import_mode=self._config.getoption("importmode"),
             made=str(Layout.of(root).shared_set_ups),
             cpus=available_cpus(),
+            imports_tensorflow=bool(self.imported),
         )
 
     def _request(self) -> RunRequest:
@@ -214,9 +216,8 @@ class Runner:
     def _selection(self) -> tuple[str, ...]:
         """The options that selected the cases, to select the same cases in another source tree."""
         option = self._config.getoption
-        given = [("-k", option("keyword")), ("-m", option("markexpr"))]
+        given = [("-k", option("keyword")), ("-m", option("markexpr")), ("--device", self._device)]
         given += [("--deselect", prefix) for prefix in option("deselect") or []]
-        given += [("--device", self._device)]
         return tuple(word for name, value in given if value for word in (name, value))
 
     # Running

@@ -82,6 +82,11 @@ class Channel:
             raise ProtocolError(f"expected {kinds}, got {line[:QUOTED]!r}")
         return message
 
+    @property
+    def ended(self) -> bool:
+        """Whether this end is closed, or the other one is, or has sent what nobody asked for."""
+        return self._socket.fileno() < 0 or bool(self._buffer or select.select([self._socket], [], [], 0)[0])
+
     def close(self) -> None:
         """Close this end. Closing twice is fine."""
         self._socket.close()

@@ -1,7 +1,7 @@
 """The messages between controller and workers, each a frozen dataclass and one line of JSON.
 
 Every message is either a request or the answer to one, so a reader never waits for more than one line. They are in
-this order: requests to a zygote, its answers, requests to the process of a launch, its answers.
+this order: requests to an ancestor and to a zygote, their answers, requests to the process of a launch, its answers.
 """
 
 from __future__ import annotations
@@ -30,38 +30,49 @@ class Message:
 
 
 @dataclass(frozen=True)
-class StartZygote(Message):
-    """The argument that a zygote is started with."""
+class StartAncestor(Message):
+    """The argument that an ancestor is started with."""
 
     channel: int
     """Descriptor of the inherited socket."""
-    controller: int = field(kw_only=True)
-    """Process id of the controller, with which the zygote ends."""
-    file_bytes: int = field(kw_only=True)
-    """Largest file that the zygote and its launches may write."""
-    root: str
-    files: tuple[str, ...]
-    inifile: str
-    import_mode: str
+    controller: int
+    """Process id of the controller, with which the ancestor and all that it forks end."""
     cpus: tuple[int, ...]
-    made: str
-    """Folder of shared set-ups."""
-    tree_redirect: tuple[str, str] | None
-    """Working tree and the tree that replaces it, if the side has another source tree."""
-    offenders: tuple[str, ...] = ()
-    """Benchmark files left out, because they run an op while they are imported."""
+    file_bytes: int
+    """Largest file that a process may write."""
+    imports_tensorflow: bool
 
 
 @dataclass(frozen=True)
-class ZygoteRequest(Message):
-    """Base of the requests to a zygote."""
+class ForkRequest(Message):
+    """Base of the requests to a process that forks others."""
 
     number: int = field(default=0, kw_only=True)
     """The answer repeats it, so that a late or repeated answer is never taken for the answer to another request."""
 
 
 @dataclass(frozen=True)
-class LaunchRequest(ZygoteRequest):
+class StartZygote(ForkRequest):
+    """Fork a zygote. Its socket and its log are sent along."""
+
+    root: str
+    files: tuple[str, ...]
+    inifile: str
+    import_mode: str
+    made: str
+    """Folder of shared set-ups."""
+    python_path: str
+    """Value of ``PYTHONPATH``."""
+    tree_redirect: tuple[str, str] | None
+    """Working tree and the tree that replaces it, if the side has another source tree."""
+    offenders: tuple[str, ...] = ()
+    """Benchmark files left out, because they run an op while they are imported."""
+    channel: int = -1
+    """Descriptor of the socket, if the zygote is not forked but replaces one that has run an op."""
+
+
+@dataclass(frozen=True)
+class LaunchRequest(ForkRequest):
     """Base of the requests that fork a process. Its socket, its log and other open files are sent along."""
 
     cpus: tuple[int, ...]
@@ -122,11 +133,12 @@ class ListDevices(LaunchRequest):
 
 
 @dataclass(frozen=True)
-class Reap(ZygoteRequest):
-    """End a process of a launch."""
+class Reap(ForkRequest):
+    """End a forked process."""
 
     pid: int
-    kill: bool
+    patience: float
+    """Seconds that it gets to end by itself before it is killed."""
 
 
 @dataclass(frozen=True)
@@ -143,25 +155,27 @@ class Ready(Message):
     spawns: bool
     """Whether the zygote has opened a GPU. It cannot fork then, and becomes the process of its only launch."""
     leaked_packages: tuple[str, ...]
+    needs_own_import: str = ""
+    """Why the zygote cannot use what its ancestor has imported, ``""`` if it can."""
 
 
 @dataclass(frozen=True)
-class ZygoteAnswer(Message):
-    """Base of the answers of a zygote to a request."""
+class ForkAnswer(Message):
+    """Base of the answers to a `ForkRequest`."""
 
     number: int
     """That of the request."""
 
 
 @dataclass(frozen=True)
-class Launched(ZygoteAnswer):
+class Launched(ForkAnswer):
     """A process was forked."""
 
     pid: int
 
 
 @dataclass(frozen=True)
-class Reaped(ZygoteAnswer):
+class Reaped(ForkAnswer):
     """A process has ended, with this exit code, negative for a signal."""
 
     status: int
@@ -177,6 +191,20 @@ class Serve(Message):
     prime: int
     extra: float
     """Injected slowdown, as a fraction of a block."""
+
+
+@dataclass(frozen=True)
+class Settle(Message):
+    """Move to other processors, where the rounds take place, and fill their caches."""
+
+    cpus: tuple[int, ...]
+    seconds: float
+    """Time to run the step there."""
+
+
+@dataclass(frozen=True)
+class Settled(Message):
+    """The process has moved."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from typing import IO
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, WorkerDied, WorkerHung
 from tfbench.protocol.channel import Channel, ChannelClosed, TimedOut, pair
 from tfbench.protocol.messages import Done, Failed, LaunchRequest, M, Message, Skipped
-from tfbench.race.zygote import Zygote, tail
+from tfbench.race.workers import tail
+from tfbench.race.zygote import Zygote
 from tfbench.suite.missing_module import fix_of
 
 PRINTED = "--- printed ---"

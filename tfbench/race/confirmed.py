@@ -18,6 +18,7 @@ from tfbench.model import TIME, Outcome, Reason, ReasonCode, Run, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.race import Race, RaceConfig
+from tfbench.race.stopwatch import Phase
 from tfbench.stats.verdict import Decision
 
 Judged = TypeVar("Judged", Decision, Verdict)
@@ -101,6 +102,7 @@ class ConfirmedRace:
         metrics: Collection[str] = (TIME, FIRST_CALL, PEAK_HOST_MEMORY),
     ) -> None:
         zygotes = policy.zygotes
+        self._stopwatch = launcher.stopwatch
         self._first = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes)), clock, rng)
         self._second = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes, 2 * zygotes)), clock, rng)
         self._policy = policy
@@ -122,7 +124,8 @@ class ConfirmedRace:
             suspects = [(judge, judge.result) for judge in self._judges if judge.changed]
             if self._confirm and suspects and not self.failures:
                 least = len(self._first.all_launches)
-                self._race(self._second, [judge for judge, _ in suspects], least, progress)
+                with self._stopwatch.phase(Phase.CONFIRMING):
+                    self._race(self._second, [judge for judge, _ in suspects], least, progress)
                 for judge, first in suspects:
                     judge.confirm(first)
         except KeyboardInterrupt:

@@ -9,6 +9,7 @@ from typing import Protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, TfbenchError
 from tfbench.model import Case, Plan
 from tfbench.protocol.messages import Prepared
+from tfbench.race.stopwatch import Stopwatch
 from tfbench.sides.side import Side
 
 Clock = Callable[[], float]
@@ -36,12 +37,11 @@ class EntrantFailed(TfbenchError):
 class OpenLaunch(Protocol):
     """One launch: a fresh process for each entrant."""
 
-    def prepare(self, entrant: int) -> Prepared:
-        """Start and warm up the process of this entrant, one entrant at a time.
+    def prepare(self, entrants: Sequence[int]) -> dict[int, Prepared | Failure]:
+        """Start and warm up the processes of these entrants, in this order.
 
-        Raises:
-            BenchmarkError: The benchmark broke. The other entrants can go on.
-            BenchmarkSkipped: The case cannot run here.
+        Returns:
+            What each is ready with, or why it broke or cannot run here. The others can go on then.
         """
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
@@ -61,6 +61,10 @@ class OpenLaunch(Protocol):
 
 class Launcher(Protocol):
     """Opens launches."""
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        """The stopwatch of the run, which counts the phases of its launches."""
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         """Open a launch whose processes come from this pair of zygotes."""

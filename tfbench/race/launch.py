@@ -1,15 +1,15 @@
-"""One launch: fresh processes, warmed up one after the other, then racing in turns."""
+"""One launch: fresh processes, which are warmed up and then race in turns."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.model import Launch, Plan, Run
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, EntrantFailed, Failure, Launcher
 from tfbench.race.schedule import orders
+from tfbench.race.stopwatch import Phase
 
 Planner = Callable[[Mapping[int, Prepared]], Plan]
 
@@ -37,21 +37,19 @@ def run_launch(
     Returns:
         The launch, or ``None`` if it could not be finished, and the failures by entrant.
     """
-    failures: dict[int, Failure] = {}
     opened = launcher.open(entrants, pair)
     began = clock()  # the start of zygotes is no cost of this case
     try:
-        prepared: dict[int, Prepared] = {}
-        for entrant in rng.sample(list(active), len(active)):
-            try:
-                prepared[entrant] = opened.prepare(entrant)
-            except (BenchmarkError, BenchmarkSkipped) as error:
-                failures[entrant] = error
+        with launcher.stopwatch.phase(Phase.PREPARING):
+            ready = opened.prepare(rng.sample(list(active), len(active)))
+        prepared = {entrant: one for entrant, one in ready.items() if isinstance(one, Prepared)}
+        failures = {entrant: one for entrant, one in ready.items() if not isinstance(one, Prepared)}
         if len(prepared) < least:
             return None, failures
         plan = planner(prepared)
         try:
-            seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, rng))
+            with launcher.stopwatch.phase(Phase.ROUNDS):
+                seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, rng))
         except EntrantFailed as error:
             return None, {**failures, error.entrant: error.failure}
         runs = tuple(

@@ -12,6 +12,7 @@ from statistics import median
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
 from tfbench.gpus.monitor import GpuMonitor
+from tfbench.gpus.selection import has_driver
 from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
 from tfbench.model import JSON, Case, Plan
 from tfbench.policy import Policy
@@ -24,13 +25,17 @@ from tfbench.protocol.messages import (
     Prepared,
     Rounds,
     Serve,
+    Settle,
+    Settled,
     Stop,
     TimeCase,
 )  # fmt: skip
 from tfbench.race.child import LOG_LOOK_SECONDS, Process
-from tfbench.race.interfaces import Entrant, EntrantFailed, OpenLaunch
+from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
 from tfbench.race.schedule import followers, planned_seconds
-from tfbench.race.zygote import Suite, Zygote
+from tfbench.race.stopwatch import Phase, Stopwatch
+from tfbench.race.workers import Suite
+from tfbench.race.zygote import Zygote
 from tfbench.race.zygote_pool import Environment, ZygotePool
 from tfbench.sides.side import Side
 from tfbench.worker.block import TOKEN
@@ -42,6 +47,8 @@ class Processors:
 
     one: tuple[int, ...]
     every: tuple[int, ...]
+    near: tuple[int, ...] = ()
+    """Processors on which processes that race on ``one`` may prepare at the same time, itself included."""
 
     def of(self, case: Case) -> tuple[int, ...]:
         """Return the processors that the case runs on."""
@@ -56,8 +63,14 @@ class ProcessLauncher:
     """
 
     def __init__(
-        self, suite: Suite, policy: Policy, processors: Processors, gpu_monitor: GpuMonitor | None = None
+        self,
+        suite: Suite,
+        policy: Policy,
+        processors: Processors,
+        gpu_monitor: GpuMonitor | None = None,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
+        self.stopwatch = stopwatch or Stopwatch()
         self._gpu_monitor = gpu_monitor
         self._policy = policy
         self.processors = processors
@@ -83,7 +96,8 @@ class ProcessLauncher:
         Raises:
             SideError: A zygote does not start. Later calls for its side and environment raise it again at once.
         """
-        self._pool.ready(wanted, pairs)
+        with self.stopwatch.phase(Phase.STARTING):
+            self._pool.ready(wanted, pairs)
 
     def zygote(self, entrant: Entrant, pair: int) -> Zygote:
         """Return the zygote of this pair, and start it if necessary.
@@ -91,7 +105,8 @@ class ProcessLauncher:
         Raises:
             SideError: The zygote does not start.
         """
-        return self._pool.zygote(entrant, pair)
+        with self.stopwatch.phase(Phase.STARTING):
+            return self._pool.zygote(entrant, pair)
 
     def start(self, entrant: Entrant, pair: int, request: LaunchRequest, descriptors: Sequence[int] = ()) -> Process:
         """Fork the process of a launch from the zygote of this pair.
@@ -108,7 +123,8 @@ class ProcessLauncher:
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         self.ready([(entrant.side, entrant.case.env) for entrant in entrants], [pair])
         on_gpu = any(entrant.case.levels.get("device") != "cpu" for entrant in entrants)
-        return ProcessLaunch(self, entrants, pair, self._policy, self._gpu_monitor if on_gpu else None)
+        together = not (on_gpu and (self._gpu_monitor or has_driver()))
+        return ProcessLaunch(self, entrants, pair, self._policy, together, self._gpu_monitor if on_gpu else None)
 
     def environment(self, side: Side) -> JSON:
         """Return the environment info of a side, without the settings of variants; empty if it has not started."""
@@ -151,7 +167,8 @@ class ProcessLaunch:
         entrants: Sequence[Entrant],
         pair: int,
         policy: Policy,
-        gpu_monitor: GpuMonitor | None = None,
+        together: bool,
+        gpu_monitor: GpuMonitor | None,
     ) -> None:
         self._launcher = launcher
         self._entrants = entrants
@@ -159,22 +176,47 @@ class ProcessLaunch:
         self._policy = policy
         self._gpu_monitor = gpu_monitor
         self._cpus = tuple(sorted({cpu for entrant in entrants for cpu in launcher.processors.of(entrant.case)}))
+        # Two processes that prepare on one GPU at once would time kernels against each other, and choose others.
+        self._preparing = launcher.processors.near if together and len(self._cpus) == 1 else ()
         self._pipes = [os.pipe() for _ in entrants]
         """The inbox of each entrant: the process that reads a byte has the turn."""
         self._running: dict[int, Process] = {}
         self._facts: dict[int, JSON] = {}
         self._iteration: dict[int, float] = {}
 
-    def prepare(self, entrant: int) -> Prepared:
-        request = TimeCase(self._cpus, self._entrants[entrant].case.name, entrant, self._policy.warmup)
+    def prepare(self, entrants: Sequence[int]) -> dict[int, Prepared | Failure]:
+        places: list[tuple[int, ...]] = [*((cpu,) for cpu in self._preparing)] or [self._cpus]
+        found: dict[int, Prepared | Failure] = {}
+        for first in range(0, len(entrants), len(places)):
+            batch = entrants[first : first + len(places)]
+            for entrant, place in zip(batch, places, strict=False):
+                try:
+                    self._start(entrant, place)
+                except BenchmarkError as error:
+                    found[entrant] = error
+            for entrant in self._running.keys() & set(batch):
+                found[entrant] = self._prepared(entrant)
+        if len(places) > 1:
+            for entrant, process in list(self._running.items()):
+                try:
+                    process.ask(Settle(self._cpus, self._policy.settle_seconds))
+                    process.answer(Settled, "while it was warmed up", self._policy.answer_seconds)
+                except (BenchmarkError, BenchmarkSkipped) as error:
+                    del self._running[entrant]
+                    found[entrant] = error
+        return found
+
+    def _start(self, entrant: int, cpus: tuple[int, ...]) -> None:
+        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, self._policy.warmup)
         pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
-        process = self._launcher.start(self._entrants[entrant], self._pair, request, pipes)
-        self._running[entrant] = process
+        self._running[entrant] = self._launcher.start(self._entrants[entrant], self._pair, request, pipes)
+
+    def _prepared(self, entrant: int) -> Prepared | Failure:
         try:
-            prepared = process.answer(Prepared, "", self._policy.setup_seconds)
-        except (BenchmarkError, BenchmarkSkipped):
+            prepared = self._running[entrant].answer(Prepared, "", self._policy.setup_seconds)
+        except (BenchmarkError, BenchmarkSkipped) as error:
             del self._running[entrant]
-            raise
+            return error
         self._facts[entrant] = prepared.facts
         self._iteration[entrant] = prepared.iteration
         return prepared
@@ -290,4 +332,11 @@ def processors(chosen: Sequence[int] | None, available: Mapping[int, None] | Seq
     every = tuple(sorted(available))
     if chosen:
         return Processors(one=tuple(chosen), every=tuple(chosen))
-    return Processors(one=every[-1:], every=every)
+    one = every[-1:]
+    near = tuple(cpu for cpu in reversed(every) if _memory_of(cpu) == _memory_of(*one))
+    return Processors(one, every, near if len(near) > 1 else ())
+
+
+def _memory_of(cpu: int) -> list[str]:
+    """Return the name of the memory (NUMA node) of a processor, as far as the kernel says."""
+    return [node.name for node in Path(f"/sys/devices/system/cpu/cpu{cpu}").glob("node*")]

@@ -1,22 +1,31 @@
-"""The zygotes of a run: started when a race needs them, and ended when others need their room."""
+"""The zygotes of a run and their ancestors: started when a race needs them, ended when others need their room."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 from tfbench.errors import SideError
 from tfbench.model import JSON
 from tfbench.policy import Policy
+from tfbench.race.ancestor import Ancestor
 from tfbench.race.interfaces import Entrant
 from tfbench.race.scratch import Scratch
-from tfbench.race.zygote import Suite, Zygote
+from tfbench.race.workers import Suite, worker_environment
+from tfbench.race.zygote import Zygote
 from tfbench.sides.side import Side
 
 Environment = tuple[tuple[str, str], ...]
 _Key = tuple[str, Environment, int]
 """Name of a side, environment variables of a variant, and number of a pair."""
+_Origin = tuple[str, str, frozenset[tuple[str, str]], int]
+"""Name of a side that has ancestors of its own, or ``""``; interpreter, environment variables and number of the pair."""
+_OWN_IMPORT = (
+    "each side imports TensorFlow itself, which costs seconds and makes more launches necessary, because {}; set "
+    "variables before pytest starts"
+)
 _SPAWNS = (
     "on the side {}, CUDA is initialised while benchmarks are imported (as tf.config.list_physical_devices does), so its "
     "launches are started anew instead of forked, which takes seconds each; list devices inside benchmarks and fixtures"
@@ -39,6 +48,9 @@ class ZygotePool:
         self._scratch = Scratch(suite.made)
         self._zygotes: dict[_Key, Zygote] = {}
         """The least recently used one is the first."""
+        self._ancestors: dict[_Origin, Ancestor] = {}
+        self._own_import: dict[Environment, str] = {}
+        """Environment -> why each side's zygotes import TensorFlow themselves there."""
         self._failed: dict[tuple[str, Environment], SideError] = {}
         self._described: dict[str, JSON] = {}
         """Name of a side -> its environment info."""
@@ -61,31 +73,63 @@ class ZygotePool:
         Raises:
             SideError: A zygote does not start. Later calls for its side and environment raise it again at once.
         """
-        pools = {(side.name, env): side for side, env in wanted}
-        for pool in pools:
+        sides = {(side.name, env): side for side, env in wanted}
+        for pool in sides:
             if (failure := self._failed.get(pool)) is not None:
                 raise failure
-        keys = [(*pool, pair) for pool in pools for pair in dict.fromkeys(pairs)]
+        keys = [(*pool, pair) for pair in dict.fromkeys(pairs) for pool in sides]
+        while missing := self._missing(keys):
+            self._make_room(len(missing), keys)
+            origins: dict[_Origin, dict[_Key, Side]] = {}
+            for key in missing:
+                origins.setdefault(self._origin(sides[key[:2]], key), {})[key] = sides[key[:2]]
+            batch = list(origins.items())[: self._at_once]
+            self._start_together({key: (origin, side) for origin, zygotes in batch for key, side in zygotes.items()})
+
+    def _missing(self, keys: Sequence[_Key]) -> list[_Key]:
+        """Return the keys without a live zygote. The others become the most recently used ones."""
         missing = []
         for key in keys:
             zygote = self._zygotes.pop(key, None)
             if zygote is not None and zygote.alive:
-                self._zygotes[key] = zygote  # at the end, as the most recently used
+                self._zygotes[key] = zygote
                 continue
             if zygote is not None:
                 zygote.close()
             missing.append(key)
-        self._make_room(len(missing), keys)
-        for first in range(0, len(missing), self._at_once):
-            self._start_together({key: pools[key[:2]] for key in missing[first : first + self._at_once]})
+        return missing
 
     def _make_room(self, count: int, kept: Sequence[_Key]) -> None:
         """End the least recently used zygotes that are not kept, so that ``count`` more stay within the limit."""
         surplus = len(self._zygotes) + count - self._policy.zygotes_alive
-        for key in [key for key in self._zygotes if key not in kept][: max(0, surplus)]:
-            self._zygotes.pop(key).close()
+        self._end([key for key in self._zygotes if key not in kept][: max(0, surplus)])
 
-    def _start_together(self, sides: Mapping[_Key, Side]) -> None:
+    def _end(self, keys: Sequence[_Key]) -> None:
+        """End these zygotes, and the ancestors that have no other."""
+        for key in keys:
+            self._zygotes.pop(key).close()
+        used = {zygote.ancestor for zygote in self._zygotes.values()}
+        for origin in [origin for origin, ancestor in self._ancestors.items() if ancestor not in used]:
+            self._ancestors.pop(origin).close()
+
+    def _origin(self, side: Side, key: _Key) -> _Origin:
+        """Name the ancestor of a zygote: zygotes of one pair share it if their programs and environments are the same."""
+        _, env, pair = key
+        variables = frozenset(worker_environment(side, dict(env), shared=True).items())
+        return ("" if env not in self._own_import else side.name), side.executable, variables, pair
+
+    def _ancestor(self, origin: _Origin, side: Side) -> Ancestor:
+        known = self._ancestors.get(origin)
+        if known is not None and known.alive:
+            return known
+        if known is not None:
+            known.close()
+        imports = self._suite.imports_tensorflow and not origin[0]
+        started = Ancestor(side, dict(origin[2]), self._suite, self._policy, imports, self._scratch.folder)
+        self._ancestors[origin] = started
+        return started
+
+    def _start_together(self, wanted: Mapping[_Key, tuple[_Origin, Side]]) -> None:
         """Start these zygotes. If one fails, all of them end.
 
         Raises:
@@ -93,31 +137,37 @@ class ZygotePool:
         """
         starting: dict[_Key, Zygote] = {}
         try:
-            for key, side in sides.items():
-                starting[key] = self._started(key, side)
+            for key, (origin, side) in wanted.items():
+                with self._noting_failure(key):
+                    self._ancestor(origin, side)
+            for key, (origin, side) in wanted.items():
+                with self._noting_failure(key):
+                    ancestor = self._ancestor(origin, side)
+                    env = dict(key[1])
+                    starting[key] = Zygote(ancestor, side, env, self._suite, self._policy, self._scratch.folder)
             for key, zygote in starting.items():
-                self._wait_ready(key, zygote)
+                with self._noting_failure(key):
+                    zygote.wait_ready()
+                self._note_ready(key, zygote)
         except BaseException:
             for zygote in starting.values():
                 zygote.close()
+            self._end([])
             raise
         self._zygotes.update(starting)
+        for key, zygote in starting.items():
+            if zygote.needs_own_import:
+                self._separate(key[1], zygote.needs_own_import)
 
-    def _started(self, key: _Key, side: Side) -> Zygote:
-        name, env, _ = key
-        try:
-            return Zygote(side, dict(env), self._suite, self._policy, self._scratch.folder)
-        except SideError as error:
-            self._note_failure((name, env), error)
-            raise
+    def _separate(self, env: Environment, reason: str) -> None:
+        """End the zygotes of an environment: from now on each side imports TensorFlow itself."""
+        if env not in self._own_import:
+            self._own_import[env] = reason
+            self._end([key for key in self._zygotes if key[1] == env])
+            self.notes.append(_OWN_IMPORT.format(reason))
 
-    def _wait_ready(self, key: _Key, zygote: Zygote) -> None:
+    def _note_ready(self, key: _Key, zygote: Zygote) -> None:
         name, env, _ = key
-        try:
-            zygote.wait_ready()
-        except SideError as error:
-            self._note_failure((name, env), error)
-            raise
         settings = {key: value for key, value in zygote.environment["settings"].items() if key not in dict(env)}
         self._described[name] = {**zygote.environment, "settings": settings}
         if zygote.import_seconds is not None:
@@ -125,11 +175,17 @@ class ZygotePool:
         if zygote.spawns and _SPAWNS.format(name) not in self.notes:
             self.notes.append(_SPAWNS.format(name))
 
-    def _note_failure(self, pool: tuple[str, Environment], error: SideError) -> None:
+    @contextmanager
+    def _noting_failure(self, key: _Key) -> Iterator[None]:
         """Remember a failure in one line: its first case has shown the whole output."""
-        settings = " ".join(f"{name}={value}" for name, value in pool[1])
-        where = f" (with {settings})" if settings else ""
-        self._failed[pool] = SideError(f"{str(error).partition(chr(10))[0]}{where}; it was not tried again")
+        try:
+            yield
+        except SideError as error:
+            settings = " ".join(f"{name}={value}" for name, value in key[1])
+            where = f" (with {settings})" if settings else ""
+            text = f"{str(error).partition(chr(10))[0]}{where}; it was not tried again"
+            self._failed[key[:2]] = SideError(text)
+            raise
 
     def zygote(self, entrant: Entrant, pair: int) -> Zygote:
         """Return the zygote of this pair, and start it if necessary.
@@ -151,20 +207,17 @@ class ZygotePool:
 
     def release(self, side: Side) -> None:
         """End the zygotes of a side, each of which holds about 200 MB."""
-        for key in [key for key in self._zygotes if key[0] == side.name]:
-            self._zygotes.pop(key).close()
+        self._end([key for key in self._zygotes if key[0] == side.name])
         for pool in [pool for pool in self._failed if pool[0] == side.name]:
             del self._failed[pool]
 
     def keep_only(self, environments: Collection[Environment]) -> None:
         """End the zygotes of all other environments. A later request starts them again."""
-        for key in [key for key in self._zygotes if key[1] not in environments]:
-            self._zygotes.pop(key).close()
+        self._end([key for key in self._zygotes if key[1] not in environments])
 
     def close(self) -> None:
         """End every zygote and all that it started, and remove their temporary files."""
         try:
-            while self._zygotes:
-                self._zygotes.popitem()[1].close()
+            self._end(list(self._zygotes))
         finally:
             self._scratch.close()

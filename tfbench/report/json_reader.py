@@ -81,6 +81,8 @@ def report_of(content: Any, name: str) -> Report:
         variant_results=tuple(map(_variant_result_of, content["standings"])),
         skips=tuple(Skip(_case(row["case"]), printable(row["reason"])) for row in content["skipped"]),
         wall_seconds=content["wall_seconds"],
+        seconds_by_phase=_seconds(content.get("seconds_by_phase", {})),
+        seconds_by_case=_seconds(content.get("seconds_by_case", {})),
         seed=content.get("seed", 0),
         interrupted=content["interrupted"],
         due=tuple(map(_plain, content.get("due", ()))),
@@ -117,7 +119,7 @@ def check_names(report: Report, name: str) -> None:
         ReportError: The report has such a name.
     """
     cases = [row.case.name for rows in (report.verdicts, report.variant_results, report.skips) for row in rows]
-    for case in (*report.due, *cases, *(profile["case"] for profile in report.profiles)):
+    for case in (*report.due, *report.seconds_by_case, *cases, *(profile["case"] for profile in report.profiles)):
         if not is_case(case):
             raise ReportError(f"{brief(name)} has a case named {brief(repr(case))}, which is no name of a benchmark")
 
@@ -146,6 +148,10 @@ def _plain(text: str) -> str:
 
 
 _BREAKS = {9: "\N{REPLACEMENT CHARACTER}", 10: "\N{REPLACEMENT CHARACTER}"}
+
+
+def _seconds(row: JSON) -> dict[str, float]:
+    return {_plain(name): seconds for name, seconds in row.items()}
 
 
 def _case(name: str, workload: str = "", variant: JSON | None = None) -> Case:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from rich.console import Group, RenderableType
@@ -41,6 +41,12 @@ _REASONS = 10
 """Maximum lines of reasons."""
 _MEASURED: dict[str, str] = {ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held"}
 """Reasons that say more than their outcomes."""
+_LEAST_SHARE = 0.005
+"""Share of the wall time that a phase must have to be printed."""
+_LONG_SECONDS = 60.0
+"""Wall time of a run whose most expensive cases are printed."""
+_COSTLY_CASES = 3
+"""Maximum number of these cases."""
 _ESTIMATED = "~"
 _ESTIMATE = (
     f"{_ESTIMATED} the median of the reference times the ratio: noise between the launches moved one of the two medians, "
@@ -51,7 +57,7 @@ _WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
 
 
 def render(report: Report, *, width: int, colour: bool) -> str:
-    """Render the variants of each workload, then the verdicts, then the skipped cases.
+    """Render the variants of each workload, then the verdicts, the skipped cases and the costs.
 
     Args:
         width: Characters per line.
@@ -69,6 +75,7 @@ def render(report: Report, *, width: int, colour: bool) -> str:
     parts += [Text(f"skipped {skip.case.name}: {skip.reason}", "yellow") for skip in report.skips]
     if others := _counts(verdict for verdict in report.verdicts if verdict.metric != TIME):
         parts.append(Text(f"other metrics: {', '.join(others)}"))
+    parts += map(Text, _costs(report))
     parts.append(Text(_summary(report), "bold"))
     text = io.StringIO()
     Screen(
@@ -99,6 +106,25 @@ def _summary(report: Report) -> str:
     interrupted = "interrupted: " if report.interrupted else ""
     counts = ", ".join(words) or "no cases"
     return f"{interrupted}{counts} in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
+
+
+def _costs(report: Report) -> list[str]:
+    """Say what the wall time was spent on, and in a long run which cases cost most."""
+    total = sum(report.seconds_by_phase.values())
+    if not report.seconds_by_case or not total:
+        return []
+    shares = {phase: seconds / total for phase, seconds in report.seconds_by_phase.items()}
+    words = [f"{shares[phase]:.0%} {phase}" for phase in _dearest(shares) if shares[phase] >= _LEAST_SHARE]
+    lines = [f"time: {', '.join(words)}"]
+    if total > _LONG_SECONDS and len(report.seconds_by_case) > 1:
+        cases = _dearest(report.seconds_by_case)[:_COSTLY_CASES]
+        costs = [f"{name.rpartition('::')[2]} {report.seconds_by_case[name]:.0f} s" for name in cases]
+        lines.append(f"most expensive cases: {', '.join(costs)}")
+    return lines
+
+
+def _dearest(costs: Mapping[str, float]) -> list[str]:
+    return sorted(costs, key=lambda name: -costs[name])
 
 
 def _counts(verdicts: Iterable[Verdict]) -> list[str]:

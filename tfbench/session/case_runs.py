@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tfbench.model import Case
+from tfbench.race.interfaces import Clock
 from tfbench.race.zygote_pool import Environment
 from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult, ProgressReporter
@@ -54,6 +56,7 @@ class CaseRuns:
         steps: What completes a raced case, in order; the keys name the rows that report a failed step.
         earlier: Name of a case -> its result in an interrupted run. It is used if the whole group has one.
         keep_only: Called with the environments of the unfinished cases whenever an environment has none left.
+        clock: Counts the seconds that cases cost.
     """
 
     def __init__(
@@ -65,11 +68,15 @@ class CaseRuns:
         report: ProgressReporter,
         earlier: Mapping[str, CaseResult],
         keep_only: Callable[[Collection[Environment]], None] = lambda environments: None,
+        clock: Clock = lambda: 0.0,
     ) -> None:
         self._strategy = strategy
         self._steps = steps
         self._report = report
         self._keep_only = keep_only
+        self._clock = clock
+        self.seconds: dict[str, float] = defaultdict(float)
+        """Name of a measured case -> what it has cost in this run. Cases of a group share what they need together."""
         groups: dict[str, list[_CaseRun]] = {}
         for case in cases:
             group = groups.setdefault(case.name if case.name in skips else strategy.group_of(case), [])
@@ -124,13 +131,27 @@ class CaseRuns:
         """
         run = self._runs[case.name]
         if run.state is CaseState.PENDING:
-            self._race(run)
+            with self._paid_by(run.group):
+                self._race(run)
         if run.state is CaseState.SUSPECT:
-            self._replay(run)
+            with self._paid_by([run]):
+                self._replay(run)
         if run.state is CaseState.RACED:
-            self._finish(run)
+            with self._paid_by(run.group):  # the first of them probes all
+                self._finish(run)
         assert run.result is not None
         return run.result
+
+    @contextmanager
+    def _paid_by(self, runs: Sequence[_CaseRun]) -> Iterator[None]:
+        """Divide the seconds until the block ends equally among these cases."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            share = (self._clock() - began) / len(runs)
+            for run in runs:
+                self.seconds[run.case.name] += share
 
     def _race(self, run: _CaseRun) -> None:
         try:

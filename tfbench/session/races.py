@@ -11,6 +11,7 @@ from tfbench.model import TIME, Case, Outcome, Reason, Verdict
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant, Launcher
 from tfbench.race.race import Race, RaceConfig, pairs_of
+from tfbench.race.stopwatch import Phase
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
 from tfbench.session.results import claimed, failed, new, of_sides, of_variant, twice
 from tfbench.sides.side import Side
@@ -104,7 +105,8 @@ class Races:
         named = [claim.levels for claim in case.claims_on(TIME)]
         others = [other for other in group if other.variant in named]
         race = self._race([*others, case], second=True)
-        interrupt = self._run(race, f"{case.workload}: {case.label} against other variants, again")
+        with self._launcher.stopwatch.phase(Phase.CONFIRMING):
+            interrupt = self._run(race, f"{case.workload}: {case.label} against other variants, again")
         again = {} if interrupt else {row.metric: row for row in claimed(race, len(others))}
         return [twice(row, again.get(row.metric)) if row.metric in suspects else row for row in rows], interrupt
 

@@ -11,7 +11,7 @@ from tfbench.policy import Policy
 from tfbench.race.process_launcher import Processors
 from tfbench.race.profiler import USUAL, ProfilerConfig
 from tfbench.race.race import Race
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.suite.shards import Shard
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from tfbench.metrics.roofline import with_shares
 from tfbench.model import JSON, Case, Report, Skip, Verdict
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.stopwatch import Phase, Stopwatch
 from tfbench.session.baseline import NEVER, recreate_side
 from tfbench.session.case_runs import CaseRuns
 from tfbench.session.metric_checks import PROBES, MetricChecker
@@ -44,13 +44,13 @@ class Session:
     def __init__(self, request: RunRequest, cases: Sequence[Case], progress: Progress = lambda progress: None) -> None:
         self.request = request
         self._cases = cases
-        self._began = time.perf_counter()
+        self._stopwatch = Stopwatch()
         self._interrupted = False
         report = ProgressReporter(progress, len(cases))
         self._environments = Environments(kept(), report)
         self._gpu_session = GpuSession(request.device, request.gpus, request.policy, request.require_gpu)
         self._launcher = ProcessLauncher(
-            request.suite, request.policy, request.processors, self._gpu_session.gpu_monitor
+            request.suite, request.policy, request.processors, self._gpu_session.gpu_monitor, self._stopwatch
         )
         self._recorder = RunRecorder(request)
         env = {**request.env, **self._gpu_session.environment}
@@ -59,7 +59,8 @@ class Session:
         self._starter = SideStarter(request, self._launcher, checker, self._gpu_session.machine, report)
         sharing = max(len(cases), len(request.suite_cases))
         races = Races(request, self._launcher, self._contender, sharing, report)
-        self._strategy = self._choose_strategy(races, sharing, report)
+        with self._stopwatch.phase(Phase.STARTING):
+            self._strategy = self._choose_strategy(races, sharing, report)
         if request.save:
             self._recorder.baselines.check_can_save(request.save)
         others = OtherMetrics(checker, races, self._strategy, self._contender, cases, report, bool(request.save))
@@ -69,15 +70,22 @@ class Session:
         sides = [self._contender, *([self._strategy.rival] if self._strategy.rival else [])]
         self._resumption = Resumption(request, cases, sides, self._strategy.saved_at)
         steps = {
-            PROBES: others.probe,
+            PROBES: self._stopwatch.phase(Phase.PROBING)(others.probe),
             "contracts": others.race_claims,
-            "device": self._profiles.with_device,
-            "profile": self._profiles.with_profiles,
+            "device": self._stopwatch.phase(Phase.PROFILING)(self._profiles.with_device),
+            "profile": self._stopwatch.phase(Phase.PROFILING)(self._profiles.with_profiles),
             "journal": self._resumption.keep,
         }
         skips = {case.name: reason for case in cases if (reason := self._gpu_session.skip_reason(case))}
         self._runs = CaseRuns(
-            cases, skips, self._strategy, steps, report, self._resumption.earlier, self._launcher.keep_only
+            cases,
+            skips,
+            self._strategy,
+            steps,
+            report,
+            self._resumption.earlier,
+            self._launcher.keep_only,
+            lambda: self._stopwatch.seconds_without_starting,
         )
 
     def _choose_strategy(self, races: Races, sharing: int, report: ProgressReporter) -> Strategy:
@@ -132,13 +140,16 @@ class Session:
             complete: Whether the run has come to its end.
         """
         results, shard = [*self._runs.all, *self.request.uncollected], self.request.shard
+        phases = self._stopwatch.seconds
         return Report(
             policy=self.request.policy.as_json(),
             sides=self._sides(),
             verdicts=(*(row for result in results for row in result.rows), *self.missing()),
             variant_results=with_shares([result.variant_result for result in results if result.variant_result]),
             skips=tuple(Skip(result.case, result.skip) for result in results if result.verdict is None),
-            wall_seconds=time.perf_counter() - self._began,
+            wall_seconds=sum(phases.values()),
+            seconds_by_phase={phase.value: seconds for phase, seconds in phases.items()},
+            seconds_by_case=dict(self._runs.seconds),
             seed=self.request.seed,
             interrupted=self._interrupted,
             due=tuple(result.case.name for result in results),

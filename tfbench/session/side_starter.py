@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import JSON, Case, EnvironmentInfo
 from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.stopwatch import Phase
 from tfbench.session.metric_checks import MetricChecker
 from tfbench.session.request import ProgressReporter, RunRequest
 from tfbench.sides.side import Side
@@ -51,7 +52,8 @@ class SideStarter:
             # Every launch needs the shared set-up: building it here keeps it out of the seconds of a race,
             # and out of probing launches, several of which run at once.
             self.report(f"{shared[0].workload}: building the shared set-up")
-            self.checker.look(shared, *sides)
+            with self.launcher.stopwatch.phase(Phase.PREPARING):
+                self.checker.look(shared, *sides)
 
     def _start(self, cases: Sequence[Case], sides: Sequence[Side]) -> None:
         policy, first = self.request.policy, not self.described

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tfbench.model import Case, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.race.interfaces import Entrant
+from tfbench.race.stopwatch import Phase
 from tfbench.session.baseline import (
     ALL,
     CHANGED,
@@ -147,9 +148,10 @@ class LiveSideStrategy(Strategy):
             return
         self.report(f"collecting the benchmarks of {self.side.spec}")
         request = self.request
-        before = benchmarks_of(
-            self.side, request.selection, request.paths, request.collect_command, request.policy.start_seconds
-        )
+        with self.starter.launcher.stopwatch.phase(Phase.STARTING):
+            before = benchmarks_of(
+                self.side, request.selection, request.paths, request.collect_command, request.policy.start_seconds
+            )
         self.counterparts = Counterparts(before, self.cases)
         self.side = replace(self.side, files=tuple(dict.fromkeys(name.partition("::")[0] for name in before)))
 

@@ -115,12 +115,18 @@ def _version(package: str) -> str:
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds every module of `PACKAGES`, and creates a stub for it."""
 
+    def __init__(self) -> None:
+        self.packages: list[str] = []
+        """The packages that were imported, in this order."""
+
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         if fullname.partition(".")[0] not in PACKAGES:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        if spec.name in PACKAGES:
+            self.packages.append(spec.name)
         return _Stub(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -128,17 +134,20 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 @contextmanager
-def stub_tensorflow() -> Iterator[None]:
-    """Make imports of TensorFlow yield stubs inside the block, unless this process has imported it before."""
+def stub_tensorflow() -> Iterator[list[str]]:
+    """Make imports of TensorFlow yield stubs inside the block, unless this process has imported it before.
+
+    The value of the block is a list that gets the name of each package that is imported.
+    """
     global _collecting
-    if any(package in sys.modules for package in PACKAGES):
-        yield
+    if known := [package for package in PACKAGES if package in sys.modules]:
+        yield known
         return
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     _collecting = True
     try:
-        yield
+        yield finder.packages
     finally:
         _collecting = False
         sys.meta_path.remove(finder)

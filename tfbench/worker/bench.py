@@ -24,6 +24,8 @@ from tfbench.protocol.messages import (
     Repeated,
     Rounds,
     Serve,
+    Settle,
+    Settled,
     Stop,
     TimeCase,
 )  # fmt: skip
@@ -120,14 +122,24 @@ class TimingLaunch(Bench[TimeCase]):
             self.facts["peak_host_memory"] = peak
         self.channel.send(Prepared(iteration, self.facts, on_device=block.synchronise is not None))
         inbox, *outboxes = self.pipes
-        while isinstance(turns := self.channel.receive(Serve, Stop), Serve):
-            extra, spins = slowdown(block, turns.iterations, turns.prime, turns.extra)
-            timed = partial(block, turns.iterations, turns.prime, extra, spins)
-            block.dispatched.clear()
-            with gc_disabled():
-                began, ended = serve_turns(timed, self.request.entrant, turns.follow, inbox, outboxes)
-            tf_runtime.check_pinned(self.request.cpus)
-            self.channel.send(Rounds(tuple(began), tuple(ended), tuple(block.dispatched)))
+        cpus = self.request.cpus
+        while True:
+            order = self.channel.receive(Settle, Serve, Stop)
+            if isinstance(order, Settle):
+                cpus = order.cpus
+                tf_runtime.pin(cpus)
+                block(round(order.seconds / iteration))
+                self.channel.send(Settled())
+            elif isinstance(order, Serve):
+                extra, spins = slowdown(block, order.iterations, order.prime, order.extra)
+                timed = partial(block, order.iterations, order.prime, extra, spins)
+                block.dispatched.clear()
+                with gc_disabled():
+                    began, ended = serve_turns(timed, self.request.entrant, order.follow, inbox, outboxes)
+                tf_runtime.check_pinned(cpus)
+                self.channel.send(Rounds(tuple(began), tuple(ended), tuple(block.dispatched)))
+            else:
+                return
 
 
 class EnergyLaunch(Bench[RepeatCase]):

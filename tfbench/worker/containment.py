@@ -11,8 +11,6 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-REAP_SECONDS = 5.0
-"""A process that should end gets this long before it is killed."""
 _PARENT_DEATH_SIGNAL, _CHILD_SUBREAPER = 1, 36  # of <linux/prctl.h>
 _ATTEMPTS = 100
 """Looks for processes that a launch left behind; each may uncover the children of those that were killed."""
@@ -54,13 +52,13 @@ def limit_files(largest: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, and then C++ code writes on in vain
 
 
-def reap(pid: int, *, kill: bool) -> int:
+def reap(pid: int, patience: float) -> int:
     """End a child with its process group; return its exit code, negative for a signal as in `subprocess`.
 
     Args:
-        kill: Kill it now instead of after `REAP_SECONDS`.
+        patience: Seconds that it gets to end by itself before it is killed.
     """
-    deadline = time.monotonic() + (0 if kill else REAP_SECONDS)
+    deadline = time.monotonic() + patience
     # WNOWAIT leaves the child a zombie, so that no other process can get its id before its group is killed.
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and time.monotonic() < deadline:
         time.sleep(0.001)

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -122,9 +122,26 @@ def run_and_exit(parent: int, task: Callable[[], object]) -> NoReturn:
 
 
 def pin(cpus: Collection[int]) -> None:
-    """Restrict this process to these processors, if the system can."""
-    if cpus and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, cpus)
+    """Restrict this process with its threads and children to these processors, if the system can."""
+    if not cpus or not hasattr(os, "sched_setaffinity"):
+        return
+    os.sched_setaffinity(0, cpus)
+    done: set[int] = set()
+    # A thread that is started meanwhile inherits the processors of one that was there before.
+    while there := set(_tasks(os.getpid())) - done:
+        done |= there
+        for task in there:
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(task, cpus)
+
+
+def _tasks(pid: int) -> Iterator[int]:
+    """Yield the ids of the threads of a process and of its descendants."""
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        yield int(task.name)
+        with contextlib.suppress(OSError):  # it has ended, or the kernel does not list children
+            for child in (task / "children").read_text().split():
+                yield from _tasks(int(child))
 
 
 def check_pinned(cpus: Collection[int]) -> None:

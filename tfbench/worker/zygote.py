@@ -1,4 +1,4 @@
-"""The zygote: imports TensorFlow, collects the benchmarks, runs no op, and forks a process for each launch."""
+"""The zygote: collects the benchmarks of a side, runs no op, and forks a process for each launch."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from tfbench.worker import containment, probes, tf_internals, tf_runtime
 from tfbench.worker.bench import Bench, EnergyLaunch, ProfilingLaunch, TimingLaunch
 from tfbench.worker.environment import describe
 from tfbench.worker.import_redirect import leaked_packages, redirect_imports
+from tfbench.worker.inheritance import Inheritance
 from tfbench.worker.probe_launch import ProbingLaunch
 from tfbench.worker.shared import Shared
 
@@ -45,28 +46,43 @@ _TAIL = 6000
 """Characters of a traceback that are sent."""
 
 
-def main(argument: str) -> None:
-    """Run as a zygote; ``argument`` is a `StartZygote` message."""
-    start = messages.decode(argument)
-    assert isinstance(start, StartZygote)
+def main(start: StartZygote) -> None:
+    """Run as a zygote in the place of one that has run an op."""
+    timer = tf_runtime.ImportTimer()
+    sys.meta_path.insert(0, timer)
+    run(start, timer, os.getcwd(), None)
+
+
+def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritance: Inheritance | None) -> None:
+    """Run as a zygote.
+
+    Args:
+        timer: Knows, or finds out, how long the import of TensorFlow takes.
+        home: Working directory of a process that replaces this one.
+        inheritance: What was imported before; ``None`` if nothing was.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a process that is killed then leaves its last lines behind
-    containment.die_with_parent(start.controller)
     containment.adopt_orphans()
-    containment.limit_files(start.file_bytes)
-    home = os.getcwd()
+    _set_path(start.python_path)
     os.chdir(start.root)
     sys.path.append(start.root)
     if start.tree_redirect:
         redirect_imports(*start.tree_redirect)
     channel = Channel(socket.socket(fileno=start.channel))
-    tf_runtime.pin(start.cpus)
-    timer = tf_runtime.ImportTimer()
-    sys.meta_path.insert(0, timer)
-    zygote = Zygote(channel, start, timer, home)
+    zygote = Zygote(channel, start, timer, home, inheritance)
     code = pytest.main(_pytest_arguments(start), plugins=[zygote])
     if not zygote.served:
         channel.send(messages.Failed(f"pytest ended with code {int(code)} while it collected the benchmarks"))
+
+
+def _set_path(python_path: str) -> None:
+    """Replace ``PYTHONPATH`` in the environment, and its entries in the path."""
+    before, now = (text.split(os.pathsep) for text in (os.environ.get("PYTHONPATH", ""), python_path))
+    place = min((sys.path.index(entry) for entry in before if entry in sys.path), default=0)
+    sys.path[:] = [entry for entry in sys.path if entry not in before]
+    sys.path[place:place] = now
+    os.environ["PYTHONPATH"] = python_path
 
 
 def _pytest_arguments(start: StartZygote) -> list[str]:
@@ -97,6 +113,8 @@ class Zygote:
     timer: tf_runtime.ImportTimer
     home: str
     """The working directory that the process was started in."""
+    inheritance: Inheritance | None
+    """What its ancestor has imported; ``None`` if it imports everything itself."""
     served: bool = field(default=False, init=False)
     _items: dict[str, pytest.Item] = field(default_factory=dict, init=False)
     _broken: dict[str, str] = field(default_factory=dict, init=False)
@@ -167,6 +185,7 @@ class Zygote:
                 # The search runs on every side, also where it can find none. It leaves 0.8 MiB free in Python's
                 # arenas, which launches of this zygote then need not allocate.
                 leaked_packages=tuple(leaked_packages(*redirect)),
+                needs_own_import=self.inheritance.conflict() if self.inheritance else "",
             )
         )
         while True:
@@ -194,7 +213,7 @@ class Zygote:
 
     def _reap(self, request: messages.Reap) -> None:
         """End the process of a launch, and what it has left behind once no other launch runs."""
-        status = containment.reap(request.pid, kill=request.kill) if request.pid in self._launches else 0
+        status = containment.reap(request.pid, request.patience) if request.pid in self._launches else 0
         self._launches.discard(request.pid)
         if not self._launches:
             containment.end_orphans(self._helpers)

@@ -1,0 +1,98 @@
+"""Each moment of a run counts for one phase."""
+
+import random
+
+import pytest
+
+from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
+from tfbench.model import Case
+from tfbench.policy import Policy
+from tfbench.race.confirmed import ConfirmedRace
+from tfbench.race.stopwatch import Phase, Stopwatch
+
+
+class Timer(Clock):
+    """A clock with a stopwatch that runs on it."""
+
+    def __init__(self):
+        super().__init__()
+        self.stopwatch = Stopwatch(self)
+
+    def wait(self, seconds):
+        self.now += seconds
+
+    def spent(self):
+        return {phase.value: seconds for phase, seconds in self.stopwatch.seconds.items() if seconds}
+
+
+@pytest.fixture
+def timer():
+    return Timer()
+
+
+def test_time_outside_of_every_phase_is_other(timer):
+    timer.wait(3)
+    assert timer.spent() == {"other": 3}
+    with timer.stopwatch.phase(Phase.ROUNDS):
+        timer.wait(2)
+        assert timer.spent() == {"other": 3, "rounds": 2}
+        timer.wait(1)
+    timer.wait(1)
+    assert timer.spent() == {"other": 4, "rounds": 3}
+
+
+def test_the_innermost_phase_counts_and_time_counts_once(timer):
+    with timer.stopwatch.phase(Phase.PROBING):
+        timer.wait(1)
+        with timer.stopwatch.phase(Phase.STARTING):
+            timer.wait(10)
+        timer.wait(2)
+    assert timer.spent() == {"starting": 10, "probing": 3}
+    assert timer.stopwatch.seconds_without_starting == 3
+
+
+def test_everything_inside_of_confirming_counts_as_confirming(timer):
+    with timer.stopwatch.phase(Phase.CONFIRMING):
+        with timer.stopwatch.phase(Phase.STARTING):
+            timer.wait(10)
+        with timer.stopwatch.phase(Phase.PREPARING), timer.stopwatch.phase(Phase.ROUNDS):
+            timer.wait(2)
+        timer.wait(1)
+    assert timer.spent() == {"confirming": 13}
+    assert timer.stopwatch.seconds_without_starting == 3
+
+
+def test_an_exception_ends_its_phases(timer):
+    @timer.stopwatch.phase(Phase.CONFIRMING)
+    @timer.stopwatch.phase(Phase.ROUNDS)
+    def interrupted():
+        timer.wait(2)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    timer.wait(1)
+    assert timer.spent() == {"confirming": 2, "other": 1}
+
+
+def test_a_decorated_function_counts_at_every_call(timer):
+    wait = timer.stopwatch.phase(Phase.PROFILING)(timer.wait)
+    for _ in range(2):
+        wait(3)
+        timer.wait(1)
+    assert timer.spent() == {"profiling": 6, "other": 2}
+
+
+@pytest.mark.parametrize("slowdown", [1.0, 1.2])
+def test_a_race_counts_preparing_and_rounds_and_its_confirmation(slowdown):
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(1e-4), steady(slowdown * 1e-4)], launch_seconds=4)
+    launcher.preparation_seconds = 0.25
+    race = ConfirmedRace(sides_of(Case("w.py::w", "w", "w.py::w")), launcher, Policy(), 1, clock, random.Random(0))
+    race.run()
+    first, *second = [len(one.launches) for one in race.races]
+    assert bool(second) == (slowdown > 1)
+    seconds = launcher.stopwatch.seconds
+    assert (seconds[Phase.PREPARING], seconds[Phase.ROUNDS]) == (first * 0.5, first * 4)
+    assert seconds[Phase.CONFIRMING] == sum(second) * 4.5
+    assert sum(seconds.values()) == clock.now == race.wall_seconds

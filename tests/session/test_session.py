@@ -1,0 +1,76 @@
+"""A whole session with scripted workers: where its wall time goes."""
+
+import time
+from contextlib import closing
+
+import pytest
+
+from tests.fakes import worker
+from tfbench.model import Case, Outcome
+from tfbench.policy import preset
+from tfbench.race.process_launcher import Processors
+from tfbench.race.stopwatch import Phase
+from tfbench.race.workers import Suite
+from tfbench.session import resume
+from tfbench.session.request import RunRequest
+from tfbench.session.session import Session
+
+GROUP = "t.py::test_a"
+VARIANTS = [Case(f"{GROUP}[a={level}]", "test_a", GROUP, (("a", level),), level == "x") for level in "xy"]
+CASES = [*VARIANTS, Case("t.py::test_b", "test_b", "t.py::test_b")]
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """Returns a function that measures cases in a session, and returns its report and the seconds that it took."""
+    names = [case.name for case in CASES]
+    executable = worker.install(tmp_path, cases={name: {"seconds": 1e-4} for name in names})
+    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ())
+
+    def run(cases=CASES, **changes):
+        request = RunRequest(
+            tmp_path, suite, preset("quick"), Processors((0,), (0,)), executable, tmp_path / "data", (), device="cpu",
+            suite_cases=tuple(names), collected=frozenset(names), **changes,
+        )  # fmt: skip
+        began = time.perf_counter()
+        with closing(Session(request, CASES)) as session:
+            for case in cases:
+                session.result(case)
+            return session.report(complete=True), time.perf_counter() - began
+
+    return run
+
+
+def outcomes(report):
+    return [verdict.outcome for verdict in report.verdicts if verdict.metric == "time"]
+
+
+def test_the_phases_and_the_cases_divide_the_wall_time(finished):
+    report, took = finished()
+    phases, cases = report.seconds_by_phase, report.seconds_by_case
+    assert outcomes(report) == [Outcome.NEW] * 3
+    assert list(phases) == [phase.value for phase in Phase]
+    assert sum(phases.values()) == report.wall_seconds <= took
+    assert [name for name, seconds in phases.items() if not seconds] == ["confirming"]
+    assert list(cases) == [case.name for case in CASES]
+    assert cases[CASES[0].name] == cases[CASES[1].name] > 0  # they raced each other
+    work = phases["preparing"] + phases["rounds"] + phases["probing"]
+    assert work <= sum(cases.values()) <= work + phases["profiling"] + phases["other"]
+
+
+def test_a_confirmation_counts_as_a_phase_and_as_a_cost_of_its_case(finished):
+    report, took = finished(CASES[2:], against="self", slowdown=0.5)
+    phases, cases = report.seconds_by_phase, report.seconds_by_case
+    assert outcomes(report)[2] is Outcome.REGRESSED
+    assert sum(phases.values()) == report.wall_seconds <= took
+    assert phases["confirming"] > 0
+    assert list(cases) == [CASES[2].name]
+    assert phases["rounds"] < cases[CASES[2].name] < report.wall_seconds - phases["starting"]
+
+
+def test_a_case_of_an_interrupted_run_costs_nothing(finished, monkeypatch):
+    monkeypatch.setattr(resume, "identity", lambda request, sides, saved: {})
+    finished(CASES[2:])
+    report, _ = finished(resume=True)
+    assert outcomes(report) == [Outcome.NEW] * 3
+    assert list(report.seconds_by_case) == [case.name for case in VARIANTS]

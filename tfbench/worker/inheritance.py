@@ -1,0 +1,68 @@
+"""What a zygote inherits from its ancestor, and whether its benchmarks would have imported the same."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+
+from tfbench.worker.import_redirect import OWN
+
+_PREFIXES = (
+    "TF_", "XLA_", "KERAS_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "CUDA_", "NVIDIA_", "CUBLAS_",
+    "CUDNN_", "NCCL_", "MALLOC_", "GLIBC_", "LD_",
+)  # fmt: skip
+"""Variables that libraries read while they are imported or loaded."""
+
+
+@dataclass(frozen=True)
+class Inheritance:
+    """The state of a process that has imported TensorFlow for others."""
+
+    variables: Mapping[str, str]
+    path: tuple[str, ...]
+    modules: frozenset[str]
+    """Names of the imported top-level modules."""
+
+    @classmethod
+    def of_this_process(cls) -> Inheritance:
+        return cls(_variables(), tuple(sys.path), frozenset(name for name in sys.modules if "." not in name))
+
+    def conflict(self) -> str:
+        """Return why this process, which was forked in that state, would have imported something else by itself.
+
+        ``""`` if it would not: neither a variable that libraries read has changed since, nor would an entry that is new
+        in the path provide a module that was imported already.
+        """
+        now = _variables()
+        if changed := sorted(name for name in {*self.variables, *now} if self.variables.get(name) != now.get(name)):
+            return f"{', '.join(changed)} is set while the benchmarks are imported"
+        for entry in sys.path:
+            if entry in self.path:
+                continue
+            for name in sorted(self.modules & _modules_in(entry) - {OWN}):
+                if (where := _origin(name)) != getattr(sys.modules[name], "__file__", None):
+                    return f"the benchmarks change the path, and {name} would come from {where}"
+        return ""
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_PREFIXES)}
+
+
+def _modules_in(folder: str) -> set[str]:
+    try:
+        return {name.partition(".")[0] for name in os.listdir(folder or ".")}
+    except OSError:
+        return set()
+
+
+def _origin(name: str) -> str | None:
+    """Return the file that an import of this top-level module would run now."""
+    try:
+        spec = PathFinder.find_spec(name, sys.path)
+    except (ImportError, ValueError):
+        return None
+    return spec.origin if spec is not None and spec.has_location else getattr(sys.modules[name], "__file__", None)
