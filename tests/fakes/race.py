@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tfbench.errors import BenchmarkError
+from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import JSON, Case, Plan
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
@@ -40,6 +41,10 @@ class ScriptedLauncher:
         self.active: list[list[int]] = []
         self.memory: Sequence[Script] = ()
         """Peak memory of each entrant's process, in bytes."""
+        self.first_calls: Sequence[Script] = ()
+        """Seconds of each entrant's first call; 0.1 by default."""
+        self.disturbed_from = math.inf
+        """Launch from which on every launch is disturbed."""
         self.broken: dict[int, Failure] = {}
         """Entrant -> exception of its preparation."""
         self.dies_at: dict[int, int] = {}
@@ -51,6 +56,8 @@ class ScriptedLauncher:
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         self.pairs.append(pair)
         self.active.append([])
+        if len(self.pairs) > self.disturbed_from:
+            raise LaunchDisturbed("a busy neighbour")
         return ScriptedLaunch(self, len(self.pairs) - 1, pair)
 
 
@@ -70,6 +77,8 @@ class ScriptedLaunch:
             return self.launcher.broken[entrant]
         self.launcher.active[-1].append(entrant)
         facts: JSON = {"first_call": 0.1}
+        if self.launcher.first_calls:
+            facts["first_call"] = self.launcher.first_calls[entrant](self.number, self.pair, self.launcher.rng)
         if self.launcher.memory:
             facts["peak_host_memory"] = self.launcher.memory[entrant](self.number, self.pair, self.launcher.rng)
         return Prepared(1e-4, facts)

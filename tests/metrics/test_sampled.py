@@ -194,3 +194,14 @@ def test_an_unchanged_first_call_keeps_its_reason():
 
 def test_without_samples_there_is_no_decision():
     assert first_call([{}], [{}], [0], POLICY, 30) is None
+
+
+def test_an_inconclusive_metric_states_the_scatter_of_its_launches():
+    found = first_call(firsts(1.0, 1.0, 1.0), firsts(1.1, 2.2, 0.55), range(3), POLICY, 1)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    scatter = f"; ratios of single launches have a standard deviation of {math.log(2):.1%}"
+    assert scatter + "; trace" in found.reason.message
+    memory = verdict_on(peaks(100, 100, 100), peaks(100, 200, 110))
+    assert memory.reason.message.endswith("% confidence, 3 launches); ratios of single launches have a standard "
+                                          f"deviation of {np.std(np.log([1, 2, 1.1]), ddof=1):.1%}")  # fmt: skip
+    assert "standard deviation" not in first_call(firsts(1.0), firsts(5.0), [0], POLICY, 1).reason.message

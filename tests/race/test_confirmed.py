@@ -1,5 +1,6 @@
 """Two sides, with a second race after a `regressed` of time, first call or peak memory."""
 
+import math
 import random
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import pytest
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.metrics.sampled import first_call, memory
-from tfbench.model import Case, Outcome, Reason
+from tfbench.model import TIME, Case, Outcome, Reason
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 
@@ -110,11 +111,14 @@ def test_memory_is_judged_with_the_cases_and_pairs_of_the_run():
     found = made([steady(1e-4)] * 2, scripts, cases=40, confirm=False)
     found.run()
     (race,) = found.races
-    before, now = ([launch.runs[side].facts for launch in race.launches] for side in (0, 1))
-    pairs = [launch.pair for launch in race.launches]
+
+    def facts(launches):
+        return *([launch.runs[side].facts for launch in launches] for side in (0, 1)), [one.pair for one in launches]
+
+    before, now, pairs = facts(race.all_launches)
     assert found.memory == memory(CASE, before, now, POLICY, 40, pairs)
     assert found.memory != memory(CASE, before, now, POLICY, 1, pairs)
-    assert found.first_call == first_call(before, now, pairs, POLICY, 40)
+    assert found.first_call == first_call(*facts(race.launches), POLICY, 40)  # decided before the memory
     assert found.first_call.outcome is Outcome.UNCHANGED
 
 
@@ -177,3 +181,142 @@ def test_a_failure_of_one_side_ends_the_race_without_a_second_one():
     assert found.failures == {1: error}
     assert found.decision is None
     assert len(found.races) == 1
+
+
+# First calls and memory peaks that are open once the time is decided
+
+TIMES = [steady(1e-4)] * 2
+
+
+def call(seconds, scatter):
+    """Return the script of a first call that scatters between launches by this deviation of its logarithm."""
+    return lambda number, pair, rng: seconds * math.exp(rng.gauss(0, scatter))
+
+
+def with_first_calls(scripts, launch_seconds=0.7, policy=POLICY, prepare=lambda launcher: None, **more):
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, TIMES, seed=3, launch_seconds=launch_seconds)
+    launcher.first_calls = scripts
+    prepare(launcher)
+    found = ConfirmedRace(sides_of(CASE), launcher, policy, 320, clock, random.Random(0), **more)
+    found.run()
+    return found
+
+
+def test_a_first_call_gets_the_launches_that_decide_it():
+    found = with_first_calls([call(0.5, 0.12)] * 2)
+    (race,) = found.races
+    assert found.first_call.outcome is Outcome.UNCHANGED
+    assert race.short_launches
+    assert len(race.all_launches) == found.first_call.comparison.launches
+    assert len(race.all_launches) in POLICY.looks
+    assert {len(run.seconds) for launch in race.short_launches for run in launch.runs} == {POLICY.rounds_min}
+
+
+def test_short_launches_are_no_evidence_on_time():
+    scattered, calm = with_first_calls([call(0.5, 0.12)] * 2), with_first_calls([call(0.5, 0.0)] * 2)
+    assert scattered.races[0].short_launches
+    assert not calm.races[0].short_launches
+    (race,) = scattered.races
+    assert scattered.decision.comparison.launches == len(race.launches) == len(scattered.runs(1))
+    assert scattered.rounds == race.rounds(1) == sum(len(run.seconds) for run in scattered.runs(1))
+    assert scattered.launches == len(race.all_launches)
+    assert scattered.wall_seconds == pytest.approx(0.7 * len(scattered.races[0].all_launches))
+
+
+def test_short_launches_come_from_the_next_pairs_of_zygotes():
+    (race,) = with_first_calls([call(0.5, 0.12)] * 2).races
+    assert [launch.pair for launch in race.all_launches] == [
+        number % POLICY.zygotes for number in range(len(race.all_launches))
+    ]
+
+
+def test_a_first_call_is_inconclusive_at_the_last_affordable_look_and_states_the_cost():
+    found = with_first_calls([call(0.5, 0.9)] * 2, policy=replace(POLICY, sampled_seconds=7.0))
+    (race,) = found.races
+    short, launches = len(race.short_launches), len(race.all_launches)
+    assert found.first_call.outcome is Outcome.INCONCLUSIVE
+    assert found.first_call.reason.message.endswith(f"; {short} launches for it alone took {0.7 * short:.1f} s")
+    after = next(look for look in POLICY.looks if look > launches)
+    assert 0.7 * short <= 7.0 < 0.7 * (short + after - launches)
+
+
+def test_an_expensive_case_is_not_raced_for_its_first_call():
+    (race,) = with_first_calls([call(9.0, 0.9)] * 2, launch_seconds=11.0).races
+    assert race.launches
+    assert not race.short_launches
+
+
+def test_short_launches_count_towards_the_seconds_of_the_case():
+    policy = replace(POLICY, sampled_seconds=100.0, case_seconds=8.0)
+    (race,) = with_first_calls([call(0.5, 0.9)] * 2, policy=policy).races
+    assert race.short_launches
+    assert race.wall_seconds <= 8.0
+    (race,) = with_first_calls([call(0.5, 0.9)] * 2, policy=replace(policy, case_seconds=1000.0)).races
+    assert len(race.all_launches) == POLICY.looks[-1]
+
+
+def test_a_slower_first_call_is_confirmed_by_short_launches_alone():
+    found = with_first_calls([call(0.5, 0.12), call(1.0, 0.12)])
+    _, second = found.races
+    assert found.first_call.outcome is Outcome.REGRESSED
+    assert "found twice" in found.first_call.reason.message
+    assert second.launches == []
+    assert second.short_launches
+    assert {launch.pair for launch in second.short_launches} <= set(range(POLICY.zygotes, 2 * POLICY.zygotes))
+
+
+def test_the_second_race_of_an_expensive_first_call_may_have_as_many_launches_as_the_first():
+    _, second = with_first_calls([call(9.0, 0.01), call(18.0, 0.01)], launch_seconds=14.0).races
+    assert len(second.short_launches) == POLICY.looks[0]
+
+
+def test_a_first_call_that_was_slower_by_chance_is_withdrawn():
+    found = with_first_calls([call(0.5, 0.01), of(0.5, lucky(2.0))])
+    assert (found.first_call.outcome, found.first_call.reason.code) == (Outcome.INCONCLUSIVE, "not-confirmed")
+
+
+def test_a_decided_metric_keeps_its_result_while_another_one_goes_on():
+    def prepare(launcher):
+        launcher.memory = [of(1000 * MIB, call(1.0, 0.02))] * 2
+
+    found = with_first_calls([call(0.5, 0.01)] * 2, prepare=prepare)
+    assert found.launches == found.memory.launches > found.first_call.comparison.launches
+
+
+def test_disturbed_short_launches_leave_the_time_decided():
+    found = with_first_calls([call(0.5, 0.9)] * 2, prepare=lambda launcher: setattr(launcher, "disturbed_from", 4))
+    assert found.decision.outcome is Outcome.UNCHANGED
+    assert found.first_call.outcome is Outcome.INCONCLUSIVE
+    assert found.abort_reason == ""
+    assert len(found.races[0].disturbed) == POLICY.disturbed_launches
+
+
+def test_an_entrant_that_breaks_in_a_short_launch_has_failed():
+    found = with_first_calls([call(0.5, 0.9)] * 2, prepare=lambda launcher: launcher.dies_at.update({1: 7}))
+    assert set(found.failures) == {1}
+    assert len(found.races) == 1
+
+
+def test_metrics_that_are_not_asked_for_cost_no_launch():
+    found = with_first_calls([call(0.5, 0.9)] * 2, metrics=(TIME,))
+    assert found.first_call is None
+    assert not found.races[0].short_launches
+    found = with_first_calls([call(0.5, 0.01)] * 2, metrics=("first_call",))
+    assert found.decision is None
+    assert not found.races[0].launches
+    assert found.first_call.outcome is Outcome.UNCHANGED
+
+
+def test_an_interruption_of_the_short_launches_keeps_the_time():
+    def progress(race):
+        if race.short_launches:
+            raise KeyboardInterrupt
+
+    launcher = ScriptedLauncher(Clock(), TIMES, seed=3)
+    launcher.first_calls = [call(0.5, 0.9)] * 2
+    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 320, launcher.clock, random.Random(0))
+    with pytest.raises(KeyboardInterrupt):
+        found.run(progress)
+    assert found.decision.outcome is Outcome.UNCHANGED
+    assert found.first_call.outcome is Outcome.INCONCLUSIVE

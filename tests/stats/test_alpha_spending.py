@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tfbench.policy import PRESETS, Policy
-from tfbench.stats.alpha_spending import alpha_per_look, case_alpha, look_alpha, look_of
+from tfbench.stats.alpha_spending import alpha_per_look, case_alpha, look_alpha, look_of, unchanged_alpha
 
 FIVE = (1, 2, 3, 4, 5)
 OBRIEN_FLEMING = tuple(2 * stats.norm.sf(stats.norm.isf(0.0125) / math.sqrt(look / 5)) / 0.025 for look in FIVE)
@@ -96,3 +96,11 @@ def test_more_cases_or_a_smaller_budget_need_more_evidence():
 def test_launches_between_looks_use_the_next_one():
     looks = (3, 4, 6, 9)
     assert [look_of(launches, looks) for launches in (1, 3, 4, 5, 6, 7, 9, 12)] == [0, 0, 1, 2, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_unchanged_has_an_alpha_of_its_own_that_cases_do_not_share(name):
+    policy = replace(PRESETS[name], alpha_unchanged=0.03)
+    levels = [unchanged_alpha(policy, look) for look in range(len(policy.looks))]
+    assert levels == pytest.approx(alpha_per_look(0.06, policy.looks))
+    assert levels[0] > look_alpha(policy, 320, 0)

@@ -7,14 +7,16 @@ import pytest
 
 from tfbench.model import Effect, Outcome
 from tfbench.policy import PRESETS
-from tfbench.stats.alpha_spending import case_alpha
+from tfbench.stats.alpha_spending import case_alpha, look_alpha, unchanged_alpha
 from tfbench.stats.interval import interval, posterior
-from tfbench.stats.simulate import OUTCOMES, Noise, NoiseModel, evaluate, simulate
-from tfbench.stats.verdict import classify
+from tfbench.stats.simulate import OUTCOMES, Noise, NoiseModel, classify_races, evaluate, simulate
+from tfbench.stats.verdict import balanced, classify, decide
 
 STANDARD, STRICT, QUICK = PRESETS["standard"], PRESETS["strict"], PRESETS["quick"]
 TYPICAL = NoiseModel()
 NOISY = NoiseModel(launch_deviation=0.008, zygote_deviation=0.007)
+EAGER = NoiseModel(launch_deviation=0.007, zygote_deviation=0.012)
+"""The noisiest pairs of zygotes: ops of a few microseconds."""
 SHARED = NoiseModel(launch_deviation=0.008, zygote_deviation=0.001)
 CASES = 30
 
@@ -28,7 +30,7 @@ def test_many_races_at_once_are_classified_as_one_at_a_time(launches, shared):
     values[rng.random(values.shape) < 0.05] -= 0.3
     distribution = posterior(values, pairs, STANDARD, shared_zygote=shared)
     low, high = distribution.bounds(0.004)
-    codes = evaluate(distribution, 0.004, STANDARD)
+    codes = classify_races(distribution, 0.004, STANDARD)
     seen = set()
     for race, row in enumerate(values):
         evidence = [Effect(value, pair) for value, pair in zip(row, pairs.tolist(), strict=True)]
@@ -38,6 +40,53 @@ def test_many_races_at_once_are_classified_as_one_at_a_time(launches, shared):
         assert OUTCOMES[codes[race]] is outcome
         seen.add(outcome)
     assert len(seen) >= 3
+
+
+@pytest.mark.parametrize("cases", [1, 320])
+@pytest.mark.parametrize("look", [0, 2, 6])
+def test_many_races_at_once_are_decided_as_one_at_a_time(look, cases):
+    launches = STANDARD.looks[look]
+    rng = np.random.default_rng(launches)
+    pairs = np.arange(launches) % 12
+    values = rng.normal(rng.uniform(-0.06, 0.06, (80, 1)), 0.004, (80, launches))
+    distribution = posterior(values, pairs, STANDARD, shared_zygote=False)
+    codes = evaluate(distribution, look_alpha(STANDARD, cases, look), unchanged_alpha(STANDARD, look), STANDARD)
+    seen = set()
+    for code, row, even in zip(codes, values, balanced(values, STANDARD.step_time), strict=True):
+        evidence = [Effect(value, pair) for value, pair in zip(row, pairs.tolist(), strict=True)]
+        outcome = decide(evidence, 1, STANDARD, cases=cases, shared_zygote=False, final=True).outcome
+        assert outcome is (OUTCOMES[code] if even or OUTCOMES[code] is not Outcome.UNCHANGED else Outcome.INCONCLUSIVE)
+        seen.add(outcome)
+    assert len(seen) >= 3
+
+
+@pytest.mark.parametrize("model", [TYPICAL, NOISY, EAGER], ids=["typical", "noisy", "eager"])
+@pytest.mark.parametrize("policy", [QUICK, STANDARD], ids=["quick", "standard"])
+def test_a_case_at_the_edge_of_the_tolerance_is_rarely_unchanged(policy, model):
+    for effect in (policy.tolerance, 1 / (1 + policy.tolerance) - 1):
+        found = simulate(policy, replace(model, effect=effect), 6_000, 18, cases=320)
+        assert found.rate(Outcome.UNCHANGED) <= 0.05
+
+
+def test_the_cases_of_a_run_hardly_change_the_cost_of_unchanged_code():
+    for model, launches in ((TYPICAL, 4.4), (EAGER, 7.9)):
+        found = simulate(STANDARD, model, 4_000, 19, cases=320)
+        assert found.launches.mean() <= launches
+        assert found.rate(Outcome.UNCHANGED) >= 0.98
+        assert found.rate(Outcome.REGRESSED, first=True) <= case_alpha(STANDARD, 320) / 2
+
+
+@pytest.mark.parametrize("deviation", [0.05, 0.08, 0.12])
+def test_first_calls_keep_their_levels_over_all_looks(deviation):
+    chosen = QUICK.first_call._asdict()
+    policy = replace(QUICK, screen_tolerance=chosen["tolerance"], **chosen)
+    model = NoiseModel(0.0, deviation, policy.zygote_deviation)
+    same, edge, slower = (simulate(policy, replace(model, effect=effect), 3_000, 20, cases=320)
+                          for effect in (0.0, policy.tolerance, 0.5))  # fmt: skip
+    assert same.rate(Outcome.UNCHANGED) >= 0.99
+    assert same.rate(Outcome.REGRESSED, first=True) <= case_alpha(policy, 320) / 2
+    assert edge.rate(Outcome.UNCHANGED) <= 0.05
+    assert slower.rate(Outcome.REGRESSED) >= 0.95
 
 
 @pytest.mark.parametrize("noise", [Noise.NORMAL, Noise.HEAVY, Noise.BISTABLE])

@@ -10,9 +10,19 @@ from hypothesis import strategies as st
 
 from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason
 from tfbench.policy import Policy
-from tfbench.stats.alpha_spending import case_alpha, look_alpha
+from tfbench.stats.alpha_spending import case_alpha, look_alpha, unchanged_alpha
 from tfbench.stats.interval import interval
-from tfbench.stats.verdict import _lopsided, _reason, balanced, change, classify, compare, decide, evidence, hidden
+from tfbench.stats.verdict import (
+    _lopsided,
+    _reason,
+    balanced,
+    change,
+    classify,
+    compare,
+    decide,
+    evidence,
+    hidden,
+)
 
 POLICY = Policy()
 
@@ -71,6 +81,46 @@ def test_an_undecided_race_goes_on_until_the_last_look():
     assert judged(0.0).outcome is Outcome.UNCHANGED
     assert judged(0.015).outcome is None
     assert judged(0.015, final=True).outcome is Outcome.INCONCLUSIVE
+
+
+def mirrored(evidence):
+    return [Effect(-one.value, one.pair) for one in evidence]
+
+
+@given(st.floats(-0.06, 0.06), st.floats(0, 0.01), st.sampled_from(POLICY.looks), st.sampled_from([1, 320]))
+def test_swapping_the_sides_mirrors_the_decision(center, spread, launches, cases):
+    here = effects(center, spread, launches)
+    there, back = (
+        decide(one, launches, POLICY, cases=cases, shared_zygote=False, final=False) for one in (here, mirrored(here))
+    )
+    assert back.outcome is MIRRORED.get(there.outcome, there.outcome)
+    ratio, other = there.comparison.ratio, back.comparison.ratio
+    assert (other.low, other.high) == pytest.approx((1 / ratio.high, 1 / ratio.low))
+    assert other.confidence == ratio.confidence
+
+
+def test_unchanged_is_proved_and_reported_at_a_level_of_its_own():
+    found = judged(0.0, cases=10_000)
+    plain = interval(effects(0.0), unchanged_alpha(POLICY, 2), POLICY, shared_zygote=False)
+    assert found.outcome is Outcome.UNCHANGED
+    assert found.comparison.ratio == replace(plain, confidence=1 - 2 * POLICY.alpha_unchanged)
+    assert "at 93% confidence" in found.reason.message
+    assert judged(0.0, cases=1).comparison == found.comparison  # cases do not share it
+    assert judged(0.0, policy=replace(POLICY, alpha_unchanged=1e-6)).outcome is None
+
+
+@pytest.mark.parametrize(("center", "outcome"), [(0.05, Outcome.REGRESSED), (-0.05, Outcome.IMPROVED), (0.016, None)])
+def test_every_other_decision_reports_the_interval_that_finds_a_change(center, outcome):
+    found = judged(center, cases=320)
+    assert found.outcome is outcome
+    assert found.comparison == compare(effects(center), 600, POLICY, cases=320, shared_zygote=False)
+
+
+def test_a_probable_change_that_is_within_the_tolerance_is_raced_on():
+    policy = replace(POLICY, alpha_unchanged=0.05)
+    plain = interval(effects(0.015), unchanged_alpha(policy, 2), policy, shared_zygote=False)
+    assert 1 + policy.minimum_effect < plain.low < plain.high < 1 + policy.tolerance
+    assert judged(0.015, policy=policy, cases=320).outcome is None
 
 
 def test_a_decision_carries_its_evidence():
@@ -138,7 +188,9 @@ def test_a_decision_by_other_thresholds_uses_them_for_the_noise_too():
     evidence = effects(0.05)
     found = decide(evidence, 6, POLICY, cases=30, shared_zygote=True, final=True, thresholds=noisy)
     plain = compare(evidence, 6, POLICY, cases=30, shared_zygote=True, thresholds=noisy)
-    assert (found.outcome, found.comparison) == (Outcome.UNCHANGED, plain)
+    narrow = interval(evidence, unchanged_alpha(POLICY, 2), POLICY, shared_zygote=True, expected=noisy)
+    assert found.outcome is Outcome.UNCHANGED
+    assert found.comparison == replace(plain, ratio=replace(narrow, confidence=1 - 2 * POLICY.alpha_unchanged))
     assert found.reason.message.startswith("within 20.0% either way: 5.1% slower")
     assert plain.ratio != compare(evidence, 6, POLICY, cases=30, shared_zygote=False, thresholds=noisy).ratio
     assert plain.ratio != compare(evidence, 6, POLICY, cases=30, shared_zygote=True).ratio
@@ -197,9 +249,12 @@ def test_a_possible_slowdown_above_two_is_a_factor():
 
 
 def test_a_budget_that_ends_between_looks_uses_the_next_look():
-    found = judged(0.0, launches=7, final=True).comparison.ratio
+    found = compare(effects(0.0, launches=7), 700, POLICY, cases=30, shared_zygote=False).ratio
     plain = interval(effects(0.0, launches=7), look_alpha(POLICY, 30, 3), POLICY, shared_zygote=False)
     assert found.low == plain.low
+    unchanged = judged(0.0, launches=7, final=True).comparison.ratio
+    narrow = interval(effects(0.0, launches=7), unchanged_alpha(POLICY, 3), POLICY, shared_zygote=False)
+    assert unchanged.low == narrow.low
 
 
 def test_changes_are_formatted_for_people():

@@ -14,7 +14,7 @@ from pathlib import Path
 from tfbench.calibration import pytest_benchmark
 from tfbench.calibration.journal import RACED, CalibrationTrial, Journal
 from tfbench.errors import BenchmarkError
-from tfbench.model import Case
+from tfbench.model import TIME, Case
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
@@ -107,7 +107,7 @@ def _one_run(
             progress(f"run {number}: {short}{f' slowed by {slowdown:.0%}' if slowdown else ''}")
             entrants = [Entrant(case, baseline), Entrant(case, replace(contender, slowdown=slowdown))]
             confirm = not plan.variants
-            race = ConfirmedRace(entrants, launcher, plan.policy, plan.cases, time.perf_counter, rng, confirm)
+            race = ConfirmedRace(entrants, launcher, plan.policy, plan.cases, time.perf_counter, rng, confirm, (TIME,))
             race.run()
             if race.decision is None or race.decision.outcome is None:
                 failure = next(iter(race.failures.values()), "the race ended without a decision")

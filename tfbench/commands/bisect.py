@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             labels[2:-2] = [f"… {len(labels) - 4} more …"]
         console.print(f"{' '.join(labels)}: at most {races} race{'s' * (races > 1)} per case")
         # Every race can produce a false positive.
-        race_sides = partial(_race_sides, setup, len(setup.cases) * races, random.Random())
+        race_sides = partial(_race_sides, setup, len(setup.cases) * races, random.Random(), arguments.metric)
         search = Bisection(
             points, lambda point: setup.side(point.spec, point.label), race_sides,
             setup.launcher.release, policy, arguments.metric, status.update,
@@ -130,11 +130,12 @@ def _changed(setup: CommandSetup, case: Case, ends: tuple[Point, Point], console
 
 
 def _race_sides(
-    setup: CommandSetup, races: int, rng: random.Random, case: Case, good: Side, side: Side, policy: Policy
+    setup: CommandSetup, races: int, rng: random.Random, metric: str, case: Case, good: Side, side: Side, policy: Policy
 ) -> ConfirmedRace:
     entrants = [Entrant(case, good), Entrant(case, side)]
     setup.launcher.ready([(entrant.side, case.env) for entrant in entrants], range(policy.looks[0]))
     Prober(setup.launcher, policy).share(entrants)
-    made = ConfirmedRace(entrants, setup.launcher, policy, races, time.perf_counter, rng)
+    policy = replace(policy, sampled_seconds=policy.case_seconds)  # a first call is all that this race is for
+    made = ConfirmedRace(entrants, setup.launcher, policy, races, time.perf_counter, rng, metrics=(metric,))
     made.run()
     return made

@@ -16,7 +16,7 @@ from tfbench.doctor.model import Finding, State
 from tfbench.errors import BenchmarkError, TfbenchError
 from tfbench.gpus.readings import Identity
 from tfbench.gpus.session import GpuSession
-from tfbench.model import Case, Outcome
+from tfbench.model import TIME, Case, Outcome
 from tfbench.policy import Policy
 from tfbench.profiles.op_stats import NO_KERNELS
 from tfbench.profiles.xplane import DEVICE, load
@@ -115,7 +115,9 @@ class GpuCheck:
     def _raced(self, tell: Tell, name: str, slowdown: float, wanted: Outcome) -> Finding:
         tell(f"racing a matrix product against itself{f' plus {slowdown:.0%}' if slowdown else ''}")
         entrants = [Entrant(CASE, self._side("baseline")), Entrant(CASE, self._side("contender", slowdown))]
-        race = ConfirmedRace(entrants, self._launcher, self._policy, 1, time.perf_counter, random.Random())
+        race = ConfirmedRace(
+            entrants, self._launcher, self._policy, 1, time.perf_counter, random.Random(), metrics=(TIME,)
+        )
         race.run()
         if race.failures:
             raise BenchmarkError(str(next(iter(race.failures.values()))))

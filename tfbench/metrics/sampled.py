@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import median, stdev
 
 from tfbench.metrics.catalog import BYTES, FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import amount
@@ -27,8 +27,8 @@ def memory(
 ) -> Verdict | None:
     """Make the verdict on the peak of host memory; ``None`` if neither side reports it.
 
-    A peak is decided like a time, one effect per launch, with an alpha of its own that the run's ``cases`` share. A
-    difference of the medians within the policy's bytes is none.
+    A peak is decided like a time, one effect per launch, with an alpha of its own that the run's ``cases`` share. The
+    number of launches tells the look. A difference of the medians within the policy's bytes is none.
 
     Args:
         before, now: Facts of the launches of each side.
@@ -64,14 +64,15 @@ def memory(
     outcome, ratio = found.outcome or Outcome.INCONCLUSIVE, found.comparison.ratio
     codes = {Outcome.REGRESSED: ReasonCode.MORE, Outcome.IMPROVED: ReasonCode.FEWER}
     code = codes.get(outcome, ReasonCode(found.reason.code))
-    return verdict(outcome, Reason(code, f"{text} ({evidence(ratio, launches)})"), ratio)
+    text = f"{text} ({evidence(ratio, launches)}){_scatter(effects, outcome)}"
+    return verdict(outcome, Reason(code, text), ratio)
 
 
 def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, cases: int) -> Decision | None:
     """Decide on the first call of the step, one effect per launch; ``None`` if no launch reports both sides.
 
     Facts and ``pairs``, the pair of zygotes, are launch by launch. First calls have an alpha of their own, equal to
-    the run's, which its ``cases`` share.
+    the run's, which its ``cases`` share. The number of launches tells the look. An undecided one is inconclusive.
     """
     both = [
         (float(old[FIRST_CALL]), float(new[FIRST_CALL]), pair)
@@ -88,7 +89,15 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     if decision.outcome is not Outcome.UNCHANGED and abs(difference) < policy.first_call_abs_tolerance:
         text = f"within {policy.first_call_abs_tolerance * 1e3:.0f} ms either way: {difference * 1e3:+.1f} ms"
         return replace(decision, outcome=Outcome.UNCHANGED, reason=Reason(ReasonCode.WITHIN_ABS_TOLERANCE, text))
-    return replace(decision, reason=Reason(decision.reason.code, decision.reason.message + _parts(before, now)))
+    text = decision.reason.message + _scatter(effects, decision.outcome) + _parts(before, now)
+    return replace(decision, reason=Reason(decision.reason.code, text))
+
+
+def _scatter(effects: Sequence[Effect], outcome: Outcome | None) -> str:
+    """Describe why launches did not decide: ``; ratios of single launches have a standard deviation of 35%``."""
+    if outcome is not Outcome.INCONCLUSIVE or len(effects) < 2:
+        return ""
+    return f"; ratios of single launches have a standard deviation of {stdev(effect.value for effect in effects):.1%}"
 
 
 def _parts(before: Facts, now: Facts) -> str:

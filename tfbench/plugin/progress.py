@@ -75,7 +75,7 @@ class Display:
 
 def race_summary(race: Race) -> str:
     """Summarise a race: its launches, and the interval of the first undecided comparison."""
-    words = f"launch {len(race.launches)}/{race.policy.looks[-1]}"
+    words = f"launch {len(race.all_launches)}/{race.policy.looks[-1]}"
     known = [(index, race.decisions[index]) for index in race.undecided if index in race.decisions]
     if known:
         index, decision = known[0]

@@ -1,18 +1,20 @@
 """Two sides of a case: a race, and after a change a second race that shares no data with it.
 
 Time, the first call of the step and peak memory are judged from the same launches.
-A launch has one sample of each of the latter two.
+A launch has one sample of each of the latter two. If they are open once the time is decided, short launches follow,
+up to the next looks of the policy. A look at each spends its own share of an alpha of its own.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from tfbench.metrics import sampled
-from tfbench.model import Outcome, Reason, ReasonCode, Run, Verdict
+from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.model import TIME, Outcome, Reason, ReasonCode, Run, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.race import Race, RaceConfig
@@ -26,6 +28,7 @@ Judged = TypeVar("Judged", Decision, Verdict)
 class _Judge(Generic[Judged]):
     """One metric that is judged from a race, and its result so far."""
 
+    metric: str
     judge: Callable[[Race], Judged | None]
     result: Judged | None = None
 
@@ -34,12 +37,27 @@ class _Judge(Generic[Judged]):
         """Whether the result is a `regressed` or `improved`, which a second race has to confirm."""
         return self.result is not None and self.result.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
 
-    def confirm(self, race: Race) -> None:
-        """Replace a change by the result of a second race."""
-        first, second = self.result, self.judge(race)
-        if first is None or second is None:
-            self.result = None
-        elif second.outcome is first.outcome:
+    def is_open_after(self, race: Race) -> bool:
+        """Judge from the present launches; returns whether short launches could still decide."""
+        self.result = self.judge(race)
+        undecided = self.result is not None and self.result.outcome is Outcome.INCONCLUSIVE
+        return undecided and self.metric != TIME
+
+    def add_cost(self, race: Race) -> None:
+        """Add to the reason of an undecided metric what the short launches cost."""
+        if self.result is not None and race.short_launches:
+            seconds = sum(launch.wall_seconds for launch in race.short_launches)
+            text = (
+                f"{self.result.reason.message}; {len(race.short_launches)} launches for it alone took {seconds:.1f} s"
+            )
+            self.result = replace(self.result, reason=Reason(self.result.reason.code, text))
+
+    def confirm(self, first: Judged) -> None:
+        """Combine a change with the result of the second race."""
+        second = self.result
+        if second is None:
+            return
+        if second.outcome is first.outcome:
             text = f"{second.reason.message}; found twice, the first time as {first.reason.message}"
             self.result = replace(second, reason=Reason(second.reason.code, text))
         else:
@@ -69,6 +87,7 @@ class ConfirmedRace:
         entrants: Baseline and contender of one case.
         cases: Cases of the whole run, which share its alpha.
         confirm: Whether to apply the policy's confirmation. A calibration of variants does without it.
+        metrics: Metrics to judge.
     """
 
     def __init__(
@@ -80,16 +99,19 @@ class ConfirmedRace:
         clock: Clock,
         rng: random.Random,
         confirm: bool = True,
+        metrics: Collection[str] = (TIME, FIRST_CALL, PEAK_HOST_MEMORY),
     ) -> None:
         zygotes = policy.zygotes
         self._stopwatch = launcher.stopwatch
         self._first = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes)), clock, rng)
         self._second = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes, 2 * zygotes)), clock, rng)
+        self._policy = policy
         self._confirm = policy.confirm and confirm
-        self._time: _Judge[Decision] = _Judge(lambda race: race.decisions.get(1))
-        self._first_call: _Judge[Decision] = _Judge(_first_call)
-        self._memory: _Judge[Verdict] = _Judge(_memory)
-        self._judges: tuple[_Judge[Any], ...] = (self._time, self._first_call, self._memory)
+        self._time: _Judge[Decision] = _Judge(TIME, lambda race: race.decisions.get(1))
+        self._first_call: _Judge[Decision] = _Judge(FIRST_CALL, _first_call)
+        self._memory: _Judge[Verdict] = _Judge(PEAK_HOST_MEMORY, _memory)
+        judges: tuple[_Judge[Any], ...] = (self._time, self._first_call, self._memory)
+        self._judges = [judge for judge in judges if judge.metric in metrics]
 
     def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
         """Race, and confirm each change. After an interruption the present evidence is judged.
@@ -98,20 +120,38 @@ class ConfirmedRace:
             progress: Called after every launch.
         """
         try:
-            self._first.run(progress)
-            for judge in self._judges:
-                judge.result = judge.judge(self._first)
-            suspects = [judge for judge in self._judges if judge.changed]
+            self._race(self._first, self._judges, self._policy.looks[0], progress)
+            suspects = [(judge, judge.result) for judge in self._judges if judge.changed]
             if self._confirm and suspects and not self.failures:
+                least = len(self._first.all_launches)
                 with self._stopwatch.phase(Phase.CONFIRMING):
-                    self._second.run(progress)
-                for judge in suspects:
-                    judge.confirm(self._second)
+                    self._race(self._second, [judge for judge, _ in suspects], least, progress)
+                for judge, first in suspects:
+                    judge.confirm(first)
         except KeyboardInterrupt:
             self._first.conclude()
             for judge in self._judges:
                 judge.interrupt(self._first, self._confirm)
             raise
+
+    def _race(self, race: Race, judges: Sequence[_Judge[Any]], least: int, progress: Callable[[Race], None]) -> None:
+        """Race until all of these metrics are decided, or the looks or the seconds for them are used up.
+
+        Args:
+            least: Launches that may take more than ``sampled_seconds``.
+        """
+        if self._time in judges:
+            race.run(progress)
+        waiting = [judge for judge in judges if judge.is_open_after(race) or not race.all_launches]
+        for look in self._policy.looks:
+            if look <= len(race.all_launches):
+                continue
+            if not waiting or race.abort_reason or not (look <= least or _affordable(race, look)):
+                break
+            race.extend(look, progress)
+            waiting = [judge for judge in waiting if judge.is_open_after(race)]
+        for judge in waiting:
+            judge.add_cost(race)
 
     # Results
 
@@ -134,7 +174,7 @@ class ConfirmedRace:
     def races(self) -> list[Race]:
         """The first race, and the second one if it took place."""
         second = self._second
-        return [self._first, *([second] if second.launches or second.failures or second.disturbed else [])]
+        return [self._first, *([second] if second.all_launches or second.failures or second.disturbed else [])]
 
     @property
     def abort_reason(self) -> str:
@@ -152,7 +192,8 @@ class ConfirmedRace:
 
     @property
     def launches(self) -> int:
-        return sum(len(race.launches) for race in self.races)
+        """Number of launches, those that are no evidence on time included."""
+        return sum(len(race.all_launches) for race in self.races)
 
     @property
     def rounds(self) -> int:
@@ -163,6 +204,14 @@ class ConfirmedRace:
     def wall_seconds(self) -> float:
         """Wall time of the launches, without the start of zygotes."""
         return sum(race.wall_seconds for race in self.races)
+
+
+def _affordable(race: Race, launches: int) -> bool:
+    """Whether short launches up to this number fit into the seconds for the metrics other than time."""
+    policy, done = race.policy, len(race.all_launches)
+    spent = sum(launch.wall_seconds for launch in race.short_launches)
+    expected = (launches - done) * race.wall_seconds / max(1, done)
+    return spent + expected <= policy.sampled_seconds and race.wall_seconds + expected <= policy.case_seconds
 
 
 def _memory(race: Race) -> Verdict | None:
@@ -178,6 +227,6 @@ def _first_call(race: Race) -> Decision | None:
 
 def _common(race: Race) -> tuple[sampled.Facts, sampled.Facts, list[int]]:
     """Return the facts of both sides and the pair of zygotes, of each launch in which both took part."""
-    both = [launch for launch in race.launches if None not in launch.runs]
+    both = [launch for launch in race.all_launches if None not in launch.runs]
     before, now = ([run.facts for launch in both if (run := launch.runs[side]) is not None] for side in (0, 1))
     return before, now, [launch.pair for launch in both]

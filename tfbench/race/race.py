@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfbench.errors import LaunchDisturbed
 from tfbench.model import Effect, Launch, Plan, Run
 from tfbench.policy import Policy
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
-from tfbench.race.launch import run_launch
+from tfbench.race.launch import Planner, run_launch
 from tfbench.race.schedule import make_plan
 from tfbench.stats.interval import median_log_ratio
 from tfbench.stats.verdict import Decision, decide
@@ -64,6 +64,9 @@ class Race:
         self._clock = clock
         self._rng = rng
         self._iteration: dict[int, float] = {}
+        self._tries = 0
+        self.short_launches: list[Launch] = []
+        """Launches with the fewest rounds. They sample the metrics other than time and are no evidence on time."""
         self.disturbed: list[str] = []
         """Reasons of the discarded launches, in time order."""
 
@@ -103,9 +106,14 @@ class Race:
         return found
 
     @property
+    def all_launches(self) -> list[Launch]:
+        """The launches that are evidence on time, then the short ones."""
+        return [*self.launches, *self.short_launches]
+
+    @property
     def wall_seconds(self) -> float:
-        """Wall time of the launches, without the start of zygotes."""
-        return sum(launch.wall_seconds for launch in self.launches)
+        """Wall time of all launches, without the start of zygotes."""
+        return sum(launch.wall_seconds for launch in self.all_launches)
 
     def rounds(self, entrant: int) -> int:
         """Return the number of rounds of this entrant so far."""
@@ -120,28 +128,48 @@ class Race:
             progress: Called after every launch.
         """
         limit = self.policy.case_seconds * max(1, len(self.entrants) - 1)
-        # One side of a pair proves no difference. One variant alone is still worth measuring.
-        least = min(2, len({entrant.side.name for entrant in self.entrants}))
-        tries = 0
-        while len(self.working) >= least and not self._finished() and not self.abort_reason:
-            active = sorted({self.working[0], *self.undecided})
-            pair = self.config.pairs[tries % len(self.config.pairs)]
-            tries += 1
-            try:
-                launch, failures = run_launch(
-                    self.entrants, active, self._launcher, pair, self._plan, self._clock, self._rng, least
-                )
-            except LaunchDisturbed as error:
-                self.disturbed.append(str(error))
-                progress(self)
-                continue
-            if failures and self.reference in failures:
-                self.decisions.clear()  # they compared with another reference
-            self.failures.update(failures)
-            if launch is not None:
+        while len(self.working) >= self._least and not self._finished() and not self.abort_reason:
+            if launch := self._launch(sorted({self.working[0], *self.undecided}), self._plan):
                 self.launches.append(launch)
             self._look(final=self.wall_seconds > limit)
             progress(self)
+
+    def extend(self, launches: int, progress: Callable[[Race], None] = lambda race: None) -> None:
+        """Race short launches until there are ``launches`` of all kinds, an entrant fails or disturbances are too many.
+
+        Args:
+            progress: Called after every launch.
+        """
+        while len(self.all_launches) < launches and not self.failures and self._can_be_disturbed:
+            if launch := self._launch(self.working, self._shortest_plan):
+                self.short_launches.append(launch)
+            progress(self)
+
+    @property
+    def _least(self) -> int:
+        """Fewest entrants of a launch. One side of a pair proves no difference, one variant is worth measuring."""
+        return min(2, len({entrant.side.name for entrant in self.entrants}))
+
+    def _launch(self, active: Sequence[int], planner: Planner) -> Launch | None:
+        """Race these entrants once, from the next pair of zygotes; ``None`` if the launch does not count."""
+        pair = self.config.pairs[self._tries % len(self.config.pairs)]
+        self._tries += 1
+        try:
+            launch, failures = run_launch(
+                self.entrants, active, self._launcher, pair, planner, self._clock, self._rng, self._least
+            )
+        except LaunchDisturbed as error:
+            self.disturbed.append(str(error))
+            return None
+        if failures and self.reference in failures:
+            self.decisions.clear()  # they compared with another reference
+        self.failures.update(failures)
+        return launch
+
+    @property
+    def _can_be_disturbed(self) -> bool:
+        """Whether the race survives one more disturbance."""
+        return len(self.disturbed) < self.policy.disturbed_launches
 
     @property
     def abort_reason(self) -> str:
@@ -163,6 +191,9 @@ class Race:
         iteration = {index: self._iteration[index] for index in sorted(prepared)}
         on_device = any(ready.on_device for ready in prepared.values())
         return make_plan(self.entrants, iteration, self.policy, on_device, seconds)
+
+    def _shortest_plan(self, prepared: Mapping[int, Prepared]) -> Plan:
+        return replace(self._plan(prepared), rounds=self.policy.rounds_min)
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]

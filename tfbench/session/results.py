@@ -181,7 +181,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseR
         ratio = first.comparison.ratio
         metrics.append(
             Verdict(
-                case, first.outcome, first.reason, FIRST_CALL, ratio, confirmed_race.launches, confirmed_race.launches
+                case, first.outcome, first.reason, FIRST_CALL, ratio, first.comparison.launches, first.comparison.rounds
             )
         )
     if confirmed_race.memory is not None:

@@ -27,7 +27,7 @@ def case_alpha(policy: Policy, cases: int) -> float:
     zygotes. Given the noise of the case, both are independent and their probabilities multiply:
     (a / 2)^2 = share. If the second stage raced from the zygotes of the first, only the launches' part
     of the error would be new. The bias of the zygotes, the larger part, would be found again.
-    ``policy.alpha_case`` limits the alpha of a stage, because `unchanged` has no confirmation.
+    ``policy.alpha_case`` limits the alpha of a stage.
     """
     share = policy.alpha / max(1, cases)
     return min(policy.alpha_case, 2 * math.sqrt(share) if policy.confirm else share)
@@ -92,5 +92,14 @@ def look_of(launches: int, looks: Sequence[int]) -> int:
 
 
 def look_alpha(policy: Policy, cases: int, look: int) -> float:
-    """Compute the nominal level of one look of one stage, for both ends of the interval together."""
+    """Compute the nominal level at which a look of one stage finds a change, for both ends of the interval together."""
     return alpha_per_look(case_alpha(policy, cases), policy.looks)[look]
+
+
+def unchanged_alpha(policy: Policy, look: int) -> float:
+    """Compute the nominal level at which a look proves `unchanged`, for both ends of the interval together.
+
+    The looks share ``policy.alpha_unchanged`` on either side. The cases do not share it, because an `unchanged`
+    fails no run.
+    """
+    return alpha_per_look(2 * policy.alpha_unchanged, policy.looks)[look]

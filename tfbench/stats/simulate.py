@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tfbench.model import Outcome
 from tfbench.policy import Policy
-from tfbench.stats.alpha_spending import look_alpha
+from tfbench.stats.alpha_spending import look_alpha, unchanged_alpha
 from tfbench.stats.interval import Array, Floats, Posterior, posterior
 from tfbench.stats.verdict import balanced, regions
 
@@ -95,7 +95,8 @@ def simulate(
                 bias = pair_bias[:, pairs[effects.shape[1] :]]
                 effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(rng, model, bias)])
                 distribution = posterior(effects, pairs, policy, shared_zygote=shared_zygote)
-                found = evaluate(distribution, look_alpha(policy, cases, look), policy)
+                levels = look_alpha(policy, cases, look), unchanged_alpha(policy, look)
+                found = evaluate(distribution, *levels, policy)
                 found[(found == _UNCHANGED) & ~balanced(effects, policy.step_time)] = _INCONCLUSIVE
                 codes[open_races], launches[open_races] = found, count
                 undecided = found == _INCONCLUSIVE
@@ -127,8 +128,21 @@ def scatter(rng: np.random.Generator, model: NoiseModel, like: Floats) -> Floats
     return found
 
 
-def evaluate(distribution: Posterior, alpha: float, policy: Policy) -> Codes:
-    """Classify all races at level ``alpha``, as `tfbench.stats.verdict.classify` classifies one; shape (races,).
+def evaluate(distribution: Posterior, alpha: float, alpha_unchanged: float, policy: Policy) -> Codes:
+    """Decide all races as `tfbench.stats.verdict.decide` decides one, besides `balanced`; shape (races,).
+
+    Args:
+        alpha: Level of the interval that finds a change, both ends together.
+        alpha_unchanged: Level of the interval that proves `unchanged`, both ends together.
+    """
+    codes, probable = (classify_races(distribution, level, policy) for level in (alpha, alpha_unchanged))
+    unchanged = np.where(probable == _UNCHANGED, _UNCHANGED, _INCONCLUSIVE)
+    found: Codes = np.where((codes == _REGRESSED) | (codes == _IMPROVED), codes, unchanged).astype(np.int8)
+    return found
+
+
+def classify_races(distribution: Posterior, alpha: float, policy: Policy) -> Codes:
+    """Classify the intervals of all races at level ``alpha``, as `tfbench.stats.verdict.classify` does; shape (races,).
 
     An interval lies above a ratio exactly if the probability below that ratio is less than ``alpha / 2``.
     Asking for that probability is faster than computing both ends of the interval.

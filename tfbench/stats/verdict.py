@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason, ReasonCode
 from tfbench.policy import Policy, Thresholds
-from tfbench.stats.alpha_spending import case_alpha, look_alpha, look_of
+from tfbench.stats.alpha_spending import case_alpha, look_alpha, look_of, unchanged_alpha
 from tfbench.stats.interval import Floats, interval
 
 
@@ -60,7 +60,7 @@ def compare(
     shared_zygote: bool,
     thresholds: Thresholds | None = None,
 ) -> Comparison:
-    """Compute the ratio and its interval at the look that this number of launches belongs to.
+    """Compute the ratio and the interval that finds a change, at the look that this number of launches belongs to.
 
     The confidence of the ratio is that of the whole race: with this probability the intervals of all
     looks contain the true ratio (repeated confidence intervals, Jennison & Turnbull 1989,
@@ -76,7 +76,7 @@ def compare(
     alpha = look_alpha(policy, cases, look_of(len(effects), policy.looks))
     ratio = interval(effects, alpha, policy, shared_zygote=shared_zygote, expected=thresholds)
     return Comparison(
-        ratio=Ratio(ratio.center, ratio.low, ratio.high, 1 - case_alpha(policy, cases)),
+        ratio=replace(ratio, confidence=1 - case_alpha(policy, cases)),
         launches=len(effects),
         pairs=len({effect.pair for effect in effects}),
         rounds=rounds,
@@ -105,16 +105,26 @@ def decide(
     those launches alone at the same levels. The case has regressed only if both stages say so.
     `tfbench.stats.alpha_spending.case_alpha` accounts for the alpha of both stages.
 
+    ``unchanged`` is proved by an interval of its own level (`unchanged_alpha`), which the comparison then has. If
+    that interval lies beyond the minimum effect, the race goes on, because the change is probably real.
+
     Args and errors are those of `compare`, where ``effects`` are of this stage only. ``final`` tells whether
     this was the last launch, so that an undecided case is inconclusive.
     """
     chosen = thresholds or policy.step_time
     comparison = compare(effects, rounds, policy, cases=cases, shared_zygote=shared_zygote, thresholds=chosen)
     outcome = classify(comparison.ratio.low, comparison.ratio.high, chosen)
-    values = np.array([[effect.value for effect in effects]])
-    lopsided = outcome is Outcome.UNCHANGED and not balanced(values, chosen)[0]
-    if outcome is None or lopsided:
-        outcome = Outcome.INCONCLUSIVE if final else None
+    lopsided, values = False, np.array([[effect.value for effect in effects]])
+    if outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
+        alpha = unchanged_alpha(policy, look_of(len(effects), policy.looks))
+        narrow = interval(effects, alpha, policy, shared_zygote=shared_zygote, expected=chosen)
+        proved = classify(narrow.low, narrow.high, chosen) is Outcome.UNCHANGED
+        lopsided = proved and not balanced(values, chosen)[0]
+        if proved and not lopsided:
+            outcome = Outcome.UNCHANGED
+            comparison = replace(comparison, ratio=replace(narrow, confidence=1 - 2 * policy.alpha_unchanged))
+        else:
+            outcome = Outcome.INCONCLUSIVE if final else None
     reason = _lopsided(outcome, values[0], chosen) if lopsided else _reason(outcome, comparison, chosen, policy.name)
     return Decision(outcome, reason, comparison)
 
