@@ -59,6 +59,8 @@ class Policy:
     """Standard deviation between launches of the same code, as a log-ratio: the median of fourteen workloads."""
     zygote_deviation: float = 0.005
     """Standard deviation between pairs of zygotes of the same program: the median of six workloads."""
+    ancestor_deviation: float = 0.0015
+    """The same if both zygotes of a pair have a common ancestor: measured from 0 to 0.4%."""
     shared_zygote_deviation: float = 0.001
     """The same if both entrants come from one zygote and share its layout."""
     launch_spread: float = 0.5
@@ -179,6 +181,9 @@ class Policy:
     """Zygotes per side, started when a race needs them. Easy cases need three or four. Where pairs differ by 1.2%
     (eager ops), six leave 30% of unchanged cases undecided and detect 68% of 3% slowdowns. Twelve leave 2% undecided
     and detect 97%. Each costs 1.3 s once per run and 230 MB."""
+    ancestors: int = 4
+    """The same where both sides run the same programs, so that each pair is forked from one ancestor. Its import of
+    TensorFlow then biases neither side, and pairs differ by a fifth of what they do otherwise."""
     zygotes_alive: int = 24
     """Upper limit for the zygotes of a run, beyond which the least recently used ones end: both sides of one race, at
     230 MB each."""
@@ -251,7 +256,7 @@ class Policy:
             "alpha_case must lie between 0 and 0.5": 0 < self.alpha_case < 0.5,
             "alpha_unchanged must lie between 0 and 0.25": 0 < self.alpha_unchanged < 0.25,
             "looks must be increasing numbers of launches, the first at least 3": looks,
-            "zygotes must be at least 1": self.zygotes >= 1,
+            "zygotes and ancestors must be at least 1": min(self.zygotes, self.ancestors) >= 1,
             "overrun, output_bytes and file_bytes must be at least 1": limits >= 1,
             "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
             "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
@@ -289,6 +294,12 @@ class Policy:
         seconds = factor * self.case_seconds
         return dataclasses.replace(self, looks=looks, zygotes=zygotes, zygotes_alive=alive, case_seconds=seconds)
 
+    def with_common_ancestors(self) -> Policy:
+        """Return the policy for a race of two sides whose zygotes have common ancestors."""
+        pairs = min(self.ancestors, self.zygotes)
+        deviation = min(self.ancestor_deviation, self.zygote_deviation)
+        return dataclasses.replace(self, zygotes=pairs, zygote_deviation=deviation)
+
     def pairs(self, pools: int) -> int:
         """Return the pairs of zygotes that a race starts at most.
 
@@ -317,13 +328,13 @@ RENAMED_FIELDS = {
 
 # Detects 5%, where standard detects 3%, in three launches of half the length from three pairs of zygotes.
 _QUICK = Policy(
-    "quick", minimum_effect=0.02, tolerance=0.05, looks=(3, 4, 6, 9), zygotes=6, floor_launches=3,
+    "quick", minimum_effect=0.02, tolerance=0.05, looks=(3, 4, 6, 9), zygotes=6, ancestors=2, floor_launches=3,
     launch_seconds=0.15, rounds_max=150, case_seconds=20.0,
     sampled_seconds=5.0,
 )  # fmt: skip
 # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
 _STRICT = Policy(
-    "strict", minimum_effect=0.005, tolerance=0.01, looks=(4, 6, 8, 12, 16, 24, 32, 48), zygotes=16,
+    "strict", minimum_effect=0.005, tolerance=0.01, looks=(4, 6, 8, 12, 16, 24, 32, 48), zygotes=16, ancestors=8,
     zygotes_alive=32, exact_across_versions=True, case_seconds=180.0, sampled_seconds=30.0,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}

@@ -94,9 +94,11 @@ def _one_run(
     baseline = contender if plan.variants else replace(contender, name="baseline")
     with closing(ProcessLauncher(suite, plan.policy, plan.processors)) as launcher:
         progress(f"run {number}: starting zygotes")
-        pairs = range(min(plan.policy.zygotes, plan.policy.looks[0]))
+        none = Case("", "", "")
+        policy = launcher.policy_of(plan.policy, [Entrant(none, baseline), Entrant(none, contender)])
+        pairs = range(min(policy.zygotes, policy.looks[0]))
         launcher.ready([(baseline, ()), (contender, ())], pairs)
-        cases = sorted(launcher.zygote(Entrant(Case("", "", ""), contender), 0).cases)
+        cases = sorted(launcher.zygote(Entrant(none, contender), 0).cases)
         names = [name for name in cases if plan.chosen in name]
         if not names:
             raise BenchmarkError(f"no case of {', '.join(plan.files)} has {plan.chosen!r} in its name")
@@ -107,7 +109,7 @@ def _one_run(
             progress(f"run {number}: {short}{f' slowed by {slowdown:.0%}' if slowdown else ''}")
             entrants = [Entrant(case, baseline), Entrant(case, replace(contender, slowdown=slowdown))]
             confirm = not plan.variants
-            race = ConfirmedRace(entrants, launcher, plan.policy, plan.cases, time.perf_counter, rng, confirm, (TIME,))
+            race = ConfirmedRace(entrants, launcher, policy, plan.cases, time.perf_counter, rng, confirm, (TIME,))
             race.run()
             if race.decision is None or race.decision.outcome is None:
                 failure = next(iter(race.failures.values()), "the race ended without a decision")

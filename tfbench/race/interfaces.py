@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, TfbenchError
 from tfbench.model import Case, Plan
+from tfbench.policy import Policy
 from tfbench.protocol.messages import Prepared
 from tfbench.race.stopwatch import Stopwatch
 from tfbench.sides.side import Side
@@ -68,3 +69,6 @@ class Launcher(Protocol):
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         """Open a launch whose processes come from this pair of zygotes."""
+
+    def policy_of(self, policy: Policy, entrants: Sequence[Entrant]) -> Policy:
+        """Return the policy for a race of these entrants, which needs fewer pairs if they have common ancestors."""

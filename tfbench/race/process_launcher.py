@@ -126,6 +126,10 @@ class ProcessLauncher:
         together = not (on_gpu and (self._gpu_monitor or has_driver()))
         return ProcessLaunch(self, entrants, pair, self._policy, together, self._gpu_monitor if on_gpu else None)
 
+    def policy_of(self, policy: Policy, entrants: Sequence[Entrant]) -> Policy:
+        common = self._pool.have_common_ancestors([(entrant.side, entrant.case.env) for entrant in entrants])
+        return policy.with_common_ancestors() if common else policy
+
     def environment(self, side: Side) -> JSON:
         """Return the environment info of a side, without the settings of variants; empty if it has not started."""
         return self._pool.environment(side)

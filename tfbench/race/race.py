@@ -192,8 +192,8 @@ class Race:
         on_device = any(ready.on_device for ready in prepared.values())
         return make_plan(self.entrants, iteration, self.policy, on_device, seconds)
 
-    def _shortest_plan(self, prepared: Mapping[int, Prepared]) -> Plan:
-        return replace(self._plan(prepared), rounds=self.policy.rounds_min)
+    def _shortest_plan(self, prepared: Mapping[int, Prepared], seconds: float) -> Plan:
+        return replace(self._plan(prepared, seconds), rounds=self.policy.rounds_min)
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]

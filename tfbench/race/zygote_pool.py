@@ -196,6 +196,11 @@ class ZygotePool:
         self.ready([(entrant.side, entrant.case.env)], [pair])
         return self._zygotes[entrant.side.name, entrant.case.env, pair]
 
+    def have_common_ancestors(self, wanted: Sequence[tuple[Side, Environment]]) -> bool:
+        """Whether these are several zygotes of a pair, forked from one ancestor, as far as is known."""
+        origins = {(side.name, env): self._origin(side, (side.name, env, 0)) for side, env in wanted}
+        return len(origins) > 1 == len(set(origins.values()))
+
     def environment(self, side: Side) -> JSON:
         """Return the environment info of a side, without the settings of variants; empty if it has not started."""
         return self._described.get(side.name, {})

@@ -69,7 +69,8 @@ class Races:
             there: The case on the rival side, if its name differs there.
         """
         entrants = [Entrant(there or case, rival), Entrant(case, self._contender)]
-        race = ConfirmedRace(entrants, self._launcher, self._policy, self._sharing, time.perf_counter, self._rng)
+        policy = self._launcher.policy_of(self._policy, entrants)
+        race = ConfirmedRace(entrants, self._launcher, policy, self._sharing, time.perf_counter, self._rng)
         interrupt = self._run(race, case.name)
         undecided = interrupt is not None and race.decision is None
         return RaceResults([] if undecided else [of_sides(case, race, note)], interrupt=interrupt)

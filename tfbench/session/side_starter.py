@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import JSON, Case, EnvironmentInfo
+from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.stopwatch import Phase
 from tfbench.session.metric_checks import MetricChecker
@@ -59,7 +60,8 @@ class SideStarter:
         policy, first = self.request.policy, not self.described
         wanted = [(side, env) for side in sides for env in dict.fromkeys(case.env for case in cases)]
         # A race starts the other pairs when it needs them.
-        pairs = range(min(policy.pairs(len(wanted)), policy.looks[0]))
+        entrants = [Entrant(cases[0], side) for side in sides]
+        pairs = range(min(self.launcher.policy_of(policy, entrants).pairs(len(wanted)), policy.looks[0]))
         self.launcher.ready(wanted, pairs)
         self.described.update({side.name: self.launcher.environment(side) for side in sides})
         if first and self.request.require_gpu and not self.launcher.devices(sides[0]).get("GPU"):
