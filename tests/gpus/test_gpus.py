@@ -167,13 +167,13 @@ class TestChoosing:
         (gpu,) = Nvml(library(Device())).identities()
         assert environment([gpu]) == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": UUIDS[0]}
         side = Side("contender", "python", Path("/"), env={"OTHER": "1"})
-        monkeypatch.setattr("tfbench.race.zygote.has_driver", lambda: True)
-        assert worker_environment(side, {})["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+        monkeypatch.setattr("tfbench.race.workers.has_driver", lambda: True)
+        assert worker_environment(os.environ, side, {})["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
         monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "false")
-        assert worker_environment(side, {})["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
+        assert worker_environment(os.environ, side, {})["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
         monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH")
-        monkeypatch.setattr("tfbench.race.zygote.has_driver", lambda: False)
-        assert "TF_FORCE_GPU_ALLOW_GROWTH" not in worker_environment(side, {})
+        monkeypatch.setattr("tfbench.race.workers.has_driver", lambda: False)
+        assert "TF_FORCE_GPU_ALLOW_GROWTH" not in worker_environment(os.environ, side, {})
 
 
 class TestLocks:

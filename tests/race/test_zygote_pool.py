@@ -137,6 +137,6 @@ def test_workers_are_not_measured_for_the_coverage_of_the_run(monkeypatch, tmp_p
     monkeypatch.setenv("COVERAGE_PROCESS_START", "x")
     monkeypatch.setenv("COVERAGE_FILE", "x")
     dropped = {"COV_CORE_SOURCE", "COVERAGE_PROCESS_START"}
-    assert not dropped & set(worker_environment(side, {}))
+    assert not dropped & set(worker_environment(os.environ, side, {}))
     monkeypatch.setenv(ALLOWED, "1")
-    assert dropped <= set(worker_environment(side, {}))
+    assert dropped <= set(worker_environment(os.environ, side, {}))

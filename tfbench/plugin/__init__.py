@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Generator, Iterator
@@ -23,6 +24,8 @@ SHARED = "--profile"
 """pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
 _RUN_ONLY = ("--against", "--baseline", "--save-baseline", "--report-json", "--shard", "--resume")
 """Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
+STARTED_WITH = dict(os.environ)
+"""The environment before a conftest.py or a benchmark changed it."""
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 """Key of the runner in pytest's configuration; present only under ``--benchmark``."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,12 @@ from tfbench.errors import DeclarationError, UsageError
 from tfbench.model import Case
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
+from tfbench.race.workers import Suite
+from tfbench.storage.layout import Layout
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
 from tfbench.suite.fingerprint import digest
+from tfbench.worker.inheritance import library_variables
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
@@ -36,6 +39,37 @@ def parse_cpus(text: str) -> tuple[int, ...]:
     if not chosen:
         raise UsageError(f"--cpus {text!r} names no processor")
     return tuple(sorted(chosen))
+
+
+def suite_of(
+    config: pytest.Config, names: Iterable[str], started_with: Mapping[str, str], imports_tensorflow: bool
+) -> Suite:
+    """Return the benchmark files of the named cases, and how workers import them.
+
+    Args:
+        started_with: The environment before a conftest.py or a benchmark changed it.
+        imports_tensorflow: Whether one of them does.
+    """
+    root, inifile = config.rootpath, config.inipath
+    return Suite(
+        files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)),
+        inifile=inifile.relative_to(root).as_posix() if inifile and inifile.is_relative_to(root) else "",
+        import_mode=config.getoption("importmode"),
+        made=str(Layout.of(root).shared_set_ups),
+        cpus=available_cpus(),
+        variables=worker_variables(started_with, os.environ),
+        imports_tensorflow=imports_tensorflow,
+    )
+
+
+def worker_variables(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the workers of all sides: this one, without what this tree's benchmarks have set.
+
+    What libraries read is as it was ``before`` a conftest.py or a benchmark was imported. Each side imports its own,
+    which set the variables again, or set others.
+    """
+    free = {name: value for name, value in now.items() if name not in library_variables(now)}
+    return free | library_variables(before)
 
 
 def available_cpus() -> tuple[int, ...]:

@@ -16,14 +16,15 @@ from tfbench.fs import write_whole
 from tfbench.gate.baseline_store import BaselineStore
 from tfbench.gpus.selection import parse_device
 from tfbench.model import Case, Outcome, Report
+from tfbench.plugin import STARTED_WITH
 from tfbench.plugin.options import (
-    available_cpus,
     case_of,
     check_not_taken_for_test,
     is_benchmark,
     parse_profiler_config,
     parse_slowdown,
     prefixes,
+    suite_of,
     unknown_fixture,
     wanted_by_device,
     worker_processors,
@@ -162,15 +163,7 @@ class Runner:
     @property
     def suite(self) -> Suite:
         """The files of the selected cases, and how pytest imports them."""
-        root, inifile = self._config.rootpath, self._config.inipath
-        return Suite(
-            files=tuple(dict.fromkeys(name.partition("::")[0] for name in self.cases)),
-            inifile=inifile.relative_to(root).as_posix() if inifile and inifile.is_relative_to(root) else "",
-            import_mode=self._config.getoption("importmode"),
-            made=str(Layout.of(root).shared_set_ups),
-            cpus=available_cpus(),
-            imports_tensorflow=bool(self.imported),
-        )
+        return suite_of(self._config, self.cases, STARTED_WITH, bool(self.imported))
 
     def _request(self) -> RunRequest:
         config, option = self._config, self._config.getoption

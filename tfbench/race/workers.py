@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO
 
 from tfbench.fs import python_path
@@ -33,18 +33,22 @@ class Suite:
     """Folder of shared set-ups."""
     cpus: tuple[int, ...]
     """Processors that a zygote may use while it starts, including those that the controller avoids."""
+    variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """Environment variables that a side's and a variant's are added to."""
     imports_tensorflow: bool = True
     """Whether a benchmark or a conftest.py does, so that ancestors import it once for the zygotes of both sides."""
 
 
-def worker_environment(side: Side, extra: Mapping[str, str], shared: bool = False) -> dict[str, str]:
+def worker_environment(
+    variables: Mapping[str, str], side: Side, extra: Mapping[str, str], shared: bool = False
+) -> dict[str, str]:
     """Return the environment of a side's processes: the user's, the side's and the variant's, one thread per library.
 
     Args:
         shared: Leave out what differs between source trees: the relative entries of ``PYTHONPATH``.
     """
-    dropped = ("PYTEST_", *(() if os.environ.get(ALLOWED) else _MEASURES_COVERAGE))
-    env = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
+    dropped = ("PYTEST_", *(() if variables.get(ALLOWED) else _MEASURES_COVERAGE))
+    env = {key: value for key, value in variables.items() if not key.startswith(dropped)}
     env = {key: value for key, value in env.items() if key not in side.unset}
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if has_driver():

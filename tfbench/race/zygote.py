@@ -66,7 +66,7 @@ class Zygote:
             inifile=str(side.root / suite.inifile) if suite.inifile else "",
             import_mode=suite.import_mode,
             made=suite.made,
-            python_path=worker_environment(side, env)["PYTHONPATH"],
+            python_path=worker_environment(suite.variables, side, env)["PYTHONPATH"],
             tree_redirect=side.tree_redirect,
         )
         try:

@@ -115,7 +115,7 @@ class ZygotePool:
     def _origin(self, side: Side, key: _Key) -> _Origin:
         """Name the ancestor of a zygote: zygotes of one pair share it if their programs and environments are the same."""
         _, env, pair = key
-        variables = frozenset(worker_environment(side, dict(env), shared=True).items())
+        variables = frozenset(worker_environment(self._suite.variables, side, dict(env), shared=True).items())
         return ("" if env not in self._own_import else side.name), side.executable, variables, pair
 
     def _ancestor(self, origin: _Origin, side: Side) -> Ancestor:

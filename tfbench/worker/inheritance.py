@@ -14,7 +14,6 @@ _PREFIXES = (
     "TF_", "XLA_", "KERAS_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "CUDA_", "NVIDIA_", "CUBLAS_",
     "CUDNN_", "NCCL_", "MALLOC_", "GLIBC_", "LD_",
 )  # fmt: skip
-"""Variables that libraries read while they are imported or loaded."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,9 @@ class Inheritance:
 
     @classmethod
     def of_this_process(cls) -> Inheritance:
-        return cls(_variables(), tuple(sys.path), frozenset(name for name in sys.modules if "." not in name))
+        return cls(
+            library_variables(os.environ), tuple(sys.path), frozenset(name for name in sys.modules if "." not in name)
+        )
 
     def conflict(self) -> str:
         """Return why this process, which was forked in that state, would have imported something else by itself.
@@ -36,7 +37,7 @@ class Inheritance:
         ``""`` if it would not: neither a variable that libraries read has changed since, nor would an entry that is new
         in the path provide a module that was imported already.
         """
-        now = _variables()
+        now = library_variables(os.environ)
         if changed := sorted(name for name in {*self.variables, *now} if self.variables.get(name) != now.get(name)):
             return f"{', '.join(changed)} is set while the benchmarks are imported"
         for entry in sys.path:
@@ -48,8 +49,9 @@ class Inheritance:
         return ""
 
 
-def _variables() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith(_PREFIXES)}
+def library_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Select the variables that libraries read while they are imported or loaded."""
+    return {name: value for name, value in variables.items() if name.startswith(_PREFIXES)}
 
 
 def _modules_in(folder: str) -> set[str]:
