@@ -48,6 +48,9 @@ class Policy:
     min_compared: float = 0.5
     """Least share of a report's cases whose times must have been compared for the gate to pass. Where fewer than half
     were, most of the suite is new, skipped or gone, and a pass would say little about the change."""
+    hopeless: float = 4.0
+    """A race ends early if a decision would take this many times the launches that its looks and seconds leave, as
+    estimated from the interval. The estimate is often wrong by half."""
     looks: tuple[int, ...] = (3, 4, 6, 9, 12, 18, 30)
     """Launches after which the evidence is evaluated. Three detect a large change. Steps of about 1.4 follow, because a
     look at little new evidence wastes alpha. Beyond 30, the zygotes limit the decision, and no launches help."""
@@ -182,8 +185,7 @@ class Policy:
     (eager ops), six leave 30% of unchanged cases undecided and detect 68% of 3% slowdowns. Twelve leave 2% undecided
     and detect 97%. Each costs 1.3 s once per run and 230 MB."""
     ancestors: int = 4
-    """The same where both sides run the same programs, so that each pair is forked from one ancestor. Its import of
-    TensorFlow then biases neither side, and pairs differ by a fifth of what they do otherwise."""
+    """The same where both sides run the same programs, so that each pair is forked from one ancestor and differs less."""
     zygotes_alive: int = 24
     """Upper limit for the zygotes of a run, beyond which the least recently used ones end: both sides of one race, at
     230 MB each."""
@@ -198,23 +200,21 @@ class Policy:
     prime_seconds: float = 4e-4
     """Untimed work before each block, which starts with cold caches. At least one iteration."""
     prime_below_seconds: float = 0.02
-    """Longer steps are not primed. They refill the caches in 2% of their time or less, on both sides alike, and a
-    second step would double the cost of a round."""
+    """Longer steps are not primed: they refill the caches in 2% of their time, and priming doubles a round's cost."""
     launch_seconds: float = 0.3
     """Time budget for the rounds of one launch: 300 rounds of 0.3 ms and their priming."""
     rounds_max: int = 300
     """More rounds no longer lower the deviation of a launch."""
     rounds_long: int = 20
     """Where a step is so long that fewer rounds fit into `launch_seconds`, up to this many may take as long as the
-    preparation of the launch took. A launch of seven rounds of training steps scatters by 3%, which takes three times
-    the launches, and each of these prepares anew."""
+    preparation took. With seven rounds, training steps scatter by 3%, and more launches would each prepare anew."""
     rounds_min: int = 7
     """A median of fewer rounds is too coarse, however long an iteration takes."""
     warmup_seconds: float = 0.05
     """Time that a fresh process runs the step before the check for steadiness."""
     settle_seconds: float = 0.01
-    """Time that a process which was warmed up on another processor runs the step where it races. It fills the caches
-    there. A longer step is not run at all, since its own length hides the misses of its first turn."""
+    """Time that a process which was warmed up on another processor runs the step where it races, to fill the caches
+    there. A longer step hides the misses of its first turn."""
     warmup_limit_seconds: float = 0.5
     """The race starts after this time even if the step is not steady."""
     warmup_steady: float = 0.02
@@ -282,8 +282,9 @@ class Policy:
     @property
     def memory(self) -> Thresholds:
         """Thresholds of the peak of host memory."""
-        effect = self.memory_tolerance
-        return Thresholds(effect, 2 * effect, self.memory_deviation, self.memory_zygote_deviation)
+        return Thresholds(
+            self.memory_tolerance, 2 * self.memory_tolerance, self.memory_deviation, self.memory_zygote_deviation
+        )
 
     def patient(self) -> Policy:
         """Return the policy for a race that was inconclusive: more launches and zygotes, see `bisect_retry_factor`."""
@@ -310,6 +311,11 @@ class Policy:
         return min(self.zygotes, max(_FEWEST_PAIRS, alive // pools))
 
     @property
+    def brief_warmup(self) -> tuple[float, float, float]:
+        """The same without a warm-up."""
+        return 0.0, self.warmup_seconds, 1.0
+
+    @property
     def warmup(self) -> tuple[float, float, float]:
         """Seconds, limit in seconds and steadiness of the warm-up, in the order of a launch's message."""
         return self.warmup_seconds, self.warmup_limit_seconds, self.warmup_steady
@@ -328,9 +334,8 @@ RENAMED_FIELDS = {
 
 # Detects 5%, where standard detects 3%, in three launches of half the length from three pairs of zygotes.
 _QUICK = Policy(
-    "quick", minimum_effect=0.02, tolerance=0.05, looks=(3, 4, 6, 9), zygotes=6, ancestors=2, floor_launches=3,
-    launch_seconds=0.15, rounds_max=150, case_seconds=20.0,
-    sampled_seconds=5.0,
+    "quick", minimum_effect=0.02, tolerance=0.05, looks=(3, 4, 6, 9, 13, 20), zygotes=6, ancestors=2, floor_launches=3,
+    launch_seconds=0.15, rounds_max=150, case_seconds=20.0, sampled_seconds=5.0,
 )  # fmt: skip
 # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
 _STRICT = Policy(

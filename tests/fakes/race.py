@@ -72,7 +72,7 @@ class ScriptedLaunch:
     def _seconds(self, entrant: int) -> float:
         return self.launcher.scripts[entrant](self.number, self.pair, self.launcher.rng)
 
-    def prepare(self, entrants: Sequence[int]) -> dict[int, Prepared | Failure]:
+    def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
         return {entrant: self._prepared(entrant) for entrant in entrants}
 
     def _prepared(self, entrant: int) -> Prepared | Failure:

@@ -22,6 +22,7 @@ from tfbench.stats.verdict import (
     decide,
     evidence,
     hidden,
+    launches_needed,
 )
 
 POLICY = Policy()
@@ -266,3 +267,20 @@ def test_changes_are_formatted_for_people():
     assert evidence(Ratio(2.0, 2.999, 3.0, 0.95), 1) == "interval +199.9% to 3.0x at 95% confidence, 1 launch"
     assert hidden(Ratio(1, 0.9, 1.043, 0.99)) == pytest.approx(0.043)
     assert hidden(Ratio(0.9, 0.8, 0.95, 0.99)) == 0
+
+
+@pytest.mark.parametrize(("center", "launches"), [(0.0, 4.1), (0.015, 61.0), (0.05, 1.0)])
+def test_the_launches_that_a_decision_takes_follow_from_mean_and_scatter(center, launches):
+    evidence = [Effect(center + away, pair) for pair, away in enumerate((-0.02, 0.0, 0.02))]
+    assert launches_needed(evidence, POLICY.step_time) == pytest.approx(launches, rel=0.05)
+
+
+def test_the_estimated_launches_decide_most_races():
+    rng = np.random.default_rng(3)
+    decided = 0
+    for _ in range(100):
+        first = [Effect(float(value), 0) for value in rng.normal(0, 0.02, 6)]
+        needed = math.ceil(launches_needed(first, POLICY.step_time))
+        mean = rng.normal(0, 0.02, max(6, 2 * needed)).mean()
+        decided += abs(mean) + 2 * 0.02 / math.sqrt(max(6, 2 * needed)) < math.log1p(POLICY.tolerance)
+    assert decided >= 80

@@ -210,7 +210,8 @@ def _affordable(race: Race, launches: int) -> bool:
     """Whether short launches up to this number fit into the seconds for the metrics other than time."""
     policy, done = race.policy, len(race.all_launches)
     spent = sum(launch.wall_seconds for launch in race.short_launches)
-    expected = (launches - done) * race.wall_seconds / max(1, done)
+    alike = race.short_launches or race.launches
+    expected = (launches - done) * sum(launch.wall_seconds for launch in alike) / max(1, len(alike))
     return spent + expected <= policy.sampled_seconds and race.wall_seconds + expected <= policy.case_seconds
 
 

@@ -38,8 +38,11 @@ class EntrantFailed(TfbenchError):
 class OpenLaunch(Protocol):
     """One launch: a fresh process for each entrant."""
 
-    def prepare(self, entrants: Sequence[int]) -> dict[int, Prepared | Failure]:
+    def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
         """Start and warm up the processes of these entrants, in this order.
+
+        Args:
+            brief: Do not warm them up: the launch is for the first call and the peak of memory.
 
         Returns:
             What each is ready with, or why it broke or cannot run here. The others can go on then.

@@ -24,6 +24,7 @@ def run_launch(
     clock: Clock,
     rng: random.Random,
     least: int,
+    brief: bool = False,
 ) -> tuple[Launch | None, dict[int, Failure]]:
     """Race the active entrants once. If an entrant breaks during its set-up, the others go on.
 
@@ -31,6 +32,7 @@ def run_launch(
         active: Indices of the entrants that take part.
         planner: Makes the plan of the rounds from the results of the warm-up.
         least: With fewer prepared entrants the launch ends without rounds.
+        brief: The launch is for the first call and the peak of memory, so its processes are not warmed up.
 
     Raises:
         LaunchDisturbed: The launch does not count.
@@ -42,7 +44,7 @@ def run_launch(
     began = clock()  # the start of zygotes is no cost of this case
     try:
         with launcher.stopwatch.phase(Phase.PREPARING):
-            ready = opened.prepare(rng.sample(list(active), len(active)))
+            ready = opened.prepare(rng.sample(list(active), len(active)), brief)
         prepared = {entrant: one for entrant, one in ready.items() if isinstance(one, Prepared)}
         failures = {entrant: one for entrant, one in ready.items() if not isinstance(one, Prepared)}
         if len(prepared) < least:

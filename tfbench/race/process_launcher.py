@@ -123,6 +123,7 @@ class ProcessLauncher:
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         self.ready([(entrant.side, entrant.case.env) for entrant in entrants], [pair])
         on_gpu = any(entrant.case.levels.get("device") != "cpu" for entrant in entrants)
+        # Two processes that prepare on one GPU at once would time kernels against each other, and choose others.
         together = not (on_gpu and (self._gpu_monitor or has_driver()))
         return ProcessLaunch(self, entrants, pair, self._policy, together, self._gpu_monitor if on_gpu else None)
 
@@ -180,27 +181,29 @@ class ProcessLaunch:
         self._policy = policy
         self._gpu_monitor = gpu_monitor
         self._cpus = tuple(sorted({cpu for entrant in entrants for cpu in launcher.processors.of(entrant.case)}))
-        # Two processes that prepare on one GPU at once would time kernels against each other, and choose others.
-        self._preparing = launcher.processors.near if together and len(self._cpus) == 1 else ()
+        near = launcher.processors.near if together else ()
+        self._places = [(cpu,) if len(self._cpus) == 1 else self._cpus for cpu in near] or [self._cpus]
+        """The processors on which processes prepare at the same time, each on one entry."""
         self._pipes = [os.pipe() for _ in entrants]
         """The inbox of each entrant: the process that reads a byte has the turn."""
         self._running: dict[int, Process] = {}
         self._facts: dict[int, JSON] = {}
         self._iteration: dict[int, float] = {}
 
-    def prepare(self, entrants: Sequence[int]) -> dict[int, Prepared | Failure]:
-        places: list[tuple[int, ...]] = [*((cpu,) for cpu in self._preparing)] or [self._cpus]
+    def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
+        places = self._places
+        warmup = self._policy.brief_warmup if brief else self._policy.warmup
         found: dict[int, Prepared | Failure] = {}
         for first in range(0, len(entrants), len(places)):
             batch = entrants[first : first + len(places)]
             for entrant, place in zip(batch, places, strict=False):
                 try:
-                    self._start(entrant, place)
+                    self._start(entrant, place, warmup)
                 except BenchmarkError as error:
                     found[entrant] = error
             for entrant in self._running.keys() & set(batch):
                 found[entrant] = self._prepared(entrant)
-        if len(places) > 1:
+        if len(places) > 1 and not brief:
             for entrant, process in list(self._running.items()):
                 try:
                     process.ask(Settle(self._cpus, self._policy.settle_seconds))
@@ -210,8 +213,8 @@ class ProcessLaunch:
                     found[entrant] = error
         return found
 
-    def _start(self, entrant: int, cpus: tuple[int, ...]) -> None:
-        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, self._policy.warmup)
+    def _start(self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float]) -> None:
+        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup)
         pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
         self._running[entrant] = self._launcher.start(self._entrants[entrant], self._pair, request, pipes)
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.errors import LaunchDisturbed
-from tfbench.model import Effect, Launch, Plan, Run
+from tfbench.model import Effect, Launch, Plan, Reason, Run
 from tfbench.policy import Policy
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.launch import Planner, run_launch
 from tfbench.race.schedule import make_plan
 from tfbench.stats.interval import median_log_ratio
-from tfbench.stats.verdict import Decision, decide
+from tfbench.stats.verdict import Decision, decide, launches_needed
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Race:
         while len(self.working) >= self._least and not self._finished() and not self.abort_reason:
             if launch := self._launch(sorted({self.working[0], *self.undecided}), self._plan):
                 self.launches.append(launch)
-            self._look(final=self.wall_seconds > limit)
+            self._look(limit)
             progress(self)
 
     def extend(self, launches: int, progress: Callable[[Race], None] = lambda race: None) -> None:
@@ -141,7 +141,7 @@ class Race:
             progress: Called after every launch.
         """
         while len(self.all_launches) < launches and not self.failures and self._can_be_disturbed:
-            if launch := self._launch(self.working, self._shortest_plan):
+            if launch := self._launch(self.working, self._shortest_plan, brief=True):
                 self.short_launches.append(launch)
             progress(self)
 
@@ -150,13 +150,13 @@ class Race:
         """Fewest entrants of a launch. One side of a pair proves no difference, one variant is worth measuring."""
         return min(2, len({entrant.side.name for entrant in self.entrants}))
 
-    def _launch(self, active: Sequence[int], planner: Planner) -> Launch | None:
+    def _launch(self, active: Sequence[int], planner: Planner, brief: bool = False) -> Launch | None:
         """Race these entrants once, from the next pair of zygotes; ``None`` if the launch does not count."""
         pair = self.config.pairs[self._tries % len(self.config.pairs)]
         self._tries += 1
         try:
             launch, failures = run_launch(
-                self.entrants, active, self._launcher, pair, planner, self._clock, self._rng, self._least
+                self.entrants, active, self._launcher, pair, planner, self._clock, self._rng, self._least, brief
             )
         except LaunchDisturbed as error:
             self.disturbed.append(str(error))
@@ -178,7 +178,7 @@ class Race:
 
     def conclude(self) -> None:
         """Decide the open comparisons from the present evidence, after an interruption."""
-        self._look(final=True)
+        self._look(-1.0)
 
     def _finished(self) -> bool:
         if len(self.working) == 1:
@@ -193,22 +193,40 @@ class Race:
         return make_plan(self.entrants, iteration, self.policy, on_device, seconds)
 
     def _shortest_plan(self, prepared: Mapping[int, Prepared], seconds: float) -> Plan:
-        return replace(self._plan(prepared, seconds), rounds=self.policy.rounds_min)
+        return replace(self._plan(prepared, seconds), rounds=1)
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]
         return mine.side.name == theirs.side.name and mine.case.env == theirs.case.env  # the key of a pool of zygotes
 
-    def _look(self, final: bool) -> None:
+    def _look(self, limit: float) -> None:
+        """Decide the open comparisons, finally if the race has taken ``limit`` seconds."""
         for entrant in self.undecided:
             effects = self.effects(entrant)
-            last = final or len(effects) >= self.policy.looks[-1]
+            last = self.wall_seconds > limit or len(effects) >= self.policy.looks[-1]
             if effects and (last or len(effects) in self.policy.looks):
-                self.decisions[entrant] = decide(
-                    effects,
-                    self.rounds(entrant),
-                    self.policy,
-                    cases=self.config.cases,
-                    shared_zygote=self._share_zygote(entrant),
-                    final=last,
-                )
+                decision = self._decide(entrant, effects, last)
+                if decision.outcome is None and (cost := self._hopeless(effects, limit)):
+                    decision = self._decide(entrant, effects, True)
+                    text = f"{decision.reason.message}; {cost}"
+                    decision = replace(decision, reason=Reason(decision.reason.code, text))
+                self.decisions[entrant] = decision
+
+    def _decide(self, entrant: int, effects: Sequence[Effect], final: bool) -> Decision:
+        return decide(
+            effects,
+            self.rounds(entrant),
+            self.policy,
+            cases=self.config.cases,
+            shared_zygote=self._share_zygote(entrant),
+            final=final,
+        )
+
+    def _hopeless(self, effects: Sequence[Effect], limit: float) -> str:
+        """Return what a decision would cost, if it is out of reach; ``""`` if it is not."""
+        needed = launches_needed(effects, self.policy.step_time)
+        done, each = len(self.launches), self.wall_seconds / len(self.all_launches)
+        reach = min(self.policy.looks[-1], done + (limit - self.wall_seconds) / max(each, 1e-9))
+        if needed <= self.policy.hopeless * reach:
+            return ""
+        return f"a decision would take about {needed:.0f} launches, {needed * each:.0f} s"

@@ -129,6 +129,20 @@ def decide(
     return Decision(outcome, reason, comparison)
 
 
+def launches_needed(effects: Sequence[Effect], thresholds: Thresholds) -> float:
+    """Estimate the launches after which the interval proves an outcome, from the mean and the scatter of these.
+
+    Two standard errors have to fit between the mean and the nearer of what the interval can prove: no more than the
+    tolerance, or more than the minimum effect. The interval itself says less, since it is far too wide after few launches.
+    """
+    values = np.array([effect.value for effect in effects])
+    if len(values) < 2:
+        return 0.0
+    away = abs(float(values.mean()))
+    room = max(math.log1p(thresholds.tolerance) - away, away - math.log1p(thresholds.minimum_effect))
+    return float(2 * values.std(ddof=1) / room) ** 2
+
+
 def balanced(effects: Floats, thresholds: Thresholds) -> NDArray[np.bool_]:
     """Return for each race whether the plain mean of its launches lies within the tolerance too; shape (races,).
 
