@@ -310,15 +310,10 @@ class Policy:
         alive = self.zygotes_alive if pools <= 2 else self.zygotes_variants
         return min(self.zygotes, max(_FEWEST_PAIRS, alive // pools))
 
-    @property
-    def brief_warmup(self) -> tuple[float, float, float]:
-        """The same without a warm-up."""
-        return 0.0, self.warmup_seconds, 1.0
-
-    @property
-    def warmup(self) -> tuple[float, float, float]:
-        """Seconds, limit in seconds and steadiness of the warm-up, in the order of a launch's message."""
-        return self.warmup_seconds, self.warmup_limit_seconds, self.warmup_steady
+    def warmup(self, brief: bool = False) -> tuple[float, float, float]:
+        """Seconds, limit and steadiness of the warm-up, as messages have them; nearly none for a ``brief`` launch."""
+        full = self.warmup_seconds, self.warmup_limit_seconds, self.warmup_steady
+        return (0.0, self.warmup_seconds, 1.0) if brief else full
 
     def as_json(self) -> JSON:
         """Return every field under its own name, for the report."""

@@ -81,3 +81,26 @@ def test_python_path_of_a_side_takes_the_place_of_the_ancestors(tmp_path):
     assert after[:3] == ["", "/new", str(tmp_path / "a")]
     assert str(tmp_path) not in after
     assert variable == f"/new:{tmp_path}/a"
+
+
+class Hiding:
+    """Finds nothing, and hides TensorFlow."""
+
+    @staticmethod
+    def find_spec(name, path, target=None):
+        if name == "tensorflow":
+            raise ModuleNotFoundError(name)
+
+
+class Idle:
+    """Finds nothing."""
+
+    @staticmethod
+    def find_spec(name, path, target=None):
+        return None
+
+
+@pytest.mark.parametrize(("finder", "found"), [(Hiding(), True), (Idle(), False)])
+def test_a_new_finder_is_asked_about_tensorflow(inherited, monkeypatch, finder, found):
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    assert ("Hiding" in inherited.conflict()) is found

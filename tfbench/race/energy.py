@@ -22,7 +22,9 @@ def joules(launcher: ProcessLauncher, gpu_monitor: GpuMonitor, entrant: Entrant,
         BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
         LaunchDisturbed: The GPU was disturbed, so the energy is not that of the step.
     """
-    request = RepeatCase(launcher.processors.of(entrant.case), entrant.case.name, policy.energy_seconds, policy.warmup)
+    request = RepeatCase(
+        launcher.processors.of(entrant.case), entrant.case.name, policy.energy_seconds, policy.warmup()
+    )
     with launcher.start(entrant, 0, request) as process:
         prepared = process.answer(Prepared, f"while it was {_DOING}", policy.setup_seconds)
         with gpu_monitor.watching((entrant.case.name, entrant.side.name, _DOING)) as launch_monitor:

@@ -192,7 +192,7 @@ class ProcessLaunch:
 
     def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
         places = self._places
-        warmup = self._policy.brief_warmup if brief else self._policy.warmup
+        warmup = self._policy.warmup(brief)
         found: dict[int, Prepared | Failure] = {}
         for first in range(0, len(entrants), len(places)):
             batch = entrants[first : first + len(places)]

@@ -94,7 +94,7 @@ class Profiler:
             seconds=policy.profile_seconds,
             method=self._profiler_config.method,
             levels=dict(self.levels),
-            warmup=policy.warmup,
+            warmup=policy.warmup(),
         )
         with self._launcher.start(entrant, pair, request) as process:
             process.answer(Profiled, "while it was profiled", policy.setup_seconds)

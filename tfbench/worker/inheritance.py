@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
+from typing import Any
 
 from tfbench.worker.import_redirect import OWN
 
@@ -14,6 +15,7 @@ _PREFIXES = (
     "TF_", "XLA_", "KERAS_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "CUDA_", "NVIDIA_", "CUBLAS_",
     "CUDNN_", "NCCL_", "MALLOC_", "GLIBC_", "LD_",
 )  # fmt: skip
+_TENSORFLOW = "tensorflow"
 
 
 @dataclass(frozen=True)
@@ -22,24 +24,28 @@ class Inheritance:
 
     variables: Mapping[str, str]
     path: tuple[str, ...]
+    finders: tuple[object, ...]
+    """Those of ``sys.meta_path``."""
     modules: frozenset[str]
     """Names of the imported top-level modules."""
 
     @classmethod
     def of_this_process(cls) -> Inheritance:
-        return cls(
-            library_variables(os.environ), tuple(sys.path), frozenset(name for name in sys.modules if "." not in name)
-        )
+        modules = frozenset(name for name in sys.modules if "." not in name)
+        return cls(library_variables(os.environ), tuple(sys.path), tuple(sys.meta_path), modules)
 
     def conflict(self) -> str:
         """Return why this process, which was forked in that state, would have imported something else by itself.
 
-        ``""`` if it would not: neither a variable that libraries read has changed since, nor would an entry that is new
-        in the path provide a module that was imported already.
+        ``""`` if it would not: no variable that libraries read has changed since, and no new entry in the path and no new
+        finder would provide a module that was imported already.
         """
         now = library_variables(os.environ)
         if changed := sorted(name for name in {*self.variables, *now} if self.variables.get(name) != now.get(name)):
             return f"{', '.join(changed)} is set while the benchmarks are imported"
+        for finder in sys.meta_path:
+            if finder not in self.finders and _finds(finder, _TENSORFLOW):
+                return f"the benchmarks add {type(finder).__name__} to sys.meta_path, which decides about {_TENSORFLOW}"
         for entry in sys.path:
             if entry in self.path:
                 continue
@@ -52,6 +58,14 @@ class Inheritance:
 def library_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Select the variables that libraries read while they are imported or loaded."""
     return {name: value for name, value in variables.items() if name.startswith(_PREFIXES)}
+
+
+def _finds(finder: Any, name: str) -> bool:
+    """Whether a finder provides this module, or refuses to."""
+    try:
+        return finder.find_spec(name, None) is not None
+    except Exception:
+        return True
 
 
 def _modules_in(folder: str) -> set[str]:
