@@ -13,10 +13,11 @@ from statistics import median, quantiles
 from tfbench.model import Case, Plan
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import Policy
+from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLaunch, ProcessLauncher, processors
 from tfbench.race.schedule import make_plan, orders
-from tfbench.race.zygote import Suite
+from tfbench.race.workers import Suite
 from tfbench.sides.side import Side
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,16 +48,16 @@ def main() -> None:
     def blocks(name: str, iterations: int, prime: int, pair: int) -> list[tuple[int, int]]:
         """Return every block of a launch of two entrants, in time order."""
         launch, _ = opened(name, pair)
-        for index in range(2):
-            launch.prepare(index)
+        launch.prepare((0, 1))
         plan = Plan(300, (iterations,) * 2, (prime,) * 2, (0.0, 0.0))
         found = launch.blocks(plan, orders([0, 1], plan.rounds, rng))
         launch.finish()
         return sorted(block for turns in found.values() for block in turns)
 
     began = time.perf_counter()
+    policy = policy.with_common_ancestors()
     launcher.ready([(side, ()) for side in sides], range(policy.zygotes))
-    print(f"{2 * policy.zygotes} zygotes ready in {time.perf_counter() - began:.1f} s")
+    print(f"{policy.zygotes} ancestors with {2 * policy.zygotes} zygotes ready in {time.perf_counter() - began:.1f} s")
 
     shares, gaps, overlaps = [], [], 0
     for number in range(launches):
@@ -76,7 +77,7 @@ def main() -> None:
         launch, entrants = opened(
             f"{TENSORFLOW}::test_matmul[compiler=none,precision=float32]", number % policy.zygotes
         )
-        iteration = {index: launch.prepare(index).iteration for index in range(2)}
+        iteration = {index: one.iteration for index, one in launch.prepare((0, 1)).items() if isinstance(one, Prepared)}
         plan = make_plan(entrants, iteration, policy)
         measuring = time.perf_counter()
         launch.blocks(plan, orders([0, 1], plan.rounds, rng))
