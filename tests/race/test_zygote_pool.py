@@ -13,6 +13,7 @@ from tfbench.policy import preset
 from tfbench.race.interfaces import Entrant
 from tfbench.race.race import pairs_of
 from tfbench.race.workers import Suite, tail, worker_environment
+from tfbench.race.zygote import Zygote
 from tfbench.race.zygote_pool import ZygotePool
 from tfbench.sides.side import Side
 from tfbench.worker.tracers import ALLOWED
@@ -110,6 +111,15 @@ def test_a_zygote_that_died_is_started_again(pool):
         time.sleep(0.01)
     opened.ready([(side, GOOD)], [0])
     assert pids(opened) != {0: pid}
+
+
+def test_a_zygote_that_dies_right_after_its_start_is_an_error_and_no_endless_loop(pool, monkeypatch):
+    opened, side = pool()
+    monkeypatch.setattr(Zygote, "alive", False)
+    with pytest.raises(SideError, match=r"^contender: the measuring process ended right after its start$"):
+        opened.ready([(side, GOOD)], [0])
+    with pytest.raises(SideError, match=r"it was not tried again$"):
+        opened.ready([(side, GOOD)], [0])
 
 
 @pytest.mark.parametrize(

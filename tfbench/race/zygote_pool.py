@@ -49,8 +49,8 @@ class ZygotePool:
         self._zygotes: dict[_Key, Zygote] = {}
         """The least recently used one is the first."""
         self._ancestors: dict[_Origin, Ancestor] = {}
-        self._own_import: dict[Environment, str] = {}
-        """Environment -> why each side's zygotes import TensorFlow themselves there."""
+        self._own_import: set[Environment] = set()
+        """Environments in which each side's zygotes import TensorFlow themselves."""
         self._failed: dict[tuple[str, Environment], SideError] = {}
         self._described: dict[str, JSON] = {}
         """Name of a side -> its environment info."""
@@ -78,13 +78,21 @@ class ZygotePool:
             if (failure := self._failed.get(pool)) is not None:
                 raise failure
         keys = [(*pool, pair) for pair in dict.fromkeys(pairs) for pool in sides]
+        tried: set[tuple[_Key, _Origin]] = set()
         while missing := self._missing(keys):
             self._make_room(len(missing), keys)
             origins: dict[_Origin, dict[_Key, Side]] = {}
             for key in missing:
-                origins.setdefault(self._origin(sides[key[:2]], key), {})[key] = sides[key[:2]]
+                side = sides[key[:2]]
+                origin = self._origin(side, key)
+                if (key, origin) in tried:
+                    with self._noting_failure(key):
+                        raise SideError(f"{side.name}: the measuring process ended right after its start")
+                origins.setdefault(origin, {})[key] = side
             batch = list(origins.items())[: self._at_once]
-            self._start_together({key: (origin, side) for origin, zygotes in batch for key, side in zygotes.items()})
+            starting = {key: (origin, side) for origin, zygotes in batch for key, side in zygotes.items()}
+            tried |= {(key, origin) for key, (origin, _) in starting.items()}
+            self._start_together(starting)
 
     def _missing(self, keys: Sequence[_Key]) -> list[_Key]:
         """Return the keys without a live zygote. The others become the most recently used ones."""
@@ -108,6 +116,9 @@ class ZygotePool:
         """End these zygotes, and the ancestors that have no other."""
         for key in keys:
             self._zygotes.pop(key).close()
+        self._end_idle_ancestors()
+
+    def _end_idle_ancestors(self) -> None:
         used = {zygote.ancestor for zygote in self._zygotes.values()}
         for origin in [origin for origin, ancestor in self._ancestors.items() if ancestor not in used]:
             self._ancestors.pop(origin).close()
@@ -152,7 +163,7 @@ class ZygotePool:
         except BaseException:
             for zygote in starting.values():
                 zygote.close()
-            self._end([])
+            self._end_idle_ancestors()
             raise
         self._zygotes.update(starting)
         for key, zygote in starting.items():
@@ -162,9 +173,13 @@ class ZygotePool:
     def _separate(self, env: Environment, reason: str) -> None:
         """End the zygotes of an environment: from now on each side imports TensorFlow itself."""
         if env not in self._own_import:
-            self._own_import[env] = reason
+            self._own_import.add(env)
             self._end([key for key in self._zygotes if key[1] == env])
-            self.notes.append(_OWN_IMPORT.format(reason))
+            self._note(_OWN_IMPORT.format(reason))
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
 
     def _note_ready(self, key: _Key, zygote: Zygote) -> None:
         name, env, _ = key
@@ -172,8 +187,8 @@ class ZygotePool:
         self._described[name] = {**zygote.environment, "settings": settings}
         if zygote.import_seconds is not None:
             self._import_seconds.setdefault(name, []).append(zygote.import_seconds)
-        if zygote.spawns and _SPAWNS.format(name) not in self.notes:
-            self.notes.append(_SPAWNS.format(name))
+        if zygote.spawns:
+            self._note(_SPAWNS.format(name))
 
     @contextmanager
     def _noting_failure(self, key: _Key) -> Iterator[None]:
@@ -211,7 +226,7 @@ class ZygotePool:
         return median(found) if found else None
 
     def release(self, side: Side) -> None:
-        """End the zygotes of a side, each of which holds about 200 MB."""
+        """End the zygotes of a side."""
         self._end([key for key in self._zygotes if key[0] == side.name])
         for pool in [pool for pool in self._failed if pool[0] == side.name]:
             del self._failed[pool]
