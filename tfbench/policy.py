@@ -206,7 +206,7 @@ class Policy:
     """More rounds no longer lower the deviation of a launch."""
     rounds_long: int = 20
     """Where a step is so long that fewer rounds fit into `launch_seconds`, up to this many may take as long as the
-    preparation took. With seven rounds, training steps scatter by 3%, and more launches would each prepare anew."""
+    preparation took. More launches instead would each prepare anew."""
     rounds_min: int = 7
     """A median of fewer rounds is too coarse, however long an iteration takes."""
     warmup_seconds: float = 0.05

@@ -68,7 +68,8 @@ def worker_variables(before: Mapping[str, str], now: Mapping[str, str]) -> dict[
     What libraries read is as it was ``before`` a conftest.py or a benchmark was imported. Each side imports its own,
     which set the variables again, or set others.
     """
-    free = {name: value for name, value in now.items() if name not in library_variables(now)}
+    read_by_libraries = library_variables(now)
+    free = {name: value for name, value in now.items() if name not in read_by_libraries}
     return free | library_variables(before)
 
 

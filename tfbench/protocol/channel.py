@@ -84,7 +84,7 @@ class Channel:
 
     @property
     def ended(self) -> bool:
-        """Whether this end is closed, or the other one is, or has sent what nobody asked for."""
+        """Whether this end or the other one is closed, or an unexpected message has arrived."""
         return self._socket.fileno() < 0 or bool(self._buffer or select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:

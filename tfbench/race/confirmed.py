@@ -192,7 +192,7 @@ class ConfirmedRace:
 
     @property
     def launches(self) -> int:
-        """Number of launches, those that are no evidence on time included."""
+        """Number of launches, including the short ones."""
         return sum(len(race.all_launches) for race in self.races)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from tfbench.model import Launch, Plan, Run
 from tfbench.protocol.messages import Prepared
@@ -32,7 +33,7 @@ def run_launch(
         active: Indices of the entrants that take part.
         planner: Makes the plan of the rounds from the results of the warm-up.
         least: With fewer prepared entrants the launch ends without rounds.
-        brief: The launch is for the first call and the peak of memory, so its processes are not warmed up.
+        brief: The launch is for the first call and the peak of memory, so it warms nothing up and has one round.
 
     Raises:
         LaunchDisturbed: The launch does not count.
@@ -50,6 +51,8 @@ def run_launch(
         if len(prepared) < least:
             return None, failures
         plan = planner(prepared, clock() - began)
+        if brief:
+            plan = replace(plan, rounds=1)
         try:
             with launcher.stopwatch.phase(Phase.ROUNDS):
                 seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, rng))

@@ -151,7 +151,7 @@ class ProcessLauncher:
             return process.answer(DevicesListed, "while it listed devices", self._policy.answer_seconds).devices
 
     def release(self, side: Side) -> None:
-        """End the zygotes of a side, each of which holds about 200 MB."""
+        """End the zygotes of a side."""
         self._pool.release(side)
 
     def keep_only(self, environments: Collection[Environment]) -> None:
@@ -191,26 +191,22 @@ class ProcessLaunch:
         self._iteration: dict[int, float] = {}
 
     def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
-        places = self._places
         warmup = self._policy.warmup(brief)
         found: dict[int, Prepared | Failure] = {}
-        for first in range(0, len(entrants), len(places)):
-            batch = entrants[first : first + len(places)]
-            for entrant, place in zip(batch, places, strict=False):
+        for first in range(0, len(entrants), len(self._places)):
+            batch = entrants[first : first + len(self._places)]
+            for entrant, place in zip(batch, self._places, strict=False):
                 try:
                     self._start(entrant, place, warmup)
                 except BenchmarkError as error:
                     found[entrant] = error
-            for entrant in self._running.keys() & set(batch):
-                found[entrant] = self._prepared(entrant)
-        if len(places) > 1 and not brief:
+            found |= {entrant: self._prepared(entrant) for entrant in batch if entrant in self._running}
+        if len(self._places) > 1 and not brief:
             for entrant, process in list(self._running.items()):
-                try:
-                    process.ask(Settle(self._cpus, self._policy.settle_seconds))
-                    process.answer(Settled, "while it was warmed up", self._policy.answer_seconds)
-                except (BenchmarkError, BenchmarkSkipped) as error:
-                    del self._running[entrant]
-                    found[entrant] = error
+                process.ask(Settle(self._cpus, self._policy.settle_seconds))
+                settled = self._reply(entrant, Settled, "while it was warmed up", self._policy.answer_seconds)
+                if not isinstance(settled, Settled):
+                    found[entrant] = settled
         return found
 
     def _start(self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float]) -> None:
@@ -219,14 +215,19 @@ class ProcessLaunch:
         self._running[entrant] = self._launcher.start(self._entrants[entrant], self._pair, request, pipes)
 
     def _prepared(self, entrant: int) -> Prepared | Failure:
+        prepared = self._reply(entrant, Prepared, "", self._policy.setup_seconds)
+        if isinstance(prepared, Prepared):
+            self._facts[entrant] = prepared.facts
+            self._iteration[entrant] = prepared.iteration
+        return prepared
+
+    def _reply(self, entrant: int, wanted: type[M], when: str, seconds: float) -> M | Failure:
+        """Return the answer of an entrant, or the failure with which it leaves the launch."""
         try:
-            prepared = self._running[entrant].answer(Prepared, "", self._policy.setup_seconds)
+            return self._running[entrant].answer(wanted, when, seconds)
         except (BenchmarkError, BenchmarkSkipped) as error:
             del self._running[entrant]
             return error
-        self._facts[entrant] = prepared.facts
-        self._iteration[entrant] = prepared.iteration
-        return prepared
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
         seconds = {}

@@ -11,7 +11,7 @@ from tfbench.model import Effect, Launch, Plan, Reason, Run
 from tfbench.policy import Policy
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
-from tfbench.race.launch import Planner, run_launch
+from tfbench.race.launch import run_launch
 from tfbench.race.schedule import make_plan
 from tfbench.stats.interval import median_log_ratio
 from tfbench.stats.verdict import Decision, decide, launches_needed
@@ -66,7 +66,7 @@ class Race:
         self._iteration: dict[int, float] = {}
         self._tries = 0
         self.short_launches: list[Launch] = []
-        """Launches with the fewest rounds. They sample the metrics other than time and are no evidence on time."""
+        """Brief launches, which sample the metrics other than time. Their times do not count."""
         self.disturbed: list[str] = []
         """Reasons of the discarded launches, in time order."""
 
@@ -107,7 +107,7 @@ class Race:
 
     @property
     def all_launches(self) -> list[Launch]:
-        """The launches that are evidence on time, then the short ones."""
+        """The launches whose times count, then the short ones."""
         return [*self.launches, *self.short_launches]
 
     @property
@@ -129,7 +129,7 @@ class Race:
         """
         limit = self.policy.case_seconds * max(1, len(self.entrants) - 1)
         while len(self.working) >= self._least and not self._finished() and not self.abort_reason:
-            if launch := self._launch(sorted({self.working[0], *self.undecided}), self._plan):
+            if launch := self._launch(sorted({self.working[0], *self.undecided})):
                 self.launches.append(launch)
             self._look(limit)
             progress(self)
@@ -141,7 +141,7 @@ class Race:
             progress: Called after every launch.
         """
         while len(self.all_launches) < launches and not self.failures and self._can_be_disturbed:
-            if launch := self._launch(self.working, self._shortest_plan, brief=True):
+            if launch := self._launch(self.working, brief=True):
                 self.short_launches.append(launch)
             progress(self)
 
@@ -150,13 +150,13 @@ class Race:
         """Fewest entrants of a launch. One side of a pair proves no difference, one variant is worth measuring."""
         return min(2, len({entrant.side.name for entrant in self.entrants}))
 
-    def _launch(self, active: Sequence[int], planner: Planner, brief: bool = False) -> Launch | None:
+    def _launch(self, active: Sequence[int], brief: bool = False) -> Launch | None:
         """Race these entrants once, from the next pair of zygotes; ``None`` if the launch does not count."""
         pair = self.config.pairs[self._tries % len(self.config.pairs)]
         self._tries += 1
         try:
             launch, failures = run_launch(
-                self.entrants, active, self._launcher, pair, planner, self._clock, self._rng, self._least, brief
+                self.entrants, active, self._launcher, pair, self._plan, self._clock, self._rng, self._least, brief
             )
         except LaunchDisturbed as error:
             self.disturbed.append(str(error))
@@ -191,9 +191,6 @@ class Race:
         iteration = {index: self._iteration[index] for index in sorted(prepared)}
         on_device = any(ready.on_device for ready in prepared.values())
         return make_plan(self.entrants, iteration, self.policy, on_device, seconds)
-
-    def _shortest_plan(self, prepared: Mapping[int, Prepared], seconds: float) -> Plan:
-        return replace(self._plan(prepared, seconds), rounds=1)
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]

@@ -32,7 +32,7 @@ class Suite:
     made: str
     """Folder of shared set-ups."""
     cpus: tuple[int, ...]
-    """Processors that a zygote may use while it starts, including those that the controller avoids."""
+    """Every processor of the run. A zygote may start on any of them, although its launches are pinned to a few."""
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """Environment variables that a side's and a variant's are added to."""
     imports_tensorflow: bool = True

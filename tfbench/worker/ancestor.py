@@ -10,7 +10,6 @@ import gc
 import importlib
 import os
 import socket
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -27,8 +26,7 @@ def main(start: StartAncestor) -> None:
     containment.limit_files(start.file_bytes)
     channel = Channel(socket.socket(fileno=start.channel))
     tf_runtime.pin(start.cpus)
-    timer = tf_runtime.ImportTimer()
-    sys.meta_path.insert(0, timer)
+    timer = tf_runtime.ImportTimer.installed()
     if start.imports_tensorflow:
         _import_tensorflow(start)
     gc.collect()
@@ -44,13 +42,9 @@ def _import_tensorflow(start: StartAncestor) -> None:
     try:
         importlib.import_module("tensorflow")
         tf_runtime.import_all()
-    except ModuleNotFoundError:
-        return  # the zygote says which benchmark lacks what
     except Exception:
-        # What is left of a broken import is no state to begin with: each zygote then fails, or succeeds, on its own.
-        os.set_inheritable(start.channel, True)
-        argument = encode(replace(start, imports_tensorflow=False)).decode()
-        os.execv(sys.executable, [sys.executable, "-m", "tfbench.worker", argument])
+        # A broken import may leave modules behind. Zygotes of a new process report the error with the benchmark's name.
+        tf_runtime.replace_process(encode(replace(start, imports_tensorflow=False)).decode(), start.channel)
 
 
 class Ancestor:

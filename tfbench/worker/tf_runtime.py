@@ -35,6 +35,13 @@ class ImportTimer(MetaPathFinder):
         self.seconds: float | None = None
         """``None`` until the import is done."""
 
+    @classmethod
+    def installed(cls) -> ImportTimer:
+        """Return a timer that waits for the import."""
+        timer = cls()
+        sys.meta_path.insert(0, timer)
+        return timer
+
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != _MODULE:
             return None
@@ -119,6 +126,17 @@ def run_and_exit(parent: int, task: Callable[[], object]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def replace_process(argument: str, descriptor: int) -> NoReturn:
+    """Start this worker anew in the same process.
+
+    Args:
+        argument: The message that it starts with.
+        descriptor: Its socket, which stays open.
+    """
+    os.set_inheritable(descriptor, True)
+    os.execv(sys.executable, [sys.executable, "-m", "tfbench.worker", argument])
 
 
 def pin(cpus: Collection[int]) -> None:

@@ -48,9 +48,7 @@ _TAIL = 6000
 
 def main(start: StartZygote) -> None:
     """Run as a zygote in the place of one that has run an op."""
-    timer = tf_runtime.ImportTimer()
-    sys.meta_path.insert(0, timer)
-    run(start, timer, os.getcwd(), None)
+    run(start, tf_runtime.ImportTimer.installed(), os.getcwd(), None)
 
 
 def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritance: Inheritance | None) -> None:
@@ -154,9 +152,8 @@ class Zygote:
         if started or file in self.start.offenders:
             raise pytest.UsageError("conftest.py runs a TensorFlow op while it is imported; move it into a fixture")
         start = replace(self.start, offenders=(*self.start.offenders, file))
-        os.set_inheritable(self.channel.fileno(), True)
         os.chdir(self.home)
-        os.execv(sys.executable, [sys.executable, "-m", "tfbench.worker", messages.encode(start).decode()])
+        tf_runtime.replace_process(messages.encode(start).decode(), self.channel.fileno())
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
