@@ -109,9 +109,8 @@ class Policy:
     memory_zygote_deviation: float = 0.003
     """The same between pairs of zygotes."""
     sampled_seconds: float = 10.0
-    """Seconds of further launches for a first call or a memory peak that is open once the time is decided. A cheap case
-    then reaches its next two or three looks. A first call that takes seconds itself stays inconclusive, instead of being
-    raced for minutes."""
+    """Seconds of further launches for a first call or a memory peak that is open once the time is decided: two or three
+    looks of a cheap case. A first call that takes seconds itself stays inconclusive."""
     memory_launches: int = 3
     """Launches of each side before a memory peak is decided. Fewer say nothing about their scatter."""
     probe_calls: int = 4
@@ -194,8 +193,7 @@ class Policy:
     block_seconds: float = 3e-4
     """Length of a timed block. Faster turns cancel more of a noise burst."""
     device_block_seconds: float = 3e-3
-    """The same for devices, where a block starts with an empty queue and ends with a synchronization. The latter takes
-    at least 12 µs and is no part of a step in use. Longer blocks reduce the weight of both."""
+    """The same for devices, whose blocks start with an empty queue and end with a synchronization of at least 12 µs."""
     prime_seconds: float = 4e-4
     """Untimed work before each block, which starts with cold caches. At least one iteration."""
     prime_below_seconds: float = 0.02
@@ -205,10 +203,15 @@ class Policy:
     rounds_max: int = 300
     """More rounds no longer lower the deviation of a launch."""
     rounds_long: int = 20
-    """Where a step is so long that fewer rounds fit into `launch_seconds`, up to this many may take as long as the
-    preparation took. More launches instead would each prepare anew."""
+    """Of a long step, up to this many rounds may take as long as the preparation took. More launches instead would each
+    prepare anew."""
     rounds_min: int = 7
     """A median of fewer rounds is too coarse, however long an iteration takes."""
+    sliced_above_seconds: float = 0.02
+    """Both sides of longer steps run on one processor at once, whose scheduler alternates them every few milliseconds.
+    A burst of noise then hits both. Their processor times are compared."""
+    sliced_waiting: float = 0.02
+    """Not if a step waits longer than this fraction of its processor time. Less is added to the processor times."""
     warmup_seconds: float = 0.05
     """Time that a fresh process runs the step before the check for steadiness."""
     settle_seconds: float = 0.01

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tfbench.protocol.channel import Channel, ChannelClosed
+from tfbench.protocol.coding import decode
 from tfbench.protocol.messages import (
     Begin,
     CaseRequest,
@@ -48,7 +49,6 @@ from tfbench.protocol.messages import (
     StartAncestor,
     StartZygote,
     Stop,
-    decode,
 )  # fmt: skip
 from tfbench.worker import containment
 

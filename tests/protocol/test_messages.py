@@ -7,6 +7,7 @@ import pytest
 
 from tfbench.errors import ProtocolError
 from tfbench.protocol import messages
+from tfbench.protocol.coding import decode, encode
 from tfbench.protocol.messages import (
     MESSAGES,
     DevicesListed,
@@ -16,11 +17,10 @@ from tfbench.protocol.messages import (
     Reap,
     Rounds,
     Serve,
+    ServeSliced,
     StartAncestor,
     StartZygote,
     Stop,
-    decode,
-    encode,
 )  # fmt: skip
 
 EXAMPLES = [
@@ -35,6 +35,8 @@ EXAMPLES = [
     Stop(),
     Prepared(1e-5, {"parts": [1, None, {"a": "b"}]}, True),
     Rounds((1, 3), (2, 4), ()),
+    ServeSliced(20, (1, 2), 1, 0.05),
+    Prepared(0.1, {}, False, 0.003),
     DevicesListed({"CPU": ("cpu:0",), "GPU": ("a", "b")}),
 ]  # fmt: skip
 
@@ -88,7 +90,10 @@ def test_numbers_that_json_lacks_are_refused():
         ('{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[]}', "field began .* wrong type"),
         ('{"kind":"Rounds","began":null,"ended":[2],"dispatched":[]}', "field began .* wrong type"),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
-        ('{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false}', "field facts .* wrong type"),
+        (
+            '{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false,"waiting":null}',
+            "field facts .* wrong type",
+        ),
         (encode(EXAMPLES[3]).decode().replace("[10,60]", "[10]"), "field steps .* wrong type"),
     ],
 )

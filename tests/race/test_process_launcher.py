@@ -1,10 +1,12 @@
 """Launches in real processes that follow a script: some of them die, hang or send malformed messages."""
 
+import os
 import random
 import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -313,3 +315,82 @@ def test_a_race_names_the_entrant_that_broke_and_ends(launcher, does):
     race.run()
     assert set(race.failures) == {1}
     assert not race.launches
+
+
+SLICED = """
+import threading, time
+
+def busy(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+    return 1
+
+def test_fine(bench):
+    bench(busy, 0.03)
+
+def test_odd(bench):
+    bench(lambda: time.sleep(0.01) or busy(0.03))
+
+def test_own_clock(bench):
+    bench.clock = time.monotonic_ns
+    bench(busy, 0.03)
+"""
+
+
+def long_steps(tmp_path, odd, cpus=(0,), slowdown=0.0):
+    (tmp_path / "t.py").write_text(SLICED)
+    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ())
+    sides = (
+        Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path, slowdown=slowdown)
+    )  # fmt: skip
+    opened = ProcessLauncher(suite, POLICY, Processors(cpus, cpus))
+    return opened, [Entrant(case(FINE), sides[0]), Entrant(case(f"t.py::{odd}"), sides[1])]
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize("slowdown", [0.0, 0.1])
+def test_long_steps_are_alternated_by_the_scheduler(tmp_path, slowdown):
+    opened, entrants = long_steps(tmp_path, "test_fine", slowdown=slowdown)
+    try:
+        launch = opened.open(entrants, 0)
+        ready = {index: one.iteration for index, one in launch.prepare((0, 1)).items()}
+        launch._waiting = dict.fromkeys(ready, 0.0)  # a busy machine does not matter here
+        plan = make_plan(entrants, ready, POLICY, sliceable=True)
+        baseline, contender = launch.rounds(plan, orders([0, 1], plan.rounds, random.Random(1))).values()
+    finally:
+        opened.close()
+    assert min(contender) / min(baseline) == pytest.approx(1 + slowdown, rel=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["test_odd", "test_own_clock"])
+def test_long_steps_that_wait_or_have_their_own_clock_take_turns(tmp_path, name):
+    opened, entrants = long_steps(tmp_path, name)
+    race = Race(entrants, opened, POLICY, RaceConfig(1, range(1)), time.perf_counter, random.Random(1))
+    plans = []
+    planned = race._plan
+    race._plan = lambda prepared, seconds: plans.append(planned(prepared, seconds)) or plans[-1]
+    try:
+        runs = race._launch([0, 1]).runs
+    finally:
+        opened.close()
+    assert not plans[0].sliced
+    assert min(runs[1].seconds) > (0.039 if name == "test_odd" else 0.029)  # the sleep of test_odd counts
+
+
+@pytest.mark.slow
+def test_on_several_processors_long_steps_take_turns(tmp_path):
+    opened, entrants = long_steps(tmp_path, "test_fine", cpus=tuple(sorted(os.sched_getaffinity(0)))[:2])
+    try:
+        launch = opened.open(entrants, 0)
+        ready = {index: one.iteration for index, one in launch.prepare((0, 1)).items()}
+        plan = make_plan(entrants, ready, POLICY, sliceable=True)
+        assert plan.sliced
+        found = launch.blocks(plan, orders([0, 1], plan.rounds, random.Random(1)))
+        turns = sorted(block for blocks in found.values() for block in blocks)
+        assert all(before[1] <= after[0] for before, after in pairwise(turns))
+        launch.kill()
+    finally:
+        opened.close()

@@ -42,6 +42,21 @@ def test_a_long_step_that_is_expensive_to_prepare_has_more_rounds(preparation, r
     assert plan.rounds == rounds
 
 
+def test_long_steps_that_can_be_sliced_have_blocks_of_the_same_length_without_priming():
+    plan = make_plan(variants_of("a", "b"), {0: 0.025, 1: 0.1}, POLICY, sliceable=True)
+    assert plan.sliced
+    assert plan.iterations == (4, 1)
+    assert plan.primes == (0, 0)
+    assert make_plan(sides_of(CASE), {0: 0.1, 1: 0.12}, POLICY, sliceable=True).iterations == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("iteration", "sliceable"), [({0: 0.1, 1: 0.019}, True), ({0: 0.1}, True), ({0: 0.1, 1: 0.1}, False)]
+)
+def test_short_steps_single_entrants_and_steps_that_wait_take_turns(iteration, sliceable):
+    assert not make_plan(sides_of(CASE), iteration, POLICY, sliceable=sliceable).sliced
+
+
 def test_the_preparation_gives_short_steps_no_more_rounds():
     plans = (make_plan(sides_of(CASE), {0: 1e-3, 1: 1e-3}, POLICY, preparation=seconds) for seconds in (0.0, 60.0))
     assert len({plan.rounds for plan in plans}) == 1

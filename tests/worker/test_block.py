@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from tfbench.errors import BenchmarkError
+from tfbench.worker import block as block_module
 from tfbench.worker.block import Block, gc_disabled, serve_turns, slowdown, spin, spins_for, warm_up
 
 
@@ -29,13 +30,13 @@ class Clock:
 
 def test_a_block_times_its_iterations_and_not_its_priming():
     clock = Clock()
-    began, ended = Block(clock.step(), None, clock)(iterations=7, prime=5, extra=0, spins=0)
+    began, ended = Block(clock.step(), None, clock)(iterations=7, prime=5, extra=0, rest=0.0)
     assert (began, ended) == (5000, 12000)
 
 
 def test_extra_iterations_are_done_inside_the_block():
     clock = Clock()
-    began, ended = Block(clock.step(), None, clock)(iterations=10, prime=1, extra=1, spins=0)
+    began, ended = Block(clock.step(), None, clock)(iterations=10, prime=1, extra=1, rest=0.0)
     assert ended - began == 11000
 
 
@@ -46,7 +47,7 @@ def test_the_device_is_waited_for_before_and_at_the_end_of_a_block():
         waits.append(clock.now)
         clock.now += 50
 
-    began, ended = Block(clock.step(), synchronise, clock)(iterations=2, prime=1, extra=0, spins=0)
+    began, ended = Block(clock.step(), synchronise, clock)(iterations=2, prime=1, extra=0, rest=0.0)
     assert waits == [1000, 3050]
     assert ended - began == 2050
 
@@ -58,11 +59,11 @@ def test_the_time_of_dispatch_is_recorded_for_work_on_a_device():
         clock.now += 500
 
     block = Block(clock.step(), synchronise, clock)
-    began, ended = block(iterations=2, prime=0, extra=0, spins=0)
+    began, ended = block(iterations=2, prime=0, extra=0, rest=0.0)
     (dispatched,) = block.dispatched
     assert began < dispatched <= ended - 500
     block = Block(clock.step(), None, clock)
-    block(iterations=2, prime=0, extra=0, spins=0)
+    block(iterations=2, prime=0, extra=0, rest=0.0)
     assert block.dispatched == []
 
 
@@ -73,8 +74,21 @@ def test_warm_up_runs_until_two_windows_agree():
         calls.append(1)
         clock.now += 1_000_000 if len(calls) > 30 else 3_000_000 - 50_000 * len(calls)
 
-    seconds = warm_up(Block(step, None, clock), 0.02, 1.0, 0.02)
+    seconds, _ = warm_up(Block(step, None, clock), 0.02, 1.0, 0.02)
     assert seconds == pytest.approx(1e-3)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(("sleep", "low", "high"), [(0.0, -0.01, 0.3), (0.01, 0.7, 2.0)])
+def test_warm_up_sees_how_long_a_step_waits(sleep, low, high):
+    def step():
+        time.sleep(sleep)
+        end = time.process_time() + 0.01
+        while time.process_time() < end:
+            pass
+
+    _, waiting = warm_up(Block(step, None), 0.05, 0.3, 0.02)
+    assert low < waiting < high
 
 
 def test_warm_up_gives_up_at_its_limit():
@@ -103,7 +117,41 @@ def test_a_clock_that_stands_still_is_an_error_that_names_it():
         spins_for(1e6, lambda: 7)
     clock = Clock()
     with pytest.raises(BenchmarkError, match="--inject-slowdown"):
-        slowdown(Block(clock.step(), None, clock), iterations=1, prime=1, fraction=0.1)
+        slowdown(iterations=1, fraction=0.1, clock=clock)
+
+
+@pytest.mark.parametrize(("iterations", "fraction", "extra"), [(30, 0.1, 3), (10, 0.15, 1), (1, 0.05, 0), (1, 1.5, 1)])
+def test_a_slowdown_is_whole_iterations_and_spins_for_the_rest(iterations, fraction, extra):
+    seconds = 2e-3 / iterations
+
+    def step():
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            pass
+
+    whole, rest = slowdown(iterations, fraction, time.perf_counter_ns)
+    assert whole == extra
+    block = Block(step, None)
+    times = [end - start for start, end in (block(iterations, 0, whole, rest) for _ in range(25))]
+    assert min(times) == pytest.approx(2e6 * (1 + fraction), rel=0.03)
+
+
+def test_a_slowdown_comes_after_the_work_of_the_device():
+    clock = Clock()
+    order = []
+
+    def synchronise():
+        order.append(clock.now)
+        clock.now += 500
+
+    def spun(turns):
+        clock.now += 10
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_module, "spin", spun)
+        began, ended = Block(clock.step(), synchronise, clock)(iterations=1, prime=0, extra=0, rest=0.1)
+    assert order == [0, 1500]
+    assert ended - began == 1650
 
 
 def test_garbage_collection_is_disabled_and_comes_back():

@@ -20,6 +20,8 @@ class Plan:
     """Untimed iterations before each block, for each entrant. At least one."""
     extra: tuple[float, ...]
     """Injected extra work, as a fraction of the block, for each entrant."""
+    sliced: bool = False
+    """Whether the scheduler alternates the processes and rounds have processor times. Otherwise they take turns."""
 
 
 @dataclass(frozen=True, slots=True)

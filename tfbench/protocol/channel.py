@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 
 from tfbench.errors import ProtocolError
-from tfbench.protocol.messages import QUOTED, M, Message, decode, encode
+from tfbench.protocol.coding import QUOTED, decode, encode
+from tfbench.protocol.messages import M, Message
 
 LONGEST_MESSAGE = 64 * 1024 * 1024
 """Upper limit of a line in bytes: 300 rounds take 3 kB, the case list of a large suite 1 MB."""

@@ -1,4 +1,4 @@
-"""The messages between controller and workers, each a frozen dataclass and one line of JSON.
+"""The messages between controller and workers, each a frozen dataclass that `coding` writes as one line of JSON.
 
 Every message is either a request or the answer to one, so a reader never waits for more than one line. They are in
 this order: requests to an ancestor and to a zygote, their answers, requests to the process of a launch, its answers.
@@ -6,15 +6,10 @@ this order: requests to an ancestor and to a zygote, their answers, requests to 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TypeVar
 
-from tfbench.errors import ProtocolError
 from tfbench.model import JSON
-
-QUOTED = 80
-"""Bytes of a malformed line that an error quotes."""
 
 MESSAGES: dict[str, type[Message]] = {}
 """Kind -> type, for decoding. The kind of a message is the name of its class."""
@@ -194,6 +189,18 @@ class Serve(Message):
 
 
 @dataclass(frozen=True)
+class ServeSliced(Message):
+    """Time blocks by processor time, while the scheduler alternates the processes of the launch on one processor."""
+
+    rounds: int
+    others: tuple[int, ...]
+    """The other entrants, which start each round with this one."""
+    iterations: int
+    extra: float
+    """Injected slowdown, as a fraction of a block."""
+
+
+@dataclass(frozen=True)
 class Settle(Message):
     """Move to other processors, where the rounds take place, and fill their caches."""
 
@@ -226,6 +233,9 @@ class Prepared(Message):
     facts: JSON
     on_device: bool = False
     """Whether the step runs asynchronously on a device, so that a block ends by waiting for it."""
+    waiting: float | None = None
+    """Time in which the process did not run during an iteration, as a fraction of its processor time. ``None`` if
+    processor time cannot replace the benchmark's clock."""
 
 
 @dataclass(frozen=True)
@@ -285,57 +295,3 @@ class Failed(Message):
 
     message: str
     trace: str = ""
-
-
-def encode(message: Message) -> bytes:
-    """Return the message as one line.
-
-    Raises:
-        ValueError: A field is NaN or infinite, which JSON cannot carry.
-    """
-    content = {"kind": type(message).__name__, **vars(message)}
-    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-
-
-def decode(line: bytes | str) -> Message:
-    """Return the message on a line.
-
-    Raises:
-        ProtocolError: The line is not JSON, its kind is unknown, or a field is missing, unknown or of a wrong type.
-    """
-    try:
-        content = json.loads(line)
-    except ValueError as error:
-        raise ProtocolError(f"not a JSON message: {line[:QUOTED]!r}") from error
-    kind = content.pop("kind", None) if isinstance(content, dict) else None
-    if not isinstance(kind, str) or kind not in MESSAGES:
-        raise ProtocolError(f"a message of no known kind: {line[:QUOTED]!r}")
-    types = get_type_hints(MESSAGES[kind])
-    if odd := sorted(types.keys() ^ content.keys()):
-        raise ProtocolError(f"missing or unknown fields in a message ({', '.join(odd)}): {line[:QUOTED]!r}")
-    values = {}
-    for name, wanted in types.items():
-        try:
-            values[name] = _typed(content[name], wanted)
-        except TypeError as error:
-            raise ProtocolError(f"field {name} of a message has a wrong type: {line[:QUOTED]!r}") from error
-    return MESSAGES[kind](**values)
-
-
-def _typed(value: Any, wanted: Any) -> Any:
-    """Return a JSON value as the annotated type: lists become tuples, integers become floats where floats are wanted."""
-    origin, parts = get_origin(wanted), get_args(wanted)
-    if wanted is Any or type(value) is wanted:
-        return value
-    if wanted is float and type(value) is int:
-        return float(value)
-    if type(None) in parts:
-        return None if value is None else _typed(value, parts[0])
-    if origin is dict and isinstance(value, dict):
-        return {key: _typed(part, parts[1]) for key, part in value.items()}
-    if origin is tuple and isinstance(value, list):
-        if parts[-1] is ...:
-            return tuple(_typed(part, parts[0]) for part in value)
-        if len(value) == len(parts):
-            return tuple(map(_typed, value, parts))
-    raise TypeError(f"{type(value).__name__} instead of {wanted}")

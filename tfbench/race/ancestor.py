@@ -17,6 +17,7 @@ from tfbench.fs import isolated_package_dir
 from tfbench.policy import Policy
 from tfbench.protocol import messages
 from tfbench.protocol.channel import Channel, pair
+from tfbench.protocol.coding import encode
 from tfbench.race.workers import Suite, tail
 from tfbench.sides.side import Side
 
@@ -89,7 +90,7 @@ class Ancestor:
         )
         try:
             self._process = subprocess.Popen(
-                [side.executable, "-m", "tfbench.worker", messages.encode(start).decode()],
+                [side.executable, "-m", "tfbench.worker", encode(start).decode()],
                 # Not in the side's root: Python would import a tfbench there instead of this one.
                 cwd=home,
                 env={**env, "TMPDIR": str(scratch)},

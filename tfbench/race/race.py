@@ -190,7 +190,9 @@ class Race:
             self._iteration.setdefault(index, ready.iteration)
         iteration = {index: self._iteration[index] for index in sorted(prepared)}
         on_device = any(ready.on_device for ready in prepared.values())
-        return make_plan(self.entrants, iteration, self.policy, on_device, seconds)
+        waiting = [ready.waiting for ready in prepared.values()]
+        sliceable = all(share is not None and share <= self.policy.sliced_waiting for share in waiting)
+        return make_plan(self.entrants, iteration, self.policy, on_device, seconds, sliceable)
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]

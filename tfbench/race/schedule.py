@@ -20,6 +20,7 @@ def make_plan(
     policy: Policy,
     on_device: bool = False,
     preparation: float = 0.0,
+    sliceable: bool = False,
 ) -> Plan:
     """Plan blocks of about ``block_seconds``, at least one iteration, and the rounds that fit into the launch's budget.
 
@@ -34,14 +35,19 @@ def make_plan(
         iteration: Seconds of one iteration of each participating entrant, by index.
         on_device: Whether a step runs asynchronously on a device. Blocks then take ``device_block_seconds``.
         preparation: Seconds that the launch has taken so far.
+        sliceable: Whether processor time can stand for the time of these steps. Long ones then have sliced rounds.
     """
+    sliced = sliceable and len(iteration) > 1 and min(iteration.values()) >= policy.sliced_above_seconds
     block = policy.device_block_seconds if on_device else policy.block_seconds
+    if sliced:
+        block = max(iteration.values())  # equal shares of the processor then bring all through a round together
     iterations, primes, extra = [], [], []
     for entrant in entrants:
         alike = [time for index, time in iteration.items() if entrants[index].case == entrant.case]
         seconds = max(1e-9, min(alike, default=block))
         iterations.append(max(1, round(block / seconds)))
-        primes.append(max(1, round(policy.prime_seconds / seconds)) if seconds < policy.prime_below_seconds else 0)
+        primed = not sliced and seconds < policy.prime_below_seconds
+        primes.append(max(1, round(policy.prime_seconds / seconds)) if primed else 0)
         extra.append(entrant.side.slowdown)
     turn = _turn(iteration, iterations, primes, extra)
     budget = policy.launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
@@ -52,6 +58,7 @@ def make_plan(
         iterations=tuple(iterations),
         primes=tuple(primes),
         extra=tuple(extra),
+        sliced=sliced,
     )
 
 

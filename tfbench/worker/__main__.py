@@ -2,7 +2,8 @@
 
 import sys
 
-from tfbench.protocol.messages import StartAncestor, StartZygote, decode
+from tfbench.protocol.coding import decode
+from tfbench.protocol.messages import StartAncestor, StartZygote
 from tfbench.worker import ancestor, zygote
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from dataclasses import replace
 from functools import partial
 
 from tfbench.protocol.channel import Channel, ChannelClosed
-from tfbench.protocol.messages import Launched, Reap, Reaped, StartAncestor, StartZygote, encode
+from tfbench.protocol.coding import encode
+from tfbench.protocol.messages import Launched, Reap, Reaped, StartAncestor, StartZygote
 from tfbench.worker import containment, tf_runtime, zygote
 from tfbench.worker.inheritance import Inheritance
 

@@ -24,6 +24,7 @@ from tfbench.protocol.messages import (
     Repeated,
     Rounds,
     Serve,
+    ServeSliced,
     Settle,
     Settled,
     Stop,
@@ -32,6 +33,7 @@ from tfbench.protocol.messages import (
 from tfbench.worker import bench_options, profiler, tf_internals, tf_runtime
 from tfbench.worker.block import Block, Clock, gc_disabled, serve_turns, slowdown, warm_up
 from tfbench.worker.probes.memory import HostPeak
+from tfbench.worker.slices import serve_slices
 from tfbench.worker.tracers import tracer
 
 Request = TypeVar("Request", bound=CaseRequest)
@@ -116,28 +118,34 @@ class TimingLaunch(Bench[TimeCase]):
         if not returned:
             raise BenchmarkError(NO_RESULT)
         self._peak.mark()
-        iteration = warm_up(block, *self.request.warmup)
+        iteration, waiting = warm_up(block, *self.request.warmup)
         self._peak.mark()
         if (peak := self._peak.bytes) is not None:
             self.facts["peak_host_memory"] = peak
-        self.channel.send(Prepared(iteration, self.facts, on_device=block.synchronise is not None))
+        on_device, own_clock = block.synchronise is not None, self.clock is not time.perf_counter_ns
+        self.channel.send(Prepared(iteration, self.facts, on_device, None if on_device or own_clock else waiting))
         inbox, *outboxes = self.pipes
         cpus = self.request.cpus
         while True:
-            order = self.channel.receive(Settle, Serve, Stop)
+            order = self.channel.receive(Settle, Serve, ServeSliced, Stop)
             if isinstance(order, Settle):
                 cpus = order.cpus
                 tf_runtime.pin(cpus)
                 block(round(order.seconds / iteration))
                 self.channel.send(Settled())
             elif isinstance(order, Serve):
-                extra, spins = slowdown(block, order.iterations, order.prime, order.extra)
-                timed = partial(block, order.iterations, order.prime, extra, spins)
+                extra, rest = slowdown(order.iterations, order.extra, self.clock)
+                timed = partial(block, order.iterations, order.prime, extra, rest)
                 block.dispatched.clear()
                 with gc_disabled():
                     began, ended = serve_turns(timed, self.request.entrant, order.follow, inbox, outboxes)
                 tf_runtime.check_pinned(cpus)
                 self.channel.send(Rounds(tuple(began), tuple(ended), tuple(block.dispatched)))
+            elif isinstance(order, ServeSliced):
+                with gc_disabled():
+                    rounds = serve_slices(call, order, inbox, outboxes)
+                tf_runtime.check_pinned(cpus)
+                self.channel.send(rounds)
             else:
                 return
 
@@ -147,7 +155,7 @@ class EnergyLaunch(Bench[RepeatCase]):
 
     def serve(self, call: partial[Any]) -> None:
         block = self.block(call)
-        iteration = warm_up(block, *self.request.warmup)
+        iteration, _ = warm_up(block, *self.request.warmup)
         self.channel.send(Prepared(iteration, self.facts))
         self.channel.receive(Begin)
         at_once, done, began = max(1, round(_UNWATCHED_SECONDS / iteration)), 0, time.perf_counter()
@@ -167,7 +175,7 @@ class ProfilingLaunch(Bench[ProfileCase]):
         block = self.block(call)
         call()
         block.wait()
-        iteration = warm_up(block, *self.request.warmup)
+        iteration, _ = warm_up(block, *self.request.warmup)
         fewest, most = self.request.steps
         # Readers of a profile leave out its first step.
         wanted = 1 + min(most, max(fewest, round(self.request.seconds / iteration)))

@@ -20,6 +20,8 @@ Clock = Callable[[], int]
 Call = Callable[[], object]
 
 TOKEN = b"1"
+_SHORT_SPIN = 20
+"""Turns of an empty loop between two looks at the clock: half a microsecond."""
 _NO_CLOCK = "the benchmark's clock stood still or went back during its warm-up; use a clock that runs"
 
 
@@ -35,11 +37,11 @@ class Block:
     dispatched: list[int] = field(default_factory=list, init=False)
     """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
 
-    def __call__(self, iterations: int, prime: int = 0, extra: int = 0, spins: int = 0) -> tuple[int, int]:
+    def __call__(self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0) -> tuple[int, int]:
         """Prime, then time ``iterations`` calls; return the begin and end of the block in nanoseconds.
 
-        ``extra`` calls and ``spins`` turns of an empty loop run inside the timed block and are not counted.
-        They are the slowdown of ``--inject-slowdown``.
+        ``extra`` calls, and an empty loop for the fraction ``rest`` of the time that all the calls took, run inside the
+        timed block and are not counted. They are the slowdown of ``--inject-slowdown``.
         """
         call, clock = self.call, self.clock
         for _ in repeat(None, prime):
@@ -49,12 +51,15 @@ class Block:
         began = clock()
         for _ in repeat(None, total):
             call()
-        if spins:
-            spin(spins)
         if self.synchronise is not None:
             self.dispatched.append(clock())
             self.synchronise()
-        return began, clock()
+        ended = clock()
+        if rest:  # after the device has finished, which would hide the loop
+            until = ended + rest * (ended - began)
+            while (ended := clock()) < until:
+                spin(_SHORT_SPIN)
+        return began, ended
 
     def wait(self) -> None:
         """Wait until the device has finished the work dispatched so far."""
@@ -86,22 +91,22 @@ def spins_for(nanoseconds: float, clock: Clock) -> int:
     return max(1, round(nanoseconds / cost))
 
 
-def slowdown(block: Block, iterations: int, prime: int, fraction: float) -> tuple[int, int]:
-    """Return the extra work that slows a block down by a fraction: whole iterations, and spins for the rest.
+def slowdown(iterations: int, fraction: float, clock: Clock) -> tuple[int, float]:
+    """Return the extra work that slows a block down by a fraction, as `Block` takes it: whole calls, and the rest.
 
-    A block of 30 iterations does 3 more for 10%. For a block of one iteration the extra work is an empty loop,
-    calibrated to this fraction of the median primed block on this processor now.
+    A block of 30 iterations does 3 more for 10%. A block of one iteration is followed by an empty loop that takes this
+    fraction of the time that the iteration itself has just taken.
 
     Raises:
         BenchmarkError: The clock stands still.
     """
     surplus = fraction * iterations
     whole = math.floor(surplus + 1e-9)
-    rest = (surplus - whole) / iterations
-    if rest < 1e-6:
-        return whole, 0
-    blocks = [end - start for start, end in (block(iterations, prime) for _ in range(9))]
-    return whole, spins_for(rest * median(blocks), block.clock)
+    rest = surplus - whole
+    if rest < 1e-6 * iterations:
+        return whole, 0.0
+    spins_for(1.0, clock)  # the loop would never end by a clock that stands still
+    return whole, rest / (iterations + whole)
 
 
 @contextmanager
@@ -119,10 +124,11 @@ def gc_disabled() -> Iterator[None]:
             gc.enable()
 
 
-def warm_up(block: Block, seconds: float, limit: float, steady: float) -> float:
+def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[float, float]:
     """Run until the fastest blocks of two successive windows agree within ``steady``, at most ``limit`` seconds.
 
-    Two windows take ``seconds``. Returns the median seconds of an iteration in the last window.
+    Two windows take ``seconds``. Returns the median seconds of an iteration in the last window, and the median of the
+    time in which the process did not run, as a fraction of its processor time.
 
     Raises:
         BenchmarkError: The clock stands still or goes back.
@@ -131,17 +137,21 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float) -> float:
     began = clock()
     size = _block_size(block, limit)
     previous = math.inf
+    waiting: list[float] = []
     while True:
         window = clock()
         times: list[float] = []
         while len(times) < 2 or clock() - window < seconds * 5e8:
+            used = time.process_time_ns()
             start, end = block(size)
+            used = time.process_time_ns() - used
             if end <= start or start < window:
                 raise BenchmarkError(_NO_CLOCK)
             times.append((end - start) / size)
+            waiting.append((end - start) / max(1, used) - 1)
         floor = min(times)
         if abs(floor - previous) <= steady * floor or (clock() - began) * 1e-9 > limit:
-            return median(times) * 1e-9
+            return median(times) * 1e-9, median(waiting)
         previous = floor
 
 

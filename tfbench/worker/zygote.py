@@ -20,6 +20,7 @@ from _pytest.runner import runtestprotocol
 from tfbench import errors
 from tfbench.protocol import messages
 from tfbench.protocol.channel import Channel, ChannelClosed
+from tfbench.protocol.coding import encode
 from tfbench.protocol.messages import CaseRequest, LaunchRequest, StartZygote
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKER
@@ -153,7 +154,7 @@ class Zygote:
             raise pytest.UsageError("conftest.py runs a TensorFlow op while it is imported; move it into a fixture")
         start = replace(self.start, offenders=(*self.start.offenders, file))
         os.chdir(self.home)
-        tf_runtime.replace_process(messages.encode(start).decode(), self.channel.fileno())
+        tf_runtime.replace_process(encode(start).decode(), self.channel.fileno())
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:

@@ -1,0 +1,62 @@
+"""Rounds that the scheduler alternates."""
+
+import os
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from tfbench.protocol.messages import ServeSliced
+from tfbench.worker.slices import serve_slices
+
+
+@pytest.fixture
+def pipes():
+    """Returns three inboxes, as pipes."""
+    opened = [os.pipe() for _ in range(3)]
+    yield opened
+    for pipe in opened:
+        for descriptor in pipe:
+            os.close(descriptor)
+
+
+def busy(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+    return 1
+
+
+def serve(pipes, own, call, rounds=5, extra=0.0):
+    others = tuple(index for index in range(len(pipes)) if index != own)
+    order = ServeSliced(rounds, others, 1, extra)
+    return serve_slices(call, order, pipes[own][0], [outbox for _, outbox in pipes])
+
+
+def test_all_start_each_round_together(pipes):
+    done, ahead, lock = Counter(), [], threading.Lock()
+
+    def step(own):
+        with lock:
+            ahead.append(done[own] - min(done[other] for other in range(3)))
+        time.sleep(0.002 * own)
+        done[own] += 1
+
+    threads = [threading.Thread(target=serve, args=(pipes, own, lambda own=own: step(own))) for own in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert done == {0: 5, 1: 5, 2: 5}
+    assert set(ahead) <= {0, 1}
+
+
+def test_a_block_has_the_time_of_the_process_with_its_injected_slowdown(pipes):
+    def step():
+        time.sleep(0.01)  # the other side's slice
+        busy(0.01)
+
+    rounds = serve(pipes[:1], 0, step, extra=0.25)
+    times = [end - start for start, end in zip(rounds.began, rounds.ended, strict=True)]
+    assert min(times) == pytest.approx(1.25e7, rel=0.1)

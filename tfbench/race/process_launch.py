@@ -1,0 +1,225 @@
+"""One launch in real processes, whose turns pass through pipes."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
+from tfbench.gpus.monitor import GpuMonitor
+from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
+from tfbench.model import JSON, Plan
+from tfbench.policy import Policy
+from tfbench.protocol.messages import (
+    Done,
+    LaunchRequest,
+    M,
+    Prepared,
+    Rounds,
+    Serve,
+    ServeSliced,
+    Settle,
+    Settled,
+    Stop,
+    TimeCase,
+)  # fmt: skip
+from tfbench.race.child import LOG_LOOK_SECONDS, Process
+from tfbench.race.interfaces import Entrant, EntrantFailed, Failure
+from tfbench.race.schedule import followers, planned_seconds
+from tfbench.worker.block import TOKEN
+
+Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
+"""Forks the process of an entrant from the zygote of a pair, with these open files."""
+
+
+class ProcessLaunch:
+    """A fresh process for each entrant, all on the same processors, of which one runs at a time."""
+
+    def __init__(
+        self,
+        start: Start,
+        entrants: Sequence[Entrant],
+        pair: int,
+        policy: Policy,
+        cpus: tuple[int, ...],
+        near: Sequence[int],
+        gpu_monitor: GpuMonitor | None,
+    ) -> None:
+        self._start_process = start
+        self._entrants = entrants
+        self._pair = pair
+        self._policy = policy
+        self._gpu_monitor = gpu_monitor
+        self._cpus = cpus
+        self._places = [(cpu,) if len(self._cpus) == 1 else self._cpus for cpu in near] or [self._cpus]
+        """The processors on which processes prepare at the same time, each on one entry."""
+        self._pipes = [os.pipe() for _ in entrants]
+        """The inbox of each entrant: the process that reads a byte has the turn."""
+        self._running: dict[int, Process] = {}
+        self._facts: dict[int, JSON] = {}
+        self._iteration: dict[int, float] = {}
+        self._waiting: dict[int, float] = {}
+
+    def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
+        warmup = self._policy.warmup(brief)
+        found: dict[int, Prepared | Failure] = {}
+        for first in range(0, len(entrants), len(self._places)):
+            batch = entrants[first : first + len(self._places)]
+            for entrant, place in zip(batch, self._places, strict=False):
+                try:
+                    self._start(entrant, place, warmup)
+                except BenchmarkError as error:
+                    found[entrant] = error
+            found |= {entrant: self._prepared(entrant) for entrant in batch if entrant in self._running}
+        if len(self._places) > 1 and not brief:
+            for entrant, process in list(self._running.items()):
+                process.ask(Settle(self._cpus, self._policy.settle_seconds))
+                settled = self._reply(entrant, Settled, "while it was warmed up", self._policy.answer_seconds)
+                if not isinstance(settled, Settled):
+                    found[entrant] = settled
+        return found
+
+    def _start(self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float]) -> None:
+        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup)
+        pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
+        self._running[entrant] = self._start_process(self._entrants[entrant], self._pair, request, pipes)
+
+    def _prepared(self, entrant: int) -> Prepared | Failure:
+        prepared = self._reply(entrant, Prepared, "", self._policy.setup_seconds)
+        if isinstance(prepared, Prepared):
+            self._facts[entrant] = prepared.facts
+            self._iteration[entrant] = prepared.iteration
+            self._waiting[entrant] = prepared.waiting or 0.0
+        return prepared
+
+    def _reply(self, entrant: int, wanted: type[M], when: str, seconds: float) -> M | Failure:
+        """Return the answer of an entrant, or the failure with which it leaves the launch."""
+        try:
+            return self._running[entrant].answer(wanted, when, seconds)
+        except (BenchmarkError, BenchmarkSkipped) as error:
+            del self._running[entrant]
+            return error
+
+    def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
+        seconds = {}
+        for entrant, blocks in self._watched_blocks(plan, orders).items():
+            times = [end - start for start, end in blocks]
+            if len(times) != len(orders) or min(times) <= 0:
+                error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
+                raise EntrantFailed(entrant, error)
+            seconds[entrant] = [time * 1e-9 / plan.iterations[entrant] for time in times]
+        self.finish()
+        return seconds
+
+    def _watched_blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
+        if self._gpu_monitor is None:
+            return self.blocks(plan, orders)
+        who = tuple((entrant.case.name, entrant.side.name) for entrant in self._entrants)
+        with self._gpu_monitor.watching(who) as launch_monitor:
+            blocks = self.blocks(plan, orders)
+        if launch_monitor.cause:
+            raise LaunchDisturbed(launch_monitor.cause)
+        if launch_monitor.sm_clock is not None:
+            for entrant in blocks:
+                self._facts[entrant][GPU_CLOCK] = launch_monitor.sm_clock
+        return blocks
+
+    def blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
+        """Run the rounds; return the begin and end of each block by entrant, in nanoseconds.
+
+        The clock is the same for all entrants if they take turns. Sliced rounds have each process's own time.
+
+        Raises:
+            EntrantFailed: An entrant broke or skipped itself.
+        """
+        if plan.sliced and len(self._cpus) == 1:
+            return self._sliced_blocks(plan)
+        for entrant, turns in followers(orders).items():
+            request = Serve(tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant])
+            self._running[entrant].ask(request)
+        os.write(self._pipes[orders[0][0]][1], TOKEN)
+        answers = self._all_rounds(len(orders), self._limit(plan))
+        for entrant, answer in answers.items():
+            if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
+                self._facts[entrant][DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
+        return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
+
+    def _sliced_blocks(self, plan: Plan) -> dict[int, list[tuple[int, int]]]:
+        """Run sliced rounds. The short time in which a step waits, seen in its warm-up, counts like processor time."""
+        for entrant, process in self._running.items():
+            others = tuple(other for other in self._running if other != entrant)
+            process.ask(ServeSliced(plan.rounds, others, plan.iterations[entrant], plan.extra[entrant]))
+        found = {}
+        for entrant, answer in self._all_rounds(plan.rounds * len(self._running), self._limit(plan)).items():
+            factor = 1 + max(0.0, self._waiting[entrant])
+            blocks = zip(answer.began, answer.ended, strict=False)
+            found[entrant] = [(start, start + round((end - start) * factor)) for start, end in blocks]
+        return found
+
+    def _limit(self, plan: Plan) -> float:
+        """Return the time limit of the rounds in seconds."""
+        seconds = planned_seconds(plan, {entrant: self._iteration[entrant] for entrant in self._running})
+        return self._policy.overrun * seconds + self._policy.answer_seconds
+
+    def _all_rounds(self, turns: int, limit: float) -> dict[int, Rounds]:
+        """Receive the times of all entrants. The first one that sends anything else ends the wait for the others."""
+        when, seconds = "while it was timed", self._policy.answer_seconds
+        waiting = {process.channel: entrant for entrant, process in self._running.items()}
+        deadline = time.monotonic() + limit
+        answers: dict[int, Rounds] = {}
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for channel in select.select(list(waiting), [], [], min(left, LOG_LOOK_SECONDS))[0]:
+                entrant = waiting.pop(channel)
+                answers[entrant] = self._answer(entrant, Rounds, when, seconds)
+            for entrant in waiting.values():
+                self._check_output(entrant)
+        if waiting:
+            # An entrant that waits for its turn looks like one that hangs. Given all its turns, it finishes.
+            for entrant in waiting.values():
+                os.write(self._pipes[entrant][1], TOKEN * turns)
+            late = {entrant: self._answer(entrant, Rounds, when, limit) for entrant in waiting.values()}
+            slowest = max(late, key=lambda entrant: sum(late[entrant].ended) - sum(late[entrant].began))
+            raise EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:.3g} s"))
+        return answers
+
+    def _check_output(self, entrant: int) -> None:
+        try:
+            self._running[entrant].check_output()
+        except BenchmarkError as error:
+            raise EntrantFailed(entrant, error) from None
+
+    def finish(self) -> None:
+        """Let the benchmarks return and the processes end.
+
+        Raises:
+            EntrantFailed: A benchmark failed after it had been timed.
+        """
+        failures = []
+        for entrant, process in self._running.items():
+            process.ask(Stop())
+            try:
+                self._answer(entrant, Done, "after it had been timed", self._policy.answer_seconds)
+                process.end(kill=False)
+            except EntrantFailed as failed:
+                failures.append(failed)
+        self.kill()
+        if failures:
+            raise failures[0]
+
+    def kill(self) -> None:
+        for process in self._running.values():
+            process.end(kill=True)
+        self._running.clear()
+        for pipe in self._pipes:
+            for descriptor in pipe:
+                os.close(descriptor)
+        self._pipes = []
+
+    def _answer(self, entrant: int, wanted: type[M], when: str, seconds: float) -> M:
+        try:
+            return self._running[entrant].answer(wanted, when, seconds)
+        except (BenchmarkError, BenchmarkSkipped) as error:
+            raise EntrantFailed(entrant, error) from None

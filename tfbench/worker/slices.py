@@ -1,0 +1,30 @@
+"""Sliced rounds: the processes of a launch run on one processor at once, and its scheduler alternates them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from tfbench.protocol.messages import Rounds, ServeSliced
+from tfbench.worker.block import TOKEN, Block, slowdown
+
+
+def serve_slices(call: Callable[[], object], order: ServeSliced, inbox: int, outboxes: Sequence[int]) -> Rounds:
+    """Time blocks by the processor time of this process. All entrants start each round together.
+
+    Args:
+        inbox: Descriptor from which this entrant reads one byte per round and other entrant.
+        outboxes: For each entrant, the descriptor that writes to its inbox.
+    """
+    block = Block(call, None, time.process_time_ns)
+    extra, rest = slowdown(order.iterations, order.extra, block.clock)
+    others = [outboxes[entrant] for entrant in order.others]
+    blocks = []
+    for _ in range(order.rounds):
+        for outbox in others:
+            os.write(outbox, TOKEN)
+        for _ in others:
+            os.read(inbox, 1)
+        blocks.append(block(order.iterations, 0, extra, rest))
+    return Rounds(tuple(start for start, _ in blocks), tuple(end for _, end in blocks), ())
