@@ -1,0 +1,61 @@
+"""The shell of HTML pages: one file that trusts only its own scripts, and text that never becomes markup."""
+
+import base64
+import gzip
+import json
+import math
+import re
+
+import pytest
+
+from tfbench.report.html import page
+from tfbench.report.html.charts import LOG, RATIO, Axis, Chart, Grid, Limit, Series
+from tfbench.report.html.page import Section, render_page, text
+
+HOSTILE = "</script><img src=x onerror=alert(1)> @all [a](http://b) \u202egnp.exe \x1b[31m\n# \u2066"
+SECTIONS = [Section("one", "One & two", "<p>hello</p>")]
+
+
+def unpacked(html, name):
+    (packed,) = re.findall(rf'id="data-{name}">([^<]*)<', html)
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+def test_it_trusts_its_own_scripts_alone_and_no_network():
+    html = render_page("Title", SECTIONS)
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-")
+    assert "unsafe-eval" not in policy
+    assert not re.findall(r'(?:src|href)="(?!#|data:)', html)
+
+
+def test_data_comes_back_as_it_was():
+    assert unpacked(render_page("t", SECTIONS, {"points": {"a": [1, None, "µ"]}}), "points") == {"a": [1, None, "µ"]}
+
+
+def test_hostile_text_is_neither_markup_nor_reordered():
+    html = render_page(HOSTILE, [Section("one", HOSTILE, page.paragraph(HOSTILE))], subtitle=HOSTILE)
+    assert "<img" not in html
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\x1b]", html)
+    assert text("a\nb\t<") == "a b &lt;"
+
+
+def test_charts_and_tables_state_missing_numbers_as_null():
+    axis = Axis("ratio", RATIO, LOG)
+    series = Series("s", [1.0, math.nan], [math.inf, 2.0], low=[1.0, 1.0], high=[-math.inf, 3.0])
+    chart = Chart("caption", Axis("x"), axis, [series], [Limit("limit", 1.01)]).as_json()
+    assert chart["series"][0]["x"] == [1.0, None]
+    assert chart["series"][0]["high"] == [None, 3.0]
+    grid = Grid("caption", [("a", "interval")], [[(0.0, math.nan, math.inf)], [HOSTILE]]).as_json()
+    assert grid["rows"][0] == [[0.0, None, None]]
+    assert "\u202e" not in grid["rows"][1][0]
+    json.dumps([chart, grid], allow_nan=False)
+
+
+def test_data_with_nan_is_refused():
+    with pytest.raises(ValueError, match="JSON"):
+        page.pack([math.nan])
+
+
+def test_the_same_content_gives_the_same_file():
+    assert render_page("t", SECTIONS, {"a": 1}) == render_page("t", SECTIONS, {"a": 1})

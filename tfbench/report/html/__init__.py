@@ -1,0 +1,1 @@
+"""Self-contained HTML pages: one file, without network access."""
