@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tfbench.errors import ReportError
 from tfbench.gate import merge
-from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
+from tfbench.model import Case, Outcome, Ratio, Reason, Report, Rounds, Run, Sample, Skip, VariantResult, Verdict
 from tfbench.policy import RENAMED_FIELDS, Policy
 from tfbench.report import comment, json_reader, json_writer, terminal
 
@@ -36,6 +36,7 @@ REPORT = Report(
     seconds_by_phase={"preparing": 8.25, "other": 4.25},
     seconds_by_case={CASE.name: 7.5},
     seed=7,
+    rounds=(Rounds.of_sample(Sample(CASE, (Run((1e-5, 1.1e-5), 1), Run((9e-6,), 1))), "contender"),),
 )
 
 
@@ -57,6 +58,18 @@ def test_a_written_report_is_read_back():
     assert found.seconds_by_case == REPORT.seconds_by_case
     assert found.variant_results[0].median_seconds == 1e-5
     assert found.skips[0].reason == "no GPU"
+    assert found.rounds == REPORT.rounds
+
+
+def test_rounds_that_do_not_fit_what_they_state_are_refused():
+    row = content()["rounds"][0]
+    refused(content(rounds=[{**row, "launches": [2, 2]}]), r"r.json is damaged: b/test_x.*: it has not the 4 rounds")
+    refused(content(rounds=[{**row, "steps": "AAAA"}]), "its rounds are damaged")
+
+
+def test_a_report_of_an_earlier_version_has_no_rounds():
+    earlier = {key: value for key, value in content().items() if key != "rounds"}
+    assert json_reader.read(json.dumps(earlier), "r.json").rounds == ()
 
 
 def test_a_report_of_an_earlier_version_tells_no_costs():
@@ -75,7 +88,8 @@ def test_every_verdict_survives(center, confidence, outcome, rounds):
 
 
 def test_the_place_of_a_violation_is_named():
-    refused(content(schema="tfbench-report/2"), "at schema, 'tfbench-report/1' was expected")
+    refused(content(schema="tfbench-report"), "at schema, 'tfbench-report/1' was expected")
+    refused(content(schema="tfbench-report/2"), "has the schema tfbench-report/2, and this version .*: update tfbench")
     refused({}, "at the top, 'schema' is a required property")
     row = content()["verdicts"][0]
     refused(content(verdicts=[{**row, "outcome": "fine"}]), "at verdicts/0/outcome")

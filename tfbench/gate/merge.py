@@ -48,6 +48,7 @@ def merge(reports: Sequence[Named]) -> Report:
         variant_results=tuple(variant_result for _, one in reports for variant_result in one.variant_results),
         skips=tuple(skip for _, one in reports for skip in one.skips),
         profiles=tuple(profile for _, one in reports for profile in one.profiles),
+        rounds=tuple(rounds for _, one in reports for rounds in one.rounds),
         wall_seconds=max(one.wall_seconds for _, one in reports),
         seconds_by_phase=_summed([one.seconds_by_phase for _, one in reports]),
         seconds_by_case=_summed([one.seconds_by_case for _, one in reports]),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfbench.model.case import JSON, TIME
+from tfbench.model.rounds import Rounds
 from tfbench.model.verdict import Outcome, Skip, VariantResult, Verdict
 
 
@@ -40,6 +41,9 @@ class Report:
     """The part of the suite, see `tfbench.suite.shards`. ``None`` for the whole suite."""
     profiles: tuple[JSON, ...] = ()
     """Contents of the profiles, one entry per case and side, see `tfbench.report.profile`."""
+
+    rounds: tuple[Rounds, ...] = ()
+    """The rounds of each case and side that was raced live. Empty in a report of a version that did not keep them."""
 
     @property
     def gap(self) -> str:

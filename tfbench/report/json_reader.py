@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -14,12 +15,14 @@ from typing import Any, TypeVar
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
+from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Rounds, Skip, VariantResult, Verdict
 from tfbench.policy import RENAMED_FIELDS
 from tfbench.untrusted import brief, is_case, parse_json, printable
 
 Value = TypeVar("Value")
 
+SCHEMA = "tfbench-report/1"
+_SCHEMA = re.compile(r"tfbench-report/\d{1,4}")
 LARGEST = 64 << 20
 """Maximum bytes. A report of ten thousand cases has five million."""
 _ERRORS = 100
@@ -63,11 +66,16 @@ def report_of(content: Any, name: str) -> Report:
         raise ReportError(
             f"{brief(name)} is {kind}, not a report: write one with pytest --benchmark --report-json PATH"
         )
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if isinstance(schema, str) and schema != SCHEMA and _SCHEMA.fullmatch(schema):
+        raise ReportError(
+            f"{brief(name)} has the schema {schema}, and this version of tfbench reads {SCHEMA}: update tfbench"
+        )
     errors = islice(_validator().iter_errors(content), _ERRORS)
     error = min(errors, key=lambda error: len(error.absolute_path), default=None)
     if error is not None:
         where = brief("/".join(map(str, error.absolute_path)) or "the top")
-        text = f"is not a report of the schema tfbench-report/1: at {where}, {brief(error.message)}"
+        text = f"is not a report of the schema {SCHEMA}: at {where}, {brief(error.message)}"
         raise ReportError(f"{brief(name)} {text}")
     verdicts = tuple(map(_verdict_of, content["verdicts"]))
     rows = [(verdict.case.name, verdict.metric) for verdict in verdicts]
@@ -92,6 +100,7 @@ def report_of(content: Any, name: str) -> Report:
             {**row, "case": _plain(row["case"]), "why": list(map(_plain, row["why"]))}
             for row in content.get("profiles", [])
         ),
+        rounds=tuple(_rounds_of(row, name) for row in content.get("rounds", [])),
     )
 
 
@@ -102,7 +111,7 @@ def rows_of(verdicts: Any, standings: Any, profiles: Any) -> Report:
         ReportError: A row violates the schema.
     """
     empty = {
-        "schema": "tfbench-report/1",
+        "schema": SCHEMA,
         "policy": {"name": ""},
         "sides": {},
         "skipped": [],
@@ -191,8 +200,16 @@ def _variant_result_of(row: JSON) -> VariantResult:
     )
 
 
-def _profile(row: JSON) -> JSON:
-    return {**row, "case": _plain(row["case"]), "why": list(map(printable, row["why"]))}
+def _rounds_of(row: JSON, name: str) -> Rounds:
+    launches = tuple(row["launches"])
+    rounds = Rounds(
+        _plain(row["case"]), row["side"], row["median_seconds"], launches, row["every"], row["steps"]
+    )  # fmt: skip
+    try:
+        rounds.check()
+    except ValueError as error:
+        raise ReportError(f"{brief(name)} is damaged: {brief(rounds.case)}: {error}") from None
+    return rounds
 
 
 def _ratio(row: JSON | None) -> Ratio | None:

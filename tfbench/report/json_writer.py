@@ -25,6 +25,7 @@ def render(report: Report) -> str:
         "due": list(report.due),
         **({"shard": report.shard} if report.shard else {}),
         **({"profiles": list(report.profiles)} if report.profiles else {}),
+        **({"rounds": [one.as_json() for one in report.rounds]} if report.rounds else {}),
         **({} if report.complete is None else {"complete": report.complete}),
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"

@@ -98,6 +98,7 @@ def entry_of(result: CaseResult) -> JSON:
         "metrics": [row.as_json() for row in result.metrics],
         "standing": result.variant_result.as_json() if result.variant_result else None,
         "launches": [run_json(run) for run in result.sample.runs] if result.sample else None,
+        "rival": [run_json(run) for run in result.rival.runs] if result.rival else None,
         "reading": result.metric_values.as_json() if result.metric_values else None,
         "profiles": list(result.profiles),
         "why": list(result.why),
@@ -110,13 +111,14 @@ def result_of(case: Case, entry: JSON) -> CaseResult | None:
         given = [row for row in (entry["verdict"], *a_list(entry["metrics"], "metrics")) if row]
         read = rows_of(given, [entry["standing"]] if entry["standing"] else [], entry["profiles"])
         rows = [replace(row, case=case) for row in read.verdicts]
-        launches = a_list(entry["launches"], "launches") if entry["launches"] is not None else None
+        launches, rival = (a_list(entry[key], key) if entry[key] is not None else [] for key in ("launches", "rival"))
         return CaseResult(
             case,
             verdict=rows[0] if entry["verdict"] else None,
             skip=a_text(entry["skip"], "skip"),
             variant_result=replace(read.variant_results[0], case=case) if read.variant_results else None,
             sample=Sample(case, tuple(map(run_of, launches))) if launches else None,
+            rival=Sample(case, tuple(map(run_of, rival))) if rival else None,
             metrics=tuple(rows[1:] if entry["verdict"] else rows),
             metric_values=MetricValues.of_json(entry["reading"]) if entry["reading"] else None,
             profiles=read.profiles,

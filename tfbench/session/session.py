@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tfbench.gpus.session import GpuSession
 from tfbench.metrics.roofline import with_shares
-from tfbench.model import JSON, Case, Report, Skip, Verdict
+from tfbench.model import JSON, Case, Report, Rounds, Skip, Verdict
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.stopwatch import Phase, Stopwatch
@@ -17,7 +17,7 @@ from tfbench.session.baseline import NEVER, recreate_side
 from tfbench.session.case_runs import CaseRuns
 from tfbench.session.metric_checks import PROBES, MetricChecker
 from tfbench.session.other_metrics import OtherMetrics
-from tfbench.session.profiling import Profiles
+from tfbench.session.profiling import BASELINE, CONTENDER, Profiles
 from tfbench.session.races import Races
 from tfbench.session.recorder import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, Progress, ProgressReporter, RunRequest
@@ -156,6 +156,12 @@ class Session:
             complete=complete,
             shard=part(shard, self.request.suite_cases, [case.name for case in self._cases]) if shard else None,
             profiles=tuple(profile for result in results for profile in result.profiles),
+            rounds=tuple(
+                Rounds.of_sample(sample, side)
+                for result in results
+                for side, sample in ((BASELINE, result.rival), (CONTENDER, result.sample))
+                if sample is not None and sample.runs
+            ),
         )
 
     def _sides(self) -> dict[str, JSON]:
