@@ -1,11 +1,14 @@
 """The exact output of reports."""
 
 import json
+import math
 from dataclasses import replace
 
-from tfbench.model import Case, Outcome, Ratio, Reason, Report, Skip, VariantResult, Verdict
+import pytest
+
+from tfbench.model import Case, Outcome, Ratio, Reason, Report, Rounds, Run, Sample, Skip, VariantResult, Verdict
 from tfbench.report import json_writer, terminal
-from tfbench.report.units import duration, rate, times
+from tfbench.report.units import bar, duration, rate, times
 
 
 def case(level):
@@ -72,12 +75,91 @@ def test_a_median_never_contradicts_the_ratio_beside_it():
     assert "~ the median of the reference times the ratio" in text
 
 
-def test_verdicts_and_skips():
-    skips = (Skip(case("gpu"), "no GPU"),)
-    text = terminal.render(report(verdicts=(VERDICT,), skips=skips), width=100, colour=False)
-    assert "xla       regressed  1.052 (1.031 to 1.074)         7  5.2 s" in text
-    assert "skipped benchmarks/test_linear.py::test_matmul[compiler=gpu]: no GPU" in text
-    assert "1 regressed, 1 skipped in 12 s" in text
+SIDES = {"baseline": {"spec": "git:main"}, "contender": {"spec": "working tree"}}
+
+
+def lines_of(width=80, **changes):
+    made = Report({"name": "standard", "minimum_effect": 0.01}, SIDES, wall_seconds=12.4, **changes)
+    return [line.rstrip() for line in terminal.render(made, width=width, colour=False).splitlines()]
+
+
+def rounds(level, side, *seconds):
+    return Rounds.of_sample(Sample(case(level), (Run(seconds, 1),)), side)
+
+
+def test_a_regression_has_old_and_new_time_ratio_bar_cause_and_command():
+    metric = Verdict(case("xla"), Outcome.REGRESSED, Reason("more", "12 before, 14 now: gained 2 Cast"), "graph_ops")
+    both = (rounds("xla", "baseline", 1.26e-3), rounds("xla", "contender", 1.33e-3))
+    skips = (Skip(case("gpu"), "no GPU"), Skip(case("tpu"), "no GPU"), Skip(case("x"), "not here"))
+    same = Verdict(
+        case("none"), Outcome.UNCHANGED, Reason("within-tolerance", "boring"), ratio=Ratio(1, 0.99, 1.01, 0.9)
+    )
+    assert lines_of(verdicts=(same, VERDICT, metric), rounds=both, skips=skips) == [
+        "regressions (1, by size above the threshold of 1.0%)",
+        "  test_matmul[compiler=xla]  regressed",
+        "    1.26 ms -> 1.33 ms  1.052 (1.031 to 1.074)              ┊ │  ┊   ├───●───┤",
+        "    graph_ops: 12 before, 14 now: gained 2 Cast",
+        "    pytest --benchmark --against git:main \\",
+        "      'benchmarks/test_linear.py::test_matmul[compiler=xla]'",
+        "",
+        "skipped test_matmul[compiler=gpu] and 1 more: no GPU",
+        "skipped test_matmul[compiler=x]: not here",
+        "other metrics: 1 regressed",
+        "mean ratio of 2 cases: 1.026",
+        "1 unchanged, 1 regressed, 3 skipped in 12 s (policy standard)",
+    ]
+
+
+def verdict(level, outcome, center=1.0, message="why", metric="time"):
+    ratio = Ratio(center, center * 0.99, center * 1.01, 0.99)
+    return Verdict(case(level), outcome, Reason("code", message), metric, ratio if metric == "time" else None)
+
+
+def test_errors_come_first_then_regressions_by_size_then_inconclusive_then_improvements():
+    verdicts = (
+        verdict("a", Outcome.IMPROVED, 0.9), verdict("b", Outcome.INCONCLUSIVE, 1.02), verdict("c", Outcome.REGRESSED, 1.1),
+        verdict("d", Outcome.ERROR), verdict("e", Outcome.REGRESSED, 1.3), verdict("f", Outcome.MISSING),
+        verdict("g", Outcome.INCOMPARABLE), verdict("h", Outcome.UNCHANGED), verdict("i", Outcome.NEW),
+    )  # fmt: skip
+    found = [line.split("compiler=")[1] for line in lines_of(verdicts=verdicts) if line.startswith("  test_")]
+    assert [one.split("]")[0] for one in found] == ["d", "f", "e", "c", "b", "g", "a"]
+
+
+def test_every_line_fits_80_columns():
+    long = "a cause that is described in rather many words, more than fit into a line of eighty columns by far"
+    verdicts = tuple(verdict(level, Outcome.REGRESSED, 1.0 + n / 7, long) for n, level in enumerate("abcd", 1))
+    why = ({"case": case("a").name, "side": "contender", "folder": "f", "why": [long, long], "sections": []},)
+    assert max(map(len, lines_of(verdicts=verdicts, profiles=why))) <= 80
+
+
+def test_a_median_that_contradicts_the_interval_is_replaced():
+    both = (rounds("xla", "baseline", 1e-3), rounds("xla", "contender", 3e-3))
+    assert "    1.00 ms -> ~1.05 ms  1.052 (1.031 to 1.074)" in "\n".join(lines_of(verdicts=(VERDICT,), rounds=both))
+
+
+def test_an_inconclusive_case_says_what_could_hide_and_other_metrics_are_counted():
+    open_time = verdict("none", Outcome.INCONCLUSIVE, 1.02, "could hide 3%\nand a trace")
+    metric = verdict("xla", Outcome.INCONCLUSIVE, message="noisy", metric="first_call")
+    lines = lines_of(verdicts=(open_time, metric))
+    assert "    could hide 3%" in lines
+    assert "other metrics: 1 inconclusive" in lines
+    assert not [line for line in lines if "noisy" in line or "trace" in line]
+
+
+def test_there_are_at_most_ten_inconclusive_cases():
+    lines = lines_of(verdicts=tuple(verdict(str(number), Outcome.INCONCLUSIVE) for number in range(13)))
+    assert len([line for line in lines if line.startswith("  test_")]) == 10
+    assert "  and 3 more: --report-html and --report-json have all" in lines
+
+
+@pytest.mark.parametrize("ratio", [Ratio(math.nan, 0.0, math.inf, 0.9), Ratio(1, 1, 1, 0), Ratio(1e9, 1e-9, 1e9, 1)])
+def test_an_unusable_interval_is_drawn_and_printed(ratio):
+    assert len(bar(ratio, (0.99, 1.01), 1.02, 20)) == 20
+    assert lines_of(verdicts=(replace(VERDICT, ratio=ratio),))
+
+
+def test_an_empty_report_says_so():
+    assert lines_of() == ["no cases in 12 s (policy standard)"]
 
 
 PHASES = {"starting": 2.0, "preparing": 16.4, "rounds": 12.0, "confirming": 0.1, "probing": 9.5, "other": 0.0}
@@ -104,36 +186,6 @@ def test_a_long_run_names_its_three_most_expensive_cases():
 def test_a_run_that_measured_no_case_and_an_earlier_report_print_no_costs():
     assert costs(cases={}) == []
     assert "time: " not in terminal.render(report(seconds_by_case=COSTS), width=100, colour=False)
-
-
-def test_cases_of_a_function_share_a_table_whatever_their_parameters():
-    cases = [Case(f"t.py::test_a[{n}]", "test_a", f"t.py::test_a[{n}]") for n in (1, 2)]
-    verdicts = tuple(Verdict(one, Outcome.INCONCLUSIVE, Reason("not-decided", "")) for one in cases)
-    lines = [line.split() for line in terminal.render(report(verdicts=verdicts), width=80, colour=False).splitlines()]
-    assert ["1", "inconclusive"] in [line[:2] for line in lines]
-    assert lines.count(["test_a"]) == 1
-
-
-def test_a_reason_is_printed_for_each_open_verdict_with_its_metric():
-    open_time = Verdict(case("none"), Outcome.INCONCLUSIVE, Reason("not-decided", "could hide 3%"))
-    metric = Verdict(case("xla"), Outcome.INCOMPARABLE, Reason("not-read", "no value here\nand a trace"), "graph_ops")
-    settled = Verdict(case("xla"), Outcome.UNCHANGED, Reason("equal", "boring"), "retraces")
-    lines = terminal.render(
-        report(verdicts=(VERDICT, open_time, metric, settled)), width=100, colour=False
-    ).splitlines()
-    assert "inconclusive test_matmul[compiler=none]: could hide 3%" in lines
-    assert "incomparable graph_ops of test_matmul[compiler=xla]: no value here" in lines
-    assert not [line for line in lines if "boring" in line or "5.2% slower" in line]
-
-
-def test_there_are_at_most_ten_reasons():
-    names = [f"t.py::test_a[{number}]" for number in range(13)]
-    verdicts = tuple(
-        Verdict(Case(name, "test_a", name), Outcome.INCONCLUSIVE, Reason("not-decided", "why")) for name in names
-    )
-    lines = terminal.render(report(verdicts=verdicts), width=100, colour=False).splitlines()
-    assert len([line for line in lines if line.endswith(": why")]) == 10
-    assert "and 3 more: --report-json has them all" in lines
 
 
 def test_colour_is_used_only_on_request():

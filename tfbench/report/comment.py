@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from tfbench.model import TIME, Outcome, Report, Verdict
 from tfbench.report.differences import differences
+from tfbench.report.reproduce import command_for
 from tfbench.report.units import times
 from tfbench.storage.baselines import baseline_of
-from tfbench.untrusted import command, is_case, is_shared_spec, printable
+from tfbench.untrusted import printable
 
 MARK = "<!-- tfbench -->"
 """Marks the comment, so that a later run finds and replaces it."""
@@ -179,15 +180,13 @@ def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
     if not spec or not cases:
         return ""
     accept = "If it is intended, add it to the file of accepted regressions, with a reason and an end."
-    baseline = baseline_of(spec)
-    if not ((baseline or is_shared_spec(spec)) and is_case(cases[0])):
+    again = command_for(report, next(one for one in verdicts if one.case.name == cases[0]), shared=True)
+    if not again:
         return f"To reproduce it, race the case against the other side with `pytest --benchmark --against`. {accept}"
-    if baseline:
-        side, why = ("--baseline", baseline), "To see the cause: add `--profile-on-regression`."
+    if baseline_of(spec):
+        why = "To see the cause: add `--profile-on-regression`."
     else:
-        side = ("--against", spec)
         why = "To see changes in the graph: `tfbench explain` with the same case and `--against`."
-    again = command("pytest", "--benchmark", *side, cases[0])
     return f"To reproduce it: {verbatim(again)}. {why} {accept}"
 
 

@@ -1,110 +1,168 @@
-"""Render a report for the terminal, at the end of a run."""
+"""Render a report for the terminal, at the end of a run: what a reader must know first, in at most 80 columns."""
 
 from __future__ import annotations
 
 import io
-import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import Group as Parts
+from rich.console import RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
-from tfbench.model import TIME, Case, Outcome, ReasonCode, Report, VariantResult, Verdict
+from tfbench.model import TIME, Outcome, Ratio, Report, Skip, Verdict
 from tfbench.report.differences import differences
+from tfbench.report.reproduce import arguments_for
 from tfbench.report.screen import Screen
-from tfbench.report.style import COLOURS, add_columns, add_row, table
-from tfbench.report.units import duration, joules, percent, rate, size, times
+from tfbench.report.style import COLOURS
+from tfbench.report.summary import Finding, Group, Summary, summarize
+from tfbench.report.units import bar, duration, times
+from tfbench.report.variants import variant_tables
+from tfbench.untrusted import command
 
-Row = TypeVar("Row", VariantResult, Verdict)
-Column = tuple[str, str, Callable[[float], str]]
-_EXTRA: tuple[tuple[Column, int], ...] = (
-    (("first_call", "first call", duration), 100),
-    (("peak_host_memory", "memory", size), 100),
-    (("accuracy", "accuracy", "{:.1%}".format), 120),
-    (("artifact_bytes", "size", size), 120),
-    (("artifact_gzipped_bytes", "gzipped", size), 120),
-    (("p90", "p90", duration), 130),
-    (("dispatch_time", "dispatch", duration), 110),
-    (("device_share", "on device", percent), 110),
-    (("energy", "energy", joules), 120),
-    (("share", "% of roofline", percent), 115),
-)
-"""Optional columns of the table of variants: fact, heading and format, and the minimum width of the terminal."""
-_MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.MISSING, Outcome.ERROR)
-"""Outcomes that are worth a line each; of the others there are many."""
-_SAID = (Outcome.UNCHANGED, Outcome.NEW, Outcome.REGRESSED, Outcome.ERROR)
-"""Outcomes without a line for their reason: it is of no interest, or the failed test has printed it."""
-_REASONS = 10
-"""Maximum lines of reasons."""
-_MEASURED: dict[str, str] = {ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held"}
-"""Reasons that say more than their outcomes."""
+_MOST: Mapping[Group, int] = {Group.ERRORS: 30, Group.REGRESSIONS: 30, Group.INCONCLUSIVE: 10, Group.IMPROVEMENTS: 10}
+"""Maximum cases of each part."""
+_OTHERS = 4
+"""Maximum other metrics of a case."""
+_SKIPS = 5
+"""Maximum different reasons of skipped cases."""
 _LEAST_SHARE = 0.005
 """Share of the wall time that a phase must have to be printed."""
 _LONG_SECONDS = 60.0
 """Wall time of a run whose most expensive cases are printed."""
 _COSTLY_CASES = 3
 """Maximum number of these cases."""
-_ESTIMATED = "~"
-_ESTIMATE = (
-    f"{_ESTIMATED} the median of the reference times the ratio: noise between the launches moved one of the two medians, "
-    "and the ratio compares turns of the same moment"
-)
-_RATIO_COLOURS: dict[Outcome | None, str] = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}
-_WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
+_TITLES: Mapping[Group, str] = {
+    Group.ERRORS: "errors, missing cases",
+    Group.REGRESSIONS: "regressions",
+    Group.INCONCLUSIVE: "inconclusive, incomparable",
+    Group.IMPROVEMENTS: "improvements",
+}
+_INDENT = "    "
 
 
 def render(report: Report, *, width: int, colour: bool) -> str:
-    """Render the variants of each workload, then the verdicts, the skipped cases and the costs.
+    """Render the variants of each workload, then errors, regressions, inconclusive cases and improvements, and counts.
 
     Args:
-        width: Characters per line.
+        width: Characters per line. Only a single longer word, such as the name of a case, is longer.
     """
+    summary = summarize(report)
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
-    extra = [column for column, least in _EXTRA if width >= least]
-    variants = _grouped(report.variant_results, lambda case: case.group)
-    parts += [_variant_results(group, rows, extra) for group, rows in variants.items()]
-    judged = [verdict for verdict in report.verdicts if verdict.reason.code != ReasonCode.NO_BASELINE]
-    timed = _grouped((one for one in judged if one.metric == TIME), lambda case: case.group.partition("[")[0])
-    parts += [_verdicts(group, rows) for group, rows in timed.items()]
-    moved = (verdict for verdict in judged if verdict.metric != TIME and verdict.outcome in _MOVED)
-    parts += [_other_metrics(rows) for rows in _grouped(moved, lambda case: case.name).values()]
-    parts += _reasons(verdict for verdict in judged if verdict.metric == TIME or verdict.outcome not in _MOVED)
-    parts += [Text(f"skipped {skip.case.name}: {skip.reason}", "yellow") for skip in report.skips]
-    if others := _counts(verdict for verdict in report.verdicts if verdict.metric != TIME):
-        parts.append(Text(f"other metrics: {', '.join(others)}"))
+    parts += variant_tables(report.variant_results, width)
+    reach = _reach(summary)
+    for group, findings in summary.findings.items():
+        parts += _group(report, group, findings, summary, width, reach)
+    parts += _skipped(report.skips)
+    if summary.other_counts:
+        parts.append(Text(f"other metrics: {_listed(summary.other_counts)}"))
     parts += map(Text, _costs(report))
-    parts.append(Text(_summary(report), "bold"))
+    if summary.mean_ratio is not None and summary.compared > 1:
+        parts.append(Text(f"mean ratio of {summary.compared} cases: {summary.mean_ratio:.3f}"))
+    parts.append(Text(_last_line(report, summary), "bold"))
     text = io.StringIO()
     Screen(
         file=text, width=width, force_terminal=colour, no_color=not colour,
         color_system="standard" if colour else None, legacy_windows=False,
-    ).print(Group(*parts))  # fmt: skip
+    ).print(Parts(*parts))  # fmt: skip
     return text.getvalue()
 
 
-def _reasons(verdicts: Iterable[Verdict]) -> list[Text]:
-    """Print why verdicts are open, missing or better, a line each."""
-    found = [verdict for verdict in verdicts if verdict.outcome not in _SAID]
-    lines = [
-        Text.assemble(
-            _outcome_cell(one), f" {one.metric} of " * (one.metric != TIME) or " ", f"{one.case.short_name}: "
-        )
-        + Text(one.reason.message.partition("\n")[0])
-        for one in found[:_REASONS]
+def _group(
+    report: Report, group: Group, findings: Sequence[Finding], summary: Summary, width: int, reach: float
+) -> list[RenderableType]:
+    if not findings:
+        return []
+    limit = f", by size above the threshold of {summary.limits[1] - 1:.1%}" if group is Group.REGRESSIONS else ""
+    made: list[RenderableType] = [Text(f"{_TITLES[group]} ({len(findings)}{limit})", "bold")]
+    for one in findings[: _MOST[group]]:
+        made += _finding(report, one, summary.limits, width, reach)
+    if more := len(findings) - _MOST[group]:
+        made += [Text(f"  and {more} more: --report-html and --report-json have all")] * (more > 0)
+    return [*made, Text()]
+
+
+def _finding(
+    report: Report, one: Finding, limits: tuple[float, float], width: int, reach: float
+) -> list[RenderableType]:
+    verdict = one.verdict
+    head = Text("  ").append(one.case.short_name, COLOURS[verdict.outcome])
+    head.append(f"  {verdict.outcome}" + (f" {verdict.metric}" if verdict.metric != TIME else ""))
+    lines: list[RenderableType] = [head]
+    timed = next((row for row in (verdict, *one.others) if row.metric == TIME), verdict)
+    if timed.ratio is not None:
+        lines.append(_comparison(one, timed.ratio, limits, width, reach))
+    elif one.new is not None and verdict.outcome is not Outcome.ERROR:
+        lines.append(Text(f"{_INDENT}{duration(one.new)} now"))
+    lines += [_hanging(cause, width) for cause in one.causes]
+    lines += [_hanging(f"{row.outcome} {row.metric}", width) for row in one.others[:_OTHERS] if _unexplained(row, one)]
+    if words := arguments_for(report, verdict):
+        lines.append(_command(words, width))
+    return lines
+
+
+def _unexplained(row: Verdict, one: Finding) -> bool:
+    return row.metric != TIME and not any(cause.startswith(f"{row.metric}:") for cause in one.causes)
+
+
+def _comparison(one: Finding, ratio: Ratio, limits: tuple[float, float], width: int, reach: float) -> Text:
+    """Return old and new time, the ratio with its interval, and the interval as a bar where the line has room."""
+    sides = ""
+    if one.old is not None and one.new is not None:
+        sides = f"{duration(one.old)} -> {'~' * one.estimated}{duration(one.new)}  "
+    line = Text(f"{_INDENT}{sides}{times(ratio)}")
+    room = min(30, width - line.cell_len - 2)
+    return line.append(f"  {bar(ratio, limits, reach, room)}", "dim") if room >= 12 else line
+
+
+def _reach(summary: Summary) -> float:
+    """Return the largest ratio of the bars, which is common to all, so that they can be compared at a glance."""
+    centers = [
+        max(row.ratio.center, 1 / row.ratio.center)
+        for findings in summary.findings.values()
+        for one in findings
+        for row in (one.verdict, *one.others)
+        if row.metric == TIME and row.ratio is not None and 0.1 < row.ratio.center < 10
     ]
-    more = len(found) - _REASONS
-    return lines + [Text(f"and {more} more: --report-json has them all")] * (more > 0)
+    return max([*centers, summary.limits[1]]) * summary.limits[1] ** 2
 
 
-def _summary(report: Report) -> str:
-    words = _counts(verdict for verdict in report.verdicts if verdict.metric == TIME)
-    if report.skips:
-        words.append(f"{len(report.skips)} skipped")
+def _hanging(text: str, width: int) -> RenderableType:
+    """Break a text into lines that are indented."""
+    return Padding(Text(text), (0, 0, 0, len(_INDENT)), expand=False) if width > 2 * len(_INDENT) else Text(text)
+
+
+def _command(words: Sequence[str], width: int) -> Text:
+    """Return the command that races the case again, over two lines if necessary: a shell joins them again."""
+    first, last = command("pytest", "--benchmark", *words[:-1]), command(words[-1])
+    joined = f"{_INDENT}{first} {last}"
+    if len(joined) > width:
+        joined = f"{_INDENT}{first} \\\n{_INDENT}  {last}"
+    return Text(joined, "cyan", no_wrap=True, overflow="ignore")
+
+
+def _skipped(skips: Sequence[Skip]) -> list[RenderableType]:
+    """Return a line for each reason, with its cases counted."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for skip in skips:
+        reasons[skip.reason].append(skip.case.short_name)
+    lines: list[RenderableType] = []
+    for reason, names in list(reasons.items())[:_SKIPS]:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        lines.append(Text(f"skipped {names[0]}{more}: {reason}", "yellow"))
+    if (others := len(reasons) - _SKIPS) > 0:
+        lines.append(Text(f"skipped for {others} other reasons: see --report-json"))
+    return lines
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {word}" for word, number in counts.items())
+
+
+def _last_line(report: Report, summary: Summary) -> str:
     interrupted = "interrupted: " if report.interrupted else ""
-    counts = ", ".join(words) or "no cases"
+    counts = _listed(summary.counts) or "no cases"
     return f"{interrupted}{counts} in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
 
 
@@ -125,92 +183,3 @@ def _costs(report: Report) -> list[str]:
 
 def _dearest(costs: Mapping[str, float]) -> list[str]:
     return sorted(costs, key=lambda name: -costs[name])
-
-
-def _counts(verdicts: Iterable[Verdict]) -> list[str]:
-    counts = Counter(_MEASURED.get(verdict.reason.code, str(verdict.outcome)) for verdict in verdicts)
-    order = [*map(str, Outcome), *_MEASURED.values()]
-    return [f"{counts[word]} {word}" for word in order if word in counts]
-
-
-def _grouped(rows: Iterable[Row], name: Callable[[Case], str]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[name(row.case)].append(row)
-    return groups
-
-
-def _case_table(group: str, case: Case) -> Table:
-    """Create a table with the column of levels, which has the axes as its heading."""
-    made = table(group.rpartition("::")[2])
-    add_columns(made, ", ".join(case.levels) or "variant", fold=True)
-    return made
-
-
-def _levels(case: Case) -> str:
-    others = case.group.partition("[")[2].removesuffix("]")
-    return ", ".join(filter(None, (*case.levels.values(), others))) or "-"
-
-
-def _variant_results(group: str, results: list[VariantResult], columns: Iterable[Column]) -> RenderableType:
-    made = _case_table(group, results[0].case)
-    add_columns(made, "median", "ratio to reference", "launches", right=True)
-    extra = [column for column in columns if any(column[0] in result.facts for result in results)]
-    add_columns(made, *(heading for _, heading, _ in extra), right=True)
-    work = next((one for one in _WORK if any(one[0] in result.facts for result in results)), None)
-    if work:
-        add_columns(made, "rate", right=True)
-    references = {result.case.name: result.median_seconds for result in results}
-    estimated = False
-    for result in sorted(results, key=lambda result: result.case.name != result.reference):
-        facts, seconds = result.facts, result.median_seconds
-        if replaced := _contradicted(result, references.get(result.reference)):
-            seconds, estimated = replaced, True
-        shown = f"{_ESTIMATED}{duration(seconds)}" if replaced else duration(seconds)
-        cells: list[str | Text] = [_levels(result.case), shown, _ratio_cell(result), str(result.launches)]
-        cells += [words(facts[fact]) if fact in facts else "" for fact, _, words in extra]
-        if work:
-            cells.append(rate(facts[work[0]] / seconds, work[1]) if facts.get(work[0]) else "")
-        add_row(made, *cells)
-    return Group(made, Text(_ESTIMATE, "dim")) if estimated else made
-
-
-def _contradicted(result: VariantResult, reference: float | None) -> float | None:
-    """Return the reference's median times the ratio if the two medians contradict the interval of the ratio.
-
-    Medians of different launches are not paired: noise that lasts longer than a launch moves one of them.
-    """
-    ratio = result.ratio
-    if reference is None or ratio is None or not 0 < ratio.center < math.inf:
-        return None
-    return None if ratio.low <= result.median_seconds / reference <= ratio.high else reference * ratio.center
-
-
-def _ratio_cell(result: VariantResult) -> Text:
-    if result.ratio is None:
-        return Text("reference" if result.case.variant else "-", "dim")
-    return Text(times(result.ratio), _RATIO_COLOURS.get(result.outcome, ""))
-
-
-def _outcome_cell(verdict: Verdict) -> Text:
-    return Text(str(verdict.outcome), COLOURS[verdict.outcome])
-
-
-def _verdicts(group: str, verdicts: list[Verdict]) -> Table:
-    made = _case_table(group, verdicts[0].case)
-    add_columns(made, "verdict")
-    add_columns(made, "ratio to baseline", "launches", "time", right=True)
-    for verdict in verdicts:
-        ratio = times(verdict.ratio) if verdict.ratio else "-"
-        cost = (str(verdict.launches), f"{verdict.wall_seconds:.1f} s")
-        add_row(made, _levels(verdict.case), _outcome_cell(verdict), ratio, *cost)
-    return made
-
-
-def _other_metrics(verdicts: list[Verdict]) -> Table:
-    made = table(f"{verdicts[0].case.short_name}, other metrics")
-    add_columns(made, "metric", "verdict")
-    add_columns(made, "what", fold=True)
-    for verdict in verdicts:
-        add_row(made, verdict.metric, _outcome_cell(verdict), verdict.reason.message)
-    return made

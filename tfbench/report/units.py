@@ -63,3 +63,27 @@ def _ratio(value: float) -> str:
     if math.isinf(value):
         return "∞"
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def bar(ratio: Ratio, limits: tuple[float, float], reach: float, width: int) -> str:
+    """Draw an interval as text: ``┊`` are the limits, ``│`` is 1, ``●`` the centre.
+
+    Args:
+        limits: Ratios of the thresholds, the smaller first.
+        reach: Ratio at the right end; the left end is its inverse.
+        width: Characters, at least 3.
+    """
+
+    def place(value: float) -> int:
+        share = (math.log(max(value, 1e-9)) / math.log(reach) + 1) / 2 if value < math.inf else 1.0
+        return max(0, min(width - 1, round(share * (width - 1))))
+
+    cells = [" "] * width
+    for at in range(place(ratio.low), place(ratio.high) + 1):
+        cells[at] = "─"
+    for value, mark in ((limits[0], "┊"), (limits[1], "┊"), (1.0, "│")):
+        cells[place(value)] = mark
+    for value, mark in ((ratio.low, "├"), (ratio.high, "┤"), (ratio.center, "●")):
+        if not math.isnan(value):
+            cells[place(value)] = mark
+    return "".join(cells)

@@ -1,0 +1,190 @@
+"""Sort the verdicts of a report into what a reader must know, in the order in which terminal, HTML and Markdown show it."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+from typing import Any
+
+from tfbench.model import TIME, Case, Outcome, Ratio, ReasonCode, Report, Verdict
+from tfbench.model.rounds import by_side
+from tfbench.policy import Policy
+from tfbench.report.reproduce import command_for
+
+_EXPLAINED = "; other metrics: "
+"""Where a verdict's reason goes on with changes of other metrics that explain the time."""
+_CAUSES = 4
+"""Maximum lines of causes of a case."""
+_MEASURED: Mapping[str, str] = {ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held"}
+"""Reasons that say more than their outcomes."""
+
+
+class Group(str, enum.Enum):
+    """A part of the summary, in the order of this list."""
+
+    ERRORS = "errors"
+    REGRESSIONS = "regressions"
+    INCONCLUSIVE = "inconclusive"
+    IMPROVEMENTS = "improvements"
+
+
+_GROUPS: Mapping[Outcome, Group] = {
+    Outcome.ERROR: Group.ERRORS,
+    Outcome.MISSING: Group.ERRORS,
+    Outcome.REGRESSED: Group.REGRESSIONS,
+    Outcome.INCOMPARABLE: Group.INCONCLUSIVE,
+    Outcome.INCONCLUSIVE: Group.INCONCLUSIVE,
+    Outcome.IMPROVED: Group.IMPROVEMENTS,
+}
+_DECISIVE = (Outcome.ERROR, Outcome.MISSING, Outcome.REGRESSED, Outcome.IMPROVED)
+"""Outcomes that are worth a line for any metric; the others only for the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A case that a reader must know about: its gravest verdict, and what explains it."""
+
+    case: Case
+    verdict: Verdict
+    others: tuple[Verdict, ...]
+    """The case's further verdicts that are not unchanged, the gravest first."""
+    old: float | None
+    """Median seconds of the baseline. ``None`` if the report does not have its rounds."""
+    new: float | None
+    estimated: bool
+    """Whether ``new`` is ``old`` times the ratio, because noise between launches moved one of the medians."""
+    causes: tuple[str, ...]
+    command: str
+    """The command that races the case again, ``""`` if the report's names are not safe to paste."""
+
+    @property
+    def group(self) -> Group:
+        return _GROUPS[self.verdict.outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a report says, in the order in which it is shown."""
+
+    findings: Mapping[Group, Sequence[Finding]]
+    counts: Mapping[str, int]
+    """Number of cases by the outcome of their time, in a fixed order; skipped cases come last."""
+    other_counts: Mapping[str, int]
+    """The same for the other metrics."""
+    limits: tuple[float, float]
+    """Ratios that an improvement lies below, and a regression above."""
+    mean_ratio: float | None
+    """Geometric mean of the ratios of time; ``None`` if no case was compared."""
+    compared: int
+    """Cases in that mean."""
+    could_hide: float
+    """The largest slowdown that an inconclusive case could hide, as a fraction; infinity if one has no bound."""
+
+
+def summarize(report: Report) -> Summary:
+    """Sort and count the verdicts of a report."""
+    minimum = minimum_effect(report.policy)
+    timed = [one for one in report.verdicts if one.metric == TIME]
+    ratios = [one.ratio for one in timed if one.ratio is not None and 0 < one.ratio.center < math.inf]
+    counts = count(timed)
+    if report.skips:
+        counts["skipped"] = len(report.skips)
+    findings = _findings(report, minimum)
+    return Summary(
+        findings={group: [one for one in findings if one.group is group] for group in Group},
+        counts=counts,
+        other_counts=count(one for one in report.verdicts if one.metric != TIME),
+        limits=(1 / (1 + minimum), 1 + minimum),
+        mean_ratio=geometric_mean([ratio.center for ratio in ratios]) if ratios else None,
+        compared=len(ratios),
+        could_hide=max((_hidden(one.ratio) for one in timed if one.outcome is Outcome.INCONCLUSIVE), default=0.0),
+    )
+
+
+def minimum_effect(policy: Mapping[str, Any]) -> float:
+    """Return the smallest change that a policy reports; the default policy's for a report that does not state it."""
+    found = policy.get("minimum_effect")
+    usable = isinstance(found, (int, float)) and 0 < found < 10
+    return float(found) if usable and found is not None else Policy().minimum_effect
+
+
+def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
+    """Count verdicts by outcome, in a fixed order."""
+    counts = Counter(_MEASURED.get(one.reason.code, str(one.outcome)) for one in verdicts)
+    return {word: counts[word] for word in (*map(str, Outcome), *_MEASURED.values()) if word in counts}
+
+
+def _hidden(ratio: Ratio | None) -> float:
+    return max(0.0, ratio.high - 1) if ratio else math.inf
+
+
+def _findings(report: Report, minimum: float) -> list[Finding]:
+    rows: dict[str, list[Verdict]] = {}
+    for one in report.verdicts:
+        if one.outcome in _GROUPS:
+            rows.setdefault(one.case.name, []).append(one)
+    rounds = by_side(report.rounds)
+    medians = {one.case.name: one.median_seconds for one in report.variant_results}
+    order = list(Group)
+
+    def gravity(verdict: Verdict) -> tuple[int, bool, float]:
+        return order.index(_GROUPS[verdict.outcome]), verdict.metric != TIME, -_over(verdict, minimum)
+
+    found = []
+    for name, some in rows.items():
+        some.sort(key=gravity)
+        if not any(one.outcome in _DECISIVE or one.metric == TIME for one in some):
+            continue
+        sides = rounds.get(name, {})
+        old, new = (sides[side].median_seconds if side in sides else None for side in ("baseline", "contender"))
+        ratio = next((one.ratio for one in report_times(some)), None)
+        old, new, estimated = consistent(old, new if new is not None else medians.get(name), ratio)
+        causes, command = _causes(report, some), command_for(report, some[0])
+        found.append(Finding(some[0].case, some[0], tuple(some[1:]), old, new, estimated, causes, command))
+    return sorted(found, key=lambda one: gravity(one.verdict))
+
+
+def report_times(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return the verdicts on time."""
+    return [one for one in verdicts if one.metric == TIME]
+
+
+def _over(verdict: Verdict, minimum: float) -> float:
+    """Return by how much a change exceeds the threshold, on a logarithmic scale; 0 without two values."""
+    if verdict.ratio is not None:
+        change = verdict.ratio.center
+    else:
+        before, now = verdict.values or (None, None)
+        change = now / before if before and now and now / before > 0 else 1.0
+    return abs(math.log(change)) - math.log1p(minimum) if 0 < change < math.inf else 0.0
+
+
+def consistent(
+    old: float | None, new: float | None, ratio: Ratio | None
+) -> tuple[float | None, float | None, bool]:  # fmt: skip
+    """Return two medians and whether the second was replaced by the first times the ratio.
+
+    Medians of different launches are not paired: noise that lasts longer than a launch moves one of them. Two medians
+    that contradict the interval of the ratio would mislead a reader.
+    """
+    if old is None or new is None or ratio is None or not 0 < ratio.center < math.inf:
+        return old, new, False
+    return (old, new, False) if ratio.low <= new / old <= ratio.high else (old, old * ratio.center, True)
+
+
+def _causes(report: Report, rows: Sequence[Verdict]) -> tuple[str, ...]:
+    """Return the causes of a case's verdicts: those of its profiles, or the changes of its other metrics."""
+    if rows[0].outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
+        return (rows[0].reason.message.partition("\n")[0],)
+    lines = [line.strip() for line in report.why(rows[0].case.name)]
+    for one in rows:
+        if one.metric == TIME:
+            lines += one.reason.message.partition(_EXPLAINED)[2].split("; ") if _EXPLAINED in one.reason.message else []
+        elif one.outcome is not Outcome.INCONCLUSIVE:
+            lines.append(f"{one.metric}: {one.reason.message}".partition("\n")[0])
+    more = [f"and {len(lines) - _CAUSES} more"] if len(lines) > _CAUSES else []
+    return tuple(lines[:_CAUSES] + more)
