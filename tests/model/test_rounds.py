@@ -1,4 +1,4 @@
-"""Rounds survive a report within 0.1%, and damaged ones are refused."""
+"""StoredRounds survive a report within 0.1%, and damaged ones are refused."""
 
 import base64
 import math
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfbench.model import Case, Rounds, Run, Sample
+from tfbench.model import Case, Run, Sample, StoredRounds
 from tfbench.model.rounds import LARGEST, MOST, by_side
 
 CASE = Case("t.py::t", "t", "t.py::t")
@@ -22,7 +22,7 @@ def sample(*launches):
 
 @given(st.lists(TIMES, min_size=1, max_size=5))
 def test_rounds_keep_their_order_launch_and_size(launches):
-    found = Rounds.of_sample(sample(*launches), "contender")
+    found = StoredRounds.of_sample(sample(*launches), "contender")
     found.check()
     assert found.launches == tuple(map(len, launches))
     near = [pytest.approx(seconds, rel=6e-4) for launch in launches for seconds in launch if far(found, seconds) < 32]
@@ -34,7 +34,7 @@ def far(found, seconds):
 
 
 def test_a_long_sample_is_thinned_and_keeps_its_median():
-    found = Rounds.of_sample(sample(*[[1e-3, 2e-3, 3e-3] * 100] * 4), "baseline")
+    found = StoredRounds.of_sample(sample(*[[1e-3, 2e-3, 3e-3] * 100] * 4), "baseline")
     assert sum(found.launches) <= MOST
     assert (found.every, found.median_seconds) == (3, 2e-3)
 
@@ -50,11 +50,11 @@ def test_a_long_sample_is_thinned_and_keeps_its_median():
     ],
 )
 def test_damaged_rounds_are_refused(damage):
-    found = Rounds.of_sample(sample([1e-3, 2e-3]), "contender")
+    found = StoredRounds.of_sample(sample([1e-3, 2e-3]), "contender")
     with pytest.raises(ValueError, match="rounds"):
         replace(found, **damage).check()
 
 
 def test_rounds_are_found_by_case_and_side():
-    two = [Rounds.of_sample(sample([1e-3]), side) for side in ("baseline", "contender")]
+    two = [StoredRounds.of_sample(sample([1e-3]), side) for side in ("baseline", "contender")]
     assert by_side(two) == {"t.py::t": {"baseline": two[0], "contender": two[1]}}

@@ -9,11 +9,11 @@ import re
 import pytest
 
 from tfbench.report.html import page
-from tfbench.report.html.charts import LOG, RATIO, Axis, Chart, Grid, Limit, Series
-from tfbench.report.html.page import Section, render_page, text
+from tfbench.report.html.charts import LOG, RATIO, Chart, ChartAxis, DataGrid, Limit, Series
+from tfbench.report.html.page import PageSection, render_page, text
 
 HOSTILE = "</script><img src=x onerror=alert(1)> @all [a](http://b) \u202egnp.exe \x1b[31m\n# \u2066"
-SECTIONS = [Section("one", "One & two", "<p>hello</p>")]
+SECTIONS = [PageSection("one", "One & two", "<p>hello</p>")]
 
 
 def unpacked(html, name):
@@ -34,19 +34,19 @@ def test_data_comes_back_as_it_was():
 
 
 def test_hostile_text_is_neither_markup_nor_reordered():
-    html = render_page(HOSTILE, [Section("one", HOSTILE, page.paragraph(HOSTILE))], subtitle=HOSTILE)
+    html = render_page(HOSTILE, [PageSection("one", HOSTILE, page.paragraph(HOSTILE))], subtitle=HOSTILE)
     assert "<img" not in html
     assert not re.search("[\u202a-\u202e\u2066-\u2069\x1b]", html)
     assert text("a\nb\t<") == "a b &lt;"
 
 
 def test_charts_and_tables_state_missing_numbers_as_null():
-    axis = Axis("ratio", RATIO, LOG)
+    axis = ChartAxis("ratio", RATIO, LOG)
     series = Series("s", [1.0, math.nan], [math.inf, 2.0], low=[1.0, 1.0], high=[-math.inf, 3.0])
-    chart = Chart("caption", Axis("x"), axis, [series], [Limit("limit", 1.01)]).as_json()
+    chart = Chart("caption", ChartAxis("x"), axis, [series], [Limit("limit", 1.01)]).as_json()
     assert chart["series"][0]["x"] == [1.0, None]
     assert chart["series"][0]["high"] == [None, 3.0]
-    grid = Grid("caption", [("a", "interval")], [[(0.0, math.nan, math.inf)], [HOSTILE]]).as_json()
+    grid = DataGrid("caption", [("a", "interval")], [[(0.0, math.nan, math.inf)], [HOSTILE]]).as_json()
     assert grid["rows"][0] == [[0.0, None, None]]
     assert "\u202e" not in grid["rows"][1][0]
     json.dumps([chart, grid], allow_nan=False)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tfbench.errors import ReportError
 from tfbench.gate import merge
-from tfbench.model import Case, Outcome, Ratio, Reason, Report, Rounds, Run, Sample, Skip, VariantResult, Verdict
+from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, Skip, StoredRounds, VariantResult, Verdict
 from tfbench.policy import RENAMED_FIELDS, Policy
 from tfbench.report import comment, json_reader, json_writer, terminal
 
@@ -36,7 +36,7 @@ REPORT = Report(
     seconds_by_phase={"preparing": 8.25, "other": 4.25},
     seconds_by_case={CASE.name: 7.5},
     seed=7,
-    rounds=(Rounds.of_sample(Sample(CASE, (Run((1e-5, 1.1e-5), 1), Run((9e-6,), 1))), "contender"),),
+    rounds=(StoredRounds.of_sample(Sample(CASE, (Run((1e-5, 1.1e-5), 1), Run((9e-6,), 1))), "contender"),),
 )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfbench.model import Case, Outcome, Ratio, Reason, Report, Rounds, Run, Sample, Skip, VariantResult, Verdict
+from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, Skip, StoredRounds, VariantResult, Verdict
 from tfbench.report import json_writer, terminal
 from tfbench.report.units import bar, duration, rate, times
 
@@ -84,7 +84,7 @@ def lines_of(width=80, **changes):
 
 
 def rounds(level, side, *seconds):
-    return Rounds.of_sample(Sample(case(level), (Run(seconds, 1),)), side)
+    return StoredRounds.of_sample(Sample(case(level), (Run(seconds, 1),)), side)
 
 
 def test_a_regression_has_old_and_new_time_ratio_bar_cause_and_command():

@@ -8,7 +8,7 @@ from tfbench.model.measurement import Effect, Launch, MetricValues, Plan, Run, S
 from tfbench.model.provenance import EnvironmentInfo, MeasurementContext
 from tfbench.model.reason import Reason, ReasonCode
 from tfbench.model.report import Rate, RateRow, Report
-from tfbench.model.rounds import Rounds
+from tfbench.model.rounds import StoredRounds
 from tfbench.model.verdict import Comparison, Outcome, Ratio, Skip, VariantResult, Verdict
 
 __all__ = [
@@ -31,10 +31,10 @@ __all__ = [
     "Reason",
     "ReasonCode",
     "Report",
-    "Rounds",
     "Run",
     "Sample",
     "Skip",
+    "StoredRounds",
     "VariantResult",
     "Verdict",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfbench.model.case import JSON, TIME
-from tfbench.model.rounds import Rounds
+from tfbench.model.rounds import StoredRounds
 from tfbench.model.verdict import Outcome, Skip, VariantResult, Verdict
 
 
@@ -42,7 +42,7 @@ class Report:
     profiles: tuple[JSON, ...] = ()
     """Contents of the profiles, one entry per case and side, see `tfbench.report.profile`."""
 
-    rounds: tuple[Rounds, ...] = ()
+    rounds: tuple[StoredRounds, ...] = ()
     """The rounds of each case and side that was raced live. Empty in a report of a version that did not keep them."""
 
     @property

@@ -26,7 +26,7 @@ _REACH = (1 << 15) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class StoredRounds:
     """The rounds of one case on one side, in time order."""
 
     case: str
@@ -43,7 +43,7 @@ class Rounds:
     compressed with zlib, as base64."""
 
     @staticmethod
-    def of_sample(sample: Sample, side: str) -> Rounds:
+    def of_sample(sample: Sample, side: str) -> StoredRounds:
         """Round and thin a sample that has at least one launch."""
         middle = median(sample.seconds)
         every = -(-len(sample.seconds) // MOST)
@@ -52,7 +52,7 @@ class Rounds:
         codes = array("H", (_zigzag(max(-_REACH, min(_REACH, step))) for step in steps))
         planes = bytes(code & 255 for code in codes) + bytes(code >> 8 for code in codes)
         text = base64.b64encode(zlib.compress(planes)).decode()
-        return Rounds(sample.case.name, side, middle, tuple(map(len, kept)), every, text)
+        return StoredRounds(sample.case.name, side, middle, tuple(map(len, kept)), every, text)
 
     @property
     def seconds(self) -> tuple[tuple[float, ...], ...]:
@@ -103,9 +103,9 @@ def _zigzag(step: int) -> int:
     return step << 1 if step >= 0 else (-step << 1) - 1
 
 
-def by_side(rounds: Sequence[Rounds]) -> dict[str, dict[str, Rounds]]:
+def by_side(rounds: Sequence[StoredRounds]) -> dict[str, dict[str, StoredRounds]]:
     """Map the name of a case to its rounds by side."""
-    found: dict[str, dict[str, Rounds]] = {}
+    found: dict[str, dict[str, StoredRounds]] = {}
     for one in rounds:
         found.setdefault(one.case, {})[one.side] = one
     return found

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Rounds, Skip, VariantResult, Verdict
+from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, StoredRounds, VariantResult, Verdict
 from tfbench.policy import RENAMED_FIELDS
 from tfbench.untrusted import brief, is_case, parse_json, printable
 
@@ -200,9 +200,9 @@ def _variant_result_of(row: JSON) -> VariantResult:
     )
 
 
-def _rounds_of(row: JSON, name: str) -> Rounds:
+def _rounds_of(row: JSON, name: str) -> StoredRounds:
     launches = tuple(row["launches"])
-    rounds = Rounds(
+    rounds = StoredRounds(
         _plain(row["case"]), row["side"], row["median_seconds"], launches, row["every"], row["steps"]
     )  # fmt: skip
     try:

@@ -45,7 +45,7 @@ _DECISIVE = (Outcome.ERROR, Outcome.MISSING, Outcome.REGRESSED, Outcome.IMPROVED
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CaseFinding:
     """A case that a reader must know about: its gravest verdict, and what explains it."""
 
     case: Case
@@ -70,7 +70,7 @@ class Finding:
 class Summary:
     """What a report says, in the order in which it is shown."""
 
-    findings: Mapping[Group, Sequence[Finding]]
+    findings: Mapping[Group, Sequence[CaseFinding]]
     counts: Mapping[str, int]
     """Number of cases by the outcome of their time, in a fixed order; skipped cases come last."""
     other_counts: Mapping[str, int]
@@ -122,7 +122,7 @@ def _hidden(ratio: Ratio | None) -> float:
     return max(0.0, ratio.high - 1) if ratio else math.inf
 
 
-def _findings(report: Report, minimum: float) -> list[Finding]:
+def _findings(report: Report, minimum: float) -> list[CaseFinding]:
     rows: dict[str, list[Verdict]] = {}
     for one in report.verdicts:
         if one.outcome in _GROUPS:
@@ -144,7 +144,7 @@ def _findings(report: Report, minimum: float) -> list[Finding]:
         ratio = next((one.ratio for one in report_times(some)), None)
         old, new, estimated = consistent(old, new if new is not None else medians.get(name), ratio)
         causes, command = _causes(report, some), command_for(report, some[0])
-        found.append(Finding(some[0].case, some[0], tuple(some[1:]), old, new, estimated, causes, command))
+        found.append(CaseFinding(some[0].case, some[0], tuple(some[1:]), old, new, estimated, causes, command))
     return sorted(found, key=lambda one: gravity(one.verdict))
 
 

@@ -16,7 +16,7 @@ from tfbench.report.differences import differences
 from tfbench.report.reproduce import arguments_for
 from tfbench.report.screen import Screen
 from tfbench.report.style import COLOURS
-from tfbench.report.summary import Finding, Group, Summary, summarize
+from tfbench.report.summary import CaseFinding, Group, Summary, summarize
 from tfbench.report.units import bar, duration, times
 from tfbench.report.variants import variant_tables
 from tfbench.untrusted import command
@@ -70,7 +70,7 @@ def render(report: Report, *, width: int, colour: bool) -> str:
 
 
 def _group(
-    report: Report, group: Group, findings: Sequence[Finding], summary: Summary, width: int, reach: float
+    report: Report, group: Group, findings: Sequence[CaseFinding], summary: Summary, width: int, reach: float
 ) -> list[RenderableType]:
     if not findings:
         return []
@@ -84,7 +84,7 @@ def _group(
 
 
 def _finding(
-    report: Report, one: Finding, limits: tuple[float, float], width: int, reach: float
+    report: Report, one: CaseFinding, limits: tuple[float, float], width: int, reach: float
 ) -> list[RenderableType]:
     verdict = one.verdict
     head = Text("  ").append(one.case.short_name, COLOURS[verdict.outcome])
@@ -102,11 +102,11 @@ def _finding(
     return lines
 
 
-def _unexplained(row: Verdict, one: Finding) -> bool:
+def _unexplained(row: Verdict, one: CaseFinding) -> bool:
     return row.metric != TIME and not any(cause.startswith(f"{row.metric}:") for cause in one.causes)
 
 
-def _comparison(one: Finding, ratio: Ratio, limits: tuple[float, float], width: int, reach: float) -> Text:
+def _comparison(one: CaseFinding, ratio: Ratio, limits: tuple[float, float], width: int, reach: float) -> Text:
     """Return old and new time, the ratio with its interval, and the interval as a bar where the line has room."""
     sides = ""
     if one.old is not None and one.new is not None:

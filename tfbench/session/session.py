@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tfbench.gpus.session import GpuSession
 from tfbench.metrics.roofline import with_shares
-from tfbench.model import JSON, Case, Report, Rounds, Skip, Verdict
+from tfbench.model import JSON, Case, Report, Skip, StoredRounds, Verdict
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.stopwatch import Phase, Stopwatch
@@ -157,7 +157,7 @@ class Session:
             shard=part(shard, self.request.suite_cases, [case.name for case in self._cases]) if shard else None,
             profiles=tuple(profile for result in results for profile in result.profiles),
             rounds=tuple(
-                Rounds.of_sample(sample, side)
+                StoredRounds.of_sample(sample, side)
                 for result in results
                 for side, sample in ((BASELINE, result.rival), (CONTENDER, result.sample))
                 if sample is not None and sample.runs

@@ -17,7 +17,7 @@ Values = Sequence[float | None] | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ChartAxis:
     """An axis of a chart."""
 
     label: str
@@ -76,8 +76,8 @@ class Chart:
     """A chart with its caption, which says what the reader should see in it."""
 
     caption: str
-    x: Axis
-    y: Axis
+    x: ChartAxis
+    y: ChartAxis
     series: Sequence[Series]
     limits: Sequence[Limit] = ()
     height: int = 320
@@ -90,7 +90,7 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class DataGrid:
     """A table that a reader sorts by any column, filters and pages through.
 
     ``columns`` are ``(heading, kind)``. Kinds: ``text``, ``case`` (a name that links to the case), ``outcome``,

@@ -3,8 +3,8 @@
 The page of a run and the page of a history share this shell. A caller gives sections of HTML, and data for the charts
 and tables in them::
 
-    sections = [Section("drift", "Drift", paragraph("…") + chart_place("drift") + table_place("points"))]
-    write_page(path, "History", sections, {"drift": Chart(…).as_json(), "points": Grid(…).as_json()})
+    sections = [PageSection("drift", "Drift", paragraph("…") + chart_place("drift") + table_place("points"))]
+    write_page(path, "History", sections, {"drift": Chart(…).as_json(), "points": DataGrid(…).as_json()})
 
 The browser decompresses data and chart library when a chart or table is scrolled into view.
 """
@@ -39,7 +39,7 @@ _BREAKS = str.maketrans({"\n": " ", "\t": " "})
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """A part of a page, with an entry in its navigation."""
 
     id: str
@@ -52,7 +52,7 @@ class Section:
 def write_page(
     path: Path,
     title: str,
-    sections: Sequence[Section],
+    sections: Sequence[PageSection],
     data: Mapping[str, Any] | None = None,
     *,
     scripts: Sequence[str] = (),
@@ -69,7 +69,7 @@ def write_page(
 
 def render_page(
     title: str,
-    sections: Sequence[Section],
+    sections: Sequence[PageSection],
     data: Mapping[str, Any] | None = None,
     *,
     scripts: Sequence[str] = (),
@@ -127,7 +127,7 @@ def chart_place(name: str) -> str:
 
 
 def table_place(name: str) -> str:
-    """Return the place of a sortable, filterable table. ``data[name]`` is the result of `charts.Grid.as_json`."""
+    """Return the place of a sortable, filterable table. ``data[name]`` is the result of `charts.DataGrid.as_json`."""
     return f'<div class="grid" data-grid="{name}"></div>'
 
 
