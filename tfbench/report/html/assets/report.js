@@ -1,0 +1,156 @@
+// The sections of a run's page that depend on a choice: one case, and the variants of one family.
+"use strict";
+(() => {
+  const { data, inflated, make, shown, table, chart, bar, reachOf, linkToCase } = tfbench;
+  const CHUNK = 200, STEP = 1e-3;
+
+  // One case
+
+  const input = document.getElementById("case-name"), view = document.getElementById("case-view"), list = document.getElementById("case-names");
+
+  // Seconds of the stored rounds of each launch; tfbench/model/rounds.py has the format.
+  async function secondsOf(stored) {
+    const planes = new Uint8Array(await (await inflated(stored.steps, "deflate")).arrayBuffer());
+    const size = planes.length / 2, times = new Float64Array(size);
+    for (let i = 0; i < size; i++) {
+      const code = planes[i] | (planes[size + i] << 8);
+      times[i] = stored.median * Math.exp(STEP * ((code >> 1) ^ -(code & 1)));
+    }
+    let at = 0;
+    return stored.launches.map((count) => times.slice(at, (at += count)));
+  }
+
+  const COLOURS = { baseline: "second", contender: "first" };
+  function roundsChart(sides) {
+    const series = [], breaks = new Set();
+    let thinned = 1;
+    for (const [side, { stored, launches }] of sides) {
+      thinned = Math.max(thinned, stored.every);
+      const x = [], y = [], labels = [];
+      let at = 0;
+      launches.forEach((times, launch) => {
+        if (launch) breaks.add(at + 0.5);
+        times.forEach((time, round) => { x.push(++at); y.push(time); labels.push(`${side}, launch ${launch + 1}, round ${round * stored.every + 1}`); });
+      });
+      series.push({ name: side, x, y, style: "points", colour: COLOURS[side], low: [], high: [], labels });
+    }
+    const every = thinned > 1 ? ` Of ${thinned} rounds, one is shown.` : "";
+    return { caption: `Rounds in time order. Dashed lines separate launches: a drift or two modes of a process are seen here.${every}`, height: 320,
+      x: { label: "round", unit: "", scale: "linear" }, y: { label: "time of an iteration", unit: "s", scale: "linear" }, series,
+      limits: [...breaks].map((value) => ({ name: "", value, axis: "x", colour: "line" })) };
+  }
+  function distributionChart(sides) {
+    const all = sides.flatMap(([, { launches }]) => launches.flatMap((times) => [...times])).sort((a, b) => a - b);
+    const quantile = (share) => all[Math.floor(share * (all.length - 1))];
+    const low = quantile(0.005), high = quantile(0.995), bins = Math.max(8, Math.min(50, Math.ceil(Math.sqrt(all.length))));
+    const width = (high - low) / bins || low * 1e-3 || 1e-9;
+    const series = sides.map(([side, { launches }]) => {
+      const counts = new Array(bins).fill(0);
+      let total = 0;
+      for (const times of launches) for (const time of times) { counts[Math.max(0, Math.min(bins - 1, Math.floor((time - low) / width)))]++; total++; }
+      return { name: side, x: counts.map((_, i) => low + (i + 0.5) * width), y: counts.map((count) => count / total), style: "bars", colour: COLOURS[side], low: [], high: [], labels: [] };
+    });
+    return { caption: "Distribution of the rounds. The first and last bar also hold the half percent beyond each end.", height: 260,
+      x: { label: "time of an iteration", unit: "s", scale: "linear" }, y: { label: "share of the rounds", unit: "", scale: "linear" }, series, limits: [] };
+  }
+
+  const UNITS = { s: "seconds", B: "number", 1: "number", count: "number" };
+  const term = (name, value) => (value === "" || value === null ? [] : [make("dt", {}, name), make("dd", {}, value)]);
+  function factsOf(found) {
+    const timed = found.verdicts.find((one) => one.time);
+    const rows = [];
+    if (timed) {
+      rows.push(...term("verdict", make("span", { class: `outcome ${timed.outcome}` }, timed.outcome)), ...term("reason", timed.why));
+      if (timed.ratio) rows.push(...term("ratio", shown(timed.ratio, "interval")));
+      if (timed.launches) rows.push(...term("evidence", `${shown(timed.launches)} launches, ${shown(timed.rounds)} rounds, ${shown(timed.seconds, "s")}`));
+    }
+    for (const [side, stored] of Object.entries(found.rounds)) rows.push(...term(`median, ${side}`, shown(stored.median, "s")));
+    if (found.causes.length && !(timed && found.causes[0] === timed.why)) rows.push(make("dt", {}, "cause"), make("dd", {}, ...found.causes.flatMap((one, i) => (i ? [make("br"), one] : [one]))));
+    if (found.command) rows.push(make("dt", {}, "race it again"), make("dd", {}, make("code", { class: "command" }, found.command)));
+    return make("dl", {}, ...rows);
+  }
+  function metricsOf(found) {
+    const rows = found.verdicts.filter((one) => !one.time).map((one) => [one.metric, one.outcome, one.old, one.new, one.unit, one.why]);
+    if (!rows.length) return null;
+    const place = make("div", { class: "grid" });
+    table(place, { caption: "Metrics other than time, with the differences of the graphs.", page: 50, sort: null, limits: [],
+      columns: [["metric", "text"], ["verdict", "outcome"], ["old", "number"], ["new", "number"], ["unit", "unit"], ["why", "text"]], rows });
+    return place;
+  }
+  function profileOf(profile) {
+    const parts = profile.why.map((line) => make("p", {}, line));
+    for (const section of profile.sections) {
+      parts.push(make("h4", {}, section.title), ...section.notes.map((note) => make("p", {}, note)));
+      for (const sheet of section.tables) {
+        const place = make("div", { class: "grid" });
+        table(place, { caption: sheet.title, page: 20, sort: null, limits: [], columns: sheet.columns.map(([name, unit]) => [name, UNITS[unit] ?? "text"]), rows: sheet.rows });
+        parts.push(place);
+      }
+    }
+    if (profile.folder) parts.push(make("p", { class: "dim" }, `complete tables: ${profile.folder}`));
+    return make("details", {}, make("summary", {}, `Profile of the ${profile.side}`), ...parts);
+  }
+
+  let opened = 0;
+  async function open(name, scroll) {
+    const mine = ++opened, { names } = await data("names"), index = names.indexOf(name);
+    if (index < 0) {
+      view.replaceChildren(make("p", { role: "status" }, "No case has this name. Choose one from the list."));
+      return;
+    }
+    const found = (await data(`case-${Math.floor(index / CHUNK)}`))[index % CHUNK];
+    if (mine !== opened) return;
+    input.value = name;
+    const sides = await Promise.all(Object.entries(found.rounds).map(async ([side, stored]) => [side, { stored, launches: await secondsOf(stored) }]));
+    if (mine !== opened) return;
+    const rounds = make("figure", { class: "chart" }), spread = make("figure", { class: "chart" });
+    view.replaceChildren(make("h3", { id: "case-heading", tabindex: -1 }, name), factsOf(found), ...(sides.length ? [rounds, spread] : [make("p", { class: "dim" }, "The report has no rounds of this case.")]),
+      ...[metricsOf(found)].filter(Boolean), ...found.profiles.map(profileOf));
+    if (scroll) { document.getElementById("case").scrollIntoView(); document.getElementById("case-heading").focus({ preventScroll: true }); }
+    if (sides.length) { await chart(rounds, roundsChart(sides)); await chart(spread, distributionChart(sides)); }
+  }
+  async function suggest() {
+    const { names } = await data("names"), words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fitting = [];
+    for (const name of names) {
+      if (words.every((word) => name.toLowerCase().includes(word)) && fitting.push(name) >= 50) break;
+    }
+    list.replaceChildren(...fitting.map((name) => make("option", { value: name })));
+  }
+  const asked = () => (location.hash.startsWith("#case=") ? decodeURIComponent(location.hash.slice(6)) : null);
+  if (input) {
+    input.addEventListener("input", suggest);
+    input.addEventListener("focus", suggest);
+    input.addEventListener("change", () => { location.hash = `case=${encodeURIComponent(input.value)}`; });
+    addEventListener("hashchange", () => { if (asked() !== null) open(asked(), true); });
+    if (asked() !== null) open(asked(), true);
+    else new IntersectionObserver((entries, observer) => {
+      if (!entries.some((one) => one.isIntersecting)) return;
+      observer.disconnect();
+      if (!opened) data("names").then(({ first }) => open(first, false));
+    }, { rootMargin: "400px" }).observe(view);
+  }
+
+  // Variants of one family as bars
+
+  const family = document.getElementById("family"), bars = document.getElementById("variant-bars");
+  function drawFamily({ family: title, rows }) {
+    const longest = Math.max(...rows.map((row) => row[2])), reach = reachOf(rows.map((row) => row[3]).filter(Boolean), []);
+    const body = rows.map(([name, label, median, ratio, outcome]) => {
+      const line = make("div", { class: `bar ${{ regressed: "bad", improved: "good" }[outcome] ?? "quiet"}` });
+      line.style.width = `${(100 * median) / longest}%`;
+      const link = linkToCase(name);
+      link.textContent = label;
+      return make("tr", {}, make("td", { class: "case" }, link), make("td", { class: "bars" }, line), make("td", { class: "n" }, shown(median, "s")),
+        make("td", { class: "n" }, ratio ? shown(ratio, "interval") : outcome || "–", ratio ? bar(ratio, [], reach) : null), make("td", {}, ratio ? outcome : ""));
+    });
+    bars.replaceChildren(make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Variants of ${title}` }, make("table", {}, make("caption", {}, title),
+      make("thead", {}, make("tr", {}, ...[["variant", ""], ["time", "bars"], ["median", "n"], ["ratio to reference", "n"], ["verdict", ""]].map(([name, style]) => make("th", { scope: "col", class: style }, name)))),
+      make("tbody", {}, ...body))));
+  }
+  if (family) data("variants").then((families) => {
+    family.append(...families.map((one, index) => make("option", { value: index }, one.family)));
+    family.addEventListener("change", () => drawFamily(families[family.value]));
+    drawFamily(families[0]);
+  });
+})();
