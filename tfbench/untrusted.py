@@ -84,16 +84,20 @@ def command(*words: str) -> str:
 # Input
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, *, constants: bool = False) -> Any:
     """Parse JSON text strictly, and within limits of depth and size.
+
+    Args:
+        constants: Whether to read ``NaN`` and ``Infinity``, which other tools write, as ``None``.
 
     Raises:
         ValueError: The text is not JSON, is nested deeper than `DEEPEST`, has a number that is not finite or longer
             than `DIGITS`, has a key twice, or has half a character.
     """
 
-    def refuse(word: str) -> NoReturn:
-        raise ValueError(f"{word} is not a JSON number")
+    def refuse(word: str) -> None:
+        if not constants:
+            raise ValueError(f"{word} is not a JSON number")
 
     def finite(word: str) -> float:
         if not math.isfinite(number := float(word)):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from tfbench.compare.result_file import Timing
+from tfbench.compare.timing import Timing
 from tfbench.model import JSON, Ratio, Reason, ReasonCode
 from tfbench.stats.interval import Floats
 from tfbench.stats.verdict import change

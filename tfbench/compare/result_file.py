@@ -1,4 +1,4 @@
-"""Read any result file into one form: a report, a baseline, or a file of plain pytest-benchmark."""
+"""Read any result file into one form: a report, a baseline, a file of plain pytest-benchmark or of asv."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
+from tfbench.compare import asv
+from tfbench.compare.timing import Timing
 from tfbench.errors import ReportError
 from tfbench.fs import read_text
 from tfbench.model import JSON, Report
@@ -17,14 +19,6 @@ from tfbench.untrusted import a_list, a_text, an_object, brief, described, times
 from tfbench.versions.matrix_report import SCHEMA as VERSIONS
 
 RAW, STATISTICS, RATIOS = "with raw times", "statistics only", "verdicts only"
-
-
-class Timing(NamedTuple):
-    """The times of a case in a result file, in seconds per iteration."""
-
-    median: float
-    launches: tuple[tuple[float, ...], ...] = ()
-    """The rounds of each process; empty if the file has no raw times."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +44,7 @@ class ResultFile:
 
 def read(path: Path) -> ResultFile:
     """Read any result file. Raises `ReportError` if the file cannot be read, or is not a result file."""
-    content = _content(path)
+    content = content_of(path)
     if "schema" in content:
         report = json_reader.report_of(content, str(path))
         if report.complete is not None and report.gap:  # earlier versions did not write which cases were due
@@ -64,7 +58,7 @@ def medians(path: Path) -> dict[str, Mapping[str, float]]:
 
     Raises `ReportError` as `read` does.
     """
-    content = _content(path)
+    content = content_of(path)
     if content.get("schema") != VERSIONS:
         return {path.name: {name: timing.median for name, timing in read(path).times.items()}}
     try:
@@ -84,8 +78,10 @@ def _of_side(cases: Sequence[JSON], label: str) -> dict[str, float]:
     return found
 
 
-def _content(path: Path) -> dict[str, Any]:
-    content = json_reader.load(read_text(path), str(path))
+def content_of(path: Path) -> dict[str, Any]:
+    """Parse a result file. Raises `ReportError` if it cannot be read, or is not a JSON object."""
+    text = read_text(path)
+    content = json_reader.load(text, str(path), constants=asv.is_result(text))
     if not isinstance(content, dict):
         raise ReportError(f"{brief(path)} is not a result file: expected a JSON object, found {type(content).__name__}")
     return content
@@ -107,9 +103,11 @@ def of_content(path: str, content: Any) -> ResultFile:
     try:
         if isinstance(an_object(content, "the content").get("tfbench"), dict):
             return _of_baseline(path, baselines.parse(Path(path).stem, content))
+        if asv.COLUMNS in content:
+            return _of_asv(path, content)
         return _of_plain(path, content)
     except (ValueError, KeyError) as error:
-        text = f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark"
+        text = f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark or asv"
         raise ReportError(f"{text} ({described(error)})") from None
 
 
@@ -146,6 +144,23 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
     kind = f"pytest-benchmark, {RAW if any(one.launches for one in found.values()) else STATISTICS}"
     saved = a_text(content.get("datetime", ""), "datetime")
     return ResultFile(path, kind, saved, found, _machine(machine, info.get("python_version", "")))
+
+
+def _of_asv(path: str, content: JSON) -> ResultFile:
+    found, params = asv.timings(content), an_object(content.get("params") or {}, "params")
+    if not found:
+        raise ValueError("it has no times; tfbench reads the benchmarks whose names start with time_")
+    machine = {
+        "system": params.get("os", ""), "architecture": params.get("arch", ""), "processor": params.get("cpu", ""),
+        "processors": params.get("num_cpu", ""),
+    }  # fmt: skip
+    kind = f"asv, {RAW if any(one.launches for one in found.values()) else STATISTICS}"
+    packages = {str(name): str(version) for name, version in an_object(content.get("requirements") or {}, "").items()}
+    # asv gives the path of an interpreter or a version, and only a version can be compared.
+    python = str(content.get("python") or "")
+    return ResultFile(
+        path, kind, asv.commit(content), found, _machine(machine, "" if "/" in python else python), packages
+    )
 
 
 def _machine(found: Mapping[str, Any], python: str) -> dict[str, str]:

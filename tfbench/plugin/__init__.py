@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 SHARED = "--profile"
 """pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
-_RUN_ONLY = ("--against", "--baseline", "--save-baseline", "--report-json", "--shard", "--resume")
+REPORTS = ("--report-json", "--report-html", "--report-markdown")
+_RUN_ONLY = ("--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--resume")
 """Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
 STARTED_WITH = dict(os.environ)
 """The environment before a conftest.py or a benchmark changed it."""
@@ -61,6 +62,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--shard", "run one part of the cases, such as 2/4; see tfbench merge", "N/OF")
     add("--resume", "go on after an interruption: use the finished cases of the same code and environment")
     add("--report-json", "write the report as JSON", "PATH")
+    add("--report-html", "write the report as a page: one file with charts, for a browser", "PATH")
+    add("--report-markdown", "write the report as Markdown, for a pull request", "PATH")
     text = f"profile each case in a separate launch, into DIR (default: {PROFILES})"
     add(SHARED, text, "DIR", nargs="?", const=PROFILES)
     add("--profile-on-regression", "profile both sides of each regressed case, and explain the slowdown")
@@ -163,6 +166,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
         if TERMINATION in session.config.stash:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut the report short
         session.exitstatus = runner.finish(exitstatus)
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_benchmark_group_stats(config: pytest.Config) -> Generator[None, Any, Any]:
+    groups = yield
+    runner = config.stash.get(RUNNER, None)
+    return groups if runner is None else runner.table_of(groups)
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -54,6 +55,23 @@ def failure(report: pytest.TestReport) -> str:
 def benchmark_fixture(item: pytest.Function) -> Any:
     """Return pytest-benchmark's fixture of this item, ``None`` without one."""
     return item.funcargs.get("benchmark")
+
+
+_TABLE_OPTIONS = ("columns", "sort", "group-by", "name", "histogram", "compare", "verbose", "cprofile")
+"""Options of pytest-benchmark that are about its tables."""
+
+
+def tables_wanted(config: pytest.Config) -> bool:
+    """Tell whether the command line has an option of pytest-benchmark's tables. They are wide, and repeat the summary."""
+    return any(
+        word.startswith(f"--benchmark-{name}") for word in config.invocation_params.args for name in _TABLE_OPTIONS
+    )
+
+
+def without_own(groups: Sequence[Any]) -> list[Any]:
+    """Return pytest-benchmark's groups without the cases that this program has measured."""
+    kept = [(name, [one for one in rows if "tfbench" not in one["extra_info"]]) for name, rows in groups]
+    return [(name, rows) for name, rows in kept if rows]
 
 
 def store_sample(item: pytest.Function, case: Case, result: CaseResult) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
-from tfbench.fs import write_whole
 from tfbench.gate.baseline_store import BaselineStore
 from tfbench.gpus.selection import parse_device
 from tfbench.model import Case, Outcome, Report
@@ -29,11 +28,20 @@ from tfbench.plugin.options import (
     wanted_by_device,
     worker_processors,
 )
-from tfbench.plugin.outcome import benchmark_fixture, end_test, failure, skip_reason, store_sample
+from tfbench.plugin.outcome import (
+    benchmark_fixture,
+    end_test,
+    failure,
+    skip_reason,
+    store_sample,
+    tables_wanted,
+    without_own,
+)
 from tfbench.plugin.progress import Display
+from tfbench.plugin.report_files import ReportFiles
 from tfbench.policy import preset
 from tfbench.race.workers import Suite
-from tfbench.report import json_writer, terminal
+from tfbench.report import terminal
 from tfbench.session.baseline import ALL, CHOICES
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.results import not_collected
@@ -63,7 +71,7 @@ class Runner:
         self._uncollected: dict[str, CaseResult] = {}
         self.imported: list[str] = []  # TensorFlow and packages on top of it
         option = config.getoption
-        check_not_taken_for_test(config, "--report-json", option("report_json"))
+        self._files = ReportFiles(config)
         self._write_report()  # the report of an earlier run must not stay where this one fails
         self._device, self._gpus = parse_device(option("device"))
         if option("replay") not in CHOICES:
@@ -280,21 +288,15 @@ class Runner:
         return status
 
     def _write_report(self, *, complete: bool = False) -> None:
-        """Write the report, if the user asked for one.
+        """Write the report files that the user asked for.
 
         Raises:
-            UsageError: It cannot be written.
+            UsageError: One cannot be written.
         """
-        path = self._config.getoption("report_json")
-        if not path or self._config.getoption("collectonly"):
-            return
         empty = Report({"name": self._config.getoption("policy")}, {}, complete=False)
-        try:
-            write_whole(Path(path), json_writer.render(self._session.report(complete) if self._session else empty))
-        except OSError as error:
-            raise UsageError(f"--report-json {path}: {error.strerror or error}") from None
+        notes = self._files.write(self._session.report(complete) if self._session else empty)
         if complete:
-            self._notes.append(f"report written: {path}")
+            self._notes += notes
 
     def _remember(self) -> None:
         assert self._session is not None
@@ -318,6 +320,10 @@ class Runner:
             return f"run without -k to be able to update the baseline {baseline!r}: {why}"
         drop = " --drop-missing" * bool(left_out)
         return f"update the baseline: tfbench baseline accept {baseline} --reason '…'{drop}"
+
+    def table_of(self, groups: Sequence[Any]) -> list[Any]:
+        """Return the groups of pytest-benchmark's tables: all on request, otherwise those of plain tests alone."""
+        return list(groups) if tables_wanted(self._config) else without_own(groups)
 
     def summarise(self, reporter: Any) -> None:
         """Print the report's tables, the notes and the errors."""

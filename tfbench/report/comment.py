@@ -68,18 +68,18 @@ def render(
         link: Address of the full report.
         run: The run as GitHub knows it, which a report cannot forge.
     """
-    parts = [MARK, *_head(result, counts, run), _context(report)]
+    parts = [MARK, *_head(result, counts, run), context_line(report)]
     if verdicts:
         parts += [_table(verdicts), _next_steps(report, verdicts), _why(report, verdicts)]
     if problems:
         parts.append("\n".join(["Accepted regressions to remove:", "", *(f"- {plain(one)}" for one in problems)]))
     if agreed:
         rows = [f"- {code(one.case.name)}, until {plain(day)}: {plain(reason)}" for one, reason, day in agreed[:_ROWS]]
-        parts.append(_folded(f"{len(agreed)} accepted", "\n".join(rows + _and_more(agreed))))
+        parts.append(folded(f"{len(agreed)} accepted", "\n".join(rows + _and_more(agreed))))
     if better := [one for one in report.verdicts if one.outcome is Outcome.IMPROVED and one.metric == TIME]:
-        parts.append(_folded(f"{len(better)} faster", _table(better)))
+        parts.append(folded(f"{len(better)} faster", _table(better)))
     if lines := differences(report.sides):
-        parts.append(_folded("differences between the sides", "\n".join(f"- {plain(line)}" for line in lines)))
+        parts.append(folded("differences between the sides", "\n".join(f"- {plain(line)}" for line in lines)))
     if link:
         parts.append(f"[Full report]({link})")
     return _whole(parts)
@@ -138,7 +138,7 @@ def plain(text: str) -> str:
     return _PUNCTUATION.sub(r"\\\1", html.escape(broken, quote=False))
 
 
-def _context(report: Report) -> str:
+def context_line(report: Report) -> str:
     sides = report.sides
     cases = len({verdict.case.name for verdict in report.verdicts})
     parts = [f"{cases} case{'s' * (cases != 1)}", f"policy {plain(str(report.policy['name']))}"]
@@ -170,7 +170,7 @@ def _why(report: Report, verdicts: Sequence[Verdict]) -> str:
         for case in cases
         if (why := report.why(case))
     ]
-    return _folded("causes, from profiles of both sides", "\n".join(blocks[:_ROWS])) if blocks else ""
+    return folded("causes, from profiles of both sides", "\n".join(blocks[:_ROWS])) if blocks else ""
 
 
 def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
@@ -190,7 +190,7 @@ def _next_steps(report: Report, verdicts: Sequence[Verdict]) -> str:
     return f"To reproduce it: {verbatim(again)}. {why} {accept}"
 
 
-def _folded(summary: str, text: str) -> str:
+def folded(summary: str, text: str) -> str:
     return f"<details><summary>{html.escape(summary)}</summary>\n\n{text}\n\n</details>"
 
 

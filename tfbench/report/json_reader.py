@@ -41,7 +41,7 @@ def read(text: str, name: str) -> Report:
     return report_of(load(text, name), name)
 
 
-def load(text: str, name: str) -> Any:
+def load(text: str, name: str, *, constants: bool = False) -> Any:
     """Parse JSON text strictly, see `parse_json`.
 
     Raises:
@@ -50,7 +50,7 @@ def load(text: str, name: str) -> Any:
     if len(text) > LARGEST:
         raise ReportError(f"{brief(name)} is larger than {LARGEST >> 20} MiB, the limit for a report")
     try:
-        return parse_json(text)
+        return parse_json(text, constants=constants)
     except ValueError as error:
         raise ReportError(f"{brief(name)} is not JSON: {brief(error)}") from None
 

@@ -1,0 +1,52 @@
+"""Make a report for people from saved files: a page, Markdown, or the summary of the terminal.
+
+A FILE is a report of --report-json, or each of the shards of one run; a saved baseline; a file of plain
+pytest-benchmark or of asv. Several files with times are put side by side. A file of tfbench versions adds its heat
+map, and a file of tfbench calibrate adds the measured rate of false alarms. Without an option, the command prints the
+summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from tfbench.compare.report_input import read_inputs
+from tfbench.fs import write_whole
+from tfbench.report import markdown, terminal
+from tfbench.report.html import report_page
+from tfbench.report.html.page import check_library
+from tfbench.report.screen import say
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
+    parser.set_defaults(intermixed="files")
+    option("files", metavar="FILE", type=Path, nargs="+", help="a report or another result file")
+    option("--html", type=Path, metavar="PATH", help="write a page: one file with charts, for a browser")
+    option("--markdown", type=Path, metavar="PATH", help="write Markdown, for a pull request")
+    option("--text", action="store_true", help="print the summary, beside writing files")
+    option("--title", default="", metavar="TEXT", help="title of the page")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make the reports; 0 whatever they say."""
+    if arguments.html:
+        check_library()
+    report, context = read_inputs(arguments.files)
+    if arguments.html:
+        context = replace(context, title=arguments.title or context.title)
+        write_whole(arguments.html, report_page.render(report, context))
+    if arguments.markdown:
+        write_whole(arguments.markdown, markdown.render(report))
+    if arguments.text or not (arguments.html or arguments.markdown):
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        # Rendered by the screen, so it is harmless; `say` would also remove the colours.
+        print(terminal.render(report, width=shutil.get_terminal_size().columns, colour=colour), end="")
+    for path in filter(None, (arguments.html, arguments.markdown)):
+        say(f"report written: {path}")
+    return 0

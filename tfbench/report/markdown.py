@@ -1,0 +1,96 @@
+"""Render a report as Markdown for a pull request: the verdict first, the rest folded, and cut by severity.
+
+No text of a report acts as markup, link or mention: see `tfbench.report.comment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tfbench.model import TIME, Report
+from tfbench.report.comment import LONGEST, code, context_line, folded, plain, verbatim
+from tfbench.report.differences import differences
+from tfbench.report.reproduce import command_for
+from tfbench.report.summary import CaseFinding, Group, Summary, report_times, summarize
+from tfbench.report.units import duration, times
+
+_OPEN: Mapping[Group, str] = {Group.ERRORS: "Errors and missing cases", Group.REGRESSIONS: "Regressions"}
+"""Parts that are shown at once; the others are folded."""
+_FOLDED: Mapping[Group, str] = {Group.INCONCLUSIVE: "inconclusive or incomparable", Group.IMPROVEMENTS: "improved"}
+_RESERVE = 400
+"""Characters kept for the lines that say what was left out."""
+
+
+def render(report: Report) -> str:
+    """Render the report. Of more than `LONGEST` characters, the least severe rows are left out and counted."""
+    summary = summarize(report)
+    head = [f"**tfbench: {plain(_verdict(report, summary))}**", context_line(report)]
+    if report.complete is not None and report.gap:
+        head.append(f"This report is incomplete: {plain(report.gap)}.")
+    room = LONGEST - _RESERVE - sum(map(len, head))
+    parts: list[str] = []
+    for title, rows, open_ in _parts(report, summary):
+        taken = _taken(rows, room - len(title) - 200)
+        room -= sum(len(row) + 1 for row in taken) + len(title) + 200
+        rest = len(rows) - len(taken)
+        lines = "\n".join([*taken, *([f"- … and {rest} more: see the report"] if rest else [])])
+        parts.append(f"### {title}\n\n{lines}" if open_ else folded(title, lines))
+    return "\n\n".join([*head, *parts]) + "\n"
+
+
+def _verdict(report: Report, summary: Summary) -> str:
+    counts = ", ".join(f"{number} {word}" for word, number in summary.counts.items()) or "no case was measured"
+    regressed = len(summary.findings[Group.REGRESSIONS])
+    broken = len(summary.findings[Group.ERRORS])
+    word = "regressed" if regressed else "error" if broken else "interrupted" if report.interrupted else ""
+    if not word:
+        word = "inconclusive" if summary.findings[Group.INCONCLUSIVE] else "no regression"
+    if not summary.compared and word == "no regression":
+        word = "nothing compared"
+    return f"{word} ({counts})"
+
+
+def _taken(rows: Sequence[str], room: int) -> list[str]:
+    """Return the first rows that fit."""
+    taken = []
+    for row in rows:
+        if (room := room - len(row) - 1) < 0:
+            break
+        taken.append(row)
+    return taken
+
+
+def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], bool]]:
+    """Yield titles and rows, the most severe first, and whether they are shown without a click."""
+    for group, title in _OPEN.items():
+        if findings := summary.findings[group]:
+            yield f"{title} ({len(findings)})", [_row(report, one, again=True) for one in findings], True
+    for group, title in _FOLDED.items():
+        if findings := summary.findings[group]:
+            yield f"{len(findings)} {title}", [_row(report, one, again=False) for one in findings], False
+    if lines := differences(report.sides):
+        yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
+    named = {one.case.name for findings in summary.findings.values() for one in findings}
+    rest = [one for one in report_times(report.verdicts) if one.case.name not in named]
+    rows = [
+        f"- {code(one.case.name)}: {one.outcome}{f', {plain(times(one.ratio))}' if one.ratio else ''}" for one in rest
+    ]
+    if rows:
+        yield f"{len(rows)} without a change", rows, False
+    if report.skips:
+        yield (
+            f"{len(report.skips)} skipped",
+            [f"- {code(one.case.name)}: {plain(one.reason)}" for one in report.skips],
+            False,
+        )
+
+
+def _row(report: Report, one: CaseFinding, *, again: bool) -> str:
+    timed = next((row for row in (one.verdict, *one.others) if row.metric == TIME), one.verdict)
+    what = f"{one.verdict.outcome}{'' if one.verdict.metric == TIME else f' {plain(one.verdict.metric)}'}"
+    sides = f"{duration(one.old)} → {'~' * one.estimated}{duration(one.new)}, " if one.old and one.new else ""
+    ratio = f", {plain(sides)}{plain(times(timed.ratio))}" if timed.ratio else ""
+    lines = [f"- {code(one.case.name)}: {what}{ratio}", *(f"  - {plain(cause)}" for cause in one.causes)]
+    if again and (words := command_for(report, one.verdict, shared=True)):
+        lines.append(f"  - race it again: {verbatim(words)}")
+    return "\n".join(lines)
