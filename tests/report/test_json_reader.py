@@ -63,8 +63,15 @@ def test_a_written_report_is_read_back():
 
 def test_rounds_that_do_not_fit_what_they_state_are_refused():
     row = content()["rounds"][0]
-    refused(content(rounds=[{**row, "launches": [2, 2]}]), r"r.json is damaged: b/test_x.*: it has not the 4 rounds")
+    refused(
+        content(rounds=[{**row, "launches": [2, 2]}]),
+        r"r.json has damaged rounds \(ValueError: it has not the 4 rounds that it states\)",
+    )
     refused(content(rounds=[{**row, "steps": "AAAA"}]), "its rounds are damaged")
+    for key, value in (("side", "third"), ("median_seconds", 0), ("launches", [-1]), ("every", 0), ("case", 1)):
+        refused(content(rounds=[{**row, key: value}]), "r.json has damaged rounds")
+        refused(content(rounds=[{other: row[other] for other in row if other != key}]), f"damaged .*{key}")
+    refused(content(rounds={}), "at rounds")
 
 
 def test_a_report_of_an_earlier_version_has_no_rounds():

@@ -16,8 +16,20 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 
 from tfbench.errors import ReportError
 from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, StoredRounds, VariantResult, Verdict
+from tfbench.model.rounds import LARGEST as LARGEST_ROUNDS
 from tfbench.policy import RENAMED_FIELDS
-from tfbench.untrusted import brief, is_case, parse_json, printable
+from tfbench.untrusted import (
+    a_list,
+    a_text,
+    an_integer,
+    an_object,
+    brief,
+    described,
+    is_case,
+    parse_json,
+    printable,
+    times,
+)
 
 Value = TypeVar("Value")
 
@@ -25,6 +37,10 @@ SCHEMA = "tfbench-report/1"
 _SCHEMA = re.compile(r"tfbench-report/\d{1,4}")
 LARGEST = 64 << 20
 """Maximum bytes. A report of ten thousand cases has five million."""
+_RECURSIVE = "anything"
+"""The definition of the schema that refers to itself."""
+_NAME = 2000
+"""Maximum characters of the name of a case, as in the schema."""
 _ERRORS = 100
 """Violations of the schema among which the message names the outermost."""
 
@@ -137,7 +153,23 @@ def check_names(report: Report, name: str) -> None:
 def _validator() -> Any:
     # The library's own check of uniqueItems takes quadratic time for items of mixed types.
     validator = validators.extend(Draft202012Validator, {"uniqueItems": _unique})
-    return validator(json.loads(resources.files("tfbench.report").joinpath("schema.json").read_bytes()))
+    schema = json.loads(resources.files("tfbench.report").joinpath("schema.json").read_bytes())
+    schema = _inlined(schema, schema["$defs"])
+    # A large report has twenty thousand rows of rounds. The library would take three seconds for them.
+    schema["properties"]["rounds"].pop("items")
+    return validator(schema)
+
+
+def _inlined(schema: Any, definitions: JSON) -> Any:
+    """Replace references by their definitions: looking them up takes half of the time. A recursive one stays."""
+    if isinstance(schema, list):
+        return [_inlined(one, definitions) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = str(schema.get("$ref", "")).rpartition("/")[2]
+    if name and name != _RECURSIVE:
+        return _inlined(definitions[name], definitions)
+    return {key: one if key == "$defs" else _inlined(one, definitions) for key, one in schema.items()}
 
 
 def _unique(_: Any, unique: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -200,15 +232,25 @@ def _variant_result_of(row: JSON) -> VariantResult:
     )
 
 
-def _rounds_of(row: JSON, name: str) -> StoredRounds:
-    launches = tuple(row["launches"])
-    rounds = StoredRounds(
-        _plain(row["case"]), row["side"], row["median_seconds"], launches, row["every"], row["steps"]
-    )  # fmt: skip
+def _rounds_of(row: Any, name: str) -> StoredRounds:
+    """Build the rounds of a case from their row, which is checked here and not by the schema: see `_validator`."""
     try:
+        side = a_text(an_object(row, "a row")["side"], "side")
+        if side not in ("baseline", "contender"):
+            raise ValueError(f"side {brief(repr(side))} is neither baseline nor contender")
+        rounds = StoredRounds(
+            case=_plain(a_text(row["case"], "case"))[:_NAME],
+            side=side,
+            median_seconds=times([row["median_seconds"]], "median_seconds")[0],
+            launches=tuple(
+                an_integer(one, "launches", 0, LARGEST_ROUNDS) for one in a_list(row["launches"], "launches")
+            ),
+            every=an_integer(row["every"], "every", 1, 1_000_000),
+            steps=a_text(row["steps"], "steps"),
+        )
         rounds.check()
-    except ValueError as error:
-        raise ReportError(f"{brief(name)} is damaged: {brief(rounds.case)}: {error}") from None
+    except (ValueError, KeyError) as error:
+        raise ReportError(f"{brief(name)} has damaged rounds ({described(error)})") from None
     return rounds
 
 

@@ -54,7 +54,7 @@ def _case_table(group: str, case: Case) -> Table:
 
 
 def _levels(case: Case) -> str:
-    others = case.group.partition("[")[2].removesuffix("]")
+    others = (case.group if case.variant else case.name).partition("[")[2].removesuffix("]")
     return ", ".join(filter(None, (*case.levels.values(), others))) or "-"
 
 
