@@ -65,6 +65,12 @@ class CaseFinding:
     def group(self) -> Group:
         return _GROUPS[self.verdict.outcome]
 
+    @property
+    def unexplained(self) -> list[Verdict]:
+        """The verdicts on other metrics that no cause names."""
+        named = tuple(cause.partition(":")[0] for cause in self.causes)
+        return [row for row in self.others if row.metric != TIME and row.metric not in named]
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -113,9 +119,10 @@ def minimum_effect(policy: Mapping[str, Any]) -> float:
 
 
 def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
-    """Count verdicts by outcome, in a fixed order."""
+    """Count verdicts by outcome, the gravest first."""
+    order = sorted(Outcome, key=lambda one: list(Group).index(_GROUPS[one]) if one in _GROUPS else len(Group))
     counts = Counter(_MEASURED.get(one.reason.code, str(one.outcome)) for one in verdicts)
-    return {word: counts[word] for word in (*map(str, Outcome), *_MEASURED.values()) if word in counts}
+    return {word: counts[word] for word in (*map(str, order), *_MEASURED.values()) if word in counts}
 
 
 def _hidden(ratio: Ratio | None) -> float:

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from tfbench.model import TIME, Outcome, Ratio, Report, Skip, Verdict
+from tfbench.model import TIME, Outcome, Ratio, Report, Skip
 from tfbench.report.differences import differences
 from tfbench.report.reproduce import arguments_for
 from tfbench.report.screen import Screen
@@ -96,14 +96,10 @@ def _finding(
     elif one.new is not None and verdict.outcome is not Outcome.ERROR:
         lines.append(Text(f"{_INDENT}{duration(one.new)} now"))
     lines += [_hanging(cause, width) for cause in one.causes]
-    lines += [_hanging(f"{row.outcome} {row.metric}", width) for row in one.others[:_OTHERS] if _unexplained(row, one)]
+    lines += [_hanging(f"{row.outcome} {row.metric}", width) for row in one.unexplained[:_OTHERS]]
     if words := arguments_for(report, verdict):
         lines.append(_command(words, width))
     return lines
-
-
-def _unexplained(row: Verdict, one: CaseFinding) -> bool:
-    return row.metric != TIME and not any(cause.startswith(f"{row.metric}:") for cause in one.causes)
 
 
 def _comparison(one: CaseFinding, ratio: Ratio, limits: tuple[float, float], width: int, reach: float) -> Text:

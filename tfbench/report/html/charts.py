@@ -25,9 +25,12 @@ class ChartAxis:
     scale: str = LINEAR
     """``linear``, ``log`` or ``categories``. Values on an axis of categories are texts."""
     categories: Sequence[str] = ()
+    bounds: tuple[float, float] | None = None
+    """Values at both ends; otherwise all data fit."""
 
     def as_json(self) -> JSON:
         return {
+            "bounds": self.bounds and list(self.bounds),
             "label": printable(self.label), "unit": self.unit, "scale": self.scale,
             "categories": [printable(one) for one in self.categories],
         }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
@@ -50,9 +51,7 @@ def overview(report: Report, summary: Summary, false_alarms: Rate | None, notes:
 
 def headline(report: Report, summary: Summary) -> str:
     """Say in a line what the run found."""
-    words = [f"{number} {word}" for word, number in summary.counts.items() if word != str(Outcome.UNCHANGED)]
-    same = summary.counts.get(str(Outcome.UNCHANGED), 0)
-    counts = ", ".join([*words, *([f"{same} unchanged"] if same else [])]) or "no case was measured"
+    counts = ", ".join(f"{number} {word}" for word, number in summary.counts.items()) or "no case was measured"
     return f"{'interrupted: ' * report.interrupted}{counts}"
 
 
@@ -134,7 +133,7 @@ def _table(group: Group, findings: Sequence[CaseFinding], summary: Summary, reac
     name = _HEADINGS[group]
     return (
         f'<h3 id="{group.value}">{name} ({len(findings):,})</h3>'
-        f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{group.value}"><table>'
+        f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{group.value}"><table class="cards">'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{rest}"
     )
 
@@ -146,20 +145,25 @@ def _row(one: CaseFinding, limits: tuple[float, float], reach: float) -> str:
     old, new = (duration(value) if value else "–" for value in (one.old, one.new))
     metric = "" if verdict.metric == TIME else f" {text(verdict.metric)}"
     said = [text(cause) for cause in one.causes]
-    said += [text(f"{row.outcome} {row.metric}") for row in one.others if row.metric != TIME]
+    said += [text(f"{row.outcome} {row.metric}") for row in one.unexplained]
     again = f'<details><summary>Race it again</summary><code class="command">{text(one.command)}</code></details>'
     return (
         f'<tr><td class="case">{case_link(one.case.name, one.case.short_name)}</td>'
         f'<td><span class="outcome {verdict.outcome}">{verdict.outcome}</span>{metric}</td>'
-        f'<td class="n">{old}</td><td class="n">{"~" * one.estimated}{new}</td>'
-        f'<td class="n {timed.outcome}">{ratio}</td>'
+        f'<td class="n" data-label="old">{old}</td><td class="n" data-label="new">{"~" * one.estimated}{new}</td>'
+        f'<td class="n {timed.outcome}" data-label="ratio">{ratio}</td>'
         f'<td class="text">{"<br>".join(said) or "unknown"}{again if one.command else ""}</td></tr>'
     )
 
 
 def case_link(name: str, shown: str = "") -> str:
     """Return a link that opens a case in the section of one case."""
-    return f'<a href="#case={quote(name, safe="")}">{text(shown or name)}</a>'
+    return f'<a href="#case={quote(name, safe="")}">{_breakable(shown or name)}</a>'
+
+
+def _breakable(name: str) -> str:
+    """Return a name whose lines break after its parts, and not within them."""
+    return "<wbr>".join(text(part) for part in re.split(r"(?<=::|.[\[,/\]])", name) if part)
 
 
 def drawing(ratio: Ratio, limits: tuple[float, float], reach: float) -> str:

@@ -105,9 +105,18 @@ def _ratios(report: Report, summary: Summary, data: dict[str, Any], absent: list
         "The ratio of each case (new time / old time) with its interval, the fastest first. The dashed lines are the "
         "thresholds: a regression lies above the upper one with its whole interval."
     )
-    axes = ChartAxis("case, by ratio"), ChartAxis("ratio", RATIO, LOG)
+    axes = ChartAxis("case, by ratio"), ChartAxis("ratio", RATIO, LOG, bounds=_bounds(rows, summary.limits))
     data["ratios"] = Chart(caption, *axes, series, limits, height=380).as_json()
     return [PageSection("ratios", "Ratios", chart_place("ratios"))]
+
+
+def _bounds(rows: Sequence[Verdict], limits: tuple[float, float]) -> tuple[float, float]:
+    """Return the ends of the axis of ratios: an interval that is far wider than the others would flatten them all."""
+    ratios = [one.ratio for one in rows if one.ratio]
+    low, high = min(one.center for one in ratios), max(one.center for one in ratios)
+    margin = max(limits[1] ** 2, (high / low) ** 0.5)
+    ends = [end for one in ratios for end in (one.low, one.high) if low / margin <= end <= high * margin]
+    return min(low, limits[0], *ends) / limits[1] ** 0.5, max(high, limits[1], *ends) * limits[1] ** 0.5
 
 
 def _one_case(report: Report, summary: Summary, data: dict[str, Any], absent: list[str]) -> list[PageSection]:
@@ -115,7 +124,9 @@ def _one_case(report: Report, summary: Summary, data: dict[str, Any], absent: li
     if not names:
         return []
     data.update(packed)
-    first = next((found[0].case.name for found in summary.findings.values() if found), names[0])
+    raced = {one.case for one in report.rounds}
+    found = [one.case.name for group in summary.findings.values() for one in group]
+    first = next((name for name in (*found, *names) if name in raced), names[0])
     data["names"] = {"names": names, "first": first}
     if not report.rounds:
         absent.append("Rounds and distributions: the source has no raw times.")

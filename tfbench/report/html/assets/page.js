@@ -69,7 +69,9 @@ const tfbench = (() => {
     return Number.isInteger(value) ? value.toLocaleString("en") : digits(value);
   }
   const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
-  const linkToCase = (name) => make("a", { href: `#case=${encodeURIComponent(name)}` }, name);
+  // Lines break after the parts of a name, and not within them.
+  const broken = (name) => name.split(/(?<=::|[\[,/\]])/).flatMap((part, index) => (index ? [make("wbr"), part] : [part]));
+  const linkToCase = (name, words = name) => make("a", { href: `#case=${encodeURIComponent(name)}` }, ...broken(words));
 
   // An interval as a small bar, with the limits of the policy as ticks.
   function reachOf(intervals, limits) {
@@ -94,12 +96,13 @@ const tfbench = (() => {
     const strength = Math.min(1, Math.abs(Math.log(value)) / Math.log(1.5));
     cell.style.background = `color-mix(in srgb, ${colour(value > 1 ? "bad" : "good")} ${Math.round(45 * strength)}%, transparent)`;
   }
-  function cellOf(value, kind, grid, reach) {
+  function cellOf(value, kind, grid, reach, outcome) {
     const cell = make("td", { class: NUMERIC.has(kind) ? "n" : kind });
     if (kind === "case" && value) cell.append(linkToCase(value));
     else if (kind === "outcome" && value) cell.append(make("span", { class: `outcome ${value}` }, value));
     else cell.append(shown(value, kind));
     if (kind === "interval" && value) cell.append(bar(value, grid.limits, reach));
+    if (kind === "interval" && outcome) cell.classList.add(outcome);
     if (kind === "heat") heat(cell, value);
     return cell;
   }
@@ -141,7 +144,7 @@ const tfbench = (() => {
       const pages = Math.max(1, Math.ceil(rows.length / grid.page));
       state.page = Math.max(0, Math.min(state.page, pages - 1));
       const first = state.page * grid.page, some = rows.slice(first, first + grid.page);
-      body.replaceChildren(...some.map((index) => make("tr", {}, ...grid.columns.map(([, kind], column) => cellOf(grid.rows[index][column], kind, grid, reach)))));
+      body.replaceChildren(...some.map((index) => make("tr", {}, ...grid.columns.map(([, kind], column) => cellOf(grid.rows[index][column], kind, grid, reach, grid.rows[index][outcome])))));
       heads.forEach((head, index) => head.setAttribute("aria-sort", index !== state.sort ? "none" : state.down ? "descending" : "ascending"));
       count.textContent = rows.length ? `${(first + 1).toLocaleString("en")} to ${(first + some.length).toLocaleString("en")} of ${rows.length.toLocaleString("en")}` : "no row matches";
       before.disabled = state.page === 0;
@@ -150,8 +153,8 @@ const tfbench = (() => {
 
     const small = grid.rows.length <= 8;
     const controls = small ? null : make("div", { class: "controls" },
-      make("label", { for: filter.id }, "Filter ", filter),
-      outcomes.length > 1 ? make("label", { for: choice.id }, "Verdict ", choice) : null, count,
+      make("span", {}, make("label", { for: filter.id }, "Filter"), filter),
+      outcomes.length > 1 ? make("span", {}, make("label", { for: choice.id }, "Verdict"), choice) : null, count,
       grid.rows.length > grid.page ? before : null, grid.rows.length > grid.page ? after : null);
     const caption = make("caption", { id: `caption-${number}` }, grid.caption);
     place.replaceChildren(...(controls ? [controls] : []), make("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": caption.id },
@@ -179,10 +182,12 @@ const tfbench = (() => {
     const [xs, xLabel] = scaled(chart.x, chart.series.map((one) => one.x));
     const [ys, yLabel] = scaled(chart.y, chart.series.map((one) => [...one.y, ...one.low, ...one.high]));
     const by = (value, size) => (typeof value === "number" ? value / size : value ?? NaN);
-    const range = (axis) => (axis.scale === "categories" ? { range: axis.categories } : { type: axis.scale });
-    const [x, y] = [range(chart.x), range(chart.y)];
+    const range = (axis, size) => (axis.scale === "categories" ? { range: axis.categories }
+      : { type: axis.scale, ...(axis.bounds ? { range: new Bokeh.Range1d({ start: axis.bounds[0] / size, end: axis.bounds[1] / size }) } : {}) });
+    const [x, y] = [range(chart.x, xs), range(chart.y, ys)];
+    const [namedX, namedY] = [chart.x, chart.y].map((axis) => axis.scale === "categories");
     const plot = Bokeh.Plotting.figure({ height: chart.height, sizing_mode: "stretch_width", toolbar_location: null, tools: [],
-      ...(x.range ? { x_range: x.range } : { x_axis_type: x.type }), ...(y.range ? { y_range: y.range } : { y_axis_type: y.type }),
+      ...(x.range ? { x_range: x.range } : {}), ...(x.type ? { x_axis_type: x.type } : {}), ...(y.range ? { y_range: y.range } : {}), ...(y.type ? { y_axis_type: y.type } : {}),
       x_axis_label: xLabel, y_axis_label: yLabel, background_fill_color: null, border_fill_color: null, outline_line_color: colour("line") });
     for (const axis of [plot.xaxis, plot.yaxis].flat()) {
       for (const part of ["axis_label_text_color", "major_label_text_color"]) axis[part] = colour("dim");
@@ -190,9 +195,9 @@ const tfbench = (() => {
       axis.axis_label_text_font_style = "normal";
       axis.axis_label_text_font = axis.major_label_text_font = "system-ui, sans-serif";
     }
-    if (!y.range && chart.y.unit === "ratio") plot.yaxis.formatter = new Bokeh.PrintfTickFormatter({ format: "%.3g" });
-    if (!x.range && chart.x.unit === "ratio") plot.xaxis.formatter = new Bokeh.PrintfTickFormatter({ format: "%.3g" });
-    if (x.range && x.range.some((one) => one.length > 6)) plot.xaxis.major_label_orientation = 0.7;
+    if (!namedY && chart.y.unit === "ratio") plot.yaxis.formatter = new Bokeh.PrintfTickFormatter({ format: "%.3g" });
+    if (!namedX && chart.x.unit === "ratio") plot.xaxis.formatter = new Bokeh.PrintfTickFormatter({ format: "%.3g" });
+    if (namedX && x.range.some((one) => one.length > 6)) plot.xaxis.major_label_orientation = 0.7;
     for (const grid of [plot.xgrid, plot.ygrid].flat()) grid.grid_line_color = colour("line");
     for (const limit of chart.limits) {
       plot.add_layout(new Bokeh.Span({ location: limit.value / (limit.axis === "x" ? xs : ys), dimension: limit.axis === "x" ? "height" : "width",
@@ -238,7 +243,7 @@ const tfbench = (() => {
     const drawing = make("div", { class: "drawing", role: "img", "aria-label": `${content.caption} The numbers are in the table below.` });
     drawing.style.minHeight = `${content.height}px`;
     const legend = make("div", { class: "legend" });
-    for (const one of [...content.series, ...content.limits]) {
+    for (const one of [...content.series, ...content.limits].filter(({ name }) => name)) {
       const entry = make("span", {}, one.name);
       entry.style.setProperty("--swatch", `var(--${one.colour})`);
       legend.append(entry);
