@@ -34,13 +34,15 @@ from tfbench.calibration.summary import by_workload
 from tfbench.commands import gate as gate_command
 from tfbench.compare import result_file, table
 from tfbench.compare.contrast import contrast
+from tfbench.compare.report_input import read_inputs
 from tfbench.errors import ReportError
 from tfbench.gate import accepted, merge
 from tfbench.gate.decide import ACCEPTED, as_comment, as_json, decided, load_accepted, load_artifact, load_report
-from tfbench.model import Ratio
+from tfbench.model import Ratio, Report
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.profiles import folders, profile, xprof
-from tfbench.report import json_writer, terminal
+from tfbench.report import json_writer, markdown, terminal
+from tfbench.report.html.report_page import PageContext, content_of
 from tfbench.session.baseline import clock
 from tfbench.session.request import CaseResult
 from tfbench.session.resume import entry_of, result_of
@@ -50,6 +52,7 @@ from tfbench.suite.shards import Shard, part
 from tfbench.untrusted import is_case, parse_json
 
 DATA = Path(__file__).parent / "data"
+ASV = Path(__file__).parents[1] / "data" / "asv-result.json"
 SIDE = {
     "spec": "git:main", "root": "/x", "python": "3.12.1", "packages": {"numpy": "2", "keras": "3"}, "settings": {"TF_X": "1"},
     "slowdown": 0.0, "import_seconds": 2.5, "machine": {"system": "Linux", "processor": "x"}, "defaults": {"onednn": "on"},
@@ -100,10 +103,18 @@ def use_report(path: Path) -> object:
     decision = decided(report)
     as_comment(report, decision)
     terminal.render(report, width=100, colour=True)
+    markdown.render(report)
+    use_page(report, PageContext())
     json_writer.render(report)
     with contextlib.suppress(ReportError):
         merge.confirm(report, report)
     return report
+
+
+def use_page(report: Report, context: PageContext) -> object:
+    sections, data = content_of(report, context)
+    assert not any("<script" in one.html for one in sections)
+    return json.dumps(data, allow_nan=False)
 
 
 def use_shard(path: Path) -> object:
@@ -153,6 +164,11 @@ def use_results(path: Path) -> object:
     Console(file=io.StringIO(), width=100).print(table.contrasts(rows, True))
     json.dumps([one.as_json() for one in rows], allow_nan=False)
     return found
+
+
+def use_inputs(path: Path) -> object:
+    report, context = read_inputs([path])
+    return use_page(report, context)
 
 
 def use_history(path: Path) -> object:
@@ -309,6 +325,14 @@ READERS = (
     Reader("history", "session.json", histories, JSON_FILE, use_history),
     Reader(
         "pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE, use_results
+    ),
+    Reader("asv", "asv.json", lambda _: [ASV.read_text()], JSON_FILE, use_results),
+    Reader(
+        "report or versions shown",
+        "v.json",
+        lambda _: [report_text(), trimmed(DOCS / "versions-interleaved.json")],
+        JSON_FILE,
+        use_inputs,
     ),
     Reader(
         "versions", "v.json", lambda _: [trimmed(DOCS / "versions-interleaved.json")], JSON_FILE, result_file.medians

@@ -39,14 +39,14 @@ def run(arguments: argparse.Namespace) -> int:
         check_library()
     report, context = read_inputs(arguments.files)
     if arguments.html:
-        context = replace(context, title=arguments.title or context.title)
+        context = replace(context, title=arguments.title or context.title, shared=True)
         write_whole(arguments.html, report_page.render(report, context))
     if arguments.markdown:
         write_whole(arguments.markdown, markdown.render(report))
     if arguments.text or not (arguments.html or arguments.markdown):
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         # Rendered by the screen, so it is harmless; `say` would also remove the colours.
-        print(terminal.render(report, width=shutil.get_terminal_size().columns, colour=colour), end="")
+        print(terminal.render(report, width=shutil.get_terminal_size().columns, colour=colour, shared=True), end="")
     for path in filter(None, (arguments.html, arguments.markdown)):
         say(f"report written: {path}")
     return 0

@@ -14,7 +14,7 @@ from tfbench.report.reproduce import command_for
 from tfbench.report.summary import CaseFinding, Group, Summary, report_times, summarize
 from tfbench.report.units import duration, times
 
-_OPEN: Mapping[Group, str] = {Group.ERRORS: "Errors and missing cases", Group.REGRESSIONS: "Regressions"}
+_OPEN: Mapping[Group, str] = {Group.REGRESSIONS: "Regressions", Group.ERRORS: "Errors and missing cases"}
 """Parts that are shown at once; the others are folded."""
 _FOLDED: Mapping[Group, str] = {Group.INCONCLUSIVE: "inconclusive or incomparable", Group.IMPROVEMENTS: "improved"}
 _RESERVE = 400

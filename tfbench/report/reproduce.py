@@ -18,19 +18,13 @@ def command_for(report: Report, verdict: Verdict, *, shared: bool = False) -> st
     Returns:
         ``""`` if the case no longer exists, or a name or side is not one that a shell can safely be given.
     """
-    words = arguments_for(report, verdict, shared=shared)
-    return command("pytest", "--benchmark", *words) if words else ""
-
-
-def arguments_for(report: Report, verdict: Verdict, *, shared: bool = False) -> list[str]:
-    """Return the arguments of `command_for` after ``pytest --benchmark``; none if there is no such command."""
     name = verdict.case.name
     if verdict.outcome is Outcome.MISSING or not is_case(name):
-        return []
+        return ""
     spec = str(report.sides.get("baseline", {}).get("spec", ""))
     baseline = baseline_of(spec)
     if spec and not baseline and (not is_shared_spec(spec) if shared else printable(spec) != spec):
-        return []
+        return ""
     words = ["--baseline", baseline] if baseline else ["--against", spec] if spec else []
     policy = str(report.policy.get("name") or _DEFAULT_POLICY)
     if policy != _DEFAULT_POLICY and policy.isalnum() and policy.isascii():
@@ -38,4 +32,4 @@ def arguments_for(report: Report, verdict: Verdict, *, shared: bool = False) -> 
     slowdown = report.sides.get("contender", {}).get("slowdown")
     if spec and isinstance(slowdown, (int, float)) and slowdown > 0:
         words += ["--inject-slowdown", f"{slowdown:g}"]
-    return [*words, name]
+    return command("pytest", "--benchmark", *words, name)

@@ -91,15 +91,19 @@ class Summary:
     """The largest slowdown that an inconclusive case could hide, as a fraction; infinity if one has no bound."""
 
 
-def summarize(report: Report) -> Summary:
-    """Sort and count the verdicts of a report."""
+def summarize(report: Report, *, shared: bool = False) -> Summary:
+    """Sort and count the verdicts of a report.
+
+    Args:
+        shared: Whether the report may be a stranger's, see `command_for`.
+    """
     minimum = minimum_effect(report.policy)
     timed = [one for one in report.verdicts if one.metric == TIME]
     ratios = [one.ratio for one in timed if one.ratio is not None and 0 < one.ratio.center < math.inf]
     counts = count(timed)
     if report.skips:
         counts["skipped"] = len(report.skips)
-    findings = _findings(report, minimum)
+    findings = _findings(report, minimum, shared)
     return Summary(
         findings={group: [one for one in findings if one.group is group] for group in Group},
         counts=counts,
@@ -129,7 +133,7 @@ def _hidden(ratio: Ratio | None) -> float:
     return max(0.0, ratio.high - 1) if ratio else math.inf
 
 
-def _findings(report: Report, minimum: float) -> list[CaseFinding]:
+def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]:
     rows: dict[str, list[Verdict]] = {}
     for one in report.verdicts:
         if one.outcome in _GROUPS:
@@ -150,7 +154,7 @@ def _findings(report: Report, minimum: float) -> list[CaseFinding]:
         old, new = (sides[side].median_seconds if side in sides else None for side in ("baseline", "contender"))
         ratio = next((one.ratio for one in report_times(some)), None)
         old, new, estimated = consistent(old, new if new is not None else medians.get(name), ratio)
-        causes, command = _causes(report, some), command_for(report, some[0])
+        causes, command = _causes(report, some), command_for(report, some[0], shared=shared)
         found.append(CaseFinding(some[0].case, some[0], tuple(some[1:]), old, new, estimated, causes, command))
     return sorted(found, key=lambda one: gravity(one.verdict))
 

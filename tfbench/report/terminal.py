@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -13,13 +14,11 @@ from rich.text import Text
 
 from tfbench.model import TIME, Outcome, Ratio, Report, Skip
 from tfbench.report.differences import differences
-from tfbench.report.reproduce import arguments_for
 from tfbench.report.screen import Screen
 from tfbench.report.style import COLOURS
 from tfbench.report.summary import CaseFinding, Group, Summary, summarize
 from tfbench.report.units import bar, duration, times
 from tfbench.report.variants import variant_tables
-from tfbench.untrusted import command
 
 _MOST: Mapping[Group, int] = {Group.ERRORS: 30, Group.REGRESSIONS: 30, Group.INCONCLUSIVE: 10, Group.IMPROVEMENTS: 10}
 """Maximum cases of each part."""
@@ -42,18 +41,19 @@ _TITLES: Mapping[Group, str] = {
 _INDENT = "    "
 
 
-def render(report: Report, *, width: int, colour: bool) -> str:
+def render(report: Report, *, width: int, colour: bool, shared: bool = False) -> str:
     """Render the variants of each workload, then errors, regressions, inconclusive cases and improvements, and counts.
 
     Args:
         width: Characters per line. Only a single longer word, such as the name of a case, is longer.
+        shared: Whether the report may be a stranger's, see `tfbench.report.reproduce.command_for`.
     """
-    summary = summarize(report)
+    summary = summarize(report, shared=shared)
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
     parts += variant_tables(report.variant_results, width)
     reach = _reach(summary)
     for group, findings in summary.findings.items():
-        parts += _group(report, group, findings, summary, width, reach)
+        parts += _group(group, findings, summary, width, reach)
     parts += _skipped(report.skips)
     if summary.other_counts:
         parts.append(Text(f"other metrics: {_listed(summary.other_counts)}"))
@@ -70,22 +70,20 @@ def render(report: Report, *, width: int, colour: bool) -> str:
 
 
 def _group(
-    report: Report, group: Group, findings: Sequence[CaseFinding], summary: Summary, width: int, reach: float
+    group: Group, findings: Sequence[CaseFinding], summary: Summary, width: int, reach: float
 ) -> list[RenderableType]:
     if not findings:
         return []
     limit = f", by size above the threshold of {summary.limits[1] - 1:.1%}" if group is Group.REGRESSIONS else ""
     made: list[RenderableType] = [Text(f"{_TITLES[group]} ({len(findings)}{limit})", "bold")]
     for one in findings[: _MOST[group]]:
-        made += _finding(report, one, summary.limits, width, reach)
+        made += _finding(one, summary.limits, width, reach)
     if more := len(findings) - _MOST[group]:
         made += [Text(f"  and {more} more: --report-html and --report-json have all")] * (more > 0)
     return [*made, Text()]
 
 
-def _finding(
-    report: Report, one: CaseFinding, limits: tuple[float, float], width: int, reach: float
-) -> list[RenderableType]:
+def _finding(one: CaseFinding, limits: tuple[float, float], width: int, reach: float) -> list[RenderableType]:
     verdict = one.verdict
     head = Text("  ").append(one.case.short_name, COLOURS[verdict.outcome])
     head.append(f"  {verdict.outcome}" + (f" {verdict.metric}" if verdict.metric != TIME else ""))
@@ -97,8 +95,8 @@ def _finding(
         lines.append(Text(f"{_INDENT}{duration(one.new)} now"))
     lines += [_hanging(cause, width) for cause in one.causes]
     lines += [_hanging(f"{row.outcome} {row.metric}", width) for row in one.unexplained[:_OTHERS]]
-    if words := arguments_for(report, verdict):
-        lines.append(_command(words, width))
+    if one.command:
+        lines.append(_command(one.command, width))
     return lines
 
 
@@ -129,10 +127,11 @@ def _hanging(text: str, width: int) -> RenderableType:
     return Padding(Text(text), (0, 0, 0, len(_INDENT)), expand=False) if width > 2 * len(_INDENT) else Text(text)
 
 
-def _command(words: Sequence[str], width: int) -> Text:
+def _command(again: str, width: int) -> Text:
     """Return the command that races the case again, over two lines if necessary: a shell joins them again."""
-    first, last = command("pytest", "--benchmark", *words[:-1]), command(words[-1])
-    joined = f"{_INDENT}{first} {last}"
+    words = shlex.split(again)
+    first, last = shlex.join(words[:-1]), shlex.quote(words[-1])
+    joined = f"{_INDENT}{again}"
     if len(joined) > width:
         joined = f"{_INDENT}{first} \\\n{_INDENT}  {last}"
     return Text(joined, "cyan", no_wrap=True, overflow="ignore")

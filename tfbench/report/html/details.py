@@ -18,8 +18,12 @@ _ROWS = 20
 """Rows of a profile's table that a page shows. The profile's folder has all."""
 
 
-def chunks(report: Report, summary: Summary) -> tuple[list[str], dict[str, Any]]:
-    """Return the names of all cases in the order of the chunks, and the chunks by name: ``case-0``, ``case-1`` …"""
+def chunks(report: Report, summary: Summary, shared: bool = False) -> tuple[list[str], dict[str, Any]]:
+    """Return the names of all cases in the order of the chunks, and the chunks by name: ``case-0``, ``case-1`` …
+
+    Args:
+        shared: Whether the report may be a stranger's, see `command_for`.
+    """
     rows: dict[str, list[Verdict]] = defaultdict(list)
     for one in report.verdicts:
         rows[one.case.name].append(one)
@@ -35,7 +39,7 @@ def chunks(report: Report, summary: Summary) -> tuple[list[str], dict[str, Any]]
             "case": name,
             "verdicts": [_verdict(one) for one in rows.get(name, ())],
             "causes": [printable(cause) for cause in causes.get(name, ())],
-            "command": command_for(report, rows[name][0]) if name in rows else "",
+            "command": command_for(report, rows[name][0], shared=shared) if name in rows else "",
             "rounds": {side: _rounds(one) for side, one in rounds.get(name, {}).items()},
             "facts": _facts(results[name].facts) if name in results else {},
             "profiles": [_profile(one) for one in profiles.get(name, ())],

@@ -41,6 +41,8 @@ class PageContext:
     """Verdicts on unchanged code that were changes, as measured on this machine."""
     versions: VersionTimes | None = None
     notes: Sequence[str] = field(default=())
+    shared: bool = False
+    """Whether the report may be a stranger's, see `tfbench.report.reproduce.command_for`."""
 
 
 def write(path: Path, report: Report, context: PageContext | None = None) -> None:
@@ -60,12 +62,20 @@ def render(report: Report, context: PageContext | None = None) -> str:
         UsageError: The chart library is not installed.
     """
     context = context or PageContext()
-    summary = summarize(report)
+    sections, data = content_of(report, context)
+    side = report.sides.get("baseline", {}).get("spec")
+    subtitle = f"{headline(report, summarize(report))}{f'; against {side}' if side else ''}"
+    return render_page(context.title, sections, data, scripts=("report.js",), subtitle=subtitle)
+
+
+def content_of(report: Report, context: PageContext) -> tuple[list[PageSection], dict[str, Any]]:
+    """Return the sections of the page of a report, and the data of their charts and tables."""
+    summary = summarize(report, shared=context.shared)
     data: dict[str, Any] = {}
     absent: list[str] = []
     sections = [overview(report, summary, context.false_alarms, context.notes)]
     sections += _ratios(report, summary, data, absent)
-    sections += _one_case(report, summary, data, absent)
+    sections += _one_case(report, summary, context.shared, data, absent)
     sections += _variants(report, data, absent)
     sections += _other_metrics(report, data)
     sections += _roofline(report.variant_results, data, absent)
@@ -74,9 +84,7 @@ def render(report: Report, context: PageContext | None = None) -> str:
     if absent:
         items = "".join(f"<li>{text(one)}</li>" for one in absent)
         sections.append(PageSection("absent", "Not in this report", f"<ul>{items}</ul>"))
-    side = report.sides.get("baseline", {}).get("spec")
-    subtitle = f"{headline(report, summary)}{f'; against {side}' if side else ''}"
-    return render_page(context.title, sections, data, scripts=("report.js",), subtitle=subtitle)
+    return sections, data
 
 
 def _ratios(report: Report, summary: Summary, data: dict[str, Any], absent: list[str]) -> list[PageSection]:
@@ -119,8 +127,10 @@ def _bounds(rows: Sequence[Verdict], limits: tuple[float, float]) -> tuple[float
     return min(low, limits[0], *ends) / limits[1] ** 0.5, max(high, limits[1], *ends) * limits[1] ** 0.5
 
 
-def _one_case(report: Report, summary: Summary, data: dict[str, Any], absent: list[str]) -> list[PageSection]:
-    names, packed = chunks(report, summary)
+def _one_case(
+    report: Report, summary: Summary, shared: bool, data: dict[str, Any], absent: list[str]
+) -> list[PageSection]:
+    names, packed = chunks(report, summary, shared)
     if not names:
         return []
     data.update(packed)

@@ -57,8 +57,10 @@ const tfbench = (() => {
   const unitOf = (seconds) => UNITS.find(([size]) => seconds >= size) ?? UNITS[3];
   function seconds(value) {
     if (missing(value)) return "–";
+    if (value === 0) return "0";
     const [size, unit] = unitOf(Math.abs(value));
-    return `${digits(value / size)} ${unit}`;
+    const scaled = value / size;
+    return `${Math.abs(scaled) < 999.5 ? scaled.toPrecision(3) : Math.round(scaled).toLocaleString("en")} ${unit}`;
   }
   function shown(value, kind) {
     if (missing(value)) return "–";
@@ -71,7 +73,7 @@ const tfbench = (() => {
   const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
   // Lines break after the parts of a name, and not within them.
   const broken = (name) => name.split(/(?<=::|[\[,/\]])/).flatMap((part, index) => (index ? [make("wbr"), part] : [part]));
-  const linkToCase = (name, words = name) => make("a", { href: `#case=${encodeURIComponent(name)}` }, ...broken(words));
+  const linkToCase = (name, words = name) => make("a", { href: `#case=${encodeURIComponent(name)}`, title: name }, ...broken(words));
 
   // An interval as a small bar, with the limits of the policy as ticks.
   function reachOf(intervals, limits) {
@@ -98,7 +100,7 @@ const tfbench = (() => {
   }
   function cellOf(value, kind, grid, reach, outcome) {
     const cell = make("td", { class: NUMERIC.has(kind) ? "n" : kind });
-    if (kind === "case" && value) cell.append(linkToCase(value));
+    if (kind === "case" && value) cell.append(linkToCase(value, value.split("::").pop()));
     else if (kind === "outcome" && value) cell.append(make("span", { class: `outcome ${value}` }, value));
     else cell.append(shown(value, kind));
     if (kind === "interval" && value) cell.append(bar(value, grid.limits, reach));

@@ -20,6 +20,12 @@
     return stored.launches.map((count) => times.slice(at, (at += count)));
   }
 
+  // Sorted times of all sides, and whether a few of them are so slow that they would flatten the rest.
+  function sorted(sides) {
+    const all = sides.flatMap(([, { launches }]) => launches.flatMap((times) => [...times])).sort((a, b) => a - b);
+    const quantile = (share) => all[Math.floor(share * (all.length - 1))];
+    return { all, quantile, tailed: quantile(0.99) > 2 * quantile(0.5) };
+  }
   const COLOURS = { baseline: "second", contender: "first" };
   function roundsChart(sides) {
     const series = [], breaks = new Set();
@@ -36,13 +42,12 @@
     }
     const every = thinned > 1 ? ` Of ${thinned} rounds, one is shown.` : "";
     return { caption: `Rounds in time order. Dashed lines separate launches: a drift or two modes of a process are seen here.${every}`, height: 320,
-      x: { label: "round", unit: "", scale: "linear" }, y: { label: "time of an iteration", unit: "s", scale: "linear" }, series,
+      x: { label: "round", unit: "", scale: "linear" }, y: { label: "time of an iteration", unit: "s", scale: sorted(sides).tailed ? "log" : "linear" }, series,
       limits: [...breaks].map((value) => ({ name: "", value, axis: "x", colour: "line" })) };
   }
   function distributionChart(sides) {
-    const all = sides.flatMap(([, { launches }]) => launches.flatMap((times) => [...times])).sort((a, b) => a - b);
-    const quantile = (share) => all[Math.floor(share * (all.length - 1))];
-    const low = quantile(0.005), high = quantile(0.995), bins = Math.max(8, Math.min(50, Math.ceil(Math.sqrt(all.length))));
+    const { all, quantile, tailed } = sorted(sides);
+    const low = quantile(0.005), high = quantile(tailed ? 0.9 : 0.995), bins = Math.max(8, Math.min(50, Math.ceil(Math.sqrt(all.length))));
     const width = (high - low) / bins || low * 1e-3 || 1e-9;
     const series = sides.map(([side, { launches }]) => {
       const counts = new Array(bins).fill(0);
@@ -50,7 +55,7 @@
       for (const times of launches) for (const time of times) { counts[Math.max(0, Math.min(bins - 1, Math.floor((time - low) / width)))]++; total++; }
       return { name: side, x: counts.map((_, i) => low + (i + 0.5) * width), y: counts.map((count) => count / total), style: "bars", colour: COLOURS[side], low: [], high: [], labels: [] };
     });
-    return { caption: "Distribution of the rounds. The first and last bar also hold the half percent beyond each end.", height: 260,
+    return { caption: `Distribution of the rounds. The first bar also holds the fastest half percent, and the last bar the slowest ${tailed ? "tenth" : "half percent"}.`, height: 260,
       x: { label: "time of an iteration", unit: "s", scale: "linear" }, y: { label: "share of the rounds", unit: "", scale: "linear" }, series, limits: [] };
   }
 

@@ -1,0 +1,22 @@
+"""The measured rate of false alarms is that of this policy's races, or none."""
+
+from tfbench.calibration.false_alarms import measured_false_alarms
+from tfbench.calibration.journal import CalibrationTrial, Journal
+
+
+def trial(outcome, slowdown=0.0, method="race"):
+    return CalibrationTrial(method, "quick", "matmul", slowdown, outcome, 1.0, 3, 1)
+
+
+def test_it_counts_changes_among_races_of_unchanged_code(tmp_path):
+    trials = [trial("regressed"), trial("unchanged"), trial("unchanged"), trial("regressed", 0.05)]
+    Journal(tmp_path / "quick.jsonl").append(*trials, trial("regressed", method="saved mean"))
+    found = measured_false_alarms(tmp_path, "quick", "sides")
+    assert (found.hits, found.trials) == (1, 3)
+    assert measured_false_alarms(tmp_path, "quick", "variants") is None
+    assert measured_false_alarms(tmp_path, "../quick", "sides") is None
+
+
+def test_a_damaged_journal_is_no_rate(tmp_path):
+    (tmp_path / "quick.jsonl").write_text("?\n")
+    assert measured_false_alarms(tmp_path, "quick", "sides") is None

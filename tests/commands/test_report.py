@@ -1,0 +1,170 @@
+"""`tfbench report` makes a page, Markdown or text from saved files of every kind, and refuses others with one line."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.report import complete, row
+from tests.fakes.run_report import run_report, variants_report
+from tests.fuzz.readers import DATA, SIDES
+from tests.report.test_html_page import unpacked
+from tests.storage.test_baselines import BASELINE
+from tfbench import cli
+from tfbench.compare import asv
+from tfbench.compare.report_input import read_inputs
+from tfbench.compare.result_file import content_of, read
+from tfbench.errors import ReportError
+from tfbench.report import json_writer
+from tfbench.storage.baselines import Baselines
+from tfbench.suite.shards import Shard, part
+
+ROOT = Path(__file__).parents[2]
+ASV = ROOT / "tests" / "data" / "asv-result.json"
+"""What asv 0.6.6 has written, with the paths of the machine replaced."""
+VERSIONS = ROOT / "docs" / "data" / "versions-interleaved.json"
+PLAIN = DATA / "pytest_benchmark.json"
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "r.json"
+    path.write_text(json_writer.render(run_report(30)))
+    return path
+
+
+def refused(capsys, *words):
+    assert cli.main(["report", *map(str, words)]) == 5
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    (line,) = shown.err.splitlines()
+    return line
+
+
+def test_it_prints_the_summary(saved, capsys):
+    assert cli.main(["report", str(saved)]) == 0
+    shown = capsys.readouterr().out
+    assert "regressions (2, by size above the threshold of 1.0%)" in shown
+    assert "\x1b" not in shown
+
+
+def test_it_writes_a_page_and_markdown(saved, tmp_path, capsys):
+    html, text = tmp_path / "r.html", tmp_path / "r.md"
+    assert cli.main(["report", str(saved), "--html", str(html), "--markdown", str(text), "--title", "Mine"]) == 0
+    assert "<title>Mine</title>" in html.read_text()
+    assert text.read_text().startswith("**tfbench: regressed")
+    assert capsys.readouterr().out.splitlines() == [f"report written: {html}", f"report written: {text}"]
+
+
+@pytest.mark.parametrize("path", [ASV, PLAIN])
+def test_files_of_other_tools_are_shown(path, tmp_path, capsys):
+    html = tmp_path / "r.html"
+    assert cli.main(["report", str(path), "--html", str(html), "--text"]) == 0
+    assert " measured in 0 s" in capsys.readouterr().out
+    rounds = [row["rounds"] for row in unpacked(html.read_text(), "case-0")]
+    assert all(one["contender"]["steps"] for one in rounds)
+
+
+def test_the_times_of_asv_are_read_by_case_with_their_samples():
+    found = asv.timings(content_of(ASV))
+    assert list(found) == [
+        "suite.Suite.time_sum[10, 'a']", "suite.Suite.time_sum[10, 'b']", "suite.Suite.time_sum[100, 'a']",
+        "suite.Suite.time_sum[100, 'b']", "suite.time_sort",
+    ]  # fmt: skip
+    assert found["suite.time_sort"] == (1.7406004189979285e-05, ((1.7406004189979285e-05,),))
+    assert read(ASV).machine["processor"] == "AMD EPYC"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"results": {}}, {"results": 3}, {"result_columns": []}, {"results": {"x.time_a": [[-1.0], []]}},
+        {"results": {"x.time_a": [[1.0, 2.0], [], "", 0, 0, [], [], [], [], [], [], [[1.0]]]}},
+        {"results": {"x.time_a": [[1.0], [["1"] * 200] * 3]}},
+    ],
+)  # fmt: skip
+def test_a_damaged_file_of_asv_is_refused(damage, tmp_path, capsys):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({**content_of(ASV), **damage}))
+    assert "a.json is neither a report nor a baseline" in refused(capsys, path)
+
+
+def test_several_files_with_times_are_put_side_by_side():
+    report, context = read_inputs([PLAIN, PLAIN])
+    assert {ratio for ratios in context.versions.ratios.values() for ratio in ratios} == {1.0}
+    assert "did not race each other" in context.versions.caption
+    assert report.rounds or report.variant_results
+
+
+def test_files_without_a_common_case_are_refused(tmp_path, capsys):
+    assert "have no case in common" in refused(capsys, PLAIN, ASV)
+
+
+def test_a_baseline_is_shown(tmp_path):
+    report, context = read_inputs([Baselines(tmp_path).save("first", BASELINE)])
+    assert [one.case.name for one in report.variant_results] == list(BASELINE.samples)
+    assert "tfbench baseline" in context.notes[0]
+
+
+def test_versions_and_a_calibration_add_to_a_report(saved, tmp_path):
+    rate = {"hits": 0, "trials": 10, "interval": [0.0, 0.3]}
+    calibration = tmp_path / "c.json"
+    calibration.write_text(json.dumps({"schema": "tfbench-calibration/1", "race": {"total": {"false_alarms": rate}}}))
+    report, context = read_inputs([saved, VERSIONS, calibration])
+    assert len(report.verdicts) > 30
+    assert context.false_alarms.trials == 10
+    cases = json.loads(VERSIONS.read_text())["cases"]
+    assert len(context.versions.ratios) == len(cases)
+    assert {ratios[0] for ratios in context.versions.ratios.values()} == {1.0, None}
+    damaged = tmp_path / "d.json"
+    damaged.write_text(json.dumps({"schema": "tfbench-calibration/1"}))
+    with pytest.raises(ReportError, match=r"d\.json is not of the schema"):
+        read_inputs([damaged])
+
+
+def test_shards_are_merged_and_two_whole_reports_refused(tmp_path, saved, capsys):
+    names = ["t.py::a", "t.py::b"]
+    for index, name in enumerate(names, 1):
+        shard = complete([row(name)], sides=SIDES, shard=part(Shard(index, 2), names, [name]))
+        (tmp_path / f"{index}.json").write_text(json_writer.render(shard))
+    report, _ = read_inputs([tmp_path / "1.json", tmp_path / "2.json"])
+    assert list(report.due) == names
+    assert "is not a shard's report" in refused(capsys, saved, saved)
+    assert "give one kind" in refused(capsys, saved, PLAIN)
+
+
+def test_an_incomplete_a_newer_and_a_broken_report_are_refused_with_one_line(saved, tmp_path, capsys):
+    saved.write_text(json_writer.render(replace(run_report(3), complete=False)))
+    assert refused(capsys, saved).endswith("r.json is incomplete: the run did not come to its end; measure again")
+    newer = {**json.loads(saved.read_text()), "schema": "tfbench-report/2"}
+    saved.write_text(json.dumps(newer))
+    assert "has the schema tfbench-report/2, and this version of tfbench reads tfbench-report/1" in refused(
+        capsys, saved
+    )
+    saved.write_text(saved.read_text()[:-9])
+    assert "is not JSON" in refused(capsys, saved)
+    assert "No such file" in refused(capsys, tmp_path / "none.json")
+
+
+def test_an_older_report_is_read(saved, capsys):
+    content = json.loads(saved.read_text())
+    for key in ("rounds", "due", "complete", "seconds_by_phase"):
+        content.pop(key)
+    saved.write_text(json.dumps(content))
+    assert cli.main(["report", str(saved)]) == 0
+
+
+def test_no_command_of_a_stranger_is_shown(saved, capsys):
+    content = json.loads(saved.read_text())
+    content["sides"]["baseline"]["spec"] = "env:LD_PRELOAD=evil"
+    saved.write_text(json.dumps(content))
+    assert cli.main(["report", str(saved)]) == 0
+    assert "LD_PRELOAD" not in capsys.readouterr().out
+
+
+def test_a_run_of_variants_is_shown(tmp_path, capsys):
+    path = tmp_path / "v.json"
+    path.write_text(json_writer.render(variants_report()))
+    assert cli.main(["report", str(path)]) == 0
+    assert "ratio to reference" in capsys.readouterr().out

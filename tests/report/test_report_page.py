@@ -1,0 +1,87 @@
+"""The page of a run: what stands on it, and reports of any content give a page."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.run_report import HOSTILE, run_report, variants_report, versions
+from tests.report.test_html_page import unpacked
+from tests.report.test_render import verdict
+from tfbench.errors import UsageError
+from tfbench.model import Outcome, Rate, Ratio, Report
+from tfbench.report.html import page
+from tfbench.report.html.report_page import PageContext, render
+
+RUN = run_report(60)
+
+
+def test_the_first_page_has_counts_changes_mean_false_alarms_and_differences():
+    html = render(RUN, PageContext(false_alarms=Rate(1, 3200, 0.0, 0.0017)))
+    first = html.partition('<section id="ratios"')[0]
+    for text in (
+        "<b class=\"regressed\">3</b>", "1.001 (geometric mean of 58 cases)", "1 of 3200 verdicts on unchanged code, at most 0.17%",
+        "numpy: 2.2 on baseline, 2.3 on contender", "Regressions (3)", "Inconclusive (2)", "a slowdown up to 12.1%",
+        "50 unchanged cases are in the table of all cases", "_FusedConv2D(BiasAdd, Relu)", "pytest --benchmark --against git:main",
+    ):  # fmt: skip
+        assert text in first
+    assert first.count("<svg") == 8  # each change that has a ratio, and no unchanged case
+
+
+def test_every_case_has_its_rounds_and_metrics():
+    html = render(RUN)
+    names = unpacked(html, "names")["names"]
+    assert names == list(RUN.due)
+    found = unpacked(html, "case-0")
+    assert [one["case"] for one in found] == names
+    stored = RUN.rounds[0]
+    assert found[0]["rounds"]["baseline"]["steps"] == stored.steps
+    assert {row["metric"] for row in found[0]["verdicts"]} == {"time", "graph_ops"}
+    assert len(unpacked(html, "cases")["rows"]) == 60
+
+
+def test_sections_without_data_say_what_they_need():
+    html = render(RUN)
+    assert 'id="roofline"' not in html
+    assert "Roofline: needs cases with flops and bytes" in html
+    assert "Variants: their times are measured in a run without --against" in html
+    assert 'id="roofline"' in render(variants_report())
+    assert 'id="versions"' in render(RUN, PageContext(versions=versions()))
+
+
+def test_no_text_of_a_report_is_markup():
+    html = render(run_report(30, hostile=True), PageContext(title=HOSTILE, notes=[HOSTILE]))
+    assert "<img" not in html
+    assert "</script><" not in html.replace("</script>\n<", "").replace("</script></body>", "")
+    assert "\u202e" not in html
+    assert "\x1b" not in html
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report({"name": "x"}, {}),
+        Report({}, {"baseline": {}, "contender": {}}, complete=False, interrupted=True),
+        Report(
+            {"name": "x"}, {}, (replace(verdict("a", Outcome.REGRESSED), ratio=Ratio(math.nan, 0.0, math.inf, 0.9)),)
+        ),
+        Report({"name": "x"}, {}, (replace(verdict("a", Outcome.INCONCLUSIVE), ratio=Ratio(1e9, 0.0, math.inf, 1.0)),)),
+        Report({"name": "x"}, {}, (replace(verdict("a", Outcome.MISSING), ratio=None, values=(math.nan, math.inf)),)),
+        replace(RUN, rounds=(), profiles=({**RUN.profiles[0], "sections": ["?", {"sheets": [{"columns": 1}]}]},)),
+    ],
+)
+def test_a_report_of_any_content_gives_a_page(report):
+    assert render(report).endswith("</html>\n")
+
+
+def test_an_incomplete_report_says_so():
+    assert "This report is incomplete: the run did not come to its end." in render(
+        Report({"name": "x"}, {}, complete=False)
+    )
+
+
+def test_without_the_chart_library_the_fix_is_named(monkeypatch):
+    monkeypatch.setattr(page, "find_spec", lambda name: None)
+    page._library_file.cache_clear()
+    with pytest.raises(UsageError, match=r"pip install 'tfbench\[report\]'"):
+        render(RUN)

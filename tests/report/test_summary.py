@@ -1,0 +1,107 @@
+"""What a summary counts, and the command that it gives for a case."""
+
+import math
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from tests.report.test_json_reader import CASE, REPORT
+from tests.report.test_render import case, rounds, verdict
+from tfbench.model import Outcome, Ratio, Report
+from tfbench.report.reproduce import command_for
+from tfbench.report.summary import Group, minimum_effect, summarize
+
+REGRESSED = REPORT.verdicts[0]
+
+
+def made(*verdicts, **changes):
+    return Report({"name": "standard"}, {}, verdicts, **changes)
+
+
+def test_the_mean_is_geometric_and_over_compared_cases():
+    found = summarize(
+        made(verdict("a", Outcome.REGRESSED, 2.0), verdict("b", Outcome.IMPROVED, 0.5), verdict("c", Outcome.ERROR))
+    )
+    assert (found.mean_ratio, found.compared) == (pytest.approx(1.0), 3)
+    broken = replace(verdict("c", Outcome.NEW), ratio=Ratio(math.nan, 0.0, math.inf, 0.9))
+    assert summarize(made(broken)).mean_ratio is None
+
+
+def test_an_inconclusive_case_without_a_bound_can_hide_anything():
+    wide = replace(verdict("a", Outcome.INCONCLUSIVE), ratio=Ratio(1.0, 0.0, math.inf, 0.9))
+    assert summarize(made(verdict("b", Outcome.INCONCLUSIVE, 1.05))).could_hide == pytest.approx(0.0605)
+    assert summarize(made(wide)).could_hide == summarize(made(replace(wide, ratio=None))).could_hide == math.inf
+    assert summarize(made(verdict("b", Outcome.UNCHANGED))).could_hide == 0.0
+
+
+def test_counts_start_with_the_gravest():
+    outcomes = (
+        Outcome.UNCHANGED,
+        Outcome.IMPROVED,
+        Outcome.INCONCLUSIVE,
+        Outcome.REGRESSED,
+        Outcome.MISSING,
+        Outcome.ERROR,
+    )
+    found = summarize(made(*(verdict(str(one), one) for one in outcomes)))
+    assert list(found.counts) == ["missing", "error", "regressed", "inconclusive", "improved", "unchanged"]
+
+
+def test_a_case_stands_once_where_its_gravest_verdict_belongs():
+    metric = replace(verdict("a", Outcome.REGRESSED, message="2 before, 3 now", metric="graph_ops"), values=(2, 3))
+    found = summarize(made(verdict("a", Outcome.UNCHANGED), metric, verdict("b", Outcome.IMPROVED, 0.8)))
+    assert [len(found.findings[group]) for group in Group] == [0, 1, 0, 1]
+    (one,) = found.findings[Group.REGRESSIONS]
+    assert one.causes == ("graph_ops: 2 before, 3 now",)
+    assert one.unexplained == []
+
+
+def test_the_cause_is_that_of_the_profile_then_of_the_other_metrics():
+    slow = verdict(
+        "a", Outcome.REGRESSED, 1.2, "20% slower; other metrics: casts 0 before, 1 now; flops 1 before, 2 now"
+    )
+    why = {"case": case("a").name, "side": "contender", "folder": "f", "why": ["a kernel"], "sections": []}
+    (one,) = summarize(made(slow, profiles=(why,))).findings[Group.REGRESSIONS]
+    assert one.causes == ("a kernel", "casts 0 before, 1 now", "flops 1 before, 2 now")
+
+
+def test_old_and_new_come_from_the_rounds():
+    report = made(
+        verdict("a", Outcome.REGRESSED, 1.1), rounds=(rounds("a", "baseline", 1.0), rounds("a", "contender", 1.1))
+    )
+    (one,) = summarize(report).findings[Group.REGRESSIONS]
+    assert (one.old, one.new, one.estimated) == (1.0, 1.1, False)
+
+
+@pytest.mark.parametrize("policy", [{}, {"minimum_effect": "x"}, {"minimum_effect": 0}, {"minimum_effect": 1e9}])
+def test_a_policy_of_unknown_form_gets_the_default_threshold(policy):
+    assert minimum_effect(policy) == 0.01
+
+
+@pytest.mark.parametrize(
+    ("sides", "policy", "words"),
+    [
+        ({}, "standard", []),
+        ({"baseline": {"spec": "git:main"}}, "standard", ["--against", "git:main"]),
+        ({"baseline": {"spec": "git:main"}}, "quick", ["--against", "git:main", "--policy", "quick"]),
+        ({"baseline": {"spec": "baseline 'first' of 2026-01-01T00:00:00+00:00"}}, "standard", ["--baseline", "first"]),
+        (
+            {"baseline": {"spec": "self"}, "contender": {"slowdown": 0.05}},
+            "standard",
+            ["--against", "self", "--inject-slowdown", "0.05"],
+        ),
+    ],
+)
+def test_the_command_races_the_same_sides_again(sides, policy, words):
+    report = replace(REPORT, sides=sides, policy={"name": policy})
+    assert shlex.split(command_for(report, REGRESSED)) == ["pytest", "--benchmark", *words, CASE.name]
+
+
+def test_a_stranger_gets_no_command_with_a_path_or_a_variable():
+    for spec in ("python:/tmp/x", "env:LD_PRELOAD=x", "git:main; id"):
+        report = replace(REPORT, sides={"baseline": {"spec": spec}})
+        assert command_for(report, REGRESSED, shared=True) == ""
+        assert shlex.split(command_for(report, REGRESSED))[3] == spec
+    assert command_for(REPORT, replace(REGRESSED, outcome=Outcome.MISSING)) == ""
+    assert command_for(REPORT, replace(REGRESSED, case=replace(CASE, name="--x"))) == ""
