@@ -191,7 +191,15 @@ def test_a_misspelt_fixture_is_an_error_and_a_plain_test_is_named(project):
 
 def test_options_of_a_benchmark_run_are_refused_without_it(project):
     project.write(STEP + GOOD)
-    for option in ("--against=self", "--baseline=x", "--save-baseline=x", "--report-json=r.json", "--resume"):
+    for option in (
+        "--against=self",
+        "--baseline=x",
+        "--save-baseline=x",
+        "--report-json=r.json",
+        "--report-html=r.html",
+        "--report-markdown=r.md",
+        "--resume",
+    ):
         done = project.run(option, benchmark=False)
         assert done.code == 4
         assert f"{option.partition('=')[0]} measures nothing without --benchmark" in done.output

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.e2e.project import Project
+from tests.report.test_html_page import unpacked
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.smoke]
 BENCHMARK = """
@@ -46,7 +47,8 @@ def saved(project):
 @pytest.fixture(scope="module")
 def slowed(project, saved):
     """A run against the baseline that is slower by half, and the result of `tfbench gate`."""
-    done = project.run("--baseline", "first", "--inject-slowdown", "0.5", "-k", "none")
+    files = ("--report-html=r.html", "--report-markdown=r.md")
+    done = project.run("--baseline", "first", "--inject-slowdown", "0.5", "-k", "none", *files)
     return done, project.tfbench("gate", "report.json")
 
 
@@ -81,6 +83,17 @@ def test_an_injected_slowdown_fails_the_gate(slowed):
     assert (done.code, done.outcomes()[PLAIN]) == (1, "regressed"), done.output
     assert "found twice" in done.reason(PLAIN)
     assert gated.returncode == 1, gated.stdout + gated.stderr
+
+
+def test_reports_for_people_show_the_regression_and_pytest_benchmark_is_silent(project, slowed):
+    done, _ = slowed
+    assert (project.root / "r.md").read_text().startswith("**tfbench: regressed \\(1 regressed")
+    html = (project.root / "r.html").read_text()
+    (row,) = unpacked(html, "case-0")
+    assert set(row["rounds"]) == {"baseline", "contender"}
+    assert "Regressions (1)" in html
+    assert "regressions (1, by size above the threshold of" in done.output
+    assert "Name (time in" not in done.output
 
 
 def test_the_slowdown_changes_no_other_metric(slowed):

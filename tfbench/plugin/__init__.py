@@ -171,8 +171,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_benchmark_group_stats(config: pytest.Config) -> Generator[None, Any, Any]:
     groups = yield
-    runner = config.stash.get(RUNNER, None)
-    return groups if runner is None else runner.table_of(groups)
+    if RUNNER not in config.stash:
+        return groups
+    from tfbench.plugin.outcome import table_groups
+
+    return table_groups(config, groups)
 
 
 @pytest.hookimpl(trylast=True)

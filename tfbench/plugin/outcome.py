@@ -61,15 +61,15 @@ _TABLE_OPTIONS = ("columns", "sort", "group-by", "name", "histogram", "compare",
 """Options of pytest-benchmark that are about its tables."""
 
 
-def tables_wanted(config: pytest.Config) -> bool:
-    """Tell whether the command line has an option of pytest-benchmark's tables. They are wide, and repeat the summary."""
-    return any(
-        word.startswith(f"--benchmark-{name}") for word in config.invocation_params.args for name in _TABLE_OPTIONS
-    )
+def table_groups(config: pytest.Config, groups: Sequence[Any]) -> list[Any]:
+    """Return the groups of pytest-benchmark's tables, which are wide and repeat the summary.
 
-
-def without_own(groups: Sequence[Any]) -> list[Any]:
-    """Return pytest-benchmark's groups without the cases that this program has measured."""
+    Returns:
+        All groups if the command line has an option of these tables, otherwise those of plain pytest-benchmark tests.
+    """
+    given = config.invocation_params.args
+    if any(word.startswith(f"--benchmark-{name}") for word in given for name in _TABLE_OPTIONS):
+        return list(groups)
     kept = [(name, [one for one in rows if "tfbench" not in one["extra_info"]]) for name, rows in groups]
     return [(name, rows) for name, rows in kept if rows]
 

@@ -34,8 +34,6 @@ from tfbench.plugin.outcome import (
     failure,
     skip_reason,
     store_sample,
-    tables_wanted,
-    without_own,
 )
 from tfbench.plugin.progress import Display
 from tfbench.plugin.report_files import ReportFiles
@@ -320,10 +318,6 @@ class Runner:
             return f"run without -k to be able to update the baseline {baseline!r}: {why}"
         drop = " --drop-missing" * bool(left_out)
         return f"update the baseline: tfbench baseline accept {baseline} --reason '…'{drop}"
-
-    def table_of(self, groups: Sequence[Any]) -> list[Any]:
-        """Return the groups of pytest-benchmark's tables: all on request, otherwise those of plain tests alone."""
-        return list(groups) if tables_wanted(self._config) else without_own(groups)
 
     def summarise(self, reporter: Any) -> None:
         """Print the report's tables, the notes and the errors."""
