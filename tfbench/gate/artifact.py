@@ -22,7 +22,7 @@ from tfbench.untrusted import brief, described
 FILES = 256
 """Limit of the number of files. A shard has one."""
 FILE_BYTES = 32 << 20
-"""Limit of one file. A report of ten thousand cases has five million bytes."""
+"""Limit of one file. A report of ten thousand cases with their rounds has 25 million bytes."""
 ALL_BYTES = 128 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,99}\.json")
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)

@@ -36,7 +36,7 @@ Value = TypeVar("Value")
 SCHEMA = "tfbench-report/1"
 _SCHEMA = re.compile(r"tfbench-report/\d{1,4}")
 LARGEST = 64 << 20
-"""Maximum bytes. A report of ten thousand cases has five million."""
+"""Maximum bytes. A report of ten thousand cases with their rounds has 25 million."""
 _RECURSIVE = "anything"
 """The definition of the schema that refers to itself."""
 _NAME = 2000
