@@ -132,6 +132,12 @@ def test_every_line_fits_80_columns():
     assert max(map(len, lines_of(verdicts=verdicts, profiles=why))) <= 80
 
 
+def test_a_name_longer_than_a_line_is_whole_in_the_command():
+    level = "a_level_with_a_name_that_is_longer_than_a_line_of_eighty_columns_has_room_for_by_far"
+    lines = lines_of(verdicts=(verdict(level, Outcome.REGRESSED, 1.1),))
+    assert f"      '{case(level).name}'" in lines
+
+
 def test_a_median_that_contradicts_the_interval_is_replaced():
     both = (rounds("xla", "baseline", 1e-3), rounds("xla", "contender", 3e-3))
     assert "    1.00 ms -> ~1.05 ms  1.052 (1.031 to 1.074)" in "\n".join(lines_of(verdicts=(VERDICT,), rounds=both))

@@ -9,18 +9,17 @@ summary.
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
+
+from rich.text import Text
 
 from tfbench.compare.report_input import read_inputs
 from tfbench.fs import write_whole
 from tfbench.report import markdown, terminal
 from tfbench.report.html import report_page
 from tfbench.report.html.page import check_library
-from tfbench.report.screen import say
+from tfbench.report.screen import Screen, say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,9 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.markdown:
         write_whole(arguments.markdown, markdown.render(report))
     if arguments.text or not (arguments.html or arguments.markdown):
-        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        # Rendered by the screen, so it is harmless; `say` would also remove the colours.
-        print(terminal.render(report, width=shutil.get_terminal_size().columns, colour=colour, shared=True), end="")
+        screen = Screen()
+        colour = screen.is_terminal and not screen.no_color
+        text = terminal.render(report, width=screen.width, colour=colour, shared=True)
+        screen.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
     for path in filter(None, (arguments.html, arguments.markdown)):
         say(f"report written: {path}")
     return 0

@@ -65,7 +65,7 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False) ->
     Screen(
         file=text, width=width, force_terminal=colour, no_color=not colour,
         color_system="standard" if colour else None, legacy_windows=False,
-    ).print(Parts(*parts))  # fmt: skip
+    ).print(Parts(*parts), crop=False)  # fmt: skip
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
