@@ -73,7 +73,7 @@ def _tiles(counts: Mapping[str, int]) -> str:
 
 def _facts(report: Report, summary: Summary, false_alarms: Rate | None) -> str:
     rows: list[tuple[str, str]] = []
-    if summary.mean_ratio is not None:
+    if summary.mean_ratio is not None and summary.compared > 1:
         rows.append(("mean ratio", f"{summary.mean_ratio:.3f} (geometric mean of {summary.compared} cases)"))
     if summary.could_hide > 0:
         share = f"up to {summary.could_hide:.1%}" if summary.could_hide < math.inf else "of any size"
