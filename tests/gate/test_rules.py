@@ -9,7 +9,7 @@ from tests.fakes.report import complete
 from tfbench.gate.accepted import Accepted, Entry
 from tfbench.gate.rules import Gate, rule
 from tfbench.metrics.catalog import DECISIVE
-from tfbench.model import Case, Outcome, Reason, Skip, Verdict
+from tfbench.model import Case, Outcome, Reason, Skip, SuiteVerdict, Verdict
 
 
 def report(*outcomes, **changes):
@@ -129,3 +129,25 @@ def test_an_acceptance_applies_to_its_case_and_metric_only():
     assert rule(second, accepted).gate is Gate.PASS  # an equal row of another object
     other_metric = replace(second.verdicts[0], metric="graph_ops")
     assert rule(replace(second, verdicts=(*second.verdicts, other_metric)), accepted).gate is Gate.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("suite", "outcomes", "gate"),
+    [
+        ("unchanged", ["unchanged"], Gate.PASS),
+        ("improved", ["unchanged"], Gate.PASS),
+        ("regressed", ["unchanged"], Gate.REGRESSED),
+        ("regressed", ["error"], Gate.REGRESSED),
+        ("inconclusive", ["unchanged"], Gate.INCONCLUSIVE),
+        ("inconclusive", ["missing"], Gate.INCOMPARABLE),
+        ("incomparable", ["inconclusive"], Gate.INCOMPARABLE),
+        ("error", ["inconclusive"], Gate.ERROR),
+        ("unchanged", ["regressed"], Gate.REGRESSED),
+    ],
+)
+def test_the_verdict_on_the_mean_of_the_suite_counts_too(suite, outcomes, gate):
+    verdict = SuiteVerdict(0.005, Outcome(suite), Reason("x", "the mean is so"), 3)
+    decision = rule(report(*outcomes, suite=verdict))
+    assert decision.gate is gate
+    if outcomes == ["unchanged"] and gate is not Gate.PASS:
+        assert decision.because == f"the suite is {suite}: the mean is so"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import UsageError
-from tfbench.plugin.options import available_cpus, parse_cpus, parse_slowdown, prefixes
+from tfbench.plugin.options import available_cpus, parse_cpus, parse_slowdown, parse_suite_limit, prefixes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,6 +30,25 @@ def test_a_slowdown_is_a_fraction_from_0_to_10():
     for text in ("x", "-1", "nan", "11"):
         with pytest.raises(UsageError, match="--inject-slowdown"):
             parse_slowdown(text)
+
+
+@pytest.mark.parametrize(("text", "limit"), [("0.5%", 0.005), ("0.02", 0.02), ("3%", 0.03), (None, 0.0)])
+def test_the_slowdown_of_the_mean_is_a_percentage_or_a_fraction(text, limit):
+    assert parse_suite_limit(text, raced=True, sharded=False) == pytest.approx(limit)
+
+
+@pytest.mark.parametrize(
+    ("text", "raced", "sharded", "why"),
+    [
+        ("x", True, False, "such as 0.5%"), ("%", True, False, "such as 0.5%"), ("0", True, False, "such as 0.5%"),
+        ("100%", True, False, "such as 0.5%"), ("nan", True, False, "such as 0.5%"), ("-1%", True, False, "such as 0.5%"),
+        ("1%", False, False, "--against SPEC or --baseline"), ("1%", True, True, "without --shard"),
+    ],
+)  # fmt: skip
+def test_a_mean_that_cannot_be_judged_is_refused(text, raced, sharded, why):
+    with pytest.raises(UsageError, match="--gate-suite") as caught:
+        parse_suite_limit(text, raced=raced, sharded=sharded)
+    assert why in str(caught.value)
 
 
 def test_missing_cases_are_expected_in_files_and_folders_but_not_from_single_tests():

@@ -9,7 +9,20 @@ from hypothesis import strategies as st
 
 from tfbench.errors import ReportError
 from tfbench.gate import merge
-from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, Skip, StoredRounds, VariantResult, Verdict
+from tfbench.model import (
+    Case,
+    Outcome,
+    Ratio,
+    Reason,
+    Report,
+    Run,
+    Sample,
+    Skip,
+    StoredRounds,
+    SuiteVerdict,
+    VariantResult,
+    Verdict,
+)
 from tfbench.policy import RENAMED_FIELDS, Policy
 from tfbench.report import comment, json_reader, json_writer, terminal
 
@@ -36,6 +49,9 @@ REPORT = Report(
     seconds_by_phase={"preparing": 8.25, "other": 4.25},
     seconds_by_case={CASE.name: 7.5},
     seed=7,
+    suite=SuiteVerdict(
+        0.005, Outcome.INCONCLUSIVE, Reason("not-confirmed", "why"), 40, Ratio(1.004, 1.001, 1.006, 0.99)
+    ),
     rounds=(StoredRounds.of_sample(Sample(CASE, (Run((1e-5, 1.1e-5), 1), Run((9e-6,), 1))), "contender"),),
 )
 
@@ -52,6 +68,7 @@ def refused(changed, match):
 def test_a_written_report_is_read_back():
     found = json_reader.read(json_writer.render(REPORT), "r.json")
     assert found.verdicts == REPORT.verdicts
+    assert found.suite == REPORT.suite
     assert found.policy == json.loads(json.dumps(REPORT.policy))
     assert (found.wall_seconds, found.seed, found.interrupted) == (12.5, 7, False)
     assert found.seconds_by_phase == REPORT.seconds_by_phase

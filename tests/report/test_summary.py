@@ -23,9 +23,9 @@ def test_the_mean_is_geometric_and_over_compared_cases():
     found = summarize(
         made(verdict("a", Outcome.REGRESSED, 2.0), verdict("b", Outcome.IMPROVED, 0.5), verdict("c", Outcome.ERROR))
     )
-    assert (found.mean_ratio, found.compared) == (pytest.approx(1.0), 3)
+    assert (found.mean.center, found.compared) == (pytest.approx(1.0), 3)
     broken = replace(verdict("c", Outcome.NEW), ratio=Ratio(math.nan, 0.0, math.inf, 0.9))
-    assert summarize(made(broken)).mean_ratio is None
+    assert summarize(made(broken)).mean is None
 
 
 def test_an_inconclusive_case_without_a_bound_can_hide_anything():

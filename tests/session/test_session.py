@@ -74,3 +74,22 @@ def test_a_case_of_an_interrupted_run_costs_nothing(finished, monkeypatch):
     report, _ = finished(resume=True)
     assert outcomes(report) == [Outcome.NEW] * 3
     assert list(report.seconds_by_case) == [case.name for case in VARIANTS]
+
+
+def test_the_mean_of_all_cases_is_raced_again_before_it_fails_the_run(tmp_path):
+    names = [f"t.py::test_{number}" for number in range(8)]
+    cases = [Case(name, name[6:], name) for name in names]
+    executable = worker.install(tmp_path, cases={name: {"seconds": 1e-4} for name in names})
+    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ())
+    request = RunRequest(
+        tmp_path, suite, preset("quick"), Processors((0,), (0,)), executable, tmp_path / "data", (), device="cpu",
+        suite_cases=tuple(names), collected=frozenset(names), against="self", slowdown=0.015, suite_limit=0.01,
+    )  # fmt: skip
+    with closing(Session(request, cases)) as session:
+        for case in cases:
+            session.result(case)
+        assert session.judge_suite().outcome is Outcome.REGRESSED
+        report = session.report(complete=True)
+    assert set(outcomes(report)) == {Outcome.UNCHANGED}
+    assert report.suite.reason.message.count("the mean of 8 cases") == 2
+    assert report.seconds_by_phase["confirming"] > 0

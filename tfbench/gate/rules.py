@@ -76,12 +76,18 @@ def _without(report: Report, accepted: Collection[_Key], min_compared: float) ->
         if verdict.outcome is outcome and _key(verdict) not in accepted
         if outcome is not Outcome.INCONCLUSIVE or verdict.metric in DECISIVE
     ]
+    suite = _BY_SEVERITY.get(report.suite.outcome, Gate.PASS) if report.suite else Gate.PASS
+    because = f"the suite is {report.suite.outcome}: {report.suite.reason.message}" if report.suite else ""
     if bad and bad[0].outcome is Outcome.REGRESSED:
         return GateDecision(Gate.REGRESSED, _counts(bad), tuple(bad))
+    if suite is Gate.REGRESSED:
+        return GateDecision(suite, because, tuple(bad))
     if gap := _gap(report):
         return GateDecision(Gate.ERROR, gap, tuple(bad))
-    if bad:
+    if bad and _BY_SEVERITY[bad[0].outcome] >= suite:
         return GateDecision(_BY_SEVERITY[bad[0].outcome], _counts(bad), tuple(bad))
+    if suite is not Gate.PASS:
+        return GateDecision(suite, because, tuple(bad))
     times = [verdict for verdict in report.verdicts if verdict.metric == TIME]
     compared = [verdict for verdict in times if verdict.outcome in COMPARED]
     skipped = f", {len(report.skips)} skipped" if report.skips else ""

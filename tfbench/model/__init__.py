@@ -9,7 +9,7 @@ from tfbench.model.provenance import EnvironmentInfo, MeasurementContext
 from tfbench.model.reason import Reason, ReasonCode
 from tfbench.model.report import Rate, RateRow, Report
 from tfbench.model.rounds import StoredRounds
-from tfbench.model.verdict import Comparison, Outcome, Ratio, Skip, VariantResult, Verdict
+from tfbench.model.verdict import Comparison, Outcome, Ratio, Skip, SuiteVerdict, VariantResult, Verdict
 
 __all__ = [
     "JSON",
@@ -35,6 +35,7 @@ __all__ = [
     "Sample",
     "Skip",
     "StoredRounds",
+    "SuiteVerdict",
     "VariantResult",
     "Verdict",
 ]

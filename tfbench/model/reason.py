@@ -27,6 +27,8 @@ class ReasonCode(str, enum.Enum):
     """The first race, or the first job, found a regression and the second did not."""
     INTERRUPTED = "interrupted"
     """The run was interrupted before the regression was confirmed."""
+    FEW_CASES = "few-cases"
+    """Too few cases were raced against the baseline for a mean."""
     DISTURBED = "disturbed"
     """The race was aborted because other processes disturbed too many launches."""
     WITHIN_ABS_TOLERANCE = "within-slack"

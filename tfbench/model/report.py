@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tfbench.model.case import JSON, TIME
 from tfbench.model.rounds import StoredRounds
-from tfbench.model.verdict import Outcome, Skip, VariantResult, Verdict
+from tfbench.model.verdict import Outcome, Skip, SuiteVerdict, VariantResult, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,10 @@ class Report:
     """Whether the run wrote this report at its end. ``None`` in a report of a version that did not tell."""
     shard: JSON | None = None
     """The part of the suite, see `tfbench.suite.shards`. ``None`` for the whole suite."""
+    suite: SuiteVerdict | None = None
+    """The verdict on the mean of all cases; ``None`` if the run was not asked for it."""
     profiles: tuple[JSON, ...] = ()
     """Contents of the profiles, one entry per case and side, see `tfbench.report.profile`."""
-
     rounds: tuple[StoredRounds, ...] = ()
     """The rounds of each case and side that was raced live. Empty in a report of a version that did not keep them."""
 

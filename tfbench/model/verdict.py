@@ -123,6 +123,29 @@ class VariantResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SuiteVerdict:
+    """The verdict on the mean time of all cases that were compared with the baseline."""
+
+    limit: float
+    """The slowdown of the mean that the run was asked to find, as a fraction."""
+    outcome: Outcome
+    reason: Reason
+    cases: int
+    """Cases in the mean."""
+    ratio: Ratio | None = None
+
+    def as_json(self) -> JSON:
+        """Return the ``suite`` object of the report."""
+        return {
+            "limit": self.limit,
+            "outcome": self.outcome.value,
+            "reason": self.reason.as_json(),
+            "cases": self.cases,
+            "ratio": None if self.ratio is None else self.ratio.as_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Skip:
     """A case that cannot run on this machine or side, with the reason."""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SHARED = "--profile"
 """pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
 REPORTS = ("--report-json", "--report-html", "--report-markdown")
-_RUN_ONLY = ("--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--resume")
+_RUN_ONLY = ("--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--resume", "--gate-suite")
 """Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
 STARTED_WITH = dict(os.environ)
 """The environment before a conftest.py or a benchmark changed it."""
@@ -61,6 +61,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--strict-gate", "also fail on inconclusive, incomparable and missing results")
     add("--shard", "run one part of the cases, such as 2/4; see tfbench merge", "N/OF")
     add("--resume", "go on after an interruption: use the finished cases of the same code and environment")
+    text = "also judge the mean of all cases, and fail if it is slower by F, such as 0.5%%"
+    add("--gate-suite", text, "F")
     add("--report-json", "write the report as JSON", "PATH")
     add("--report-html", "write the report as a page: one file with charts, for a browser", "PATH")
     add("--report-markdown", "write the report as Markdown, for a pull request", "PATH")

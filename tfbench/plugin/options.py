@@ -100,6 +100,32 @@ def parse_slowdown(text: str) -> float:
     return fraction
 
 
+def parse_suite_limit(text: str | None, *, raced: bool, sharded: bool) -> float:
+    """Parse the slowdown of ``--gate-suite``, such as ``0.5%`` or ``0.005``; return 0 for ``None``.
+
+    Args:
+        raced: Whether the run has a baseline to race.
+        sharded: Whether it measures only a part of the suite.
+
+    Raises:
+        UsageError: The text is no fraction between 0 and 1, or the run cannot have a mean to judge.
+    """
+    if text is None:
+        return 0.0
+    number, percent = (text[:-1], 0.01) if text.endswith("%") else (text, 1.0)
+    try:
+        limit = float(number) * percent
+    except ValueError:
+        limit = 0.0
+    if not 0 < limit < 1:
+        raise UsageError(f"--gate-suite {text!r}: write the slowdown of the mean to find, such as 0.5% or 0.005")
+    if not raced:
+        raise UsageError("--gate-suite judges the mean of cases that race a baseline: add --against SPEC or --baseline")
+    if sharded:
+        raise UsageError("--gate-suite needs all cases in one run: a shard has only a part; run without --shard")
+    return limit
+
+
 def parse_profiler_config(levels: str, method: str) -> ProfilerConfig:
     """Parse tracer levels, such as ``host=2,python=1``, and the name of a profile method.
 

@@ -9,6 +9,7 @@ import pytest
 
 from tfbench.model import TIME, Case, Outcome, Verdict
 from tfbench.session.request import CaseResult
+from tfbench.session.session import Session
 
 
 def end_test(result: CaseResult, strict: bool) -> None:
@@ -28,6 +29,16 @@ def end_test(result: CaseResult, strict: bool) -> None:
 
 
 _OPEN = (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.MISSING)
+
+
+def suite_failure(session: Session, strict: bool) -> str:
+    """Judge the mean of all cases, if the user asked for it; return the reason if it fails the run, else ``""``."""
+    try:
+        suite = session.judge_suite()
+    except KeyboardInterrupt:
+        return "--gate-suite: interrupted while all cases were raced again to confirm it"
+    failing = (Outcome.REGRESSED, Outcome.ERROR, *(_OPEN if strict else ()))
+    return f"--gate-suite: {suite.outcome}, {suite.reason.message}" if suite and suite.outcome in failing else ""
 
 
 def _describe(verdict: Verdict) -> str:

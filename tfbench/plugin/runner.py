@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
-from tfbench.gate.baseline_store import BaselineStore
+from tfbench.errors import BaselineError, DeclarationError, SideError, UsageError
 from tfbench.gpus.selection import parse_device
-from tfbench.model import Case, Outcome, Report
+from tfbench.model import Case, Report
 from tfbench.plugin import STARTED_WITH
 from tfbench.plugin.options import (
     case_of,
@@ -22,6 +21,7 @@ from tfbench.plugin.options import (
     is_benchmark,
     parse_profiler_config,
     parse_slowdown,
+    parse_suite_limit,
     prefixes,
     suite_of,
     unknown_fixture,
@@ -34,8 +34,10 @@ from tfbench.plugin.outcome import (
     failure,
     skip_reason,
     store_sample,
+    suite_failure,
 )
 from tfbench.plugin.progress import Display
+from tfbench.plugin.remembering import remember
 from tfbench.plugin.report_files import ReportFiles
 from tfbench.policy import preset
 from tfbench.race.workers import Suite
@@ -91,6 +93,8 @@ class Runner:
         self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._policy = preset(option("policy"))
+        raced = bool(option("against") or option("baseline"))
+        self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced, sharded=self._shard is not None)
         self._processors = worker_processors(option("cpus"))
 
     # Collection
@@ -199,6 +203,7 @@ class Runner:
             paths=() if whole else tuple(os.path.relpath(os.path.abspath(one), root) for one in config.args),
             collected=self._collected,
             resume=option("resume"),
+            suite_limit=self._suite_limit,
             uncollected=tuple(self._uncollected.values()),
             profile=self._profiles if self._profile else None,
             profile_regressed=self._profiles if option("profile_on_regression") else None,
@@ -260,6 +265,9 @@ class Runner:
         if self._session is None:
             return status
         failed = status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if slower := suite_failure(self._session, self._strict):
+            self._errors.append(slower)
+            failed = True
         if self._strict and (missing := self._session.missing()):
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             self._errors.append(f"cases of the baseline are missing: {missing[0].case.name}{more}")
@@ -274,7 +282,7 @@ class Runner:
                     self._errors.append(str(error))
                 except SideError as error:  # git cannot keep the source tree
                     self._errors.append(f"the baseline {name!r} was not saved: {error}")
-        self._remember()
+        self._notes += remember(self._session, self._config.rootpath)
         try:
             self._write_report(complete=True)
         except UsageError as error:
@@ -295,29 +303,6 @@ class Runner:
         notes = self._files.write(self._session.report(complete) if self._session else empty)
         if complete:
             self._notes += notes
-
-    def _remember(self) -> None:
-        assert self._session is not None
-        try:
-            Layout(self._session.request.folder).write_gitignore()
-            candidate = self._session.remember()
-        except (TfbenchError, OSError) as error:
-            self._notes.append(f"the measurements of this run could not be recorded: {error}")
-            return
-        changed = (Outcome.REGRESSED, Outcome.IMPROVED)
-        if candidate is not None and any(verdict.outcome in changed for verdict in self._session.report().verdicts):
-            self._notes.append(f"if the change is intended, {self._how_to_accept(candidate.stem)}")
-
-    def _how_to_accept(self, baseline: str) -> str:
-        """Return the command that accepts this run, or what to run first."""
-        assert self._session is not None
-        left_out = BaselineStore(self._config.rootpath).left_out(baseline)
-        gone = {verdict.case.name for verdict in self._session.missing()}
-        if unmeasured := [name for name in left_out if name not in gone]:
-            why = f"this run did not measure {len(unmeasured)} of its cases"
-            return f"run without -k to be able to update the baseline {baseline!r}: {why}"
-        drop = " --drop-missing" * bool(left_out)
-        return f"update the baseline: tfbench baseline accept {baseline} --reason '…'{drop}"
 
     def summarise(self, reporter: Any) -> None:
         """Print the report's tables, the notes and the errors."""

@@ -15,7 +15,19 @@ from typing import Any, TypeVar
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Case, Outcome, Ratio, Reason, Report, Skip, StoredRounds, VariantResult, Verdict
+from tfbench.model import (
+    JSON,
+    Case,
+    Outcome,
+    Ratio,
+    Reason,
+    Report,
+    Skip,
+    StoredRounds,
+    SuiteVerdict,
+    VariantResult,
+    Verdict,
+)
 from tfbench.model.rounds import LARGEST as LARGEST_ROUNDS
 from tfbench.policy import RENAMED_FIELDS
 from tfbench.untrusted import (
@@ -112,6 +124,7 @@ def report_of(content: Any, name: str) -> Report:
         due=tuple(map(_plain, content.get("due", ()))),
         complete=content.get("complete"),
         shard=content.get("shard"),
+        suite=_suite_of(content["suite"]) if content.get("suite") else None,
         profiles=tuple(
             {**row, "case": _plain(row["case"]), "why": list(map(_plain, row["why"]))}
             for row in content.get("profiles", [])
@@ -216,6 +229,12 @@ def _verdict_of(row: JSON) -> Verdict:
         values=(values["baseline"], values["contender"]) if values else None,
         unit=_plain(values["unit"]) if values else "",
     )
+
+
+def _suite_of(row: JSON) -> SuiteVerdict:
+    """Build the verdict on the mean of all cases from its object in a report."""
+    reason = Reason(_plain(row["reason"]["code"]), printable(row["reason"]["message"]))
+    return SuiteVerdict(row["limit"], Outcome(row["outcome"]), reason, row["cases"], _ratio(row["ratio"]))
 
 
 def _variant_result_of(row: JSON) -> VariantResult:

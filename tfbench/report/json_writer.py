@@ -24,6 +24,7 @@ def render(report: Report) -> str:
         "interrupted": report.interrupted,
         "due": list(report.due),
         **({"shard": report.shard} if report.shard else {}),
+        **({"suite": report.suite.as_json()} if report.suite else {}),
         **({"profiles": list(report.profiles)} if report.profiles else {}),
         **({"rounds": [one.as_json() for one in report.rounds]} if report.rounds else {}),
         **({} if report.complete is None else {"complete": report.complete}),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfbench.model import TIME, Report
+from tfbench.model import TIME, Outcome, Report
 from tfbench.report.comment import LONGEST, code, context_line, folded, plain, verbatim
 from tfbench.report.differences import differences
 from tfbench.report.reproduce import command_for
@@ -43,6 +43,8 @@ def _verdict(report: Report, summary: Summary) -> str:
     regressed = len(summary.findings[Group.REGRESSIONS])
     broken = len(summary.findings[Group.ERRORS])
     word = "regressed" if regressed else "error" if broken else "interrupted" if report.interrupted else ""
+    if not word and report.suite is not None and report.suite.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
+        word = f"suite {report.suite.outcome}"
     if not word:
         word = "inconclusive" if summary.findings[Group.INCONCLUSIVE] else "no regression"
     if not summary.compared and word == "no regression":

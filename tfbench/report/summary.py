@@ -7,13 +7,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import geometric_mean
 from typing import Any
 
 from tfbench.model import TIME, Case, Outcome, Ratio, ReasonCode, Report, Verdict
 from tfbench.model.rounds import by_side
 from tfbench.policy import Policy
 from tfbench.report.reproduce import command_for
+from tfbench.stats.suite_mean import mean_ratio
 
 _EXPLAINED = "; other metrics: "
 """Where a verdict's reason goes on with changes of other metrics that explain the time."""
@@ -83,8 +83,10 @@ class Summary:
     """The same for the other metrics."""
     limits: tuple[float, float]
     """Ratios that an improvement lies below, and a regression above."""
-    mean_ratio: float | None
-    """Geometric mean of the ratios of time; ``None`` if no case was compared."""
+    mean: Ratio | None
+    """Mean of the ratios of time with its 95% interval; ``None`` if fewer than two cases were compared."""
+    families: Mapping[str, Ratio]
+    """The same for each workload with several compared cases whose mean differs from 1, the slowest first."""
     compared: int
     """Cases in that mean."""
     could_hide: float
@@ -109,10 +111,22 @@ def summarize(report: Report, *, shared: bool = False) -> Summary:
         counts=counts,
         other_counts=count(one for one in report.verdicts if one.metric != TIME),
         limits=(1 / (1 + minimum), 1 + minimum),
-        mean_ratio=geometric_mean([ratio.center for ratio in ratios]) if ratios else None,
+        mean=mean_ratio(ratios),
+        families=_families(timed),
         compared=len(ratios),
         could_hide=max((_hidden(one.ratio) for one in timed if one.outcome is Outcome.INCONCLUSIVE), default=0.0),
     )
+
+
+def _families(timed: Sequence[Verdict]) -> dict[str, Ratio]:
+    """Return the means of the workloads whose interval excludes 1."""
+    ratios: dict[str, list[Ratio]] = {}
+    for one in timed:
+        if one.ratio is not None:
+            ratios.setdefault(one.case.workload, []).append(one.ratio)
+    means = {name: mean for name, some in ratios.items() if (mean := mean_ratio(some)) is not None}
+    changed = {name: mean for name, mean in means.items() if mean.low > 1 or mean.high < 1}
+    return dict(sorted(changed.items(), key=lambda item: -item[1].center))
 
 
 def minimum_effect(policy: Mapping[str, Any]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group as Parts
 from rich.console import RenderableType
@@ -32,6 +32,8 @@ _LONG_SECONDS = 60.0
 """Wall time of a run whose most expensive cases are printed."""
 _COSTLY_CASES = 3
 """Maximum number of these cases."""
+_FAMILIES = 5
+"""Maximum workloads whose means are printed."""
 _TITLES: Mapping[Group, str] = {
     Group.ERRORS: "errors, missing cases",
     Group.REGRESSIONS: "regressions",
@@ -58,8 +60,7 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False) ->
     if summary.other_counts:
         parts.append(Text(f"other metrics: {_listed(summary.other_counts)}"))
     parts += map(Text, _costs(report))
-    if summary.mean_ratio is not None and summary.compared > 1:
-        parts.append(Text(f"mean ratio of {summary.compared} cases: {summary.mean_ratio:.3f}"))
+    parts += map(Text, _means(report, summary))
     parts.append(Text(_last_line(report, summary), "bold"))
     text = io.StringIO()
     Screen(
@@ -67,6 +68,16 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False) ->
         color_system="standard" if colour else None, legacy_windows=False,
     ).print(Parts(*parts), crop=False)  # fmt: skip
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def _means(report: Report, summary: Summary) -> Iterator[str]:
+    """Yield the mean ratio of all cases, of the families that differ most, and the verdict on it."""
+    if summary.mean is not None:
+        yield f"mean ratio of {summary.compared} cases: {times(summary.mean)}"
+    for name, mean in list(summary.families.items())[:_FAMILIES]:
+        yield f"  of {name}: {times(mean)}"
+    if report.suite is not None:
+        yield f"suite, to find {report.suite.limit:.2%}: {report.suite.outcome}, {report.suite.reason.message}"
 
 
 def _group(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tfbench.model import TIME, Case, Outcome, Reason, Verdict
+from tfbench.model import TIME, Case, Outcome, Ratio, Reason, Verdict
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant, Launcher
 from tfbench.race.race import Race, RaceConfig, pairs_of
@@ -74,6 +74,28 @@ class Races:
         interrupt = self._run(race, case.name)
         undecided = interrupt is not None and race.decision is None
         return RaceResults([] if undecided else [of_sides(case, race, note)], interrupt=interrupt)
+
+    def again(self, case: Case, rival: Entrant) -> Ratio | None:
+        """Race two sides of a case once more, in the launches of a first look from fresh zygotes.
+
+        Returns:
+            The ratio, or ``None`` if the race could not be finished.
+
+        Raises:
+            KeyboardInterrupt: The user pressed Ctrl-C.
+            TfbenchError: A side does not start.
+        """
+        entrants = [rival, Entrant(case, self._contender)]
+        policy = self._launcher.policy_of(self._policy, entrants)
+        policy = replace(policy, looks=policy.looks[:1])
+        config = RaceConfig(self._sharing, pairs_of(entrants, policy, second=True))
+        race = Race(entrants, self._launcher, policy, config, time.perf_counter, self._rng)
+        with self._launcher.stopwatch.phase(Phase.CONFIRMING):
+            interrupt = self._run(race, f"{case.name}, again for the mean of all cases")
+        if interrupt:
+            raise interrupt
+        decision = race.decisions.get(1)
+        return None if decision is None or race.failures else decision.comparison.ratio
 
     def alone(self, case: Case, why: Reason) -> RaceResults:
         """Measure a case that has no counterpart to race against.

@@ -39,6 +39,8 @@ class RunRequest:
     """``cpu``, ``gpu`` or ``all``."""
     gpus: tuple[str, ...] = ()
     """Indices or UUIDs of the selected GPUs; empty for all."""
+    suite_limit: float = 0.0
+    """Slowdown of the mean of all cases to find, as a fraction; 0 to judge no mean."""
     seed: int = 0
     expected: tuple[str, ...] | None = None
     """Files and folders whose saved cases the run must have; ``None`` for all."""

@@ -211,7 +211,7 @@ def failed(case: Case, failure: TfbenchError, where: str = "") -> CaseResult:
 
 def broken(case: Case, error: Exception) -> CaseResult:
     """Return the result of a case that could not be measured because a side or tfbench itself failed."""
-    reason, output = _reason_of(error)
+    reason, output = reason_of(error)
     return CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=output)
 
 
@@ -244,13 +244,13 @@ def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResul
     Args:
         metric: Name of the row.
     """
-    reason, output = _reason_of(error)
+    reason, output = reason_of(error)
     reason = Reason(reason.code, f"the case was timed, then a later step failed: {reason.message}")
     row = Verdict(result.case, Outcome.ERROR, reason, metric)
     return replace(result, metrics=(*result.metrics, row), output=result.output or output)
 
 
-def _reason_of(error: Exception) -> tuple[Reason, str]:
+def reason_of(error: Exception) -> tuple[Reason, str]:
     """Return a one-line reason for a failure, and the output that explains it."""
     if isinstance(error, TfbenchError):
         headline, _, rest = str(error).partition("\n")

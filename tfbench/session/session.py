@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tfbench.gpus.session import GpuSession
 from tfbench.metrics.roofline import with_shares
-from tfbench.model import JSON, Case, Report, Skip, StoredRounds, Verdict
+from tfbench.model import JSON, Case, Report, Skip, StoredRounds, SuiteVerdict, Verdict
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.stopwatch import Phase, Stopwatch
@@ -24,6 +24,7 @@ from tfbench.session.request import CaseResult, Progress, ProgressReporter, RunR
 from tfbench.session.resume import Resumption
 from tfbench.session.side_starter import SideStarter
 from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, Strategy, VariantStrategy
+from tfbench.session.suite_gate import SuiteGate
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
@@ -46,6 +47,7 @@ class Session:
         self._cases = cases
         self._stopwatch = Stopwatch()
         self._interrupted = False
+        self._suite: SuiteVerdict | None = None
         report = ProgressReporter(progress, len(cases))
         self._environments = Environments(kept(), report)
         self._gpu_session = GpuSession(request.device, request.gpus, request.policy, request.require_gpu)
@@ -61,6 +63,7 @@ class Session:
         races = Races(request, self._launcher, self._contender, sharing, report)
         with self._stopwatch.phase(Phase.STARTING):
             self._strategy = self._choose_strategy(races, sharing, report)
+        self._suite_gate = SuiteGate(request.suite_limit, request.policy, races, self._strategy)
         if request.save:
             self._recorder.baselines.check_can_save(request.save)
         others = OtherMetrics(checker, races, self._strategy, self._contender, cases, report, bool(request.save))
@@ -129,6 +132,20 @@ class Session:
         """Note that pytest ended a case before it was measured."""
         self._runs.fail(case, why)
 
+    def judge_suite(self) -> SuiteVerdict | None:
+        """Judge the mean of all cases, if the user asked for it, and add the verdict to the report.
+
+        Raises:
+            KeyboardInterrupt: The user pressed Ctrl-C.
+        """
+        if self.request.suite_limit:
+            try:
+                self._suite = self._suite_gate.verdict(self._runs.final)
+            except KeyboardInterrupt:
+                self._interrupted = True
+                raise
+        return self._suite
+
     def missing(self) -> list[Verdict]:
         """Return a verdict for each case that the other side has and this run lacks."""
         return self._strategy.missing()
@@ -154,6 +171,7 @@ class Session:
             interrupted=self._interrupted,
             due=tuple(result.case.name for result in results),
             complete=complete,
+            suite=self._suite,
             shard=part(shard, self.request.suite_cases, [case.name for case in self._cases]) if shard else None,
             profiles=tuple(profile for result in results for profile in result.profiles),
             rounds=tuple(

@@ -73,8 +73,12 @@ def _tiles(counts: Mapping[str, int]) -> str:
 
 def _facts(report: Report, summary: Summary, false_alarms: Rate | None) -> str:
     rows: list[tuple[str, str]] = []
-    if summary.mean_ratio is not None and summary.compared > 1:
-        rows.append(("mean ratio", f"{summary.mean_ratio:.3f} (geometric mean of {summary.compared} cases)"))
+    if report.suite is not None:
+        asked = f"find {report.suite.limit:.2%} (--gate-suite)"
+        rows.append((asked, f"{report.suite.outcome}: {report.suite.reason.message}"))
+    if summary.mean is not None:
+        rows.append(("mean ratio", f"{times(summary.mean)}, 95% interval of {summary.compared} cases"))
+    rows += [(f"mean ratio of {name}", times(mean)) for name, mean in summary.families.items()]
     if summary.could_hide > 0:
         share = f"up to {summary.could_hide:.1%}" if summary.could_hide < math.inf else "of any size"
         rows.append(("inconclusive cases could hide", f"a slowdown {share}"))

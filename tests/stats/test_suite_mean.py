@@ -1,0 +1,92 @@
+"""The mean ratio of many cases: against a reference, and its error rates by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tfbench.model import Outcome, Ratio
+from tfbench.stats.suite_mean import classify_mean, mean_ratio
+
+
+def ratio(effect, error, confidence=0.95, quantile=1.959964):
+    return Ratio(*(math.exp(effect + reach * error) for reach in (0, -quantile, quantile)), confidence)
+
+
+def test_it_is_the_random_effects_mean_with_hartung_and_knapps_interval():
+    # By hand, from the formulas of both papers.
+    effects, errors = np.array([0.02, -0.01, 0.05, 0.0]), np.array([0.01, 0.012, 0.02, 0.01])
+    weights = 1 / errors**2
+    fixed = np.sum(weights * effects) / weights.sum()
+    excess = np.sum(weights * (effects - fixed) ** 2) - 3
+    between = excess / (weights.sum() - np.sum(weights**2) / weights.sum())
+    assert between > 0
+    weights = 1 / (errors**2 + between)
+    center = np.sum(weights * effects) / weights.sum()
+    error = math.sqrt(np.sum(weights * (effects - center) ** 2) / 3 / weights.sum())
+    found = mean_ratio([ratio(*one) for one in zip(effects, errors, strict=True)])
+    assert math.log(found.center) == pytest.approx(center)
+    assert math.log(found.high / found.center) == pytest.approx(3.182446 * error, rel=1e-5)
+    assert math.log(found.center / found.low) == pytest.approx(3.182446 * error, rel=1e-5)
+
+
+def test_swapping_the_sides_mirrors_it():
+    some = [ratio(0.02, 0.01), ratio(-0.01, 0.02), ratio(0.03, 0.01)]
+    mirrored = [Ratio(1 / one.center, 1 / one.high, 1 / one.low, one.confidence) for one in some]
+    there, back = mean_ratio(some), mean_ratio(mirrored)
+    assert (there.center, there.low, there.high) == pytest.approx((1 / back.center, 1 / back.high, 1 / back.low))
+
+
+def test_the_confidence_of_a_case_s_interval_does_not_matter():
+    wide = [ratio(0.02, 0.01, 0.99, 2.575829), ratio(0.01, 0.02, 0.99, 2.575829)]
+    assert mean_ratio(wide).center == pytest.approx(mean_ratio([ratio(0.02, 0.01), ratio(0.01, 0.02)]).center)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Ratio(math.nan, 0.0, math.inf, 0.9), Ratio(1.0, 0.0, 2.0, 0.9), Ratio(1.0, 0.9, math.inf, 0.9),
+        Ratio(1.0, 1.1, 1.2, 0.9), Ratio(1.0, 0.9, 1.1, 1.0),
+    ],
+)  # fmt: skip
+def test_cases_without_a_usable_interval_do_not_count(bad):
+    good = [ratio(0.02, 0.01), ratio(0.01, 0.01)]
+    assert mean_ratio([*good, bad]) == mean_ratio(good)
+    assert mean_ratio([good[0], bad]) is None
+    assert mean_ratio([]) is None
+
+
+def test_intervals_without_width_are_a_plain_mean():
+    same = mean_ratio([Ratio(1.01, 1.01, 1.01, 0.9), Ratio(1.03, 1.03, 1.03, 0.9)])
+    assert same.center == pytest.approx(math.sqrt(1.01 * 1.03))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
+        (1.003, 1.006, Outcome.REGRESSED), (1.0025, 1.004, Outcome.UNCHANGED), (0.996, 1.004, Outcome.UNCHANGED),
+        (0.99, 0.996, Outcome.IMPROVED), (0.999, 1.006, Outcome.INCONCLUSIVE), (0.98, 1.02, Outcome.INCONCLUSIVE),
+    ],
+)  # fmt: skip
+def test_a_mean_changes_from_half_of_the_limit(low, high, outcome):
+    assert classify_mean(Ratio((low + high) / 2, low, high, 0.99), 0.005) is outcome
+
+
+@pytest.mark.parametrize(("cases", "detected"), [(40, 0.95), (320, 0.99)])
+def test_a_uniform_slowdown_of_half_a_percent_is_found_and_none_is_not(cases, detected):
+    """Errors of a case's ratio are those of standard races, estimated from few launches; cases differ by 0.1%."""
+    rng = np.random.default_rng(1)
+    runs, found, accused, missed = 400, 0, 0, 0
+    for _ in range(runs):
+        errors = 0.003 * np.exp(rng.normal(0, 0.6, cases))
+        estimated = errors * np.exp(rng.normal(0, 0.4, cases))
+        effects = rng.normal(0, np.hypot(errors, 0.001))
+        for shift in (0.0, math.log(1.005)):
+            mean = mean_ratio([ratio(*one) for one in zip(effects + shift, estimated, strict=True)], 0.99)
+            outcome = classify_mean(mean, 0.005)
+            accused += outcome is Outcome.REGRESSED and not shift
+            found += outcome is Outcome.REGRESSED and shift > 0
+            missed += not mean.low <= math.exp(shift) <= mean.high
+    assert accused == 0
+    assert found / runs >= detected
+    assert missed / (2 * runs) < 0.03

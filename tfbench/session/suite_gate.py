@@ -1,0 +1,82 @@
+"""Judge the mean time of all raced cases, and race them again before a slower one fails the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfbench.model import Outcome, Ratio, Reason, ReasonCode, SuiteVerdict
+from tfbench.policy import Policy
+from tfbench.session.races import Races
+from tfbench.session.request import CaseResult
+from tfbench.session.results import reason_of
+from tfbench.session.strategies import Strategy
+from tfbench.stats.suite_mean import classify_mean, mean_ratio
+
+_FEWEST = 2
+"""With one case, the mean is that case."""
+_CODES = {
+    Outcome.REGRESSED: ReasonCode.SLOWER,
+    Outcome.IMPROVED: ReasonCode.FASTER,
+    Outcome.UNCHANGED: ReasonCode.WITHIN_TOLERANCE,
+    Outcome.INCONCLUSIVE: ReasonCode.NOT_DECIDED,
+}
+
+
+class SuiteGate:
+    """The verdict of ``--gate-suite``.
+
+    Args:
+        limit: The slowdown of the mean to find, as a fraction.
+    """
+
+    def __init__(self, limit: float, policy: Policy, races: Races, strategy: Strategy) -> None:
+        self._limit = limit
+        self._policy = policy
+        self._races = races
+        self._strategy = strategy
+
+    def verdict(self, results: Sequence[CaseResult]) -> SuiteVerdict:
+        """Judge the cases that were raced against the baseline. A failure becomes a verdict `error`.
+
+        Raises:
+            KeyboardInterrupt: The user pressed Ctrl-C while the cases were raced again.
+        """
+        raced = [one for one in results if one.rival is not None and one.verdict is not None and one.verdict.ratio]
+        try:
+            return self._judge(raced)
+        except Exception as error:
+            reason, _ = reason_of(error)
+            return SuiteVerdict(self._limit, Outcome.ERROR, reason, len(raced))
+
+    def _judge(self, raced: Sequence[CaseResult]) -> SuiteVerdict:
+        first = self._mean([one.verdict.ratio for one in raced if one.verdict])
+        if first is None:
+            text = f"{len(raced)} cases were raced against the baseline, and a mean needs {_FEWEST}"
+            return SuiteVerdict(self._limit, Outcome.INCOMPARABLE, Reason(ReasonCode.FEW_CASES, text), len(raced))
+        outcome, text = classify_mean(first, self._limit), self._described(first, len(raced))
+        if outcome is not Outcome.REGRESSED or not self._policy.confirm:
+            return SuiteVerdict(self._limit, outcome, Reason(_CODES[outcome], text), len(raced), first)
+        again = [
+            self._races.again(one.case, entrant)
+            for one in raced
+            if (entrant := self._strategy.rival_entrant(one.case)) is not None
+        ]
+        second = self._mean([ratio for ratio in again if ratio is not None])
+        if second is None:
+            text = f"{text}; too few cases could be raced again to confirm it"
+            return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, Reason(ReasonCode.NOT_CONFIRMED, text), 0, first)
+        confirmed = classify_mean(second, self._limit) is Outcome.REGRESSED
+        what = "found twice, the first time as" if confirmed else "fresh launches did not confirm what came first:"
+        text = f"{self._described(second, len(again))}; {what} {text}"
+        if confirmed:
+            return SuiteVerdict(self._limit, outcome, Reason(ReasonCode.SLOWER, text), len(again), second)
+        reason = Reason(ReasonCode.NOT_CONFIRMED, text)
+        return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, reason, len(again), second)
+
+    def _mean(self, ratios: Sequence[Ratio | None]) -> Ratio | None:
+        return mean_ratio([ratio for ratio in ratios if ratio is not None], 1 - self._policy.alpha)
+
+    @staticmethod
+    def _described(mean: Ratio, cases: int) -> str:
+        interval = f"interval {mean.low - 1:+.2%} to {mean.high - 1:+.2%} at {mean.confidence:.0%} confidence"
+        return f"the mean of {cases} cases is {mean.center - 1:+.2%} ({interval})"
