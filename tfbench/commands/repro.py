@@ -32,6 +32,7 @@ from tfbench.session.profiling import BASELINE, CONTENDER, take
 from tfbench.sides.side import Side
 from tfbench.sides.spec import KINDS, TENSORFLOWS
 from tfbench.untrusted import brief, command
+from tfbench.versions.repro.modules import AVAILABLE
 from tfbench.versions.repro.write import BugReport, ReproResult, about, compose
 from tfbench.versions.repro.write import run as run_file
 from tfbench.worker.environment import packages
@@ -63,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         case = setup.collected.named(arguments.case)
         file = arguments.output or Path(f"repro_{case.workload.removeprefix('test_')}.py")
         report = file.with_suffix(".md")
+        if file.stem in AVAILABLE or file.suffix != ".py":  # Python would import the file in the place of the module
+            raise UsageError(f"--output {brief(file)}: name a .py file unlike a module, such as repro_{file.stem}.py")
         for path in (file, report):
             if path.exists():
                 raise UsageError(f"{brief(path)} exists; remove it, or give another name with --output")
