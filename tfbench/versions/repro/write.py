@@ -19,6 +19,7 @@ from tfbench.errors import TfbenchError
 from tfbench.model import JSON, Case, Ratio
 from tfbench.report.units import times
 from tfbench.sides.side import Side
+from tfbench.suite.scale import VARIABLE
 from tfbench.untrusted import brief, command
 from tfbench.versions.repro.extract import Extract, extract
 from tfbench.worker import standalone
@@ -97,8 +98,8 @@ def _without_unused(source: str, tree: ast.Module, found: Extract) -> str:
 
 def _settings(source: str, case: Case, sides: tuple[Side, Side]) -> str:
     """Fill in the settings of both sides."""
-    own = {**sides[1].env, **dict(case.env)}
-    other = {**sides[0].env, **dict(case.env)}
+    scale = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
+    own, other = ({**scale, **side.env, **dict(case.env)} for side in (sides[1], sides[0]))
     common = {name: value for name, value in own.items() if other.get(name) == value}
     filled = {
         "ENVIRONMENT: dict[str, str] = {}": common,
