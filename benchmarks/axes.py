@@ -5,20 +5,37 @@ Every use of TensorFlow is inside a function, so that importing this module load
 
 from __future__ import annotations
 
+import math
+import os
+
 import tensorflow as tf
 
 from benchmarks import levels
 from tfbench import Axis, Level
 
 
-def by_device(cpu, gpu):
-    """Select shapes: ``gpu`` if TensorFlow sees a GPU, which the smaller ``cpu`` would leave idle."""
-    return gpu if tf.config.list_physical_devices("GPU") else cpu
+def by_scale(small, large):
+    """Select shapes by the scale of the run. A GPU has the large ones, because the small ones would leave it idle.
+
+    A medium number is the power of two next to the geometric mean. What is no number stays small.
+    """
+    scale = os.environ.get("TFBENCH_SCALE", "small")
+    if scale == "large" or tf.config.list_physical_devices("GPU"):
+        return large
+    return _medium(small, large) if scale == "medium" else small
+
+
+def _medium(small, large):
+    if isinstance(small, tuple):
+        if all(isinstance(one, (int, tuple)) for one in small):
+            return tuple(_medium(*pair) for pair in zip(small, large, strict=True))
+        return small  # a model: its numbers belong together
+    return small if small == large else 2 ** round(math.log2(small * large) / 2)
 
 
 def matmul_tolerance(error):
     """Return the error allowed in products of float32. On a GPU they use TF32 by default, which keeps 11 bits."""
-    return by_device(error, max(error, 2e-3))
+    return max(error, 2e-3) if tf.config.list_physical_devices("GPU") else error
 
 
 def _precision(name, dtype, parity):

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from benchmarks.axes import ALLOCATOR, AUTOTUNING, DEVICE, TF32, by_device
+from benchmarks.axes import ALLOCATOR, AUTOTUNING, DEVICE, TF32, by_scale
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -13,7 +13,7 @@ GPU = DEVICE.only("gpu")
 @across(GPU, TF32)
 def test_tf32_product(bench, variant):
     """float32 products on Tensor Cores, with 10 of 23 fraction bits, or without Tensor Cores."""
-    n = by_device(256, 8192)
+    n = by_scale(256, 8192)
     with variant.on_device():
         a, b = normal(n, n, seed=1), normal(n, n, seed=2)
     product = tf.function(lambda a, b: tf.matmul(a, b), jit_compile=False)
@@ -23,7 +23,7 @@ def test_tf32_product(bench, variant):
 @across(GPU, AUTOTUNING)
 def test_autotuned_layer(bench, variant):
     """XLA autotunes kernels in each process, takes the results from a cache on disk, or does not autotune."""
-    batch, width = by_device((64, 128), (4096, 4096))
+    batch, width = by_scale((64, 128), (4096, 4096))
     with variant.on_device():
         rows, weights = normal(batch, width), normal(width, width, seed=2)
     layer = tf.function(lambda x, w: tf.nn.gelu(tf.matmul(x, w)), jit_compile=True)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import peer
-from benchmarks.axes import REPLICAS, by_device, matmul_tolerance
+from benchmarks.axes import REPLICAS, by_scale, matmul_tolerance
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -23,7 +23,7 @@ def test_all_reduce(bench, variant, size):
 @across(REPLICAS)
 def test_mirrored_step(bench, variant):
     """A training step on one batch, split over the replicas. Its efficiency is the ratio to one replica."""
-    batch, width = by_device((128, 256), (4096, 4096))
+    batch, width = by_scale((128, 256), (4096, 4096))
     strategy = variant.strategy()
     with strategy.scope():
         weights = tf.Variable(normal(width, width) * 0.01)

@@ -5,13 +5,13 @@ import math
 import pytest
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, by_device
+from benchmarks.axes import COMPILER, by_scale
 from benchmarks.inputs import ids, normal
 from tfbench import across
 
 
 def _table_and_ids(draw):
-    rows, width, count = by_device((50_000, 32, 4096), (1_000_000, 128, 65_536))
+    rows, width, count = by_scale((50_000, 32, 4096), (1_000_000, 128, 65_536))
     return normal(rows, width), ids(draw, count, rows)
 
 

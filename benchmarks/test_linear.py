@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from benchmarks.axes import ALIGNMENT, COMPILER, DEVICE, ONEDNN, PRECISION, by_device, matmul_tolerance
+from benchmarks.axes import ALIGNMENT, COMPILER, DEVICE, ONEDNN, PRECISION, by_scale, matmul_tolerance
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -31,28 +31,28 @@ def _bench_product(bench, variant, a, b):
 @across(PRECISION, COMPILER)
 def test_matmul(bench, variant):
     """Square matrix product, the compute-bound extreme, by precision and compiler."""
-    n = by_device(384, 4096)
+    n = by_scale(384, 4096)
     _bench_product(bench, variant, normal(n, n, seed=1), normal(n, n, seed=2))
 
 
 @across(PRECISION, COMPILER)
 def test_tall_product(bench, variant):
     """A tall matrix times a narrow one, as in a dense layer with few units: less arithmetic per number read."""
-    m, k, n = by_device((4096, 256, 16), (65536, 1024, 64))
+    m, k, n = by_scale((4096, 256, 16), (65536, 1024, 64))
     _bench_product(bench, variant, normal(m, k, seed=1), normal(k, n, seed=2))
 
 
 @across(PRECISION, COMPILER)
 def test_batched_product(bench, variant):
     """Many small products in one op, as in attention."""
-    batch, n = by_device((16, 96), (256, 256))
+    batch, n = by_scale((16, 96), (256, 256))
     _bench_product(bench, variant, normal(batch, n, n, seed=1), normal(batch, n, n, seed=2))
 
 
 @across(PRECISION.only("float32", "mixed_float16"), ALIGNMENT)
 def test_aligned_product(bench, variant):
     """Dimensions divisible by 16, and one less: Tensor Cores and vector registers need divisible ones."""
-    n = by_device(384, 4096) - variant.off()
+    n = by_scale(384, 4096) - variant.off()
     a, b = variant.cast(normal(n, n, seed=1)), variant.cast(normal(n, n, seed=2))
     bench(
         tf.function(product, jit_compile=False),
@@ -66,7 +66,7 @@ def test_aligned_product(bench, variant):
 @across(COMPILER)
 def test_vector_matrix(bench, variant):
     """A row times a square matrix: two operations per weight, so memory is the bound."""
-    n = by_device(1024, 8192)
+    n = by_scale(1024, 8192)
     row, matrix = normal(1, n, seed=1), normal(n, n, seed=2)
     bench(
         variant.compile(product), row, matrix, flops=2 * n * n, bytes=4 * (n * n + 2 * n), parity=matmul_tolerance(1e-5)
@@ -110,7 +110,7 @@ def test_gram_sum(bench, variant):
 @across(DEVICE)
 def test_large_product(bench, variant):
     """A product large enough to occupy an accelerator, on each device."""
-    n = by_device(512, 4096)
+    n = by_scale(512, 4096)
     with variant.on_device():
         a, b = normal(n, n, seed=1), normal(n, n, seed=2)
         bench(

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, LAYOUT, LAYOUT_UNDER_XLA, NORMALIZATION, PRECISION, by_device
+from benchmarks.axes import COMPILER, LAYOUT, LAYOUT_UNDER_XLA, NORMALIZATION, PRECISION, by_scale
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -10,7 +10,7 @@ EPSILON = 1e-3
 
 
 def _images():
-    return normal(*by_device((4, 28, 28, 64), (128, 56, 56, 64)))
+    return normal(*by_scale((4, 28, 28, 64), (128, 56, 56, 64)))
 
 
 @across(NORMALIZATION, COMPILER)
@@ -87,7 +87,7 @@ def test_batchnorm_inference_xla(bench, variant):
 @across(PRECISION, COMPILER)
 def test_layer_norm(bench, variant):
     """Layer normalization by the moments of each row, composed of ops that XLA fuses."""
-    rows, columns = by_device((512, 256), (4096, 768))
+    rows, columns = by_scale((512, 256), (4096, 768))
     x = variant.cast(normal(rows, columns))
     scale, offset = variant.cast(normal(columns, seed=2)), variant.cast(normal(columns, seed=3))
 
@@ -109,7 +109,7 @@ def test_layer_norm(bench, variant):
 @across(PRECISION, COMPILER)
 def test_softmax(bench, variant):
     """Softmax over rows: passes for the maximum, the sum of exponentials and the ratio, which XLA can fuse."""
-    rows, columns = by_device((256, 1024), (4096, 1024))
+    rows, columns = by_scale((256, 1024), (4096, 1024))
     logits = variant.cast(normal(rows, columns))
     elements = rows * columns
 

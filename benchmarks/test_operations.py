@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, PRECISION, by_device
+from benchmarks.axes import COMPILER, PRECISION, by_scale
 from benchmarks.inputs import normal
 from tfbench import across
 
@@ -10,7 +10,7 @@ from tfbench import across
 @across(COMPILER)
 def test_top_k(bench, variant):
     """The ten largest values of each row, as for a classifier or a search over words."""
-    rows, columns = by_device((32, 4096), (256, 32_768))
+    rows, columns = by_scale((32, 4096), (256, 32_768))
     bench(
         variant.compile(lambda scores: tf.math.top_k(scores, k=10, sorted=True)),
         normal(rows, columns),
@@ -24,7 +24,7 @@ def test_top_k(bench, variant):
 @across(COMPILER)
 def test_sort(bench, variant):
     """Sort each row."""
-    rows, columns = by_device((16, 2048), (256, 16_384))
+    rows, columns = by_scale((16, 2048), (256, 16_384))
     size = rows * columns
     step = variant.compile(lambda x: tf.sort(x, axis=-1))
     bench(step, normal(rows, columns), items=size, bytes=8 * size, parity=1e-6, max_traces=1)
@@ -33,7 +33,7 @@ def test_sort(bench, variant):
 @across(COMPILER)
 def test_resize(bench, variant):
     """Resize images by bilinear interpolation, as in image pipelines."""
-    batch, side, target = by_device((2, 96, 128), (64, 256, 224))
+    batch, side, target = by_scale((2, 96, 128), (64, 256, 224))
     pixels = batch * target**2 * 3
     step = variant.compile(lambda images: tf.image.resize(images, [target, target]))
     bench(step, normal(batch, side, side, 3), items=batch, flops=7 * pixels, parity=1e-4, max_traces=1)
@@ -42,7 +42,7 @@ def test_resize(bench, variant):
 @across(COMPILER)
 def test_fft(bench, variant):
     """Spectra of real signals, with 2.5 n log2 n operations each."""
-    rows, n = by_device((64, 1024), (4096, 4096))
+    rows, n = by_scale((64, 1024), (4096, 4096))
     flops = int(2.5 * rows * n * (n.bit_length() - 1))
     step = variant.compile(lambda x: tf.math.real(tf.signal.rfft(x)))
     bench(step, normal(rows, n), flops=flops, parity=1e-4, max_traces=1)
@@ -51,7 +51,7 @@ def test_fft(bench, variant):
 @across(COMPILER)
 def test_cumulative_sum(bench, variant):
     """Cumulative sums, in which every result needs the previous one."""
-    rows, columns = by_device((64, 2048), (1024, 16_384))
+    rows, columns = by_scale((64, 2048), (1024, 16_384))
     size = rows * columns
     step = variant.compile(lambda x: tf.cumsum(x, axis=1))
     bench(step, normal(rows, columns), flops=size, bytes=8 * size, parity=1e-4, max_traces=1)
@@ -60,7 +60,7 @@ def test_cumulative_sum(bench, variant):
 @across(PRECISION, COMPILER)
 def test_row_sums(bench, variant):
     """Sums of rows: one operation per number read."""
-    rows, columns = by_device((512, 1024), (8192, 8192))
+    rows, columns = by_scale((512, 1024), (8192, 8192))
     x = variant.cast(tf.abs(normal(rows, columns)))
     step = variant.compile(lambda x: tf.reduce_sum(x, axis=1))
     work = {"flops": rows * columns, "bytes": rows * columns * x.dtype.size}

@@ -2,14 +2,14 @@
 
 import tensorflow as tf
 
-from benchmarks.axes import COMPILER, ROLLING, by_device, matmul_tolerance
+from benchmarks.axes import COMPILER, ROLLING, by_scale, matmul_tolerance
 from benchmarks.inputs import normal
 from tfbench import across
 
 
 def _bench_layer(bench, variant, make, gates):
     """Benchmark a Keras layer over sequences, with ``gates`` products of inputs and of states per step."""
-    batch, length, width = by_device((4, 16, 32), (32, 64, 128))
+    batch, length, width = by_scale((4, 16, 32), (32, 64, 128))
     tf.keras.utils.set_random_seed(1)
     layer = make(width, unroll=variant.unrolled())
     x = normal(batch, length, width)

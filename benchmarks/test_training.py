@@ -11,7 +11,7 @@ from benchmarks.axes import (
     PARAMETERS,
     PRECISION,
     STEPS_PER_EXECUTION,
-    by_device,
+    by_scale,
     matmul_tolerance,
 )  # fmt: skip
 from benchmarks.inputs import classes, normal
@@ -49,7 +49,7 @@ def _optimizer(variant):
 @across(PRECISION, COMPILER)
 def test_training_step(bench, variant):
     """An MLP on MNIST's shape, including the loss scaling that float16 needs."""
-    batch, inputs, hidden, outputs = by_device((64, 784, (256, 256), 10), (1024, 784, (4096, 4096), 10))
+    batch, inputs, hidden, outputs = by_scale((64, 784, (256, 256), 10), (1024, 784, (4096, 4096), 10))
     step = trainer(mlp(inputs, hidden, outputs), _optimizer(variant), crossentropy)
     bench(
         variant.compile(step),
@@ -64,7 +64,7 @@ def test_training_step(bench, variant):
 @across(COMPILER)
 def test_resnet_step(bench, variant):
     """ResNet-20 on small images, or ResNet-50 on a GPU: convolutions and batch normalization, forward and backward."""
-    model, batch, side, labels, flops = by_device((resnet20, 32, 32, 10, resnet_flops(1, 32, 3)), _RESNET50)
+    model, batch, side, labels, flops = by_scale((resnet20, 32, 32, 10, resnet_flops(1, 32, 3)), _RESNET50)
     step = trainer(model(), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
     data = normal(batch, side, side, 3), classes(batch, labels)
     bench(variant.compile(step), *data, flops=3 * batch * flops, items=batch, parity=matmul_tolerance(1e-4))
@@ -73,7 +73,7 @@ def test_resnet_step(bench, variant):
 @across(PRECISION.only("float32", "mixed_float16"), COMPILER)
 def test_resnet_precision(bench, variant):
     """The same by precision. On a CPU it has eight layers and few images, because float16 is slow there."""
-    model, batch, side, labels, flops = by_device((resnet8, 4, 32, 10, resnet_flops(1, 32, 1)), _RESNET50)
+    model, batch, side, labels, flops = by_scale((resnet8, 4, 32, 10, resnet_flops(1, 32, 1)), _RESNET50)
     bench(
         variant.compile(trainer(model(), _optimizer(variant), crossentropy)),
         *(normal(batch, side, side, 3), classes(batch, labels)),
@@ -86,7 +86,7 @@ def test_resnet_precision(bench, variant):
 @across(PRECISION.only("float32", "mixed_float16"), COMPILER)
 def test_transformer_step(bench, variant):
     """One encoder block: large products with normalization and softmax between them."""
-    batch, length, width, heads = by_device((2, 64, 64, 4), (16, 512, 768, 12))
+    batch, length, width, heads = by_scale((2, 64, 64, 4), (16, 512, 768, 12))
     step = trainer(transformer(length, width, heads), _optimizer(variant), squared)
     x = normal(batch, length, width)
     bench(
@@ -103,7 +103,7 @@ def test_transformer_step(bench, variant):
 @across(EXECUTION)
 def test_execution(bench, variant):
     """The same step eagerly, as a graph, and compiled: the cost of Python between the ops."""
-    batch, inputs, hidden, outputs = by_device((32, 64, (64, 64), 10), (256, 1024, (1024, 1024), 10))
+    batch, inputs, hidden, outputs = by_scale((32, 64, (64, 64), 10), (256, 1024, (1024, 1024), 10))
     step = trainer(mlp(inputs, hidden, outputs), tf.keras.optimizers.SGD(LEARNING_RATE), crossentropy)
     bench(
         variant.compile(step),
@@ -211,7 +211,7 @@ def test_adam(bench, variant):
 
 
 def _bench_update(bench, variant, optimizer, flops, words):
-    total = by_device(200_000, 10_000_000)
+    total = by_scale(200_000, 10_000_000)
     variables = parameters(total, variant.tensors())
     gradients = tf.split(0.001 * normal(total, seed=2), len(variables))
     optimizer.build(variables)

@@ -210,13 +210,13 @@ def read_text(path: Path) -> str:
         raise ReportError(f"{brief(path)} cannot be read: {brief(getattr(error, 'strerror', None) or error)}") from None
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str, *, replace: bool = True) -> None:
     """Write a file atomically: no reader sees a part of ``text``, and on failure ``path`` stays unchanged.
 
     Files that killed processes have left half-written in the same folder are removed.
 
     Raises:
-        OSError: The folder cannot be created or written.
+        OSError: The folder cannot be created or written, or ``path`` exists and is not to be replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for half in _abandoned(_HALF, path.parent, stat.S_ISREG):
@@ -229,9 +229,17 @@ def write_whole(path: Path, text: str) -> None:
             os.fsync(file.fileno())
             os.chmod(scratch, 0o644)
             if os.name != "nt":
-                os.replace(scratch, path)  # while it is locked
+                _put(scratch, path, replace)  # while it is locked
         if os.name == "nt":  # has no such locks, and replaces no open file
-            os.replace(scratch, path)
+            _put(scratch, path, replace)
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
+
+
+def _put(scratch: Path, path: Path, replace: bool) -> None:
+    if replace:
+        os.replace(scratch, path)
+    else:
+        os.link(scratch, path)  # fails if the path exists, whoever made it a moment ago
+        scratch.unlink()

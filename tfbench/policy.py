@@ -19,8 +19,7 @@ class Thresholds(NamedTuple):
     zygote_deviation: float
 
 
-_FEWEST_PAIRS = 2
-"""With one pair of zygotes, its bias would be taken for a difference."""
+_FEWEST_PAIRS = 2  # with one pair of zygotes, its bias would be taken for a difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,7 @@ class Policy:
     minimum_effect: float = 0.01
     """A case is `regressed` if the whole interval lies above 1 + this. Smaller slowdowns lead to no action."""
     tolerance: float = 0.02
-    """A case is `unchanged` if the whole interval lies within 1 ± this. It is twice the minimum effect, which leaves
-    room for an interval between the two."""
+    """A case is `unchanged` if the whole interval lies within 1 ± this. Twice the minimum effect leaves it room."""
     alpha: float = 0.01
     """Probability that a run reports a case that is not slower by the minimum effect, shared over its cases. It is one
     failing run in a hundred at that edge, and far fewer on the same code."""
@@ -80,13 +78,13 @@ class Policy:
     """Launches whose fastest block represents a session. With six, the floor of unchanged code moved by 0.6 to 0.8%
     between sessions, and medians by 5 to 26%."""
     sessions: int = 5
-    """Sessions of a case that are needed to judge a saved time by their spread. With fewer, a t interval is more than
-    five deviations wide and decides nothing."""
+    """Sessions of a case that are needed to judge a saved time. With fewer, a t interval decides nothing."""
     screen_tolerance: float = 0.05
-    """`--replay suspects` does not race a case whose saved times prove a smaller slowdown than this. The spread between
-    sessions rarely proves less, and undecided cases are raced."""
+    """`--replay suspects` does not race a case whose saved times prove a smaller slowdown than this."""
 
     # Metrics other than time
+    once_effects: tuple[float, float] = (0.05, 0.1)
+    """Minimum effect and tolerance for a step of `bench.once`, whose noise is that of a first call."""
     first_call_effect: float = 0.15
     """Minimum effect for the first call, which is paid once and takes seconds at most."""
     first_call_tolerance: float = 0.3
@@ -94,8 +92,7 @@ class Policy:
     first_call_abs_tolerance: float = 5e-3
     """Seconds by which first calls may differ, however short they are: a few milliseconds, once, do not matter."""
     first_call_deviation: float = 0.08
-    """Standard deviation between launches of the same code, as a log-ratio: the median of 11 cases, which reach from
-    0.035 to 0.29."""
+    """Standard deviation between launches of the same code, as a log-ratio: the median of 11 cases (0.035 to 0.29)."""
     first_call_zygote_deviation: float = 0.02
     """The same between pairs of zygotes."""
     memory_tolerance: float = 0.01
@@ -104,8 +101,7 @@ class Policy:
     """Bytes by which peaks of host memory may differ: one of Python's arenas, which take 1 MiB. Launches reuse space
     that their zygote left free in it, and zygotes of different sides leave different amounts."""
     memory_deviation: float = 0.002
-    """Standard deviation of a peak of host memory between launches of the same code, as a log-ratio: the median of 35
-    cases, which reach from 0.0004 to 0.05."""
+    """The same for peaks of host memory: the median of 35 cases, which reach from 0.0004 to 0.05."""
     memory_zygote_deviation: float = 0.003
     """The same between pairs of zygotes."""
     sampled_seconds: float = 10.0
@@ -114,36 +110,43 @@ class Policy:
     memory_launches: int = 3
     """Launches of each side before a memory peak is decided. Fewer say nothing about their scatter."""
     probe_calls: int = 4
-    """Calls after the first ones in which retraces and leaked tensors are counted. One call shows what grows with every
-    call, and four cost little compared with the start of the process."""
+    """Calls after the first ones in which retraces and leaked tensors are counted. Four cost little."""
+    leak_windows: tuple[int, int] = (4, 50)
+    """Windows of calls in which something must grow to be a leak, since caches and pools of threads fill up in the first
+    ones, and most calls of each: 1 kB a call is then 50 kB, much more than allocators keep."""
+    leak_seconds: tuple[float, float] = (0.4, 5.0)
+    """Seconds of all windows, and for a case with `@no_leak`: ten calls in each for steps of 10 ms, and of 0.1 s."""
+    leak_bytes: float = 256.0
+    """Bytes per call that are none: caches of allocators and of Python grow by some bytes in every window."""
+    leak_resident_bytes: float = 16384.0
+    """The same for resident memory, which grows in pages and in arenas of up to 1 MiB."""
+    leak_objects: float = 1.5
+    """Python objects per call that are none. `Model.fit` keeps about one of its own per call (TensorFlow 2.21)."""
+    leak_events: float = 0.01
+    """Threads, open files and traces per call that are none: one in a hundred calls."""
     probe_launches: int = 3
-    """Launches per side that read a differing metric before it counts. A metric that differs among them is not
-    exact."""
+    """Launches per side that read a differing metric before it counts. If they differ, it is not exact."""
     exact_across_versions: bool = False
     """Whether exact metrics gate between different environments (TensorFlow versions, settings). Otherwise they only
     explain, because another version may have other graphs on purpose."""
     parity_floor: float = 1e-4
     """Smaller errors of results are rounding: sums of float32 in another order differ by 1e-7 to 1e-5."""
     parity_growth: float = 2.0
-    """An error against the reference variant above the floor may grow by this factor, because rounding errors depend on
-    the order of a sum."""
+    """An error above the floor may grow by this factor, because rounding depends on the order of a sum."""
 
     # Profiles
     profile_steps: tuple[int, int] = (10, 60)
     """Fewest and most steps of a profile. The profiler guide recommends about ten. Short steps need more, because noise
     hits each of them differently, and their files stay small."""
     profile_seconds: float = 0.04
-    """Between the two, as many steps as fit into this time: a pipeline of small records writes 70,000 events per
-    second."""
+    """Between the two, as many steps as fit into this time: small records write 70,000 events per second."""
     profile_launches: int = 5
     """Profiled launches per side in a comparison, since single ones differ by several percent. The faster half is used,
     because a disturbance makes a launch slower, and hits one side only."""
     profile_zygotes: int = 2
-    """Zygotes per side for these launches. A race starts these first. They differ by about 1%, less than the overhead of
-    profiling."""
+    """Zygotes per side for these launches, which a race starts first. They differ by 1%, less than profiling costs."""
     profile_trim: float = 0.2
-    """Share of a launch's steps, the slowest, that is left out for the same reason. It is not larger, because a
-    pipeline may wait in one step of several."""
+    """Share of a launch's slowest steps that is left out. Not larger, as a pipeline may wait in one step of several."""
     profile_read_seconds: float = 120.0
     """Time limit for xprof to read a profile."""
     profile_found: float = 0.5
@@ -163,8 +166,7 @@ class Policy:
 
     # GPUs
     gpu_look_seconds: float = 0.1
-    """Interval of GPU readings during a launch of at least 0.3 s. A reading costs 1 ms of another processor, and a
-    throttled clock stays low for longer."""
+    """Interval of GPU readings in launches of at least 0.3 s. One costs 1 ms, and a low clock stays low longer."""
     gpu_clock_drift: float = 0.05
     """A launch counts only if its mean clock is within this of the race's other launches. A software power cap moves
     clocks by two or three percent, another power state by tens. Saved times use the same bound."""
@@ -174,9 +176,9 @@ class Policy:
     device_bound: float = 0.5
     """A step in which the GPU works for a smaller share is host-bound, whatever its kernels do."""
     energy_seconds: float = 1.0
-    """Duration of the repetition that measures energy. Devices update the counter at least every tenth of a second."""
+    """Duration of the repetition that measures energy. Devices update the counter every tenth of a second or faster."""
     disturbed_launches: int = 5
-    """Launches of a race that may be discarded because the GPU was disturbed, before the race ends inconclusive."""
+    """Launches of a race that may be discarded because of a disturbed GPU, before it ends inconclusive."""
 
     # Zygotes and launches
     zygotes: int = 12
@@ -188,8 +190,7 @@ class Policy:
     zygotes_alive: int = 24
     """Upper limit for the zygotes of a run, beyond which the least recently used ones end: both sides of one race."""
     zygotes_variants: int = 15
-    """The same for a race of more than two sides or environments, which share it: with six environments, the processes
-    of a run stay below 4 GB of private memory."""
+    """The same for a race of more than two sides or environments: six of these stay below 4 GB of private memory."""
     block_seconds: float = 3e-4
     """Length of a timed block. Faster turns cancel more of a noise burst."""
     device_block_seconds: float = 3e-3
@@ -203,8 +204,7 @@ class Policy:
     rounds_max: int = 300
     """More rounds no longer lower the deviation of a launch."""
     rounds_long: int = 20
-    """Of a long step, up to this many rounds may take as long as the preparation took. More launches instead would each
-    prepare anew."""
+    """Rounds of a long step that may take as long as the preparation took. More launches would each prepare anew."""
     rounds_min: int = 7
     """A median of fewer rounds is too coarse, however long an iteration takes."""
     sliced_above_seconds: float = 0.02
@@ -215,8 +215,7 @@ class Policy:
     warmup_seconds: float = 0.05
     """Time that a fresh process runs the step before the check for steadiness."""
     settle_seconds: float = 0.01
-    """Time that a process which was warmed up on another processor runs the step where it races, to fill the caches
-    there. A longer step hides the misses of its first turn."""
+    """Time that a process which was warmed up on another processor runs the step where it races, to fill the caches."""
     warmup_limit_seconds: float = 0.5
     """The race starts after this time even if the step is not steady."""
     warmup_steady: float = 0.02
@@ -224,11 +223,9 @@ class Policy:
 
     # Budgets and time limits
     bisect_retry_factor: int = 3
-    """An inconclusive step of a bisection is raced again with this many times the launches, from twice the zygotes. A
-    wrong decision there makes the answer wrong, and an inconclusive one only leaves it open."""
+    """An inconclusive step of a bisection is raced again with this many times the launches, from twice the zygotes."""
     zygotes_together: int = 48
-    """Upper limit for the zygotes of all sides of `tfbench versions`: 11 GB of private memory, two sides at their
-    limit."""
+    """Upper limit for all zygotes of `tfbench versions`: 11 GB of private memory, two sides at their limit."""
     start_seconds: float = 120.0
     """Time limit for the start of a zygote, its collection included. An uncompiled TensorFlow imports in 10 s."""
     setup_seconds: float = 120.0
@@ -236,11 +233,9 @@ class Policy:
     answer_seconds: float = 60.0
     """Time limit for a worker's answer, in addition to its requested work."""
     overrun: float = 3.0
-    """The rounds of a launch may take this many times their planned time, besides `answer_seconds`. Neighbours that use
-    the processor slow a launch down, rarely by more."""
+    """The rounds of a launch may take this many times their planned time, besides `answer_seconds`."""
     output_bytes: int = 1 << 26
-    """Largest output of a launch. TensorFlow's most talkative log of a launch takes a few megabytes, and a step that
-    prints in every iteration would fill the disk."""
+    """Largest output of a launch. A step that prints in every iteration would fill the disk."""
     file_bytes: int = 1 << 32
     """Largest file that a launch may write. Data sets and models of benchmarks stay far below."""
     case_seconds: float = 60.0
@@ -262,7 +257,9 @@ class Policy:
             "overrun, output_bytes and file_bytes must be at least 1": limits >= 1,
             "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
             "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
+            "0 < once_effects[0] < once_effects[1] < 1 must hold": 0 < self.once_effects[0] < self.once_effects[1] < 1,
             "probe_calls, probe_launches and memory_launches must be at least 1": counts >= 1,
+            "leak_windows must be at least 2 windows of 2 calls": min(self.leak_windows) >= 2,
             "bisect_retry_factor must be at least 1": self.bisect_retry_factor >= 1,
             "sessions must be at least 3, and floor_launches 1": self.sessions >= 3 and self.floor_launches >= 1,
         }
@@ -280,6 +277,10 @@ class Policy:
             self.first_call_effect, self.first_call_tolerance,
             self.first_call_deviation, self.first_call_zygote_deviation,
         )  # fmt: skip
+
+    @property
+    def once(self) -> Thresholds:
+        return Thresholds(*self.once_effects, self.first_call_deviation, self.first_call_zygote_deviation)
 
     @property
     def memory(self) -> Thresholds:

@@ -24,7 +24,7 @@ from tfbench.policy import PRESETS
 PAGE = Path(__file__).parents[1] / "reference.md"
 UNITS = {"%": 0.01, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "MiB": float(1 << 20), "": 1.0}
 COLUMNS = ("quick", "standard", "strict")
-SELECTION = {"-k", "-m", "--deselect", "--ignore", "--device", "--cpus"}
+SELECTION = {"-k", "-m", "--deselect", "--ignore", "--device", "--scale", "--cpus"}
 """Options that the page lists once for several commands."""
 
 

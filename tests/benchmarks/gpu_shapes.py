@@ -115,7 +115,7 @@ def main(chosen: list[str]) -> None:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # pytest-randomly would shuffle the cases
     first = "--first" in chosen
     chosen = [part for part in chosen if part != "--first"]
-    files = [str(file) for file in sorted((ROOT / "benchmarks").glob("test_*.py")) if "by_device(" in file.read_text()]
+    files = [str(file) for file in sorted((ROOT / "benchmarks").glob("test_*.py")) if "by_scale(" in file.read_text()]
     arguments = [*files, f"--rootdir={ROOT}", "--capture=no", "-q", "--override-ini=addopts="]
     arguments += ["-p", "no:cacheprovider", "-p", "no:tfbench.plugin", "-p", "no:warnings"]
     pytest.main(arguments, plugins=[Shapes(chosen, first)])

@@ -226,7 +226,9 @@ def use_policy(path: Path) -> object:
             return preset(name)
         given = json.loads(value)
         if isinstance(given, int | float):
-            return replace(PRESETS["quick"], **{name: (given,) if name == "looks" else given})
+            now = getattr(PRESETS["quick"], name)
+            several = (given,) * (1 if name == "looks" else len(now)) if isinstance(now, tuple) else given
+            return replace(PRESETS["quick"], **{name: several})
     except (ValueError, RecursionError):
         return None
     return None

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfbench.metrics.contracts import claim_row, of_case, of_metric_values, of_times, parity
+from tfbench.metrics.contracts import claim_row, leak_free, of_case, of_metric_values, of_times, parity
 from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Ratio, Reason, Verdict
 from tfbench.policy import preset
 
@@ -201,3 +201,19 @@ def test_a_claim_about_a_model_needs_the_metric_of_both_variants(claim, mine, ot
     gone = MetricValues(absent={metric: "no model"})
     unread = (Outcome.ERROR, Reason("contract-unreadable", f"{metric} could not be read: no model"))
     assert of_metric_values(claim, gone, values[1]) == of_metric_values(claim, values[0], gone) == unread
+
+
+@pytest.mark.parametrize(
+    ("numbers", "outcome", "text"),
+    [
+        ({"leaked_bytes": 200.0, "leaked_threads": 0.0}, Outcome.UNCHANGED, "does not grow"),
+        ({"leaked_bytes": 1024.0, "leaked_threads": 1.0}, Outcome.REGRESSED, "leaked_bytes 1.00 KiB, leaked_threads 1"),
+        ({"leaked_bytes": 0.0, "retraces_per_call": 0.1}, Outcome.REGRESSED, "retraces_per_call 0.1"),
+        ({"leaked_threads": 0.0}, Outcome.ERROR, "leaked_bytes could not be read"),
+        ({}, Outcome.ERROR, "leaked_bytes could not be read"),
+    ],
+)
+def test_a_process_that_grows_with_its_calls_breaks_no_leak(numbers, outcome, text):
+    found, reason = leak_free(MetricValues(numbers=numbers), preset("standard"))
+    assert found is outcome
+    assert text in reason.message

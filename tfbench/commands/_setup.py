@@ -22,12 +22,14 @@ from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import packages_of, parse
 from tfbench.storage.layout import Layout
+from tfbench.versions.imports import ImportLauncher
 
 _SELECTIONS = {
     "-k": ("EXPRESSION", "select cases by name, as in pytest"),
     "-m": ("EXPRESSION", "select cases by mark, as in pytest"),
     "--deselect": ("CASE", "leave out a case; repeatable"),
     "--ignore": ("PATH", "leave out a file or folder; repeatable"),
+    "--scale": ("small|medium|large", "shapes of the benchmarks"),
     "--device": ("cpu|gpu|all|gpu:0,1", "select cases by device; GPUs by index or UUID"),
 }
 """Options that pytest gets unchanged."""
@@ -71,6 +73,7 @@ class CommandSetup:
         together = policy.zygotes_together  # several sides race at once
         room = replace(policy, zygotes_alive=together, zygotes_variants=together)
         self.launcher = ProcessLauncher(self.collected.suite, room, where, self.gpu_session.gpu_monitor)
+        self._others: list[ProcessLauncher] = []
 
     @property
     def cases(self) -> list[Case]:
@@ -92,10 +95,17 @@ class CommandSetup:
         trees = Layout.of(self.collected.root).trees
         return replace(parse(spec, self.contender, trees, self.environments), name=name, spec=spec)
 
+    def imports(self) -> ImportLauncher:
+        """Return a launcher that times imports."""
+        made = ImportLauncher(self.collected.suite, self.policy, self.launcher.processors)
+        self._others.append(made)
+        return made
+
     def __enter__(self) -> CommandSetup:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.launcher.close()
+        for launcher in (self.launcher, *self._others):
+            launcher.close()
         self.environments.close()
         self.gpu_session.close()

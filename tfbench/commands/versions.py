@@ -18,6 +18,7 @@ from tfbench.fs import write_whole
 from tfbench.policy import PRESETS, preset
 from tfbench.report.screen import Screen
 from tfbench.versions import matrix_report
+from tfbench.versions.imports import CASES
 from tfbench.versions.matrix import ordered, race, sides_of
 
 
@@ -32,6 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--fail-on-regression", action="store_true", help="exit with 1 if a case is slower on any side")
     option("--report-json", type=Path, metavar="PATH", help="write all results as JSON")
     option("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
+    option("--imports", action="store_true", help="race the import of TensorFlow and Keras, instead of benchmarks")
     add_selections(parser)
 
 
@@ -46,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         setup.tell = status.update
         setup.prefer_one_python(labels)
         sides = sides_of(labels, setup.side)
-        matrix = race(setup.cases, sides, setup.launcher, policy, random.Random(), status.update)
+        cases, launcher = (CASES, setup.imports()) if arguments.imports else (setup.cases, setup.launcher)
+        matrix = race(cases, sides, launcher, policy, random.Random(), status.update)
         notes = setup.notes
     console.print(matrix_report.terminal(matrix, saved, console.width))
     for note in notes:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfbench.metrics import graphs, hlo, parity
 from tfbench.metrics.probe_output import ProbeOutput
-from tfbench.model import QUALITIES, TIME, MetricValues
+from tfbench.model import LEAKS, QUALITIES, TIME, MetricValues
 
 BYTES = "B"
 
@@ -43,12 +43,28 @@ class Metric:
     unit: str = ""
     exact: bool = True
     """Whether any difference is a change; otherwise ``policy.memory_tolerance`` applies."""
+    slack: str = ""
+    """Field of the policy with the difference that is none."""
+    absent: str = "the benchmark does not report it"
+    """Why a launch whose probe succeeded does not have it."""
+    timed: bool = False
+    """Whether the time of a step decides if it is read, so that its absence is no fault."""
     compiled: bool = False
     """Whether XLA decides the value: it compiles for the processor of the machine."""
 
 
 def _size(name: str, probe: str, extract: Extract, *, compiled: bool = False) -> Metric:
     return Metric(name, Worse.MORE, probe, extract, BYTES, exact=False, compiled=compiled)
+
+
+_TOO_LONG = "a call takes too long for the many calls that it needs, or the system does not report it"
+
+
+def _leak(kind: str, slack: str, unit: str = "") -> Metric:
+    """Growth per call, which is slightly more or less in each launch."""
+    name, found = f"leaked_{kind}", kind.removesuffix("_bytes")
+    extract: Extract = lambda launch: launch.found[LEAKS].get(found)  # noqa: E731
+    return Metric(name, Worse.MORE, LEAKS, extract, unit, exact=False, slack=slack, absent=_TOO_LONG, timed=True)
 
 
 def _quality(name: str, worse: Worse) -> Metric:
@@ -76,6 +92,12 @@ PROBED: tuple[Metric, ...] = (
     Metric("traces", Worse.MORE, "traces", lambda launch: Counter(launch.found["traces"]["first"])),
     Metric("retraces", Worse.MORE, "traces", lambda launch: Counter(launch.found["traces"]["later"])),
     Metric("live_tensors", Worse.MORE, "live", lambda launch: launch.found["live"]["tensors"]),
+    _leak("bytes", "leak_bytes", BYTES),
+    _leak("resident_bytes", "leak_resident_bytes", BYTES),
+    _leak("objects", "leak_objects"),
+    _leak("threads", "leak_events"),
+    _leak("files", "leak_events"),
+    replace(_leak("traces", "leak_events"), name="retraces_per_call"),
     Metric("flops", Worse.MORE, "flops", lambda launch: launch.found["flops"]["flops"]),
     Metric("nonfinite", Worse.MORE, "outputs", lambda launch: parity.nonfinite(launch.outputs)),
     _size("xla_temporary_bytes", "xla", lambda launch: hlo.temporary_bytes(launch.assignments), compiled=True),
@@ -98,7 +120,7 @@ def read(launch: ProbeOutput) -> MetricValues:
     for metric in PROBED:
         value = metric.extract(launch) if not metric.probe or metric.probe in launch.found else None
         if value is None:
-            absent[metric.name] = launch.absent.get(metric.probe, "the benchmark does not report it")
+            absent[metric.name] = launch.absent.get(metric.probe, metric.absent)
         elif isinstance(value, Mapping):
             counts[metric.name] = dict(sorted(value.items()))
         else:
@@ -111,6 +133,8 @@ def read(launch: ProbeOutput) -> MetricValues:
     return MetricValues(counts, numbers, absent, setting, parity.sketch(launch.outputs))
 
 
+LEAK_METRICS = tuple(metric for metric in PROBED if metric.probe == LEAKS)
+"""What a process may gain with every call."""
 MODEL_METRICS = tuple(metric.name for metric in PROBED if metric.probe in ("", "artifact"))
 """Names of the metrics that judge a model besides its time."""
 

@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from tfbench.metrics.catalog import BYTES, CONTRACT
+from tfbench.metrics.catalog import BYTES, CONTRACT, LEAK_METRICS
 from tfbench.metrics.exact import amount, named
 from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
@@ -92,6 +92,21 @@ def _fits(peaks: Sequence[float], metric_values: MetricValues, limit: float) -> 
 
 def _unread(metric_values: MetricValues, metric: str) -> str:
     return f"{metric} could not be read: {metric_values.absent.get(metric, 'the probing launch did not report it')}"
+
+
+def leak_free(metric_values: MetricValues, policy: Policy) -> ContractResult:
+    """Check that a process gains nothing with every call."""
+    values = {metric: metric_values.value(metric.name) for metric in LEAK_METRICS}
+    if all(value is None for metric, value in values.items() if metric.unit == BYTES):
+        return unreadable(_unread(metric_values, LEAK_METRICS[0].name))
+    found = [
+        f"{metric.name} {amount(value, metric.unit)}"
+        for metric, value in values.items()
+        if value is not None and value > getattr(policy, metric.slack)
+    ]
+    if found:
+        return _broken(f"the process grows with every call: {', '.join(found)}")
+    return _held("the process does not grow with its calls")
 
 
 def parity(limit: float, error: float | str) -> ContractResult:

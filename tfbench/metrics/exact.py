@@ -43,7 +43,7 @@ def compare(
     other_setting = any(before.setting[key] != now.setting[key] for key in {*before.setting} & {*now.setting})
     for metric in catalog.PROBED:
         old, new = before.value(metric.name), now.value(metric.name)
-        if old is None and new is None:
+        if new is None and (old is None or metric.timed):
             continue
         outcome, reason = _evaluate(metric, before, now, context, policy)
         other_environment = context.differences or other_setting or (metric.compiled and context.machines)
@@ -85,7 +85,8 @@ def same(metric: Metric, before: MetricValues, now: MetricValues, policy: Policy
         return dict(before.counts[metric.name]) == dict(now.counts[metric.name])
     old, new = before.value(metric.name), now.value(metric.name)
     if not metric.exact and old is not None and new is not None:
-        return abs(new - old) <= policy.memory_tolerance * old
+        slack = getattr(policy, metric.slack) if metric.slack else 0.0
+        return abs(new - old) <= max(slack, policy.memory_tolerance * old)
     return old == new
 
 

@@ -10,6 +10,10 @@ JSON = dict[str, Any]
 
 TIME = "time"
 """The metric that races compare."""
+ONCE = "once"
+"""The fact of a launch whose step ran once, so that its time is a single sample."""
+LEAKS = "leaks"
+"""What a contract on leaks is about, and the probe that finds them."""
 QUALITIES = "qualities"
 """The fact with the qualities that a benchmark reports of its model, such as its accuracy."""
 
@@ -19,7 +23,7 @@ class Claim:
     """A contract between this case and the variant with these ``levels``."""
 
     name: str
-    """``faster_than``, ``as_fast``, ``smaller_than`` or ``as_accurate``."""
+    """``faster_than``, ``as_fast``, ``smaller_than`` or ``as_accurate``; ``no_leak`` is about this case alone."""
     other: str
     """The other variant as the benchmark names it: the levels in which it differs from this case."""
     levels: tuple[tuple[str, str], ...]

@@ -16,6 +16,7 @@ from tfbench.policy import PRESETS
 from tfbench.storage.layout import PROFILES
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKER
+from tfbench.suite.scale import SCALES, SMALL, VARIABLE, add_scale, set_scale
 
 if TYPE_CHECKING:
     from tfbench.plugin.runner import Runner
@@ -56,6 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--replay", "cases of a saved baseline to race again live", "all|suspects|never", "all")
     add("--inject-slowdown", "make the contender run the fraction F of extra iterations", "F", "0")
     add("--device", "devices to measure on; GPUs by index or UUID", "cpu|gpu|all|gpu:0,1", "all")
+    add("--scale", f"shapes of the benchmarks (default: {os.environ.get(VARIABLE, SMALL)})", "|".join(SCALES))
     add("--require-gpu", "fail without a GPU, instead of skipping its cases")
     add("--cpus", "processors for the workers, such as 0,2-3 (default: the last one)", "LIST")
     add("--strict-gate", "also fail on inconclusive, incomparable and missing results")
@@ -83,6 +85,10 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     from tfbench.plugin.runner import Runner
 
+    try:
+        set_scale(config.getoption("scale") or os.environ.get(VARIABLE, SMALL))
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
         paths = [path for path in config.getini("tfbench_paths") if Path(config.rootpath, path).exists()]
         if paths:
@@ -103,6 +109,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         finally:
             if TERMINATION in config.stash:
                 signal.signal(signal.SIGTERM, config.stash[TERMINATION] or signal.SIG_DFL)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if RUNNER in metafunc.config.stash:
+        add_scale(metafunc)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

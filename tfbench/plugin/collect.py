@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -36,6 +36,8 @@ class Collected:
     """By name."""
     skipped: frozenset[str] = frozenset()
     """Names of the cases that a mark of pytest skips."""
+    functions: Mapping[str, pytest.Function] = field(default_factory=dict)
+    """The pytest item of each case, by name."""
 
     def named(self, name: str) -> Case:
         """Find a case by its name, or by any part of the name that is unique.
@@ -44,13 +46,23 @@ class Collected:
             UsageError: No case or several cases match.
         """
         exact = [case for case in self.cases.values() if case.name == name or case.name.endswith(f"::{name}")]
-        found = exact or [case for case in self.cases.values() if name in case.name]
+        found = exact or [case for case in self.cases.values() if name in case.name] or self._with_levels(name)
         if len(found) == 1:
             return found[0]
         if not found:
             raise UsageError(f"no benchmark matches {name!r}; `pytest --benchmark --collect-only -q` lists them")
         some = ", ".join(case.name for case in found[:3])
         raise UsageError(f"{name!r} matches {len(found)} benchmarks: {some}{' …' * (len(found) > 3)}; give a full name")
+
+    def _with_levels(self, name: str) -> list[Case]:
+        """Return the cases ``workload[axis=level,…]`` that have these levels, and the reference level of other axes."""
+        workload, _, text = name.removesuffix("]").partition("[")
+        given = dict(part.partition("=")[::2] for part in text.split(","))
+        alike = [
+            case for case in self.cases.values() if case.workload == workload and given.items() <= case.levels.items()
+        ]
+        references = {case.group: case.levels for case in self.cases.values() if case.reference}
+        return [case for case in alike if references.get(case.group, {}) | given == case.levels] or alike
 
 
 def collect(arguments: Sequence[str] = ()) -> Collected:
@@ -82,7 +94,8 @@ class _Catcher:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         runner = session.config.stash[RUNNER]
         skipped = frozenset(item.nodeid for item in session.items if _skipped(item))
-        self.collected = Collected(session.config.rootpath, runner.suite, dict(runner.cases), skipped)
+        functions = {item.nodeid: item for item in session.items if isinstance(item, pytest.Function)}
+        self.collected = Collected(session.config.rootpath, runner.suite, dict(runner.cases), skipped, functions)
 
 
 def _skipped(item: pytest.Item) -> bool:

@@ -98,6 +98,8 @@ class ProbeCase(CaseRequest):
     """Where the process leaves files for the controller."""
     calls: int
     """Calls after the first ones, to find retraces and tensors that stay alive."""
+    windows: tuple[int, int, float]
+    """Windows of calls after them to find leaks, most calls of each, and seconds of all."""
 
 
 @dataclass(frozen=True)

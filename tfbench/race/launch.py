@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tfbench.model import Launch, Plan, Run
+from tfbench.errors import BenchmarkError
+from tfbench.model import ONCE, Launch, Plan, Run
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, EntrantFailed, Failure, Launcher
 from tfbench.race.schedule import orders
@@ -48,6 +49,9 @@ def run_launch(
             ready = opened.prepare(rng.sample(list(active), len(active)), brief)
         prepared = {entrant: one for entrant, one in ready.items() if isinstance(one, Prepared)}
         failures = {entrant: one for entrant, one in ready.items() if not isinstance(one, Prepared)}
+        if len({bool(one.facts.get(ONCE)) for one in prepared.values()}) > 1:
+            error = BenchmarkError("one side measures its step once (bench.once), and the other one repeatedly")
+            return None, {**failures, **dict.fromkeys(prepared, error)}
         if len(prepared) < least:
             return None, failures
         plan = planner(prepared, clock() - began)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.model import LEAKS
 from tfbench.policy import Policy
 from tfbench.protocol.messages import Done, ProbeCase, Probed
 from tfbench.race.child import Process
@@ -54,7 +55,9 @@ class Prober:
             for index, entrant in enumerate(entrants):
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="probe-", dir=self._launcher.scratch))
                 cpus = every if entrant.case.cpus == "all" else (every[index % len(every)],)
-                request = ProbeCase(cpus, entrant.case.name, folder, self._policy.probe_calls)
+                seconds = self._policy.leak_seconds[bool(entrant.case.claims_on(LEAKS))]
+                windows = *self._policy.leak_windows, seconds
+                request = ProbeCase(cpus, entrant.case.name, folder, self._policy.probe_calls, windows)
                 try:
                     process = stack.enter_context(self._launcher.start(entrant, 0, request))
                     started.append((process, Path(folder)))

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.errors import LaunchDisturbed
-from tfbench.model import Effect, Launch, Plan, Reason, Run
-from tfbench.policy import Policy
+from tfbench.model import ONCE, Effect, Launch, Plan, Reason, Run
+from tfbench.policy import Policy, Thresholds
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.launch import run_launch
-from tfbench.race.schedule import make_plan
+from tfbench.race.schedule import make_plan, one_sample
 from tfbench.stats.interval import median_log_ratio
 from tfbench.stats.verdict import Decision, decide, launches_needed
 
@@ -65,6 +65,7 @@ class Race:
         self._rng = rng
         self._iteration: dict[int, float] = {}
         self._tries = 0
+        self._once = False
         self.short_launches: list[Launch] = []
         """Brief launches, which sample the metrics other than time. Their times do not count."""
         self.disturbed: list[str] = []
@@ -189,10 +190,18 @@ class Race:
         for index, ready in prepared.items():
             self._iteration.setdefault(index, ready.iteration)
         iteration = {index: self._iteration[index] for index in sorted(prepared)}
+        self._once = any(ready.facts.get(ONCE) for ready in prepared.values())
+        if self._once:
+            return one_sample(self.entrants)
         on_device = any(ready.on_device for ready in prepared.values())
         waiting = [ready.waiting for ready in prepared.values()]
         sliceable = all(share is not None and share <= self.policy.sliced_waiting for share in waiting)
         return make_plan(self.entrants, iteration, self.policy, on_device, seconds, sliceable)
+
+    @property
+    def _thresholds(self) -> Thresholds:
+        """Those of the race's kind of time: of a step that is repeated, or of one that runs once per launch."""
+        return self.policy.once if self._once else self.policy.step_time
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]
@@ -219,11 +228,12 @@ class Race:
             cases=self.config.cases,
             shared_zygote=self._share_zygote(entrant),
             final=final,
+            thresholds=self._thresholds,
         )
 
     def _hopeless(self, effects: Sequence[Effect], limit: float) -> str:
         """Return what a decision would cost, if it is out of reach; ``""`` if it is not."""
-        needed = launches_needed(effects, self.policy.step_time)
+        needed = launches_needed(effects, self._thresholds)
         done, each = len(self.launches), self.wall_seconds / len(self.all_launches)
         reach = min(self.policy.looks[-1], done + (limit - self.wall_seconds) / max(each, 1e-9))
         if needed <= self.policy.hopeless * reach:

@@ -62,6 +62,12 @@ def make_plan(
     )
 
 
+def one_sample(entrants: Sequence[Entrant]) -> Plan:
+    """Plan a launch whose steps run once: one round, with the injected slowdown."""
+    ones = (1,) * len(entrants)
+    return Plan(1, ones, (0,) * len(entrants), tuple(entrant.side.slowdown for entrant in entrants))
+
+
 def planned_seconds(plan: Plan, iteration: Mapping[int, float]) -> float:
     """Return how long the rounds of a launch take.
 

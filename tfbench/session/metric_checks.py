@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tfbench.metrics import contracts, exact, parity, sampled
 from tfbench.metrics.catalog import PARITY, PEAK_HOST_MEMORY, PROBED, read
-from tfbench.model import JSON, Case, Claim, MetricValues, Outcome, Reason, ReasonCode, Verdict
+from tfbench.model import JSON, LEAKS, Case, Claim, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant, Failure
 from tfbench.race.prober import Prober
@@ -153,6 +153,8 @@ class MetricChecker:
                 rows = [row for row in rows if row.metric != PEAK_HOST_MEMORY]
         rows += contracts.of_case(case, mine.contracts, mine.metric_values, sampled.peaks(facts))
         rows += [self._claimed(case, side, claim, mine.metric_values) for claim in self._readable(case)]
+        for claim in case.claims_on(LEAKS):
+            rows.append(contracts.claim_row(case, claim, contracts.leak_free(mine.metric_values, self._policy)))
         if PARITY in mine.contracts:
             rows.append(contracts.row(case, PARITY, contracts.parity(mine.contracts[PARITY], self._error(case, mine))))
         verdict = result.verdict

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import pytest
 
 from tfbench.errors import DeclarationError
-from tfbench.model import TIME, Claim
+from tfbench.model import LEAKS, TIME, Claim
 from tfbench.suite.axes import Variant
 
+Benchmark = TypeVar("Benchmark", bound=Callable[..., Any])
 MARK = "tfbench_claim"
 MARKER = f"{MARK}(name, levels, other, bound, metric): a contract between two variants"
 """Entry in pytest's list of markers."""
@@ -81,6 +83,15 @@ def _claim(name: str, levels: str, other: str, bound: float, metric: str) -> pyt
     return mark
 
 
+def no_leak(function: Benchmark) -> Benchmark:
+    """Decorate a benchmark whose process must gain nothing with every call of the step.
+
+    Memory, Python objects, threads, open files and traces count. Write it without parentheses: ``@no_leak``.
+    """
+    decorated: Benchmark = _claim("no_leak", "", "", 0.0, LEAKS)(function)
+    return decorated
+
+
 def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:
     """Return the contracts of this item's variant, in the order of their decorators.
 
@@ -92,6 +103,9 @@ def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:
     found = []
     for mark in reversed(marks):
         name, levels, other, bound, metric = mark.args
+        if metric == LEAKS:
+            found.append(Claim(name, other, (), bound, metric))
+            continue
         about, against = _parsed(item, levels, every), _parsed(item, other, every)
         if about.items() <= mine.items():
             wanted = {**mine, **against}

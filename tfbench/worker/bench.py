@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from tfbench.errors import BenchmarkError
-from tfbench.model import JSON
+from tfbench.model import JSON, ONCE
 from tfbench.protocol.channel import Channel
 from tfbench.protocol.messages import (
     Begin,
@@ -31,7 +31,7 @@ from tfbench.protocol.messages import (
     TimeCase,
 )  # fmt: skip
 from tfbench.worker import bench_options, profiler, tf_internals, tf_runtime
-from tfbench.worker.block import Block, Clock, gc_disabled, serve_turns, slowdown, warm_up
+from tfbench.worker.block import Block, Clock, gc_disabled, serve_turns, slowdown, spin, spins_for, warm_up
 from tfbench.worker.probes.memory import HostPeak
 from tfbench.worker.slices import serve_slices
 from tfbench.worker.tracers import tracer
@@ -87,6 +87,15 @@ class Bench(ABC, Generic[Request]):
         self.artifact = keywords.get(bench_options.ARTIFACT)
         self.serve(partial(step, *arguments))
 
+    def once(self, step: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
+        """Measure ``step(*arguments)`` in its first and only call of the process, one sample per launch.
+
+        Use it for steps that happen once: to build, trace, load or convert a model, or to run a first epoch.
+        Arguments, keywords and errors are those of ``bench``.
+        """
+        self.facts[ONCE] = True
+        self(step, *arguments, **keywords)
+
     @abstractmethod
     def serve(self, call: partial[Any]) -> None:
         """Do with the step and its arguments what the request asks for, and answer it.
@@ -113,15 +122,16 @@ class TimingLaunch(Bench[TimeCase]):
                 "without --cov or a debugger"
             )
         block = self.block(call)
+        if self.facts.get(ONCE):
+            self._serve_once(block)
+            return
         returned, first = first_call(block)
         self.facts.update(first)
         if not returned:
             raise BenchmarkError(NO_RESULT)
         self._peak.mark()
         iteration, waiting = warm_up(block, *self.request.warmup)
-        self._peak.mark()
-        if (peak := self._peak.bytes) is not None:
-            self.facts["peak_host_memory"] = peak
+        self._note_peak()
         on_device, own_clock = block.synchronise is not None, self.clock is not time.perf_counter_ns
         self.channel.send(Prepared(iteration, self.facts, on_device, None if on_device or own_clock else waiting))
         inbox, *outboxes = self.pipes
@@ -149,15 +159,48 @@ class TimingLaunch(Bench[TimeCase]):
             else:
                 return
 
+    def _note_peak(self) -> None:
+        self._peak.mark()
+        if (peak := self._peak.bytes) is not None:
+            self.facts["peak_host_memory"] = peak
+
+    def _serve_once(self, block: Block) -> None:
+        """Call the step once, and answer every request for rounds with this time."""
+        began = block.clock()
+        returned = block.call() is not None
+        block.wait()
+        elapsed = block.clock() - began
+        if not returned:
+            raise BenchmarkError(NO_RESULT)
+        self._note_peak()
+        self.channel.send(Prepared(max(elapsed, 1) * 1e-9, self.facts))
+        while True:
+            order = self.channel.receive(Settle, Serve, Stop)
+            if isinstance(order, Settle):
+                self.channel.send(Settled())
+            elif isinstance(order, Serve):
+                began = block.clock()
+                if order.extra:
+                    spin(spins_for(order.extra * elapsed, block.clock))
+                ended = block.clock() + elapsed
+                self.channel.send(Rounds((began,) * len(order.follow), (ended,) * len(order.follow), ()))
+            else:
+                return
+
 
 class EnergyLaunch(Bench[RepeatCase]):
     """Repeats the step and counts, while the controller reads the energy counters of the GPUs."""
 
     def serve(self, call: partial[Any]) -> None:
         block = self.block(call)
-        iteration, _ = warm_up(block, *self.request.warmup)
+        once = bool(self.facts.get(ONCE))
+        iteration = 1.0 if once else warm_up(block, *self.request.warmup)[0]
         self.channel.send(Prepared(iteration, self.facts))
         self.channel.receive(Begin)
+        if once:
+            block(1)
+            self.channel.send(Repeated(1))
+            return
         at_once, done, began = max(1, round(_UNWATCHED_SECONDS / iteration)), 0, time.perf_counter()
         while time.perf_counter() - began < self.request.seconds:
             block(at_once)
@@ -173,6 +216,9 @@ class ProfilingLaunch(Bench[ProfileCase]):
 
     def serve(self, call: partial[Any]) -> None:
         block = self.block(call)
+        if self.facts.get(ONCE):
+            self._profile_once(block)
+            return
         call()
         block.wait()
         iteration, _ = warm_up(block, *self.request.warmup)
@@ -187,6 +233,17 @@ class ProfilingLaunch(Bench[ProfileCase]):
                 with trace(STEP, step_num=done, _r=1):
                     call()
                     block.wait()
+        self.channel.send(Profiled())
+
+    def _profile_once(self, block: Block) -> None:
+        """Profile the only call as the second step. Readers leave out the first, which is empty."""
+        trace = profiler.tf_profiler().Trace
+        with profiler.METHODS[self.request.method](self.request.folder, self.request.levels):
+            with trace(STEP, step_num=0, _r=1):
+                block.wait()
+            with trace(STEP, step_num=1, _r=1):
+                block.call()
+                block.wait()
         self.channel.send(Profiled())
 
 

@@ -19,7 +19,7 @@ PACKAGES = (
 )  # fmt: skip
 """Distributions that can change a time."""
 _PREFIXES = ("TF_", "XLA_", "KERAS_")
-_NAMES = ("NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", "MALLOC_ARENA_MAX", "LD_PRELOAD")
+_NAMES = ("NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", "MALLOC_ARENA_MAX", "LD_PRELOAD", "TFBENCH_SCALE")
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 """They select the GPUs. To hide all GPUs is a setting; which ones are visible is a fact of the machine."""
 _TERRAFORM = (

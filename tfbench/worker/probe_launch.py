@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tfbench.errors import BenchmarkError
+from tfbench.model import ONCE
 from tfbench.protocol.messages import ProbeCase, Probed
 from tfbench.suite.fingerprint import digest
 from tfbench.worker import tf_internals
 from tfbench.worker.bench import NO_RESULT, Bench
 from tfbench.worker.probes import MetricUnavailable, Probe
 from tfbench.worker.probes.graph import Graph, Xla
+from tfbench.worker.probes.leaks import Leaks
 from tfbench.worker.probes.memory import DevicePeak, Live
 from tfbench.worker.probes.outputs import Artifact, Outputs
 from tfbench.worker.probes.traces import Flops, Traces
@@ -45,13 +47,21 @@ class ProbingLaunch(Bench[ProbeCase]):
         for probe in reversed(probes):
             self._ask(probe, probe.between, result)
         del result
-        call()  # it may still fill a cache
-        self._ask(live, live.settled)
-        for _ in range(self.request.calls):
-            call()
-        for probe in probes:
-            self._ask(probe, probe.after, self.request.calls)
-        found = {probe.name: self._ask(probe, probe.found) for probe in probes}
+        leaks = Leaks()
+        if self.facts.get(ONCE):
+            probes.remove(live)
+            for probe in probes:
+                self._ask(probe, probe.after, 0)
+        else:
+            call()  # it may still fill a cache
+            self._ask(live, live.settled)
+            for _ in range(self.request.calls):
+                call()
+            for probe in probes:
+                self._ask(probe, probe.after, self.request.calls)
+            # Last, since these calls are more or fewer, as long as they take.
+            self._ask(leaks, leaks.repeat, call, *self.request.windows)
+        found = {probe.name: self._ask(probe, probe.found) for probe in [*probes, leaks]}
         found = {name: evidence for name, evidence in found.items() if name not in self._absent}
         self.channel.send(Probed(found, self._absent, self.facts))
 

@@ -25,6 +25,7 @@ from tfbench.protocol.messages import CaseRequest, LaunchRequest, StartZygote
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKER
 from tfbench.suite.ini_file import ini_file
+from tfbench.suite.scale import add_scale
 from tfbench.worker import containment, probes, tf_internals, tf_runtime
 from tfbench.worker.bench import Bench, EnergyLaunch, ProfilingLaunch, TimingLaunch
 from tfbench.worker.environment import describe
@@ -136,6 +137,10 @@ class Zygote:
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "tfbench(cpus): cpus='all' lets a benchmark use every processor")
         config.addinivalue_line("markers", MARKER)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        add_scale(metafunc)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:

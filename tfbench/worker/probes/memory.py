@@ -28,12 +28,12 @@ class HostPeak:
     """Peak anonymous memory of this process in bytes, above its size at the start."""
 
     def __init__(self) -> None:
-        self._began = _resident().get("RssAnon")
+        self._began = resident().get("RssAnon")
         self._most = 0
 
     def mark(self) -> None:
         """Record the peak so far, and reset the kernel's record if the process may do that."""
-        now = _resident()
+        now = resident()
         if self._began is None or not set(_FIELDS) <= set(now):
             return
         self._most = max(self._most, now["VmHWM"] - now["RssFile"] - now["RssShmem"] - self._began)
@@ -46,7 +46,7 @@ class HostPeak:
         return None if self._began is None else max(0, self._most)
 
 
-def _resident() -> dict[str, int]:
+def resident() -> dict[str, int]:
     """Return field -> bytes as Linux counts them; empty on other systems."""
     pairs = (line.partition(":") for line in read_proc(_STATUS).splitlines())
     return {key: int(value.split()[0]) << 10 for key, _, value in pairs if key in _FIELDS}

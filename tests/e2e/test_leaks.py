@@ -1,0 +1,91 @@
+"""Seeded leaks of a step are found by their own rows, and steps without any have none."""
+
+import pytest
+
+from tests.e2e.test_other_metrics import QUICKLY
+
+LEAKS = """
+    import itertools
+    import os
+    import threading
+
+    import numpy as np
+    import tensorflow as tf
+
+    from tfbench import no_leak
+
+    FAULT = os.environ.get("FAULT") == "1"
+    kept = []
+
+    def keep(thing):
+        if FAULT:
+            kept.append(thing)
+
+    @no_leak
+    def test_bytes(bench):
+        bench(lambda x: keep(np.ones(128)) or x + 1.0, tf.ones([16]))
+
+    @no_leak
+    def test_thread(bench):
+        stop = threading.Event()
+
+        def step(x):
+            if FAULT:
+                threading.Thread(target=stop.wait, daemon=True).start()
+            return x + 1.0
+
+        bench(step, tf.ones([16]))
+
+    @no_leak
+    def test_retrace(bench):
+        numbers = itertools.count()
+        step = tf.function(lambda x, n: x * n, reduce_retracing=False)
+
+        def call(x):
+            number = next(numbers)
+            return step(x, float(number if FAULT and number % 10 == 0 else 1))
+
+        bench(call, tf.ones([16]))
+
+    @no_leak
+    def test_file(bench):
+        bench(lambda x: keep(open(os.devnull)) or x + 1.0, tf.ones([16]))
+
+    @no_leak
+    def test_object(bench):
+        bench(lambda x: keep([[], [], []]) or x + 1.0, tf.ones([16]))
+
+    @no_leak
+    def test_cache(bench):
+        numbers, cache = itertools.count(), {}
+        bench(lambda x: cache.setdefault(next(numbers) % 30, x + 1.0), tf.ones([1024]))
+"""
+ROWS = {
+    "test_bytes": "leaked_bytes",
+    "test_thread": "leaked_threads",
+    "test_retrace": "retraces_per_call",
+    "test_file": "leaked_files",
+    "test_object": "leaked_objects",
+}
+
+
+@pytest.mark.tensorflow
+def test_each_seeded_leak_has_its_row_and_breaks_its_contract(project, monkeypatch):
+    project.write(QUICKLY, "conftest.py")
+    project.write(LEAKS)
+    clean = project.run("--against", "self")
+    assert clean.code == 0, clean.output
+    for test in (*ROWS, "test_cache"):
+        rows = clean.metrics(test)
+        assert {rows[metric] for metric in rows if metric.startswith(("leaked_", "retraces_per"))} == {"unchanged"}, (
+            clean.output
+        )
+        assert rows["contract:no_leak"] == "unchanged", clean.output
+    monkeypatch.setenv("FAULT", "1")
+    done = project.run("--against", "env:FAULT=0")
+    assert done.code == 1, done.output
+    for test, metric in ROWS.items():
+        rows = done.metrics(test)
+        assert rows["contract:no_leak"] == "regressed", done.output
+        assert rows[metric] == "regressed", (test, rows)
+    assert done.metrics("test_cache")["contract:no_leak"] == "unchanged", done.output

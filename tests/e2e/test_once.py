@@ -1,0 +1,97 @@
+"""Steps that run once per process: ``bench.once``."""
+
+from __future__ import annotations
+
+import pytest
+
+BENCHMARKS = """
+    import time
+
+    from tests.fakes.steps import taking
+    from tfbench import Axis, Level, across
+
+    calls = []
+
+    def build(seconds):
+        calls.append(seconds)
+        assert len(calls) == 1, "it was called twice in a process"
+        time.sleep(seconds)
+        return seconds
+
+    @across(Axis("size", Level("small", seconds=lambda: 0.1), Level("large", seconds=lambda: 0.2)))
+    def test_build(bench, variant):
+        bench.once(build, variant.seconds(), items=3)
+
+    def test_step(bench):
+        bench(taking(bench, 1e-5))
+"""
+FAULTS = """
+    def test_nothing(bench):
+        bench.once(lambda: None)
+
+    def test_twice(bench):
+        bench.once(len, "a")
+        bench(len, "a")
+
+    def test_raising(bench):
+        bench.once(int, "a")
+
+    def test_no_function(bench):
+        bench.once(3)
+"""
+
+
+def test_one_sample_per_launch_is_raced_and_gated_like_a_time(project):
+    project.write(BENCHMARKS)
+    same = project.run("--against", "self")
+    assert same.code == 0, same.output
+    assert set(same.outcomes().values()) <= {"unchanged", "inconclusive"}, same.output
+    (row,) = [one for one in same.report["verdicts"] if "small" in one["case"] and one["metric"] == "time"]
+    assert row["rounds"] == row["launches"]
+    assert row["outcome"] == "inconclusive" or "within 10.0% either way" in row["reason"]["message"]
+    assert not {"leaked_bytes", "live_tensors", "retraces_per_call"} & set(same.metrics("test_build[size=small]"))
+    slower = project.run("--against", "self", "--inject-slowdown", "0.5", "-k", "test_build")
+    assert slower.code == 1
+    assert set(slower.outcomes().values()) == {"regressed"}, slower.output
+
+
+def test_variants_race_and_a_baseline_keeps_the_samples(project):
+    project.write(BENCHMARKS)
+    done = project.run("-k", "test_build", "--save-baseline", "first")
+    assert done.code == 0, done.output
+    again = project.run("-k", "test_build", "--baseline", "first", "--replay", "never")
+    assert set(again.outcomes().values()) <= {"unchanged", "inconclusive"}, again.output
+
+
+@pytest.mark.parametrize(
+    ("case", "text"),
+    [
+        ("test_nothing", "the step returned None"),
+        ("test_twice", "bench was called twice"),
+        ("test_raising", "invalid literal"),
+        ("test_no_function", "the first argument must be a function"),
+    ],
+)
+def test_a_wrong_step_is_an_error(faulty, case, text):
+    assert text in faulty.reason(case)
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory):
+    from tests.e2e.project import Project
+
+    project = Project(tmp_path_factory.mktemp("faulty"))
+    project.write(FAULTS)
+    return project.run("--against", "self")
+
+
+def test_a_side_that_measures_the_step_repeatedly_cannot_be_compared(project):
+    project.write("""
+        import os
+
+        def test_work(bench):
+            (bench if os.environ.get("AGAIN") else bench.once)(sum, [1, 2])
+    """)
+    done = project.run("--against", "env:AGAIN=1")
+    assert done.outcomes() == {"test_work": "error"}
+    assert "one side measures its step once" in done.reason("test_work")

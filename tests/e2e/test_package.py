@@ -1,0 +1,171 @@
+"""tfbench as a package: built, installed beside a user's own TensorFlow, and used in another repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import textwrap
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.project import ROOT, environment
+from tfbench.sides.interpreters import interpreters, minor, version_of
+from tfbench.sides.uv import run as uv
+
+pytestmark = pytest.mark.tensorflow
+
+LARGEST = 2_000_000
+"""Bytes of the wheel and the sdist."""
+LIMIT = 240
+MODEL = """
+    import tensorflow as tf
+
+
+    def softmax():
+        return tf.function(lambda a: tf.nn.softmax(a))
+"""
+BENCHMARK = """
+    import tensorflow as tf
+    from model import softmax
+
+    from tfbench import Axis, Level, across
+
+    COMPILER = Axis(
+        "compiler",
+        Level("none", compile=lambda step: step),
+        Level("xla", compile=lambda step: tf.function(step, jit_compile=True)),
+    )
+
+
+    @across(COMPILER)
+    def test_softmax(bench, variant):
+        bench(variant.compile(softmax()), tf.random.normal([64, 256]), max_traces=2)
+
+
+    def test_plain(benchmark):
+        benchmark(sum, [1, 2])
+"""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment, and a repository of its user."""
+
+    python: str
+    root: Path
+
+    def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment in the repository."""
+        env = environment(self.root)
+        del env["PYTHONPATH"]  # this checkout must not be found
+        return subprocess.run(
+            [str(Path(self.python).parent / program), *arguments],
+            cwd=self.root, env=env, capture_output=True, text=True, timeout=LIMIT, check=False,
+        )  # fmt: skip
+
+    def packages(self) -> set[str]:
+        return {one["name"] for one in json.loads(uv("pip", "list", "--python", self.python, "--format", "json"))}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the wheel, which is built from the sdist, and the sdist."""
+    folder = tmp_path_factory.mktemp("built")
+    # What setuptools writes beside the sources stays out of this checkout.
+    tracked = ("tfbench", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "MANIFEST.in")
+    for name in tracked:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
+    uv("build", "--quiet", "--out-dir", str(folder / "dist"), str(folder))
+    return folder / "dist"
+
+
+@pytest.fixture
+def installed(built: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Installed:
+    """A new environment with tfbench alone, on the Python whose minor version is the parameter."""
+    wanted = getattr(request, "param", None)
+    found = [python for python in interpreters() if wanted in (None, minor(version_of(python)))]
+    if not found:
+        pytest.skip(f"no Python {wanted} here")
+    env = tmp_path / "environment"
+    uv("venv", "--quiet", "--python", found[0], str(env))
+    python = str(env / "bin" / "python")
+    wheel = next(built.glob("*.whl"))
+    uv("pip", "install", "--quiet", "--python", python, str(wheel))
+    root = tmp_path / "theirs"
+    (root / "benchmarks").mkdir(parents=True)
+    for name, text in (
+        ("model.py", MODEL),
+        ("benchmarks/test_mine.py", BENCHMARK),
+        ("pytest.ini", "[pytest]\npythonpath = .\n"),
+        (".gitignore", ".tfbench\n__pycache__\n.cache\n"),
+    ):
+        (root / name).write_text(textwrap.dedent(text).lstrip("\n"))
+    identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "theirs"]):
+        subprocess.run(["git", *identity, *words], cwd=root, check=True)
+    return Installed(python, root)
+
+
+def test_wheel_and_sdist_have_every_file_and_nothing_else(built):
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    assert max(wheel.stat().st_size, sdist.stat().st_size) < LARGEST
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tfbench").rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {name for name in names if ".dist-info/" not in name} == sources
+    with tarfile.open(sdist) as archive:
+        kept = {name.partition("/")[2] for name in archive.getnames()}
+    assert sources <= kept
+    assert not {name for name in kept if name.startswith(("tests", "benchmarks", ".tfbench"))}
+
+
+def test_it_brings_no_tensorflow_and_says_what_is_missing(installed):
+    unwanted = ("tensorflow", "keras", "tf-", "tensorboard", "xprof", "uv", "nvidia")
+    assert not {name for name in installed.packages() if name.startswith(unwanted)}
+    help_text = installed.run("tfbench", "--help")
+    assert help_text.returncode == 0
+    assert "versions" in help_text.stdout
+    run = installed.run("pytest", "--benchmark")
+    assert run.returncode == 1
+    assert "pip install tensorflow" in run.stdout
+    other = installed.run("pytest", "--benchmark", "--against", "tensorflow==2.20.0")
+    assert other.returncode == 4
+    assert "tfbench[versions]" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("installed", "tensorflow"),
+    [("3.11", "tensorflow-cpu==2.15.1"), ("3.13", "tensorflow-cpu==2.21.0")],
+    indirect=["installed"],
+)
+def test_it_works_in_a_foreign_repository_beside_its_tensorflow(installed, tensorflow):
+    before = installed.packages()
+    uv("pip", "install", "--quiet", "--python", installed.python, tensorflow)
+    assert before < installed.packages()
+    command = ["--benchmark", "--policy", "quick", "--against"]
+    slower = installed.run("pytest", *command, "self", "--inject-slowdown", "0.5", "--report-json=slower.json")
+    assert slower.returncode == 1, slower.stdout + slower.stderr
+    report = json.loads((installed.root / "slower.json").read_text())
+    times = {row["case"]: row["outcome"] for row in report["verdicts"] if row["metric"] == "time"}
+    assert list(times.values()).count("regressed") >= 2, times
+    assert report["sides"]["baseline"]["packages"]["tensorflow-cpu"] == tensorflow.partition("==")[2]
+    assert installed.run("tfbench", "gate", "slower.json").returncode == 1
+    # The same program, of another source tree and started as a module.
+    (installed.root / "model.py").write_text(textwrap.dedent(MODEL).replace("softmax(a)", "log_softmax(a)"))
+    explained = installed.run(
+        "python", "-m", "tfbench", "explain", "test_softmax[compiler=none]", "--against", "git:main"
+    )
+    assert explained.returncode == 0, explained.stderr
+    assert "LogSoftmax" in explained.stdout
+    assert os.listdir(installed.root / ".tfbench")

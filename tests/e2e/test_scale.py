@@ -1,0 +1,73 @@
+"""The scale of a run chooses the shapes, and is part of the names of its cases."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.project import ROOT
+
+BENCHMARKS = """
+    import os
+
+    import pytest
+
+    from tests.fakes.steps import taking
+    from tfbench import Axis, Level, across
+
+    @across(Axis("kind", Level("plain"), Level("odd")))
+    def test_work(bench, variant):
+        scale = os.environ.get("TFBENCH_SCALE", "small")
+        bench(taking(bench, {"small": 1e-5, "medium": 2e-5, "large": 4e-5}[scale]))
+
+    @pytest.mark.parametrize("size", [1, 2])
+    def test_sizes(bench, size):
+        bench(taking(bench, 1e-5))
+
+    def test_plain(bench):
+        bench(taking(bench, 1e-5))
+"""
+NAMES = ("test_work[kind=plain{}]", "test_work[kind=odd{}]", "test_sizes[1{}]", "test_sizes[2{}]")
+
+
+def test_unlike_scales_have_no_case_in_common(project):
+    project.write(BENCHMARKS)
+    small = project.run("--save-baseline", "first")
+    assert set(small.outcomes()) == {*(name.format("") for name in NAMES), "test_plain"}
+    large = project.run("--against", "self", "--scale", "large")
+    assert set(large.outcomes()) == {*(name.format("-scale=large") for name in NAMES), "test_plain[scale=large]"}
+    assert set(large.outcomes().values()) == {"unchanged"}, large.output
+    unlike = project.run("--baseline", "first", "--scale", "large")
+    outcomes = unlike.outcomes()
+    assert {outcomes[name.format("-scale=large")] for name in NAMES} == {"new"}, unlike.output
+    assert {outcomes[name.format("")] for name in NAMES} == {"missing"}
+    # The very same names select, in a run of the same scale and a baseline of it.
+    one = ("--scale", "medium", "benchmarks/test_mine.py::test_work[kind=odd-scale=medium]")
+    assert project.run(*one, "--save-baseline", "second").code == 0
+    same = project.run(*one, "--baseline", "second")
+    assert "1 comparable session of this case" in same.reason("test_work[kind=odd-scale=medium]"), same.output
+
+
+def test_an_unknown_scale_is_refused(project):
+    project.write(BENCHMARKS)
+    (done,) = project.run_each(["--scale", "huge"])
+    assert done.code == 4
+    assert "--scale 'huge': choose from small, medium, large" in done.output
+
+
+@pytest.mark.parametrize(("scale", "n"), [("small", 384), ("medium", 1024), ("large", 4096)])
+def test_the_suite_has_shapes_of_each_scale(scale, n, monkeypatch):
+    program = (
+        "from tfbench.suite.tensorflow_stub import stub_tensorflow\n"
+        "import types, sys\n"
+        "sys.modules['tensorflow'] = types.SimpleNamespace(config=types.SimpleNamespace(list_physical_devices=lambda k: []),"
+        " __getattr__=None, __spec__=None)\n"
+        "from benchmarks import axes\n"
+        "model = (len, 2, 3)\n"
+        "print(axes.by_scale(384, 4096), axes.by_scale((2, 28, (3, 7), 5), (128, 28, (3, 7), 256)), axes.by_scale(model, (sum, 8, 9))[0])"
+    )
+    monkeypatch.setenv("TFBENCH_SCALE", scale)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    shapes = {"small": (2, 28, (3, 7), 5), "medium": (16, 28, (3, 7), 32), "large": (128, 28, (3, 7), 256)}[scale]
+    model = "sum" if scale == "large" else "len"
+    assert done.stdout == f"{n} {shapes} <built-in function {model}>\n", done.stderr

@@ -1,0 +1,121 @@
+"""The first files of a project, and projects that have some of them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tfbench import cli
+from tfbench.errors import UsageError
+from tfbench.suite.first_files import BENCHMARKS, INI, WORKFLOW, plan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_an_empty_project_gets_everything_and_then_has_it_all(tmp_path, capsys):
+    assert cli.main(["init", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    for name in (BENCHMARKS, INI, WORKFLOW):
+        assert f"written: {name}\n" in out
+        assert (tmp_path / name).is_file()
+    texts = {name: (tmp_path / name).read_text() for name in (BENCHMARKS, INI, WORKFLOW)}
+    assert cli.main(["init", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "the project has it all: no file was written" in out
+    assert "written: " not in out.replace("was written", "")
+    assert texts == {name: (tmp_path / name).read_text() for name in texts}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "advice"),
+    [
+        ("pytest.ini", "[pytest]\n", "pytest.ini: add `pythonpath = . src` to [pytest]"),
+        ("tox.ini", "[pytest]\naddopts = -n 2\n", "tox.ini: add `pythonpath = . src` to [pytest]"),
+        ("setup.cfg", "[tool:pytest]\n", "setup.cfg: add `pythonpath = . src` to [tool:pytest]"),
+        (
+            "pyproject.toml",
+            "[tool.pytest.ini_options]\n",
+            'pyproject.toml: add `pythonpath = [".", "src"]` to [tool.pytest.ini_options]',
+        ),
+    ],
+)
+def test_settings_of_pytest_are_not_touched(tmp_path, name, text, advice):
+    (tmp_path / "src").mkdir()
+    (tmp_path / name).write_text(text)
+    found = plan(tmp_path, "3.11")
+    assert INI not in found.files
+    assert found.advice[0].startswith(advice)
+    assert len(found.advice) == 1 + ("-n 2" in text)
+
+
+def test_settings_that_have_it_need_nothing(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["lib"]\n')
+    assert not plan(tmp_path, "3.11").advice
+
+
+def test_a_file_of_settings_without_pytest_does_not_count(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    found = plan(tmp_path, "3.11")
+    assert INI in found.files
+    assert "-e . tensorflow" in found.files[WORKFLOW]
+
+
+def test_settings_of_the_repository_above_count(tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    (tmp_path / "part").mkdir()
+    assert INI not in plan(tmp_path / "part", "3.11").files
+
+
+@pytest.mark.parametrize(("name", "text"), [("pyproject.toml", "[tool"), ("setup.cfg", "[pytest]\n")])
+def test_settings_that_pytest_cannot_read_are_one_line(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match="pytest cannot read the settings") as refused:
+        plan(tmp_path, "3.11")
+    assert "\n" not in str(refused.value)
+
+
+def test_benchmarks_of_the_project_stay(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntfbench_paths = perf\n")
+    assert "perf/test_first.py" in plan(tmp_path, "3.11").files
+    (tmp_path / "perf").mkdir()
+    (tmp_path / "perf" / "test_mine.py").write_text("")
+    found = plan(tmp_path, "3.11")
+    assert set(found.files) == {WORKFLOW}
+    assert "benchmarks in perf" in found.present
+
+
+def test_odd_places_are_one_line(tmp_path, capsys):
+    (tmp_path / "benchmarks").write_text("")
+    assert cli.main(["init", str(tmp_path)]) == 2
+    assert "is a file" in capsys.readouterr().err
+    assert cli.main(["init", str(tmp_path / "nowhere")]) == 2
+    assert "is no folder" in capsys.readouterr().err
+
+
+def test_a_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch, capsys):
+    found = plan(tmp_path, "3.11")
+    monkeypatch.setattr("tfbench.commands.init.plan", lambda *arguments: found)
+    (tmp_path / INI).write_text("[pytest]\n")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert f"not written: {INI} exists" in capsys.readouterr().out
+    assert (tmp_path / INI).read_text() == "[pytest]\n"
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".half-")]
+
+
+def test_the_workflow_pins_the_same_actions_and_is_valid(tmp_path):
+    cli.main(["init", str(tmp_path)])
+    file = tmp_path / WORKFLOW
+    used = [step["uses"] for step in yaml.safe_load(file.read_text())["jobs"]["gate"]["steps"] if "uses" in step]
+    own = (ROOT / ".github/workflows/gate.yml").read_text()
+    assert used
+    assert all(one in own for one in used)
+    program = Path(sys.executable).with_name
+    check = [str(program("check-jsonschema")), "--builtin-schema", "vendor.github-workflows", str(file)]
+    assert subprocess.run(check, capture_output=True, check=False).returncode == 0
+    zizmor = [str(program("zizmor")), "--offline", "--min-severity=medium", str(file)]
+    done = subprocess.run(zizmor, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,250 @@
+"""Extracting a case into one file, and running that file."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tfbench.errors import TfbenchError, UsageError
+from tfbench.model import Case, Ratio
+from tfbench.sides.side import Side
+from tfbench.suite.axes import Variant
+from tfbench.versions.repro.write import BugReport, ReproResult, about, compose, run
+
+AXES = """
+    import numpy as np
+    import pytest
+
+    from helpers import factors
+    from helpers.deep import level as made
+    from tfbench import Axis, Level, across
+
+    # How much is done.
+    AMOUNT = Axis("amount", Level("little", times=lambda: 1, unused=lambda: pytest.no), Level("much", times=factors.much))
+    ONE = AMOUNT.only("much")
+    KIND = Axis("kind", made("plain", 2), made("odd", 3, env={"KIND": "odd"}))
+    SIZE = 7
+
+
+    class Part:
+        size = SIZE
+
+        def __init__(self, value):
+            self.value = value
+"""
+HELPERS = {
+    "helpers/__init__.py": "",
+    "helpers/factors.py": "SIZE = 3\n\n\ndef much():\n    return SIZE\n",
+    "helpers/deep.py": """
+        from tfbench import Level
+
+        from .factors import SIZE as OTHER
+
+
+        def level(name, bound, env=None):
+            return Level(name, requires=lambda: missing(), env=env, bound=lambda: bound + OTHER, setup=lambda: None)
+    """,
+}
+BENCHMARK = """
+    import os
+    from functools import partial
+
+    import pytest
+
+    from axes import KIND, ONE, Part
+    from axes import SIZE as length
+    import axes
+    from tfbench import across
+
+    os.environ["SEEN"] = "1"
+
+
+    def _work(amount, size, values=length):
+        SIZE = [size for size in range(size)]
+        return [amount * one for one in SIZE] + [values, axes.SIZE, Part(1).size]
+
+
+    @pytest.mark.parametrize("shape", [(2, 3)])
+    @across(ONE, KIND)
+    def test_work(bench, variant, shape):
+        '''Do it.'''
+        step = partial(_work, variant.times() + variant.bound(), shape[0])
+        if variant["kind"] == "never":
+            pytest.skip("never")
+        bench(step, flops=unknown, **variant.nowhere())
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(benchmark=BENCHMARK, name="test_work", case=None, params=None, **files):
+        for file, text in {"axes.py": AXES, **HELPERS, "test_mine.py": benchmark, **files}.items():
+            path = tmp_path / file
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(textwrap.dedent(text))
+        spec = importlib.util.spec_from_file_location("test_mine", tmp_path / "test_mine.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        for one in [one for one in sys.modules if one.partition(".")[0] in ("axes", "helpers")]:
+            monkeypatch.delitem(sys.modules, one)  # the next test has its own
+        function = SimpleNamespace(
+            function=getattr(module, name), originalname=name, cls=None, callspec=SimpleNamespace(params=params or {})
+        )
+        case = case or Case(f"test_mine.py::{name}", name, name)
+        side = Side("baseline", sys.executable, tmp_path)
+        return compose(function, case, (side, side), [tmp_path], "about it")
+
+    return make
+
+
+WORK = Case("test_mine.py::test_work", "test_work", "g", (("amount", "much"), ("kind", "odd")), env=(("KIND", "odd"),))
+PARAMS = {"variant": Variant(), "shape": (2, 3)}
+
+
+def test_a_benchmark_is_extracted_with_its_levels_helpers_and_constants(project, tmp_path):
+    text = project(case=WORK, params=PARAMS)
+    assert not re.search(r"^(import|from) (pytest|tfbench|axes|helpers)|tfbench\.", text, re.MULTILINE)
+    assert (
+        "ENVIRONMENT: dict[str, str] = {'KIND': 'odd'}" in text
+        or 'ENVIRONMENT: dict[str, str] = {"KIND": "odd"}' in text
+    )
+    assert "unused" not in text
+    assert "requires=lambda" not in text
+    assert "flops" not in text
+    assert "def shared" not in text
+    # What the processes of the sides run, but with a plain call in the place of the race.
+    text = text.replace("bench=StepServer()", "bench=lambda step: print(step())")
+    (tmp_path / "repro.py").write_text(text.replace("limit_threads()\n", ""))
+    done = subprocess.run(
+        [sys.executable, "repro.py", "--child"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[0, 9, 7, 7, 7]\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("import scipy\ndef test_work(bench):\n    bench(scipy.add, 1)\n", r"test_mine.py:1: it needs scipy"),
+        ("def test_work(bench, mine):\n    bench(mine)\n", "takes the fixture mine"),
+        ("import axes\ndef test_work(bench):\n    bench(axes.SIZE.x, axes)\n", "uses the module axes as a value"),
+        ("import pytest\ndef test_work(bench):\n    bench(pytest.approx, 1)\n", "uses pytest.approx"),
+        ("def test_work(bench):\n    import scipy\n    bench(scipy.add)\n", "has `import scipy` inside a function"),
+        ("from axes import *\ndef test_work(bench):\n    bench(Part, 1)\n", "import Part by its name"),
+        ("def test_work(bench):\n    bench.weave(1)\n", "uses bench.weave"),
+        ("test_work = lambda bench: bench(len, 'a')\n", "not defined there by `def`"),
+    ],
+)
+def test_what_cannot_be_extracted_is_one_line_with_its_place(project, source, text):
+    with pytest.raises(UsageError, match=text) as refused:
+        project(source)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_parameter_that_is_no_plain_value_is_refused(project):
+    with pytest.raises(UsageError, match="the parameter size is no plain value"):
+        project("def test_work(bench, size):\n    bench(len, size)\n", params={"size": object()})
+
+
+def test_an_axis_that_is_made_elsewhere_is_refused(project):
+    benchmark = """
+        from tfbench import Axis, Level, across
+        AXIS = [Axis("amount", Level("much"))][0]
+        @across(AXIS)
+        def test_work(bench, variant):
+            bench(len, "a")
+    """
+    with pytest.raises(UsageError, match="its axis amount is not declared as NAME = Axis"):
+        project(benchmark, case=Case("c", "test_work", "g", (("amount", "much"),)), params={"variant": Variant()})
+
+
+def test_names_that_collide_are_told_apart(project):
+    text = project(
+        "import json\nfrom axes import SIZE\nfrom helpers.factors import SIZE as S2, much\n"
+        "def main():\n    return json.dumps([SIZE, S2, much()])\ndef test_work(bench):\n    bench(main)\n"
+    )
+    assert "def main_()" in text
+    assert "[SIZE, SIZE_, much()]" in text
+    assert text.count("import json") == 1
+
+
+FAKE = """
+    import os
+    __version__ = os.environ.get("FAKE", "1")
+    class config:
+        list_physical_devices = staticmethod(lambda kind: [])
+        class threading:
+            set_intra_op_parallelism_threads = set_inter_op_parallelism_threads = staticmethod(lambda n: None)
+"""
+SPINS = """
+    import os, time
+    def step():
+        end = time.perf_counter() + 1e-4 * float(os.environ.get("AMOUNT", "1"))
+        while time.perf_counter() < end:
+            pass
+        return 1
+    def test_work(bench):
+        CALL(step)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("call", "unit"), [("bench", "1e-4"), ("bench.once", "0.03")])
+def test_the_file_races_two_interpreters(project, tmp_path, call, unit):
+    """Without TensorFlow: a module of its name is in the place of it."""
+    text = project(SPINS.replace("CALL", call).replace("1e-4", unit), **{"tensorflow.py": FAKE})
+    text = text.replace("OTHER_ENVIRONMENT: dict[str, str] = {}", "OTHER_ENVIRONMENT: dict[str, str] = {'AMOUNT': '3'}")
+    file = tmp_path / "repro.py"
+    file.write_text(text)
+    command = [sys.executable, str(file), "--launches", "2", "--seconds", "0.1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(
+        r"ratio 0\.[2-7]\d+ \(launches from .*\); the difference is shown: faster in every launch", done.stdout
+    )
+    shown = run(file, sys.executable, sys.executable, 60)
+    assert shown.shown
+    assert 0.2 < shown.ratio < 0.8
+    with pytest.raises(TfbenchError, match="took longer than"):
+        run(file, sys.executable, sys.executable, 0.05)
+    file.write_text(text.replace("{'AMOUNT': '3'}", "{'AMOUNT': 'x'}"))
+    with pytest.raises(TfbenchError, match=r"fails(.|\n)*could not convert string"):
+        run(file, sys.executable, sys.executable, 60)
+
+
+def test_the_report_names_versions_ratio_causes_and_command(tmp_path):
+    sides = {
+        "tensorflow==2.17.1": {"python": "3.11.7", "packages": {"tensorflow": "2.17.1", "numpy": "1.26"}},
+        "tensorflow==2.21.0": {"python": "3.11.7", "packages": {"tensorflow": "2.21.0"}},
+    }
+    case = Case("b.py::test_work", "test_work", "g")
+    shown = ReproResult(1.56, 1.54, 1.57, True, "ratio 1.560 (launches from 1.540 to 1.570)")
+    report = BugReport(
+        case,
+        sides,
+        Ratio(1.5, 1.4, 1.6, 0.95),
+        6,
+        shown,
+        ["XLA: 24 kernels, 3 now"],
+        ["  add +1 ms"],
+        "tfbench repro x",
+    )
+    text = report.render(Path("repro_work.py"), "print(1)\n")
+    assert text.startswith("# test_work is 1.50 times slower with tensorflow==2.21.0 than with tensorflow==2.17.1\n")
+    for part in (
+        "1.500 (1.400 to 1.600)",
+        "| numpy | 1.26 | - |",
+        shown.output,
+        "- XLA: 24",
+        "- add +1",
+        "`tfbench repro x`",
+    ):
+        assert part in text
+    assert "```python\nprint(1)\n```" in text
+    assert "race" in about(case, *sides)

@@ -1,0 +1,223 @@
+"""Compose the file of a repro, run it, and write the text of a bug report about it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import platform
+import re
+import subprocess
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tfbench.errors import TfbenchError
+from tfbench.model import JSON, Case, Ratio
+from tfbench.report.units import times
+from tfbench.sides.side import Side
+from tfbench.suite.scale import VARIABLE
+from tfbench.untrusted import brief, command
+from tfbench.versions.repro.extract import Extract, extract
+from tfbench.worker import standalone
+
+_OPTIONAL = ("PlainLevel", "PlainVariant", "shared", "folder")
+"""Parts of `standalone` that only some benchmarks need."""
+_RATIO = re.compile(r"^ratio ([\d.]+) \(launches from ([\d.]+) to ([\d.]+)\)", re.MULTILINE)
+_START = """
+
+if __name__ == "__main__" and CHILD not in sys.argv:
+    sys.exit(main(__file__))
+
+# The step. Only the processes of the sides get here.
+
+"""
+_TAIL = 15
+"""Lines of a failed run that an error shows."""
+
+
+@dataclass(frozen=True)
+class ReproResult:
+    """The result of running the file."""
+
+    ratio: float
+    low: float
+    high: float
+    shown: bool
+    """Whether every launch shows the difference."""
+    output: str
+
+
+def compose(function: pytest.Function, case: Case, sides: tuple[Side, Side], search: Sequence[Path], about: str) -> str:
+    """Return the text of the file.
+
+    Args:
+        function: The pytest item of the case.
+        sides: The other side, and this one.
+        search: Folders that the project's modules are imported from.
+        about: What the file shows, for its docstring.
+
+    Raises:
+        UsageError: The case cannot be extracted.
+    """
+    source = inspect.getsource(standalone)
+    tree = ast.parse(source)
+    defined = {name: node for node in tree.body for name in _names(node)}
+    imports = {
+        alias.asname or alias.name: ast.unparse(type(node)(**{**vars(node), "names": [alias]}))
+        for node in tree.body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
+    found = extract(function, case, search, {*defined, *imports, "LEVELS", "__name__"}, imports)
+    head = _settings(_without_unused(source, tree, found), case, sides)
+    docstring = ast.get_docstring(tree, clean=False)
+    head = head.replace(f'"""{docstring}"""', f'"""{about}\n"""', 1)
+    return "\n".join([f"{head.rstrip()}\n{_START}{chr(10).join(found.imports)}", "", "", found.code, ""])
+
+
+def _names(node: ast.stmt) -> list[str]:
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+
+
+def _without_unused(source: str, tree: ast.Module, found: Extract) -> str:
+    """Leave out the parts of the harness that this benchmark does not need."""
+    needed = set(found.names) | ({"folder"} if "shared" in found.names else set())
+    lines = source.splitlines()
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in _OPTIONAL and node.name not in needed:
+            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or 0) - node.lineno + 1)
+    return re.sub(r"\n{3,}", "\n\n\n", "\n".join(lines) + "\n")
+
+
+def _settings(source: str, case: Case, sides: tuple[Side, Side]) -> str:
+    """Fill in the settings of both sides."""
+    scale = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
+    own, other = ({**scale, **side.env, **dict(case.env)} for side in (sides[1], sides[0]))
+    common = {name: value for name, value in own.items() if other.get(name) == value}
+    filled = {
+        "ENVIRONMENT: dict[str, str] = {}": common,
+        "OTHER_ENVIRONMENT: dict[str, str] = {}": {name: other[name] for name in other if name not in common},
+        "OWN_ENVIRONMENT: dict[str, str] = {}": {name: own[name] for name in own if name not in common},
+    }
+    for line, value in filled.items():
+        source = source.replace(f"\n{line}", f"\n{line.removesuffix('{}')}{value!r}", 1)
+    return source.replace("\nONE_PROCESSOR = True", f"\nONE_PROCESSOR = {case.cpus != 'all'}", 1)
+
+
+def run(file: Path, own: str, other: str, seconds: float) -> ReproResult:
+    """Run the file on two interpreters, outside the project, without the packages of ``PYTHONPATH``.
+
+    Raises:
+        TfbenchError: It fails, or takes longer than ``seconds``.
+    """
+    left_out = ("PYTHONPATH", "PYTEST_", "TF_CPP_MIN_LOG_LEVEL")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    try:
+        done = subprocess.run(
+            [own, str(file), "--other", other],
+            cwd=file.parent, env=env, capture_output=True, text=True, timeout=seconds, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise TfbenchError(f"the extracted file took longer than {seconds:.0f} s") from None
+    if (found := _RATIO.search(done.stdout)) is None:
+        last = "\n".join(f"{done.stdout}{done.stderr}".strip().splitlines()[-_TAIL:])
+        raise TfbenchError(f"the extracted file fails, so it was not written:\n{last}")
+    ratio, low, high = map(float, found.groups())
+    return ReproResult(ratio, low, high, done.returncode == 0, done.stdout.strip())
+
+
+@dataclass(frozen=True)
+class BugReport:
+    """What a bug report says besides the code."""
+
+    case: Case
+    sides: Mapping[str, JSON]
+    """Label -> environment of the other side, and of this one."""
+    ratio: Ratio
+    launches: int
+    repro: ReproResult
+    changes: Sequence[str]
+    """Changes of graphs and exact metrics, a line each."""
+    profile: Sequence[str]
+    """What profiles show, a line each."""
+    command: str
+    """The command that made it."""
+
+    def render(self, file: Path, code: str) -> str:
+        """Return the text of the report as Markdown, with the code of the file."""
+        other, own = self.sides
+        change = self.ratio.center if self.ratio.center > 1 else 1 / self.ratio.center
+        word = "slower" if self.ratio.center > 1 else "faster"
+        workload = self.case.short_name
+        packages = [self.sides[label].get("packages", {}) for label in (other, own)]
+        rows = [
+            ("Python", *(str(self.sides[label].get("python", "")) for label in (other, own))),
+            *((name, *(one.get(name, "-") for one in packages)) for name in sorted({*packages[0], *packages[1]})),
+        ]
+        table = [f"| | {other} | {own} |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rows)]
+        return "\n".join(
+            [
+                f"# {workload} is {change:.2f} times {word} with {own} than with {other}",
+                "",
+                f"Time with {own} / time with {other}: {times(self.ratio)}, at {self.ratio.confidence:.0%} confidence,",
+                f"from {self.launches} launches of fresh processes that took turns of 0.3 ms on one machine.",
+                "",
+                "## Versions",
+                "",
+                *table,
+                "",
+                f"System: {platform.platform()}, {_processor()}",
+                "",
+                "## Standalone code",
+                "",
+                f"`{file.name}` needs TensorFlow, NumPy and the standard library. It races both sides in turns:",
+                "",
+                "```",
+                f"$ {command('python', file.name, '--other', 'OTHER_PYTHON')}",
+                self.repro.output,
+                "```",
+                "",
+                "## What changed",
+                "",
+                *(f"- {line}" for line in self.changes),
+                *(f"- {line.strip()}" for line in self.profile),
+                "",
+                f"Made by tfbench: `{self.command}`",
+                "",
+                "<details><summary>The file</summary>",
+                "",
+                "```python",
+                code.rstrip(),
+                "```",
+                "",
+                "</details>",
+                "",
+            ]
+        )
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.processor() or platform.machine()
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return f"{brief(found[1]) if found else platform.machine()}, {os.cpu_count()} processors"
+
+
+def about(case: Case, other: str, own: str) -> str:
+    """Return the docstring of the file."""
+    text = f"{case.short_name}: the time with {own} differs from the time with {other}."
+    how = (
+        "python THIS_FILE --other OTHER_PYTHON races the step on two interpreters, which need TensorFlow and NumPy: "
+        f"run it on {own}, and give the Python of an environment with {other}. Fresh processes of both take turns of "
+        "0.3 ms on one processor, so that noise hits both alike. Exit code 0: every launch shows the difference."
+    )
+    return "\n\n".join([text, textwrap.fill(how, 100)])
