@@ -44,7 +44,7 @@ from tfbench.session.baseline import ALL, CHOICES
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.results import not_collected
 from tfbench.session.session import Session
-from tfbench.storage.layout import PROFILES, Layout
+from tfbench.storage.layout import HISTORY, PROFILES, Layout
 from tfbench.suite.missing_module import fix_of
 from tfbench.suite.shards import parse_shard
 
@@ -88,6 +88,7 @@ class Runner:
             raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n, or add -n 0")
         self._profile = PROFILES if option("profile") is True else str(option("profile") or "")
         check_not_taken_for_test(config, "--profile", self._profile)
+        check_not_taken_for_test(config, "--history", option("history"))
         self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._policy = preset(option("policy"))
@@ -201,15 +202,19 @@ class Runner:
             resume=option("resume"),
             uncollected=tuple(self._uncollected.values()),
             profile=self._profiles if self._profile else None,
+            history=self._given_folder(option("history"), HISTORY) if option("history") else None,
             profile_regressed=self._profiles if option("profile_on_regression") else None,
             profiler_config=self._profiler_config,
         )
 
     @property
     def _profiles(self) -> Path:
-        """The folder of profiles; a given path is relative to the folder in which pytest was started."""
-        given, config = self._profile, self._config
-        return config.rootpath / PROFILES if given in ("", PROFILES) else config.invocation_params.dir / given
+        return self._given_folder(self._profile, PROFILES)
+
+    def _given_folder(self, given: str, default: str) -> Path:
+        """Return the folder of an option; a given path is relative to the folder in which pytest was started."""
+        config = self._config
+        return config.rootpath / default if given in ("", default) else config.invocation_params.dir / given
 
     @property
     def _selection(self) -> tuple[str, ...]:

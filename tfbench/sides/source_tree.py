@@ -193,6 +193,24 @@ def tree_of(root: Path, revision: str) -> str:
         ) from None
 
 
+def is_pinned(root: Path, revision: str) -> bool:
+    """Whether a revision is a tag or a commit's hash, and so means the same code tomorrow."""
+    if re.fullmatch(r"[0-9a-f]{7,64}", revision):
+        return True
+    try:
+        return bool(_git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/{revision}"))
+    except SideError:
+        return False
+
+
+def tags_of(root: Path, commit: str) -> tuple[str, ...]:
+    """Return the tags of a commit, empty if it has none or git cannot tell."""
+    try:
+        return tuple(_git(root, "tag", "--points-at", commit).split())
+    except SideError:
+        return ()
+
+
 def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
     """List the commits from ``good`` to ``bad`` along first parents, both included: hash and subject.
 
