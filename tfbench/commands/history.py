@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
 from tfbench.errors import UsageError
+from tfbench.fs import write_whole
 from tfbench.gate.trends import Trends
 from tfbench.policy import preset
+from tfbench.report.html import history_page
+from tfbench.report.html.page import check_library
 from tfbench.report.screen import Screen, say
-from tfbench.report.trends import Line, render_case, render_overview
+from tfbench.report.trends import SHOWN, TrendLine, render_case, render_overview
+from tfbench.stats.trend import Trend
 from tfbench.storage.layout import HISTORY
-
-_ACTIONS = ("accept", "rebuild")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -36,25 +39,34 @@ def run(arguments: argparse.Namespace) -> int:
         return _accept(arguments, rest if action == "accept" else [])
     if len(arguments.words) > 1 or (action == "rebuild" and rest):
         raise UsageError(f"give one case, not {len(arguments.words)}; quote a name with blanks")
+    if arguments.html:
+        check_library()
     with closing(Trends(arguments.folder, preset("standard"), rebuild=action == "rebuild")) as trends:
         for problem in trends.problems:
             say(problem, error=True)
-        screen = Screen()
         if action == "rebuild":
             say(f"{trends.index.runs()} runs and {len(trends.all)} series indexed in {arguments.folder}")
-        elif action:
-            found = trends.named(action)
-            if len(found) == 1:
-                lines = [Line(trend, trends.points(trend)) for trend in trends.of_case(found[0].series.case)]
-                screen.print(render_case(lines, screen.width))
-            else:
-                lines = [Line(trend, trends.points(trend)) for trend in found]
-                screen.print(render_overview(lines, trends.index.runs(), screen.width))
         else:
-            followed = trends.followed or trends.named("")
-            lines = [Line(trend, trends.points(trend)) for trend in followed]
-            screen.print(render_overview(lines, trends.index.runs(), screen.width))
+            _show(trends, action)
+        if arguments.html:
+            cases = (_lines(trends, trends.of_case(one.series.case)) for one in trends.followed)
+            write_whole(arguments.html, history_page.render(cases, trends.index.runs(), trends.problems))
+            say(f"history written: {arguments.html}")
         return trends.exit_code
+
+
+def _show(trends: Trends, case: str) -> None:
+    """Print one case, or a line for each of several."""
+    screen, found = Screen(), trends.named(case)
+    if len(found) == 1 and case:
+        screen.print(render_case(_lines(trends, trends.of_case(found[0].series.case)), screen.width))
+    else:
+        lines = [TrendLine(one, trends.points(one) if one.state in SHOWN else ()) for one in found]
+        screen.print(render_overview(lines, trends.index.runs(), screen.width))
+
+
+def _lines(trends: Trends, chosen: Iterable[Trend]) -> list[TrendLine]:
+    return [TrendLine(trend, trends.points(trend)) for trend in chosen]
 
 
 def _accept(arguments: argparse.Namespace, cases: list[str]) -> int:

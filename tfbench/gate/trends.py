@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from tfbench import __version__
@@ -38,6 +40,10 @@ class Trends:
         if new:
             self.index.keep_trends(key, new)
         self.problems = self.index.problems()
+        self._by_case: dict[str, list[Trend]] = defaultdict(list)
+        for trend in self.all:
+            self._by_case[trend.series.case].append(trend)
+        self._followed = {case: _followed(trends) for case, trends in self._by_case.items()}
 
     def _judge(self, series: Series) -> Trend:
         return judge(series, self.index.points(series), self.index.accepted(series.case), self._policy)
@@ -48,13 +54,7 @@ class Trends:
 
         A new anchor is followed as soon as it has enough runs. Until then, the one before it is.
         """
-        first: dict[str, Trend] = {}
-        for trend in self.all:
-            known = first.setdefault(trend.series.case, trend)
-            better = known.state is State.SHORT and trend.state is not State.SHORT
-            if better and known.series.metric == trend.series.metric:
-                first[trend.series.case] = trend
-        return list(first.values())
+        return list(self._followed.values())
 
     @property
     def exit_code(self) -> int:
@@ -80,8 +80,8 @@ class Trends:
 
     def of_case(self, case: str) -> list[Trend]:
         """Return every trend of a case, the followed one first."""
-        followed = next(trend for trend in self.followed if trend.series.case == case)
-        return [followed, *(trend for trend in self.all if trend.series.case == case and trend is not followed)]
+        followed = self._followed[case]
+        return [followed, *(trend for trend in self._by_case[case] if trend is not followed)]
 
     def points(self, trend: Trend) -> list[Point]:
         """Return the points of a trend in time order."""
@@ -102,10 +102,16 @@ class Trends:
         (trend,) = found
         points = self.points(trend)
         first = trend.open_change.index if trend.open_change else len(points) - 1
-        accepted = AcceptedChange(trend.series.case, reason, now(), points[first].session)
+        accepted = AcceptedChange(trend.series.case, reason, now(), points[first].run.session)
         self.index.history.accept(accepted)
         return accepted
 
     def close(self) -> None:
         """Close the index."""
         self.index.close()
+
+
+def _followed(trends: Sequence[Trend]) -> Trend:
+    """Choose among the trends of a case; the first has the newest anchor, if any."""
+    alike = (trend for trend in trends if trend.series.metric == trends[0].series.metric)
+    return next((trend for trend in alike if trend.state is not State.SHORT), trends[0])

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 SHARED = "--profile"
 """pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
 REPORTS = ("--report-json", "--report-html", "--report-markdown")
-_RUN_ONLY = ("--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--resume")
-_RUN_ONLY = ("--against", "--baseline", "--save-baseline", "--report-json", "--shard", "--resume", "--history")
+_RUN_ONLY = ("--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--resume", "--history")
 """Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
 STARTED_WITH = dict(os.environ)
 """The environment before a conftest.py or a benchmark changed it."""

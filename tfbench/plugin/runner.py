@@ -19,6 +19,7 @@ from tfbench.plugin import STARTED_WITH
 from tfbench.plugin.options import (
     case_of,
     check_not_taken_for_test,
+    given_folder,
     is_benchmark,
     parse_profiler_config,
     parse_slowdown,
@@ -202,19 +203,14 @@ class Runner:
             resume=option("resume"),
             uncollected=tuple(self._uncollected.values()),
             profile=self._profiles if self._profile else None,
-            history=self._given_folder(option("history"), HISTORY) if option("history") else None,
+            history=given_folder(config, option("history"), HISTORY) if option("history") else None,
             profile_regressed=self._profiles if option("profile_on_regression") else None,
             profiler_config=self._profiler_config,
         )
 
     @property
     def _profiles(self) -> Path:
-        return self._given_folder(self._profile, PROFILES)
-
-    def _given_folder(self, given: str, default: str) -> Path:
-        """Return the folder of an option; a given path is relative to the folder in which pytest was started."""
-        config = self._config
-        return config.rootpath / default if given in ("", default) else config.invocation_params.dir / given
+        return given_folder(self._config, self._profile, PROFILES)
 
     @property
     def _selection(self) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ from tfbench.storage.history_index import TIME, Point
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 COLOURS = {State.SLOWER: "bold red", State.DRIFT: "red", State.FASTER: "green", State.STEADY: "", State.SHORT: "dim"}
-_SHOWN = (State.SLOWER, State.DRIFT, State.FASTER)
+SHOWN = (State.SLOWER, State.DRIFT, State.FASTER)
+"""States of which each case is shown in an overview."""
 _SPARK = 30
 """Runs of a sparkline."""
 _LEAST_RANGE = 0.02
@@ -32,17 +33,17 @@ _COMMIT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TrendLine:
     """A trend with its points."""
 
     trend: Trend
     points: Sequence[Point]
 
 
-def render_overview(lines: Sequence[Line], runs: int, width: int) -> RenderableType:
+def render_overview(lines: Sequence[TrendLine], runs: int, width: int) -> RenderableType:
     """Render each case that is not steady, the gravest first, and the number of the others."""
     parts = [Text(f"history: {runs} runs, {len(lines)} cases", "bold")]
-    shown = [line for line in lines if line.trend.state in _SHOWN]
+    shown = [line for line in lines if line.trend.state in SHOWN]
     for line in sorted(shown, key=_gravity):
         trend = line.trend
         name = break_name(trend.series.case.rpartition("::")[2], max(20, width - 1))
@@ -54,12 +55,12 @@ def render_overview(lines: Sequence[Line], runs: int, width: int) -> RenderableT
     return Group(*parts, Text(f"\n{summary}" if shown else summary))
 
 
-def _gravity(line: Line) -> tuple[int, float]:
+def _gravity(line: TrendLine) -> tuple[int, float]:
     trend = line.trend
     return list(State).index(trend.state), -abs(trend.changes[-1].effect if trend.changes else 0.0)
 
 
-def describe(line: Line) -> str:
+def describe(line: TrendLine) -> str:
     """State in one sentence what a trend shows."""
     trend, points = line.trend, line.points
     if trend.state is State.DRIFT:
@@ -74,7 +75,7 @@ def describe(line: Line) -> str:
     return f"{found}; {change(trend.drift.effect)} since {_reference(line)}" if trend.drift else found
 
 
-def _reference(line: Line) -> str:
+def _reference(line: TrendLine) -> str:
     """Name the run that the drift refers to: the last release, or the first run of the window."""
     return line.trend.release or commit(line.points[line.trend.since or 0])
 
@@ -86,7 +87,7 @@ def change(effect: float) -> str:
 
 def commit(point: Point) -> str:
     """Return the short commit of a run, marked if there were uncommitted changes."""
-    return f"{point.commit[:_COMMIT] or 'unknown'}{'+' * point.dirty}"
+    return f"{point.run.commit[:_COMMIT] or 'unknown'}{'+' * point.run.dirty}"
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -106,7 +107,7 @@ def _bounds(values: Sequence[float]) -> tuple[float, float]:
 # One case
 
 
-def render_case(lines: Sequence[Line], width: int) -> RenderableType:
+def render_case(lines: Sequence[TrendLine], width: int) -> RenderableType:
     """Render all series of a case: a plot each, then its changes, and the newest runs of the followed one."""
     parts: list[RenderableType] = [Text(lines[0].trend.series.case, "bold")]
     for line in lines:
@@ -120,7 +121,7 @@ def render_case(lines: Sequence[Line], width: int) -> RenderableType:
     return Group(*parts, _runs(lines))
 
 
-def _plot(line: Line, width: int) -> Text:
+def _plot(line: TrendLine, width: int) -> Text:
     """Plot the newest runs, one per column: points at the change of the value relative to the window's first level."""
     points = line.points[-max(10, width - _AXIS - 1) :]
     offset = len(line.points) - len(points)
@@ -140,11 +141,11 @@ def _plot(line: Line, width: int) -> Text:
             for i, value in enumerate(values)
         )
         rows.append(f"{change(at - reference):>{_AXIS - 1}} {''.join(cells).rstrip()}")
-    marks = "".join("v" if point.releases else "-" for point in points)
+    marks = "".join("v" if point.run.releases else "-" for point in points)
     return Text("\n".join([*rows, f"{'release' if 'v' in marks else '':>{_AXIS - 1}} {marks}"]))
 
 
-def _changes(line: Line) -> RenderableType:
+def _changes(line: TrendLine) -> RenderableType:
     made = table("changes")
     add_columns(made, "first run", "commit", "change", "first run between", fold=True)
     for one in line.trend.changes:
@@ -162,7 +163,10 @@ def _changes(line: Line) -> RenderableType:
 def environment_changes(points: Sequence[Point]) -> list[str]:
     """Name changes of version and machine among successive runs, which may explain a change of level."""
     found = []
-    for what, values in (("version", [one.side for one in points]), ("machine", [one.machine for one in points])):
+    for what, values in (
+        ("version", [one.run.side for one in points]),
+        ("machine", [one.run.machine for one in points]),
+    ):
         if len(set(values)) > 1:
             found.append(f"the {what} changed: {' → '.join(_without_repeats(values))}")
     return found
@@ -172,23 +176,32 @@ def _without_repeats(values: Iterable[str]) -> list[str]:
     return [value for value, _ in groupby(values)]
 
 
-def _runs(lines: Sequence[Line]) -> RenderableType:
+def _runs(lines: Sequence[TrendLine]) -> RenderableType:
     followed = lines[0]
-    floors = {point.session: point for line in lines if line.trend.series.metric != TIME for point in line.points}
+    floors = {point.run.session: point for line in lines if line.trend.series.metric != TIME for point in line.points}
     made = table(f"newest runs{f' of {len(followed.points)}' * (len(followed.points) > _NEWEST)}")
     add_columns(made, "run", "commit", "release", "version")
     add_columns(made, "machine", fold=True)
     add_columns(made, "ratio", "floor", right=True)
     for point in followed.points[-_NEWEST:]:
-        floor = floors.get(point.session)
+        floor = floors.get(point.run.session)
         ratio = (
             f"{point.value:.3f} ({point.low:.3f} to {point.high:.3f})" if followed.trend.series.metric == TIME else "–"
         )
         seconds = duration(floor.value) if floor else "–"
-        add_row(made, when(point), commit(point), ", ".join(point.releases), point.side, point.machine, ratio, seconds)
+        add_row(
+            made,
+            when(point),
+            commit(point),
+            ", ".join(point.run.releases),
+            point.run.side,
+            point.run.machine,
+            ratio,
+            seconds,
+        )
     return made
 
 
 def when(point: Point) -> str:
     """Return the date and time of a run, to the minute."""
-    return point.session[:16].replace("T", " ")
+    return point.run.session[:16].replace("T", " ")

@@ -73,7 +73,7 @@ def judge(
 ) -> Trend:
     """Find the changes of a series since its last accepted one."""
     restart = max((one.session for one in accepted), default="")
-    start = next((index for index, point in enumerate(points) if point.session >= restart), len(points))
+    start = next((index for index, point in enumerate(points) if point.run.session >= restart), len(points))
     window = points[start:]
     values = np.log([point.value for point in window])
     least = half_widths([(point.low, point.high) for point in window]) / 2 if series.metric == TIME else 0.0
@@ -85,7 +85,7 @@ def judge(
     empty = Trend(series, len(points), start, changes, None, "", None, State.SHORT)
     if len(window) < policy.history_before + policy.history_after:
         return empty
-    marked = [index for index, point in enumerate(window[: -policy.history_after]) if point.releases]
+    marked = [index for index, point in enumerate(window[: -policy.history_after]) if point.run.releases]
     since = marked[-1] if marked else 0
     # The release's level is that of the runs around it, between the changes on either side.
     first = max((one.index for one in found if one.index <= since), default=0)
@@ -98,5 +98,5 @@ def judge(
         state = State.DRIFT
     else:
         state = State.FASTER if found else State.STEADY
-    release = window[since].releases[0] if marked else ""
+    release = window[since].run.releases[0] if marked else ""
     return replace(empty, since=start + since, release=release, drift=moved, state=state)

@@ -10,11 +10,11 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tfbench.errors import ReportError
 from tfbench.fs import read_text, write_whole
@@ -204,7 +204,7 @@ def _read_part(where: str, lines: list[str], into: Content) -> None:
         return
     cases = list[_Case]()
     try:
-        cases.extend(map(_read_case, lines[1:]))
+        cases.extend(_read_case(row) for row in _rows(lines[1:]))
         if len(cases) != due:
             into.problems.append(f"{where}: the run of {context.session} has {len(cases)} of its {due} cases")
     except (ValueError, KeyError) as error:
@@ -231,8 +231,16 @@ class _Case(NamedTuple):
     outcome: Outcome | None
 
 
-def _read_case(line: str) -> _Case:
-    row = an_object(parse_json(line), "the line")
+def _rows(lines: list[str]) -> Iterable[Any]:
+    """Parse lines, all at once if none is damaged: a parser for each line takes four times as long."""
+    try:
+        return list(parse_json(f"[{','.join(lines)}]"))
+    except ValueError:
+        return map(parse_json, lines)
+
+
+def _read_case(content: Any) -> _Case:
+    row = an_object(content, "the line")
     case, ratio, outcome = _plain(row["case"]), row.get("ratio"), row.get("outcome")
     return _Case(
         case,

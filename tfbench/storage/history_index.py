@@ -14,7 +14,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from tfbench.errors import SideError
 from tfbench.fs import locked
@@ -35,7 +37,7 @@ CREATE TABLE run (
     id INTEGER PRIMARY KEY, session TEXT UNIQUE, hash TEXT, dirty INTEGER, policy TEXT, releases TEXT,
     machine INTEGER REFERENCES machine, side INTEGER REFERENCES side, anchor INTEGER REFERENCES side);
 CREATE TABLE series (
-    id INTEGER PRIMARY KEY, name TEXT, metric TEXT, anchor INTEGER, machine INTEGER,
+    id INTEGER PRIMARY KEY, name TEXT, metric TEXT, anchor INTEGER, machine INTEGER, newest TEXT DEFAULT '',
     UNIQUE (name, metric, anchor, machine));
 CREATE TABLE point (
     series INTEGER, run INTEGER, value REAL, low REAL, high REAL, outcome TEXT,
@@ -60,8 +62,8 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """A run of a series: a ratio, or seconds."""
+class IndexedRun:
+    """A run of a history."""
 
     session: str
     commit: str
@@ -70,6 +72,12 @@ class Point:
     side: str
     """Version of TensorFlow."""
     machine: str
+
+
+class Point(NamedTuple):
+    """A run of a series: a ratio, or seconds."""
+
+    run: IndexedRun
     value: float
     low: float
     """Lower end of the interval, 0 if unbounded or unknown."""
@@ -172,6 +180,7 @@ class HistoryIndex:
                 database.execute("DELETE FROM trend WHERE series IN (SELECT id FROM series WHERE name = ?)", (case,))
             database.executemany("INSERT INTO problem VALUES (?, ?)", [(name, text) for text in content.problems])
             database.execute("INSERT INTO file VALUES (?, ?, ?)", (name, *stamps[name]))
+        inserter.finish()
 
     # Queries
 
@@ -188,24 +197,31 @@ class HistoryIndex:
         rows = self.database.execute(
             "SELECT series.id, name, metric, coalesce(side.label, ''), coalesce(machine.label, '') FROM series "
             "LEFT JOIN side ON side.id = series.anchor LEFT JOIN machine ON machine.id = series.machine "
-            "JOIN (SELECT series, max(session) AS newest FROM point JOIN run ON run.id = run GROUP BY series) "
-            "ON series = series.id ORDER BY name, metric DESC, newest DESC, series.id"
+            "ORDER BY name, metric DESC, newest DESC, series.id"
         )
         return [Series(*row) for row in rows]
 
     def points(self, series: Series) -> list[Point]:
         """Return the points of a series in time order."""
-        rows = self.database.execute(
-            "SELECT session, hash, dirty, releases, side.label, machine.label, value, low, high, outcome FROM point "
-            "JOIN run ON run.id = run JOIN side ON side.id = side JOIN machine ON machine.id = run.machine "
-            "WHERE series = ? ORDER BY session",
-            (series.id,),
-        )
+        rows = self.database.execute("SELECT run, value, low, high, outcome FROM point WHERE series = ?", (series.id,))
+        runs = self._runs
+        ordered = sorted((*runs[run], value, low, high, outcome) for run, value, low, high, outcome in rows)
         return [
-            Point(session, commit, bool(dirty), tuple(json.loads(releases)), side, machine, value, low,
-                  math.inf if high is None else high, outcome)
-            for session, commit, dirty, releases, side, machine, value, low, high, outcome in rows
-        ]  # fmt: skip
+            Point(run, value, low, math.inf if high is None else high, outcome)
+            for _, run, value, low, high, outcome in ordered
+        ]
+
+    @cached_property
+    def _runs(self) -> dict[int, tuple[int, IndexedRun]]:
+        """Id of a run -> its place in time and the run."""
+        rows = self.database.execute(
+            "SELECT run.id, session, hash, dirty, releases, side.label, machine.label FROM run "
+            "JOIN side ON side.id = side JOIN machine ON machine.id = run.machine ORDER BY session"
+        )
+        return {
+            run: (place, IndexedRun(session, commit, bool(dirty), tuple(json.loads(releases)), side, machine))
+            for place, (run, session, commit, dirty, releases, side, machine) in enumerate(rows)
+        }
 
     def accepted(self, case: str) -> list[AcceptedChange]:
         """Return the accepted changes of a case, oldest first."""
@@ -238,6 +254,8 @@ class _Inserter:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         self._ids: dict[tuple[object, ...], int] = {}
+        self._newest: dict[int, str] = {}
+        """Series -> newest run that was added to it."""
 
     def add(self, record: SessionRecord) -> None:
         """Add a run with its points, unless it is there."""
@@ -254,7 +272,7 @@ class _Inserter:
         )  # fmt: skip
         columns = "session, hash, dirty, policy, releases, machine, side, anchor"
         run = self._database.execute(f"INSERT INTO run ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values).lastrowid
-        points: list[tuple[object, ...]] = []
+        points: list[tuple[int, int | None, float, float, float | None, str]] = []
         for case, floors in record.floors.items():
             floor = min(floors)
             outcome = str(record.outcomes.get(case, ""))
@@ -264,7 +282,14 @@ class _Inserter:
             outcome, high = str(record.outcomes.get(case, "")), ratio.high if math.isfinite(ratio.high) else None
             points.append((self._series(case, TIME, anchor or 0, 0), run, ratio.center, ratio.low, high, outcome))
         self._database.executemany("INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)", points)
-        self._database.executemany("DELETE FROM trend WHERE series = ?", [(one[0],) for one in points])
+        for series, *_ in points:
+            self._newest[series] = max(context.session, self._newest.get(series, ""))
+
+    def finish(self) -> None:
+        """Note what was added to which series."""
+        rows = [(session, series) for series, session in self._newest.items()]
+        self._database.executemany("UPDATE series SET newest = max(newest, ?) WHERE id = ?", rows)
+        self._database.executemany("DELETE FROM trend WHERE series = ?", [(series,) for series in self._newest])
 
     def _series(self, case: str, metric: str, anchor: int, machine: int) -> int:
         return self._lookup("series", {"name": case, "metric": metric, "anchor": anchor, "machine": machine}, {})
