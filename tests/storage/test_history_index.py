@@ -30,8 +30,8 @@ def test_a_run_becomes_a_ratio_to_its_anchor_and_a_floor_of_its_machine(tmp_path
         assert "processors" in floor.machine
         (point,) = index.points(ratio)
         assert (point.value, point.low, point.high, point.outcome) == (1.02, 1.01, 1.03, "regressed")
-        assert point.releases == ("v1.1",)
-        assert point.side.startswith("tensorflow")
+        assert point.run.releases == ("v1.1",)
+        assert point.run.side.startswith("tensorflow")
         assert index.points(floor)[0].value == 1e-5
         assert index.runs() == 1
 
@@ -42,7 +42,7 @@ def test_points_are_in_time_order_whatever_the_order_of_the_files(tmp_path):
     content(tmp_path)
     history.record(RECORD)
     (points,) = content(tmp_path).values()
-    assert [point.session for point in points] == [RECORD.context.session, LATER.context.session]
+    assert [point.run.session for point in points] == [RECORD.context.session, LATER.context.session]
 
 
 def test_another_anchor_or_machine_starts_another_series(tmp_path):
@@ -54,7 +54,7 @@ def test_another_anchor_or_machine_starts_another_series(tmp_path):
     with closing(HistoryIndex(tmp_path)) as index:
         assert [one.metric for one in index.series()] == [TIME, TIME, FLOOR, FLOOR]
         newest = index.series()[0]
-        assert index.points(newest)[0].session == LATER.context.session
+        assert index.points(newest)[0].run.session == LATER.context.session
 
 
 def test_ratios_on_two_machines_are_one_series(tmp_path):

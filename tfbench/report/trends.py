@@ -65,7 +65,12 @@ def describe(line: TrendLine) -> str:
     trend, points = line.trend, line.points
     if trend.state is State.DRIFT:
         assert trend.drift is not None
-        return f"{change(trend.drift.effect)} since {_reference(line)}, without a step"
+        steps = (
+            f"in steps of at most {change(max(one.effect for one in trend.changes))}"
+            if trend.changes
+            else "without a step"
+        )
+        return f"{change(trend.drift.effect)} since {_reference(line)}, {steps}"
     if trend.state is State.SHORT:
         return f"{trend.runs - trend.start} runs are too few to tell"
     if not trend.changes:
@@ -177,28 +182,26 @@ def _without_repeats(values: Iterable[str]) -> list[str]:
 
 
 def _runs(lines: Sequence[TrendLine]) -> RenderableType:
-    followed = lines[0]
+    """List the newest runs. What is the same in all of them is in the title."""
+    followed, newest = lines[0], lines[0].points[-_NEWEST:]
     floors = {point.run.session: point for line in lines if line.trend.series.metric != TIME for point in line.points}
-    made = table(f"newest runs{f' of {len(followed.points)}' * (len(followed.points) > _NEWEST)}")
-    add_columns(made, "run", "commit", "release", "version")
-    add_columns(made, "machine", fold=True)
+    facts = {
+        "release": [", ".join(point.run.releases) for point in newest],
+        "version": [point.run.side for point in newest],
+        "machine": [point.run.machine for point in newest],
+    }
+    same = [values[0] for values in facts.values() if values[0] and len(set(values)) == 1]
+    differing = {name: values for name, values in facts.items() if len(set(values)) > 1}
+    made = table(f"newest runs of {len(followed.points)}" + f" ({', '.join(same)})" * bool(same))
+    add_columns(made, "run", "commit")
+    add_columns(made, *differing, fold=True)
     add_columns(made, "ratio", "floor", right=True)
-    for point in followed.points[-_NEWEST:]:
-        floor = floors.get(point.run.session)
-        ratio = (
-            f"{point.value:.3f} ({point.low:.3f} to {point.high:.3f})" if followed.trend.series.metric == TIME else "–"
-        )
+    for place, point in enumerate(newest):
+        floor, is_ratio = floors.get(point.run.session), followed.trend.series.metric == TIME
+        ratio = f"{point.value:.3f} ({point.low:.3f} to {point.high:.3f})" if is_ratio else "–"
         seconds = duration(floor.value) if floor else "–"
-        add_row(
-            made,
-            when(point),
-            commit(point),
-            ", ".join(point.run.releases),
-            point.run.side,
-            point.run.machine,
-            ratio,
-            seconds,
-        )
+        cells = (values[place] for values in differing.values())
+        add_row(made, when(point), commit(point), *cells, ratio, seconds)
     return made
 
 

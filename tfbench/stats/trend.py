@@ -14,6 +14,8 @@ from tfbench.stats.change_points import ChangePoint, Drift, change_points, drift
 from tfbench.storage.history import AcceptedChange
 from tfbench.storage.history_index import TIME, Point, Series
 
+_STEP = 2 / 3
+"""Share of a drift that one step must have to explain it."""
 _AROUND = 2
 """Runs on either side of a release whose mean is its level."""
 
@@ -92,11 +94,13 @@ def judge(
     last = min((one.index for one in found if one.index > since), default=len(window) - policy.history_after)
     around = slice(max(first, since - _AROUND), max(since + 1, min(last, since + _AROUND + 1)))
     moved = drift(values, around, policy)
-    if found and found[-1].effect > 0:
-        state = State.SLOWER
-    elif moved.effect > 0 and moved.exceeds(policy.history_drift):
+    steepest = max((one.effect for one in found if one.index > since), default=0.0)
+    drifted = moved.effect > 0 and moved.exceeds(policy.history_drift)
+    if drifted and (steepest < _STEP * moved.effect or found[-1].effect < 0):
         state = State.DRIFT
+    elif found:
+        state = State.SLOWER if found[-1].effect > 0 else State.FASTER
     else:
-        state = State.FASTER if found else State.STEADY
+        state = State.STEADY
     release = window[since].run.releases[0] if marked else ""
     return replace(empty, since=start + since, release=release, drift=moved, state=state)
