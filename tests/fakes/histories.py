@@ -4,6 +4,7 @@ import datetime
 import hashlib
 import math
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 
@@ -23,6 +24,7 @@ def commit(number):
     return hashlib.sha1(str(number).encode()).hexdigest()
 
 
+@patch("os.fsync", lambda descriptor: None)  # hundreds of files, which no test needs after a power cut
 def nightly(folder, values, *, first=0, anchor=ANCHOR, release=None, machine="x", version="2.21.0", floors=True):
     """Write a run per night.
 

@@ -72,7 +72,7 @@ def describe(line: TrendLine) -> str:
         )
         return f"{change(trend.drift.effect)} since {_reference(line)}, {steps}"
     if trend.state is State.SHORT:
-        return f"{trend.runs - trend.start} runs are too few to tell"
+        return f"too few to tell since {commit(points[trend.start])}" if trend.start else "too few to tell"
     if not trend.changes:
         return "steady"
     last = trend.changes[-1]

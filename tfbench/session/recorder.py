@@ -94,7 +94,7 @@ class RunRecorder:
                 ratios={name: ratio for name, ratio in ratios.items() if 0 < ratio.center < math.inf},
                 outcomes={name: one.outcome for name, one in verdicts.items()},
                 anchor=measurements.anchor,
-                releases=() if environment.dirty else tags_of(self._request.root, environment.commit),
+                releases=tags_of(self._request.root, environment.commit) if environment.commit else (),
             )
         )
         candidates = Baselines(Layout(self._request.folder).candidates)

@@ -204,8 +204,10 @@ def is_pinned(root: Path, revision: str) -> bool:
 
 
 def tags_of(root: Path, commit: str) -> tuple[str, ...]:
-    """Return the tags of a commit, empty if it has none or git cannot tell."""
+    """Return the tags of the commit that is checked out, none if tracked files differ from it or git cannot tell."""
     try:
+        if _git(root, "status", "--porcelain", "--untracked-files=no"):
+            return ()
         return tuple(_git(root, "tag", "--points-at", commit).split())
     except SideError:
         return ()
