@@ -79,7 +79,9 @@ def judge(
     window = points[start:]
     values = np.log([point.value for point in window])
     least = half_widths([(point.low, point.high) for point in window]) / 2 if series.metric == TIME else 0.0
-    found = change_points(values, policy, least)
+    # Later runs may show that the level hardly changed.
+    fence = max(least, policy.history_effect) / 2
+    found = [one for one in change_points(values, policy, least) if abs(one.effect) >= fence]
     changes = tuple(
         replace(one, **{name: getattr(one, name) + start for name in ("index", "low", "high", "found")})
         for one in found
