@@ -43,16 +43,12 @@ from tfbench.compare.report_input import read_inputs
 from tfbench.errors import ReportError
 from tfbench.gate import accepted, merge
 from tfbench.gate.decide import ACCEPTED, as_comment, as_json, decided, load_accepted, load_artifact, load_report
+from tfbench.gate.trends import Trends
 from tfbench.model import Ratio, Report
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.profiles import folders, profile, xprof
 from tfbench.report import json_writer, markdown, terminal
 from tfbench.report.html.report_page import PageContext, content_of
-from tfbench.gate.trends import Trends
-from tfbench.model import Ratio
-from tfbench.policy import PRESETS, Policy, preset
-from tfbench.profiles import folders, profile, xprof
-from tfbench.report import json_writer, terminal
 from tfbench.report.trends import TrendLine, render_case, render_overview
 from tfbench.session.baseline import clock
 from tfbench.session.request import CaseResult
