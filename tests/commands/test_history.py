@@ -77,6 +77,7 @@ def test_unknown_cases_and_empty_folders_have_their_codes(folder, tmp_path, caps
     assert "no case in" in capsys.readouterr().err
     assert history(tmp_path / "none") == 5
     assert "no run in" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
     assert history(folder, "one", "two") == 2
 
 

@@ -9,7 +9,7 @@ from tests.fakes.histories import ANCHOR, commit, nightly, noise, session, step
 from tfbench.errors import HistoryError
 from tfbench.gate.trends import Trends
 from tfbench.policy import preset
-from tfbench.stats.trend import State
+from tfbench.stats.trend import TrendState
 from tfbench.storage.history import Anchor
 
 POLICY = preset("standard")
@@ -33,7 +33,7 @@ def test_steps_and_drift_are_found_and_fail(folder):
         with opened(folder, **how) as trends:
             found = {trend.series.case: trend for trend in trends.followed}
             assert {case: trend.state for case, trend in found.items()} == {
-                SLOW: State.SLOWER, SAME: State.STEADY, DRIFT: State.DRIFT, FAST: State.FASTER,
+                SLOW: TrendState.SLOWER, SAME: TrendState.STEADY, DRIFT: TrendState.DRIFT, FAST: TrendState.FASTER,
             }  # fmt: skip
             assert trends.exit_code == 1
             (change,) = found[SLOW].changes
@@ -48,7 +48,7 @@ def test_ratios_are_followed_and_floors_are_beside_them(folder):
     with opened(folder) as trends:
         first, second = trends.of_case(SLOW)
         assert (first.series.metric, first.series.anchor, second.series.metric) == ("ratio", "git:v1.0", "floor")
-        assert second.state is State.SLOWER
+        assert second.state is TrendState.SLOWER
 
 
 def test_without_an_anchor_the_floor_is_followed(tmp_path):
@@ -64,7 +64,7 @@ def test_an_accepted_change_restarts_the_window_and_passes(folder):
     assert accepted.session == session(50)
     with opened(folder) as trends:
         (slow,) = trends.named("test_slow")
-        assert (slow.start, slow.state, slow.changes) == (50, State.SHORT, ())
+        assert (slow.start, slow.state, slow.changes) == (50, TrendState.SHORT, ())
         assert trends.exit_code == 1  # the drift is open
         trends.accept("test_drift", "worth it")
     with opened(folder) as trends:
@@ -73,7 +73,7 @@ def test_an_accepted_change_restarts_the_window_and_passes(folder):
     nightly(folder, later, first=60)
     with opened(folder) as trends:
         (slow,) = trends.named("test_slow")
-        assert slow.state is State.SLOWER
+        assert slow.state is TrendState.SLOWER
         assert abs(slow.changes[0].index - 70) <= 1
 
 
@@ -82,11 +82,11 @@ def test_a_new_anchor_is_followed_once_it_has_enough_runs(folder):
     nightly(folder, {SAME: noise(10, seed=7) - 0.1}, first=60, anchor=new)
     with opened(folder) as trends:
         assert trends.named(SAME)[0].series.anchor == ANCHOR.label
-        assert trends.of_case(SAME)[1].state is State.SHORT
+        assert trends.of_case(SAME)[1].state is TrendState.SHORT
     nightly(folder, {SAME: noise(5, seed=8) - 0.1}, first=70, anchor=new)
     with opened(folder) as trends:
         assert trends.named(SAME)[0].series.anchor == new.label
-        assert trends.named(SAME)[0].state is State.STEADY
+        assert trends.named(SAME)[0].state is TrendState.STEADY
 
 
 def test_another_machine_continues_a_ratio_and_starts_a_floor(tmp_path):
@@ -101,7 +101,7 @@ def test_another_machine_continues_a_ratio_and_starts_a_floor(tmp_path):
 def test_few_runs_say_nothing_and_fail_nothing(tmp_path):
     nightly(tmp_path, {SAME: step(11, 6, 0.2)[:10]})
     with opened(tmp_path) as trends:
-        assert trends.followed[0].state is State.SHORT
+        assert trends.followed[0].state is TrendState.SHORT
         assert trends.exit_code == 0
 
 

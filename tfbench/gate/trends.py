@@ -10,10 +10,10 @@ from tfbench import __version__
 from tfbench.errors import HistoryError
 from tfbench.model import JSON
 from tfbench.policy import Policy
-from tfbench.stats.trend import State, Trend, judge
+from tfbench.stats.trend import Trend, TrendState, judge
 from tfbench.storage.baselines import now
 from tfbench.storage.history import AcceptedChange
-from tfbench.storage.history_index import HistoryIndex, Point, Series, digest
+from tfbench.storage.history_index import HistoryIndex, IndexedSeries, SeriesPoint, digest
 
 FOUND, UNREADABLE = 1, 5
 """Exit codes: a case is slower than before, or a file cannot be read."""
@@ -45,7 +45,7 @@ class Trends:
             self._by_case[trend.series.case].append(trend)
         self._followed = {case: _followed(trends) for case, trends in self._by_case.items()}
 
-    def _judge(self, series: Series) -> Trend:
+    def _judge(self, series: IndexedSeries) -> Trend:
         return judge(series, self.index.points(series), self.index.accepted(series.case), self._policy)
 
     @property
@@ -59,7 +59,7 @@ class Trends:
     @property
     def exit_code(self) -> int:
         """1 if a case is slower or drifted, else 5 if a file is unreadable, else 0."""
-        if any(trend.state in (State.SLOWER, State.DRIFT) for trend in self.followed):
+        if any(trend.state in (TrendState.SLOWER, TrendState.DRIFT) for trend in self.followed):
             return FOUND
         return UNREADABLE if self.problems else 0
 
@@ -83,7 +83,7 @@ class Trends:
         followed = self._followed[case]
         return [followed, *(trend for trend in self._by_case[case] if trend is not followed)]
 
-    def points(self, trend: Trend) -> list[Point]:
+    def points(self, trend: Trend) -> list[SeriesPoint]:
         """Return the points of a trend in time order."""
         return self.index.points(trend.series)
 
@@ -114,4 +114,4 @@ class Trends:
 def _followed(trends: Sequence[Trend]) -> Trend:
     """Choose among the trends of a case; the first has the newest anchor, if any."""
     alike = (trend for trend in trends if trend.series.metric == trends[0].series.metric)
-    return next((trend for trend in alike if trend.state is not State.SHORT), trends[0])
+    return next((trend for trend in alike if trend.state is not TrendState.SHORT), trends[0])

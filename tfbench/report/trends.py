@@ -14,12 +14,18 @@ from rich.text import Text
 
 from tfbench.report.style import add_columns, add_row, break_name, table
 from tfbench.report.units import duration
-from tfbench.stats.trend import State, Trend
-from tfbench.storage.history_index import TIME, Point
+from tfbench.stats.trend import Trend, TrendState
+from tfbench.storage.history_index import TIME, SeriesPoint
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-COLOURS = {State.SLOWER: "bold red", State.DRIFT: "red", State.FASTER: "green", State.STEADY: "", State.SHORT: "dim"}
-SHOWN = (State.SLOWER, State.DRIFT, State.FASTER)
+COLOURS = {
+    TrendState.SLOWER: "bold red",
+    TrendState.DRIFT: "red",
+    TrendState.FASTER: "green",
+    TrendState.STEADY: "",
+    TrendState.SHORT: "dim",
+}
+SHOWN = (TrendState.SLOWER, TrendState.DRIFT, TrendState.FASTER)
 """States of which each case is shown in an overview."""
 _SPARK = 30
 """Runs of a sparkline."""
@@ -37,7 +43,7 @@ class TrendLine:
     """A trend with its points."""
 
     trend: Trend
-    points: Sequence[Point]
+    points: Sequence[SeriesPoint]
 
 
 def render_overview(lines: Sequence[TrendLine], runs: int, width: int) -> RenderableType:
@@ -51,19 +57,19 @@ def render_overview(lines: Sequence[TrendLine], runs: int, width: int) -> Render
         spark = sparkline([point.value for point in line.points[-_SPARK:]])
         parts.append(Text.assemble(f"  {spark}  ", (f"{trend.state}: {describe(line)}", COLOURS[trend.state])))
     counts = Counter(line.trend.state for line in lines)
-    summary = ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
+    summary = ", ".join(f"{counts[state]} {state}" for state in TrendState if counts[state])
     return Group(*parts, Text(f"\n{summary}" if shown else summary))
 
 
 def _gravity(line: TrendLine) -> tuple[int, float]:
     trend = line.trend
-    return list(State).index(trend.state), -abs(trend.changes[-1].effect if trend.changes else 0.0)
+    return list(TrendState).index(trend.state), -abs(trend.changes[-1].effect if trend.changes else 0.0)
 
 
 def describe(line: TrendLine) -> str:
-    """State in one sentence what a trend shows."""
+    """TrendState in one sentence what a trend shows."""
     trend, points = line.trend, line.points
-    if trend.state is State.DRIFT:
+    if trend.state is TrendState.DRIFT:
         assert trend.drift is not None
         steps = (
             f"in steps of at most {change(max(one.effect for one in trend.changes))}"
@@ -71,7 +77,7 @@ def describe(line: TrendLine) -> str:
             else "without a step"
         )
         return f"{change(trend.drift.effect)} since {_reference(line)}, {steps}"
-    if trend.state is State.SHORT:
+    if trend.state is TrendState.SHORT:
         return f"too few to tell since {commit(points[trend.start])}" if trend.start else "too few to tell"
     if not trend.changes:
         return "steady"
@@ -90,7 +96,7 @@ def change(effect: float) -> str:
     return f"{math.expm1(effect):+.1%}"
 
 
-def commit(point: Point) -> str:
+def commit(point: SeriesPoint) -> str:
     """Return the short commit of a run, marked if there were uncommitted changes."""
     return f"{point.run.commit[:_COMMIT] or 'unknown'}{'+' * point.run.dirty}"
 
@@ -165,7 +171,7 @@ def _changes(line: TrendLine) -> RenderableType:
     return made
 
 
-def environment_changes(points: Sequence[Point]) -> list[str]:
+def environment_changes(points: Sequence[SeriesPoint]) -> list[str]:
     """Name changes of version and machine among successive runs, which may explain a change of level."""
     found = []
     for what, values in (
@@ -205,6 +211,6 @@ def _runs(lines: Sequence[TrendLine]) -> RenderableType:
     return made
 
 
-def when(point: Point) -> str:
+def when(point: SeriesPoint) -> str:
     """Return the date and time of a run, to the minute."""
     return point.run.session[:16].replace("T", " ")

@@ -12,7 +12,7 @@ from tfbench.model import JSON
 from tfbench.model.history_thresholds import HistoryThresholds
 from tfbench.stats.change_points import ChangePoint, Drift, change_points, drift, half_widths
 from tfbench.storage.history import AcceptedChange
-from tfbench.storage.history_index import TIME, Point, Series
+from tfbench.storage.history_index import TIME, IndexedSeries, SeriesPoint
 
 _STEP = 2 / 3
 """Share of a drift that one step must have to explain it."""
@@ -20,7 +20,7 @@ _AROUND = 2
 """Runs on either side of a release whose mean is its level."""
 
 
-class State(str, enum.Enum):
+class TrendState(str, enum.Enum):
     """What a series shows, the gravest first."""
 
     SLOWER = "slower"
@@ -37,7 +37,7 @@ class State(str, enum.Enum):
 class Trend:
     """A series and what it shows since its window started."""
 
-    series: Series
+    series: IndexedSeries
     runs: int
     """Number of its runs."""
     start: int
@@ -48,7 +48,7 @@ class Trend:
     """The run of the last release in the window, else the window's first run; ``None`` with too few runs."""
     release: str
     drift: Drift | None
-    state: State
+    state: TrendState
 
     def as_json(self) -> JSON:
         """Return everything but the series."""
@@ -57,21 +57,21 @@ class Trend:
         return {**content, "state": self.state.value, "changes": changes, "drift": self.drift and asdict(self.drift)}
 
     @staticmethod
-    def of_json(series: Series, content: JSON) -> Trend:
+    def of_json(series: IndexedSeries, content: JSON) -> Trend:
         """Parse the result of `as_json`, which only the index of this version holds."""
         drifted = Drift(**content["drift"]) if content["drift"] else None
         changes = tuple(ChangePoint(**change) for change in content["changes"])
         kept = {name: content[name] for name in ("runs", "start", "since", "release")}
-        return Trend(series, changes=changes, drift=drifted, state=State(content["state"]), **kept)
+        return Trend(series, changes=changes, drift=drifted, state=TrendState(content["state"]), **kept)
 
     @property
     def open_change(self) -> ChangePoint | None:
         """The last change, if it made the case slower."""
-        return self.changes[-1] if self.changes and self.state is State.SLOWER else None
+        return self.changes[-1] if self.changes and self.state is TrendState.SLOWER else None
 
 
 def judge(
-    series: Series, points: Sequence[Point], accepted: Sequence[AcceptedChange], policy: HistoryThresholds
+    series: IndexedSeries, points: Sequence[SeriesPoint], accepted: Sequence[AcceptedChange], policy: HistoryThresholds
 ) -> Trend:
     """Find the changes of a series since its last accepted one."""
     restart = max((one.session for one in accepted), default="")
@@ -86,7 +86,7 @@ def judge(
         replace(one, **{name: getattr(one, name) + start for name in ("index", "low", "high", "found")})
         for one in found
     )
-    empty = Trend(series, len(points), start, changes, None, "", None, State.SHORT)
+    empty = Trend(series, len(points), start, changes, None, "", None, TrendState.SHORT)
     if len(window) < policy.history_before + policy.history_after:
         return empty
     marked = [index for index, point in enumerate(window[: -policy.history_after]) if point.run.releases]
@@ -99,10 +99,10 @@ def judge(
     steepest = max((one.effect for one in found if one.index > since), default=0.0)
     drifted = moved.effect > 0 and moved.exceeds(policy.history_drift)
     if drifted and (steepest < _STEP * moved.effect or found[-1].effect < 0):
-        state = State.DRIFT
+        state = TrendState.DRIFT
     elif found:
-        state = State.SLOWER if found[-1].effect > 0 else State.FASTER
+        state = TrendState.SLOWER if found[-1].effect > 0 else TrendState.FASTER
     else:
-        state = State.STEADY
+        state = TrendState.STEADY
     release = window[since].run.releases[0] if marked else ""
     return replace(empty, since=start + since, release=release, drift=moved, state=state)

@@ -48,7 +48,7 @@ CREATE TABLE trend (series INTEGER PRIMARY KEY, key TEXT, content TEXT);
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class IndexedSeries:
     """A case followed in one way: relative to one anchor on any machine, or in seconds on one machine."""
 
     id: int
@@ -74,7 +74,7 @@ class IndexedRun:
     machine: str
 
 
-class Point(NamedTuple):
+class SeriesPoint(NamedTuple):
     """A run of a series: a ratio, or seconds."""
 
     run: IndexedRun
@@ -99,11 +99,17 @@ class HistoryIndex:
         self.history = History(folder)
         path = folder / _NAME
         try:
+            if not folder.is_dir():
+                raise FileNotFoundError(folder)
             with locked(path.with_suffix(".lock")):
                 if rebuild or not self._updated(path):
                     self._rebuild(path)
                 self.database = sqlite3.connect(path, timeout=60)
-        except (OSError, SideError, sqlite3.OperationalError):  # a folder that this user cannot write
+        except (
+            OSError,
+            SideError,
+            sqlite3.OperationalError,
+        ):  # the folder does not exist, or this user cannot write it
             self.database = self._in_memory()
 
     def close(self) -> None:
@@ -192,22 +198,22 @@ class HistoryIndex:
         """Return the number of runs."""
         return int(self.database.execute("SELECT count(*) FROM run").fetchone()[0])
 
-    def series(self) -> list[Series]:
+    def series(self) -> list[IndexedSeries]:
         """Return every series, by case; of a case the ratios first, the one with the newest run first."""
         rows = self.database.execute(
             "SELECT series.id, name, metric, coalesce(side.label, ''), coalesce(machine.label, '') FROM series "
             "LEFT JOIN side ON side.id = series.anchor LEFT JOIN machine ON machine.id = series.machine "
             "ORDER BY name, metric DESC, newest DESC, series.id"
         )
-        return [Series(*row) for row in rows]
+        return [IndexedSeries(*row) for row in rows]
 
-    def points(self, series: Series) -> list[Point]:
+    def points(self, series: IndexedSeries) -> list[SeriesPoint]:
         """Return the points of a series in time order."""
         rows = self.database.execute("SELECT run, value, low, high, outcome FROM point WHERE series = ?", (series.id,))
         runs = self._runs
         ordered = sorted((*runs[run], value, low, high, outcome) for run, value, low, high, outcome in rows)
         return [
-            Point(run, value, low, math.inf if high is None else high, outcome)
+            SeriesPoint(run, value, low, math.inf if high is None else high, outcome)
             for _, run, value, low, high, outcome in ordered
         ]
 
@@ -255,7 +261,7 @@ class _Inserter:
         self._database = database
         self._ids: dict[tuple[object, ...], int] = {}
         self._newest: dict[int, str] = {}
-        """Series -> newest run that was added to it."""
+        """IndexedSeries -> newest run that was added to it."""
 
     def add(self, record: SessionRecord) -> None:
         """Add a run with its points, unless it is there."""

@@ -12,8 +12,8 @@ from tfbench.model import JSON
 from tfbench.report.html.charts import DataGrid, number
 from tfbench.report.html.page import PageSection, paragraph, render_page, table_place, text
 from tfbench.report.trends import TrendLine, change, commit, describe, environment_changes, when
-from tfbench.stats.trend import State
-from tfbench.storage.history_index import TIME, Point
+from tfbench.stats.trend import TrendState
+from tfbench.storage.history_index import TIME, SeriesPoint
 from tfbench.untrusted import printable
 
 RUNS = 100
@@ -35,7 +35,7 @@ def render(cases: Iterable[Sequence[TrendLine]], runs: int, problems: Sequence[s
     Raises:
         UsageError: The chart library is not installed.
     """
-    sessions: dict[str, Point] = {}
+    sessions: dict[str, SeriesPoint] = {}
     followed = list[TrendLine]()
     contents = list[JSON]()
     for lines in cases:
@@ -56,20 +56,20 @@ def render(cases: Iterable[Sequence[TrendLine]], runs: int, problems: Sequence[s
     data["names"] = {"names": names, "first": printable(shown.trend.series.case) if shown else ""}
     sections = [_overview(followed, points, problems), *_changes(followed, data), _one_case(), _all(followed, data)]
     counts = Counter(line.trend.state for line in followed)
-    subtitle = ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
+    subtitle = ", ".join(f"{counts[state]} {state}" for state in TrendState if counts[state])
     return render_page(
         "Performance history", sections, data, scripts=("history.js",), subtitle=f"{runs} runs; {subtitle}"
     )
 
 
 def _gravity(line: TrendLine) -> int:
-    return list(State).index(line.trend.state)
+    return list(TrendState).index(line.trend.state)
 
 
 # Data
 
 
-def _series(line: TrendLine, sessions: dict[str, Point]) -> JSON:
+def _series(line: TrendLine, sessions: dict[str, SeriesPoint]) -> JSON:
     """Return the newest runs of a series: values as differences of rounded logarithms, which compress well."""
     trend, points = line.trend, line.points[-RUNS:]
     sessions.update((point.run.session, point) for point in points)
@@ -91,7 +91,7 @@ def _series(line: TrendLine, sessions: dict[str, Point]) -> JSON:
     }  # fmt: skip
 
 
-def _half_width(point: Point) -> int:
+def _half_width(point: SeriesPoint) -> int:
     """Return half the interval's width in steps, 0 if it is unbounded."""
     bounded = 0 < point.low <= point.high < math.inf
     return round(math.log(point.high / point.low) / 2 / _STEP) if bounded else 0
@@ -103,7 +103,7 @@ def _places(numbers: Sequence[int]) -> list[list[int]]:
     return [[found[0][1], len(found)] for found in (list(one) for _, one in ranges)]
 
 
-def _runs(points: Sequence[Point]) -> Mapping[str, list[str]]:
+def _runs(points: Sequence[SeriesPoint]) -> Mapping[str, list[str]]:
     return {
         "time": [when(point) for point in points],
         "commit": [printable(commit(point)) for point in points],
@@ -116,12 +116,12 @@ def _runs(points: Sequence[Point]) -> Mapping[str, list[str]]:
 # Sections
 
 
-def _overview(followed: Sequence[TrendLine], points: Sequence[Point], problems: Sequence[str]) -> PageSection:
+def _overview(followed: Sequence[TrendLine], points: Sequence[SeriesPoint], problems: Sequence[str]) -> PageSection:
     counts = Counter(line.trend.state for line in followed)
     period = f" Its runs are from {when(points[0])} to {when(points[-1])}." if points else ""
     parts = [
         paragraph(
-            f"{counts[State.SLOWER]} cases are slower than before, and {counts[State.DRIFT]} drifted without a step.{period}"
+            f"{counts[TrendState.SLOWER]} cases are slower than before, and {counts[TrendState.DRIFT]} drifted without a step.{period}"
         ),
         paragraph("A case is followed by its ratio to an anchor that raced in the same run, else by its floor."),
     ]
