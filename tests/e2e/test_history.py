@@ -31,6 +31,7 @@ def test_runs_against_a_tag_are_followed_by_their_ratio_to_it(checkout):
     for options in ([], ["--history"], [f"--history={elsewhere}"]):
         done = checkout.run("--against", "git:v1.0", *options)
         assert done.code == 0, done.output
+        assert ("jsonl added, 1 ratios to git:v1.0" in " ".join(done.output.split())) is bool(options)
     (alone, floors), (first, case) = runs(checkout.root / ".tfbench/history")
     assert "anchor" not in alone  # no part of a history, so it has floors alone
     assert "ratio" not in floors

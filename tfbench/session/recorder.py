@@ -44,6 +44,8 @@ class RunRecorder:
         self._request = request
         self._session = f"{now()}-{secrets.token_hex(4)}"
         self.baselines = Baselines(Layout(request.folder).baselines)
+        self.notes: list[str] = []
+        """What became of the run's part in a history."""
         self.history = History(request.history or Layout(request.folder).history)
 
     def save(self, measurements: RunMeasurements) -> Path:
@@ -78,6 +80,9 @@ class RunRecorder:
         """
         samples = measurements.samples
         if self._request.slowdown or not samples:
+            if self._request.history:
+                why = "its times contain an injected slowdown" if self._request.slowdown else "no case was measured"
+                self.notes.append(f"history: this run was not added, because {why}")
             return None
         measured = self._measured(measurements, CANDIDATES + baseline if baseline else "")
         environment = measured.context.environment
@@ -86,7 +91,7 @@ class RunRecorder:
         }
         raced = {one.case.name for one in measurements.results if one.rival is not None and measurements.anchor}
         ratios = {name: one.ratio for name, one in verdicts.items() if name in raced and one.ratio is not None}
-        self.history.record(
+        path = self.history.record(
             SessionRecord(
                 measured.context,
                 floors={name: sample.floors for name, sample in samples.items()},
@@ -97,6 +102,9 @@ class RunRecorder:
                 releases=tags_of(self._request.root, environment.commit) if environment.commit else (),
             )
         )
+        if self._request.history:
+            content = f"{len(ratios)} ratios to {measurements.anchor.label}" if measurements.anchor else "floors alone"
+            self.notes.append(f"history: {path} added, {content}")
         candidates = Baselines(Layout(self._request.folder).candidates)
         return self._save(candidates, baseline, measured, CANDIDATES) if baseline else None
 

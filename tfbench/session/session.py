@@ -114,6 +114,7 @@ class Session:
             + self._strategy.notes
             + self._profiles.notes
             + self._resumption.notes
+            + self._recorder.notes
         )
 
     def result(self, case: Case) -> CaseResult:
