@@ -48,6 +48,10 @@ class BaselineError(TfbenchError):
     """A saved baseline is unknown, unreadable or not written by tfbench."""
 
 
+class HistoryError(TfbenchError):
+    """A history has no such case, or no run at all."""
+
+
 class ReportError(TfbenchError):
     """A report file is unreadable or has another schema than this version reads."""
 

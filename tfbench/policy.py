@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tfbench.errors import UsageError
 from tfbench.model import JSON
+from tfbench.model.history_thresholds import HistoryThresholds
 
 
 class Thresholds(NamedTuple):
@@ -23,7 +24,7 @@ _FEWEST_PAIRS = 2  # with one pair of zygotes, its bias would be taken for a dif
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(HistoryThresholds):
     """Set the certainty and the cost of a run. Fractions are of one, times are in seconds."""
 
     name: str = "standard"

@@ -9,9 +9,11 @@ import io
 import json
 import random
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
+from unittest.mock import patch
 
 from rich.console import Console
 
@@ -28,7 +30,10 @@ from tests.fuzz.mutations import (
     mutated_toml,
 )
 from tests.report.test_json_reader import REPORT
-from tests.storage.test_baselines import BASELINE, CASE, CONTEXT
+from tests.storage.test_baselines import BASELINE, CASE
+from tests.storage.test_history import ACCEPTED as ACCEPTED_CHANGE
+from tests.storage.test_history import FULL as HISTORY_RECORD
+from tests.storage.test_history import earlier
 from tfbench.calibration.journal import CalibrationTrial, Journal
 from tfbench.calibration.summary import by_workload
 from tfbench.commands import gate as gate_command
@@ -38,16 +43,18 @@ from tfbench.compare.report_input import read_inputs
 from tfbench.errors import ReportError
 from tfbench.gate import accepted, merge
 from tfbench.gate.decide import ACCEPTED, as_comment, as_json, decided, load_accepted, load_artifact, load_report
+from tfbench.gate.trends import Trends
 from tfbench.model import Ratio, Report
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.profiles import folders, profile, xprof
 from tfbench.report import json_writer, markdown, terminal
 from tfbench.report.html.report_page import PageContext, content_of
+from tfbench.report.trends import TrendLine, render_case, render_overview
 from tfbench.session.baseline import clock
 from tfbench.session.request import CaseResult
 from tfbench.session.resume import entry_of, result_of
 from tfbench.storage.baselines import Baselines
-from tfbench.storage.history import History, SessionRecord
+from tfbench.storage.history import History
 from tfbench.suite.shards import Shard, part
 from tfbench.untrusted import is_case, parse_json
 
@@ -173,6 +180,12 @@ def use_inputs(path: Path) -> object:
 
 def use_history(path: Path) -> object:
     found, problems = History(path.parent).read()
+    in_memory = patch("tfbench.storage.history_index.locked", side_effect=PermissionError)
+    with in_memory, closing(Trends(path.parent, preset("quick"))) as trends:  # it fails for no file
+        lines = [TrendLine(trend, trends.points(trend)) for trend in trends.all]
+        Console(file=io.StringIO(), width=100).print(render_overview(lines, 1, 100))
+        for line in lines:
+            Console(file=io.StringIO(), width=100).print(render_case([line], 100))
     if problems:
         raise ReportError(problems[0])
     return found
@@ -254,7 +267,12 @@ def baselines(scratch: Path) -> list[str]:
 
 
 def histories(scratch: Path) -> list[str]:
-    return [History(scratch).record(SessionRecord(CONTEXT, {CASE.name: (1e-5, 2e-5)}, {CASE.name: "a"})).read_text()]
+    history = History(scratch)
+    return [history.record(HISTORY_RECORD).read_text(), history.accept(ACCEPTED_CHANGE).read_text()]
+
+
+def earlier_histories(scratch: Path) -> list[str]:
+    return [earlier()]
 
 
 def trials(scratch: Path) -> list[str]:
@@ -324,7 +342,8 @@ READERS = (
     Reader("artifact's file", "report.json", lambda _: [report_text()], JSON_FILE, use_artifact),
     Reader("baseline", "first.json", baselines, JSON_FILE, use_baseline),
     Reader("baseline compared", "first.json", baselines, JSON_FILE, use_results),
-    Reader("history", "session.json", histories, JSON_FILE, use_history),
+    Reader("history", "session.jsonl", histories, encoded(mutated_lines), use_history),
+    Reader("earlier history", "session.json", earlier_histories, JSON_FILE, use_history),
     Reader(
         "pytest-benchmark", "pb.json", lambda _: [(DATA / "pytest_benchmark.json").read_text()], JSON_FILE, use_results
     ),

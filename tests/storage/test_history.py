@@ -1,107 +1,225 @@
-"""Sessions are read oldest first, and unreadable files are named and left unchanged."""
+"""Runs are read once and oldest first, whatever is damaged around them; unreadable parts are named."""
 
 import json
 import math
-import re
 from dataclasses import replace
 
 import pytest
 
 from tests.storage.test_baselines import CONTEXT
-from tfbench.storage.history import History, SessionRecord
+from tfbench.model import Outcome, Ratio
+from tfbench.storage.history import AcceptedChange, Anchor, Content, History, SessionRecord, context_json, read_file
 from tfbench.storage.layout import Layout
 
-RECORD = SessionRecord(CONTEXT, {"b/x.py::x": (1e-5, 1.1e-5)}, {"b/x.py::x": "abc"})
+CASE = "b/x.py::x"
+RATIO = Ratio(1.02, 1.01, 1.03, 0.99)
+RECORD = SessionRecord(CONTEXT, {CASE: (1e-5, 1.1e-5)}, {CASE: "abc"})
+FULL = replace(
+    RECORD,
+    ratios={CASE: RATIO},
+    outcomes={CASE: Outcome.REGRESSED},
+    anchor=Anchor("git:v1.0", "0123456789abcdef"),
+    releases=("v1.1",),
+)
+ACCEPTED = AcceptedChange(CASE, "a slower and safer algorithm", "2026-01-02T00:00:00+00:00", CONTEXT.session)
+LATER = replace(RECORD, context=replace(CONTEXT, session="2026-02-02T00:00:00+00:00-b"))
 
 
-def test_sessions_come_back_oldest_first(tmp_path):
+def read(path, text=None):
+    if text is not None:
+        path.write_text(text)
+    found = Content()
+    read_file(path, found)
+    return found
+
+
+def test_runs_come_back_oldest_first_and_whole(tmp_path):
     history = History(tmp_path)
-    later = replace(RECORD, context=replace(CONTEXT, session="2026-02-02T00:00:00+00:00-b"))
-    history.record(later)
-    history.record(RECORD)
-    assert history.read() == ([RECORD, later], [])
+    history.record(LATER)
+    history.record(FULL)
+    assert history.read() == ([FULL, LATER], [])
 
 
-def test_the_file_of_a_session_has_its_time_and_its_floors(tmp_path):
+def test_a_file_has_a_line_for_the_run_and_one_per_case(tmp_path):
     floors = {**RECORD.floors, "b/größer.py::y": (2e-5,)}
-    path = History(tmp_path).record(replace(RECORD, floors=floors))
-    assert path == tmp_path / "2026-01-01T000000+0000-a.json"
-    text = path.read_text()
-    assert text.startswith('{\n "schema"')
-    assert text.endswith("\n}\n")
-    assert json.loads(text) == {
-        "schema": "tfbench-session/1",
-        "recipe": CONTEXT.environment.as_json(),
-        "session": CONTEXT.session,
-        "tree": CONTEXT.tree,
-        "policy": CONTEXT.policy,
-        "way": CONTEXT.way,
-        "cases": {
-            "b/x.py::x": {"source": "abc", "floors": [1e-5, 1.1e-5]},
-            "b/größer.py::y": {"source": "", "floors": [2e-5]},
-        },
-    }
+    path = History(tmp_path).record(replace(FULL, floors=floors))
+    assert path == tmp_path / "2026-01-01T000000+0000-a.jsonl"
+    head, *cases = map(json.loads, path.read_text().splitlines())
+    assert head == {
+        "schema": "tfbench-history/1", "kind": "run", **context_json(CONTEXT), "releases": ["v1.1"],
+        "anchor": {"label": "git:v1.0", "key": "0123456789abcdef"}, "cases": 2,
+    }  # fmt: skip
+    assert cases == [
+        {"case": CASE, "source": "abc", "floors": [1e-5, 1.1e-5], "ratio": RATIO.as_json(), "outcome": "regressed"},
+        {"case": "b/größer.py::y", "source": "", "floors": [2e-5]},
+    ]
 
 
-def test_a_number_that_json_lacks_is_not_written(tmp_path):
+def test_floors_of_changed_code_do_not_count_as_unchanged_code():
+    assert FULL.floors_of_same_code(CASE) == ()
+    assert RECORD.floors_of_same_code(CASE) == (1e-5, 1.1e-5)
+    assert RECORD.floors_of_same_code("other") == ()
+
+
+def test_unbounded_intervals_come_back_and_numbers_that_json_lacks_are_not_written(tmp_path):
+    history = History(tmp_path)
+    wide = replace(FULL, ratios={CASE: Ratio(1.0, 0.0, math.inf, 0.99)})
+    history.record(wide)
+    assert history.read() == ([wide], [])
     with pytest.raises(ValueError, match="not JSON compliant"):
-        History(tmp_path).record(replace(RECORD, floors={"x": (math.inf,)}))
-    assert list(tmp_path.iterdir()) == []
+        history.record(replace(LATER, floors={"x": (math.inf,)}))
+    assert len(history.files()) == 1
 
 
-def test_a_missing_folder_has_no_sessions(tmp_path):
+def test_files_are_merged_by_concatenation_and_a_run_counts_once(tmp_path):
+    history = History(tmp_path / "one")
+    paths = [history.record(FULL), history.record(LATER), history.accept(ACCEPTED)]
+    together = tmp_path / "two" / "all.jsonl"
+    together.parent.mkdir()
+    together.write_text("".join(path.read_text() for path in [*paths, *paths]))
+    assert History(together.parent).read() == ([FULL, LATER], [])
+    assert set(read(together).accepted) == {ACCEPTED}
+
+
+def test_git_ignores_every_file_of_a_history(tmp_path):
+    History(tmp_path / "new").record(RECORD)
+    assert (tmp_path / "new/.gitignore").read_text() == "*\n"
+    (tmp_path / "new/.gitignore").write_text("mine\n")
+    History(tmp_path / "new").record(LATER)
+    assert (tmp_path / "new/.gitignore").read_text() == "mine\n"
+    Layout(tmp_path / "a").write_gitignore()
+    assert "history/" in (tmp_path / "a/.gitignore").read_text()
+
+
+def test_a_missing_folder_has_no_runs(tmp_path):
     assert History(tmp_path / "none").read() == ([], [])
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", '{"schema": "x"}', '{"schema": "tfbench-session/1", "cases": {"a": {"source": "", "floors": []}}}'],
-)
-def test_an_unreadable_file_is_named_and_left_unchanged(tmp_path, text):
+# Damaged files
+
+
+def test_a_truncated_last_line_costs_its_case_alone(tmp_path):
+    path = History(tmp_path).record(replace(FULL, floors={**FULL.floors, "b/x.py::y": (1e-5,)}))
+    found = read(path, path.read_text()[:-20])
+    assert found.runs == [FULL]
+    (problem,) = found.problems
+    assert problem.startswith(f"{path}, line 1: case 2 of 2 cannot be read (JSONDecodeError: ")
+
+
+def test_a_run_without_its_last_lines_is_named(tmp_path):
+    path = History(tmp_path).record(FULL)
+    found = read(path, path.read_text().splitlines()[0] + "\n")
+    assert found.problems == [f"{path}, line 1: the run of {CONTEXT.session} has 0 of its 1 cases"]
+
+
+def test_a_truncated_line_does_not_swallow_the_run_after_it(tmp_path):
     history = History(tmp_path)
-    history.record(RECORD)
-    (tmp_path / "strange.json").write_text(text)
-    found, strange = history.read()
-    assert found == [RECORD]
-    (line,) = strange
-    assert line.startswith(f"{tmp_path / 'strange.json'} is not a session that tfbench can read (")
-    assert re.search(r"\((JSONDecodeError|TypeError|ValueError): .+\)$", line)
-    assert (tmp_path / "strange.json").read_text() == text
+    first, second = history.record(FULL), history.record(LATER)
+    found = read(tmp_path / "all.jsonl", first.read_text()[:-30] + second.read_text())
+    assert [run.context.session for run in found.runs] == [CONTEXT.session, LATER.context.session]
+    assert len(found.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"schema": "tfbench-history/2"}, "schema 'tfbench-history/2': a newer tfbench wrote it, so update tfbench"),
+        ({"schema": "x"}, "schema 'x': expected tfbench-history/1"),
+        ({"kind": "x"}, "the kind 'x' is unknown"),
+        ({"session": 1}, "session is 1 instead of a text"),
+        ({"tree": "--help"}, "'--help' is no tree of git"),
+        ({"tree": "a" * 65}, f"'{'a' * 65}' is no tree of git"),
+        ({"cases": -1}, "cases is -1 instead of a whole number of at least 0"),
+        ({"releases": 1}, "releases is 1 instead of a list"),
+        ({"anchor": []}, "anchor is a list instead of an object"),
+    ],
+)
+def test_a_damaged_run_is_named_with_its_fault_and_the_others_are_read(tmp_path, change, fault):
+    history = History(tmp_path)
+    path = history.record(RECORD)
+    head, rest = path.read_text().split("\n", 1)
+    path.write_text(f"{json.dumps({**json.loads(head), **change})}\n{rest}")
+    history.record(LATER)
+    found, (problem,) = history.read()
+    assert found == [LATER]
+    assert problem.startswith(f"{path}, line 1: not a run that tfbench can read (ValueError: ")
+    assert fault in problem
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"floors": [0.0]}, "b/x.py::x has no usable times: 0.0"),
+        ({"floors": []}, "b/x.py::x has no usable times"),
+        ({"floors": 1}, "floors is 1 instead of a list"),
+        ({"source": 1}, "source is 1 instead of a text"),
+        ({"ratio": {"center": 0, "low": 0, "high": 1, "confidence": 0.9}}, "center is 0 instead of a number"),
+        ({"ratio": {"center": None, "low": 0, "high": 1, "confidence": 0.9}}, "center is null instead of a number"),
+        ({"ratio": {"center": 1}}, "KeyError: 'low'"),
+        ({"outcome": "fine"}, "'fine' is not a valid Outcome"),
+        ({"case": 1}, "a name is 1 instead of a text"),
+    ],
+)
+def test_a_damaged_case_is_named_with_its_fault(tmp_path, change, fault):
+    path = History(tmp_path).record(RECORD)
+    head, case = path.read_text().splitlines()
+    path.write_text(f"{head}\n{json.dumps({**json.loads(case), **change})}\n")
+    (run,), (problem,) = History(tmp_path).read()
+    assert not run.floors
+    assert problem.startswith(f"{path}, line 1: case 1 of 1 cannot be read (")
+    assert fault in problem
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "1" * 20])
+def test_numbers_that_are_none_are_refused(tmp_path, number):
+    path = History(tmp_path).record(RECORD)
+    found = read(path, path.read_text().replace("1.1e-05", number))
+    assert found.runs[0].floors == {}
+    assert len(found.problems) == 1
+
+
+@pytest.mark.parametrize("text", ["", "\n", "[]\n", "{}\n", "\x00\x01", '{"schema": "'])
+def test_a_file_that_is_no_history_is_named_and_left_unchanged(tmp_path, text):
+    path = tmp_path / "strange.jsonl"
+    found = read(path, text)
+    assert not found.runs
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith(str(path))
+    assert path.read_text() == text
+
+
+def test_hostile_names_lose_what_a_terminal_would_obey(tmp_path):
+    hostile = "b/x.py::x[\x1b[31m\u202egnp\n]"
+    path = History(tmp_path).record(replace(FULL, floors={hostile: (1e-5,)}, ratios={}, releases=("\u202ev1",)))
+    (run,) = read(path).runs
+    assert list(run.floors) == ["b/x.py::x[\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}gnp ]"]
+    assert run.releases == ("\N{REPLACEMENT CHARACTER}v1",)
+
+
+# The earlier schema
+
+
+def earlier(**change):
+    cases = {CASE: {"source": "abc", "floors": [1e-5, 1.1e-5]}}
+    return json.dumps({"schema": "tfbench-session/1", **context_json(CONTEXT), "cases": cases, **change}, indent=1)
+
+
+def test_runs_of_the_earlier_schema_are_read(tmp_path):
+    (tmp_path / "old.json").write_text(earlier())
+    assert History(tmp_path).read() == ([RECORD], [])
 
 
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
         ({"cases": []}, "ValueError: cases is a list instead of an object"),
-        ({"cases": {"x": 1}}, "ValueError: x is 1 instead of an object"),
-        ({"cases": {"x": {"floors": 1, "source": ""}}}, "ValueError: floors is 1 instead of a list"),
-        ({"cases": {"x": {"floors": [1e-5], "source": 1}}}, "ValueError: source is 1 instead of a text"),
         ({"cases": {"x": {"floors": [1e-5]}}}, "KeyError: 'source'"),
         ({"schema": "x"}, "ValueError: schema 'x' instead of 'tfbench-session/1'"),
-        ({"session": 1}, "ValueError: session is 1 instead of a text"),
-        ({"tree": "--help"}, "ValueError: '--help' is no tree of git"),
-        ({"tree": "a" * 65}, f"ValueError: '{'a' * 65}' is no tree of git"),
     ],
 )
-def test_a_damaged_session_is_named_with_its_fault(tmp_path, change, fault):
-    path = History(tmp_path).record(RECORD)
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    assert History(tmp_path).read() == ([], [f"{path} is not a session that tfbench can read ({fault})"])
-
-
-def test_a_session_without_usable_times_is_refused(tmp_path):
-    history = History(tmp_path)
-    path = history.record(RECORD)
-    content = json.loads(path.read_text())
-    content["cases"]["b/x.py::x"]["floors"] = [0.0]
-    path.write_text(json.dumps(content))
-    fault = "ValueError: b/x.py::x has no usable times: 0.0"
-    assert history.read() == ([], [f"{path} is not a session that tfbench can read ({fault})"])
-
-
-def test_git_ignores_the_folders_that_nobody_commits(tmp_path):
-    Layout(tmp_path / "a").write_gitignore()
-    assert "history/" in (tmp_path / "a/.gitignore").read_text()
-    (tmp_path / "a/.gitignore").write_text("mine\n")
-    Layout(tmp_path / "a").write_gitignore()
-    assert (tmp_path / "a/.gitignore").read_text() == "mine\n"
+def test_a_damaged_file_of_the_earlier_schema_is_named(tmp_path, change, fault):
+    path = tmp_path / "old.json"
+    path.write_text(earlier(**change))
+    found, (problem,) = History(tmp_path).read()
+    assert not found
+    assert problem == f"{path} is not a session that tfbench can read ({fault})"

@@ -86,9 +86,10 @@ class BaselineStore:
         context = baseline.context
         records, _ = self.history.read()
         floors = [
-            min(record.floors[case])
+            min(found)
             for record in records
-            if case in record.floors and (record.context.policy, record.context.way) == (context.policy, context.way)
+            if (found := record.floors_of_same_code(case))
+            and (record.context.policy, record.context.way) == (context.policy, context.way)
         ]
         return len(floors), stdev(floors) / median(floors) if len(floors) > 1 else None
 

@@ -13,7 +13,7 @@ import pytest
 
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.policy import PRESETS
-from tfbench.storage.layout import PROFILES
+from tfbench.storage.layout import HISTORY, PROFILES
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKER
 from tfbench.suite.scale import SCALES, SMALL, VARIABLE, add_scale, set_scale
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 SHARED = "--profile"
 """pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
 REPORTS = ("--report-json", "--report-html", "--report-markdown")
-_RUN_ONLY = ("--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--resume", "--gate-suite")
+_RUN_ONLY = (
+    "--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--resume", "--gate-suite", "--history",
+)  # fmt: skip
 """Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
 STARTED_WITH = dict(os.environ)
 """The environment before a conftest.py or a benchmark changed it."""
@@ -68,6 +70,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--report-json", "write the report as JSON", "PATH")
     add("--report-html", "write the report as a page: one file with charts, for a browser", "PATH")
     add("--report-markdown", "write the report as Markdown, for a pull request", "PATH")
+    text = f"add this run to the history in DIR (default: {HISTORY}), with its baseline side as the anchor"
+    add("--history", text, "DIR", nargs="?", const=HISTORY)
     text = f"profile each case in a separate launch, into DIR (default: {PROFILES})"
     add(SHARED, text, "DIR", nargs="?", const=PROFILES)
     add("--profile-on-regression", "profile both sides of each regressed case, and explain the slowdown")

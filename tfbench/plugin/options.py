@@ -208,6 +208,11 @@ def prefixes(arguments: Sequence[str], root: str) -> tuple[str, ...]:
     )
 
 
+def given_folder(config: pytest.Config, given: str, default: str) -> Path:
+    """Return the folder of an option. The default is below pytest's root, and others where pytest was started."""
+    return config.rootpath / default if given in ("", default) else config.invocation_params.dir / given
+
+
 def check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> None:
     """Refuse a path that pytest would take for a test, and its folder for the root.
 

@@ -18,6 +18,7 @@ from tfbench.plugin import STARTED_WITH
 from tfbench.plugin.options import (
     case_of,
     check_not_taken_for_test,
+    given_folder,
     is_benchmark,
     parse_profiler_config,
     parse_slowdown,
@@ -46,7 +47,7 @@ from tfbench.session.baseline import ALL, CHOICES
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.results import not_collected
 from tfbench.session.session import Session
-from tfbench.storage.layout import PROFILES, Layout
+from tfbench.storage.layout import HISTORY, PROFILES, Layout
 from tfbench.suite.missing_module import fix_of
 from tfbench.suite.shards import parse_shard
 
@@ -90,6 +91,7 @@ class Runner:
             raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n, or add -n 0")
         self._profile = PROFILES if option("profile") is True else str(option("profile") or "")
         check_not_taken_for_test(config, "--profile", self._profile)
+        check_not_taken_for_test(config, "--history", option("history"))
         self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
         self._policy = preset(option("policy"))
@@ -206,15 +208,14 @@ class Runner:
             suite_limit=self._suite_limit,
             uncollected=tuple(self._uncollected.values()),
             profile=self._profiles if self._profile else None,
+            history=given_folder(config, option("history"), HISTORY) if option("history") else None,
             profile_regressed=self._profiles if option("profile_on_regression") else None,
             profiler_config=self._profiler_config,
         )
 
     @property
     def _profiles(self) -> Path:
-        """The folder of profiles; a given path is relative to the folder in which pytest was started."""
-        given, config = self._profile, self._config
-        return config.rootpath / PROFILES if given in ("", PROFILES) else config.invocation_params.dir / given
+        return given_folder(self._config, self._profile, PROFILES)
 
     @property
     def _selection(self) -> tuple[str, ...]:

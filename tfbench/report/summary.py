@@ -17,8 +17,8 @@ from tfbench.stats.suite_mean import mean_ratio
 
 _EXPLAINED = "; other metrics: "
 """Where a verdict's reason goes on with changes of other metrics that explain the time."""
-_CAUSES = 4
-"""Maximum lines of causes of a case."""
+_CAUSES = 5
+"""Maximum lines of causes of a case. A profile has at most five; `unexplained` has the metrics that are left out."""
 _MEASURED: Mapping[str, str] = {ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held"}
 """Reasons that say more than their outcomes."""
 
@@ -211,5 +211,4 @@ def _causes(report: Report, rows: Sequence[Verdict]) -> tuple[str, ...]:
             lines += one.reason.message.partition(_EXPLAINED)[2].split("; ") if _EXPLAINED in one.reason.message else []
         elif one.outcome is not Outcome.INCONCLUSIVE:
             lines.append(f"{one.metric}: {one.reason.message}".partition("\n")[0])
-    more = [f"and {len(lines) - _CAUSES} more"] if len(lines) > _CAUSES else []
-    return tuple(lines[:_CAUSES] + more)
+    return tuple(lines[:_CAUSES])

@@ -192,9 +192,10 @@ class SavedTimeFilter:
             return Verdict(case, outcome, reason, launches=len(sample.runs), wall_seconds=wall_seconds)
         own, others = [self.saved.samples[case.name].floors], list[tuple[float, ...]]()
         for one in self._records:
-            if case.name in one.floors and one.sources.get(case.name) == case.source:
+            floors = one.floors_of_same_code(case.name)
+            if floors and one.sources.get(case.name) == case.source:
                 same_code = one.context.tree and one.context.tree == self.saved.tree
-                (own if same_code else others).append(one.floors[case.name])
+                (own if same_code else others).append(floors)
         decision = evaluate(sample.floors, own, others, len(sample.seconds), self._policy, self._cases)
         assert decision.outcome is not None
         return Verdict(

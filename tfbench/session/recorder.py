@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,14 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfbench.errors import BaselineError, SideError
-from tfbench.model import EnvironmentInfo, MeasurementContext, Outcome, Sample
+from tfbench.model import EnvironmentInfo, MeasurementContext, Sample
 from tfbench.session.request import CaseResult, RunRequest
-from tfbench.sides.source_tree import CANDIDATES, KEPT, keep, snapshot
+from tfbench.sides.source_tree import CANDIDATES, KEPT, keep, snapshot, tags_of
 from tfbench.storage.baselines import Baseline, Baselines, now
-from tfbench.storage.history import History, SessionRecord
+from tfbench.storage.history import Anchor, History, SessionRecord
 from tfbench.storage.layout import Layout
-
-_CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,8 @@ class RunMeasurements:
     """What raced each other: ``variants`` or ``sides``."""
     environment: EnvironmentInfo | None
     """Environment of the contender without its commit; ``None`` if the contender never started."""
+    anchor: Anchor | None = None
+    """The baseline side, if the run belongs to a history."""
 
     @property
     def samples(self) -> dict[str, Sample]:
@@ -43,7 +44,9 @@ class RunRecorder:
         self._request = request
         self._session = f"{now()}-{secrets.token_hex(4)}"
         self.baselines = Baselines(Layout(request.folder).baselines)
-        self.history = History(Layout(request.folder).history)
+        self.notes: list[str] = []
+        """What became of the run's part in a history."""
+        self.history = History(request.history or Layout(request.folder).history)
 
     def save(self, measurements: RunMeasurements) -> Path:
         """Save the contender's samples as the baseline that the user named.
@@ -64,7 +67,7 @@ class RunRecorder:
         return self._save(self.baselines, name, self._measured(measurements, KEPT + name), KEPT)
 
     def remember(self, measurements: RunMeasurements, baseline: str) -> Path | None:
-        """Record the floors of a run, and the candidate that `baseline accept` would take.
+        """Record a run in its history, and the candidate that `baseline accept` would take.
 
         Args:
             baseline: Name of the baseline that the run was gated against, ``""`` without one.
@@ -77,13 +80,31 @@ class RunRecorder:
         """
         samples = measurements.samples
         if self._request.slowdown or not samples:
+            if self._request.history:
+                why = "its times contain an injected slowdown" if self._request.slowdown else "no case was measured"
+                self.notes.append(f"history: this run was not added, because {why}")
             return None
         measured = self._measured(measurements, CANDIDATES + baseline if baseline else "")
-        # Floors of changed code would widen the spread that later runs expect of unchanged code.
-        changed = {one.case.name for one in measurements.results if one.verdict and one.verdict.outcome in _CHANGED}
-        floors = {name: sample.floors for name, sample in samples.items() if name not in changed}
-        sources = {name: sample.case.source for name, sample in samples.items()}
-        self.history.record(SessionRecord(measured.context, floors, sources))
+        environment = measured.context.environment
+        verdicts = {
+            one.case.name: one.verdict for one in measurements.results if one.verdict and one.case.name in samples
+        }
+        raced = {one.case.name for one in measurements.results if one.rival is not None and measurements.anchor}
+        ratios = {name: one.ratio for name, one in verdicts.items() if name in raced and one.ratio is not None}
+        path = self.history.record(
+            SessionRecord(
+                measured.context,
+                floors={name: sample.floors for name, sample in samples.items()},
+                sources={name: sample.case.source for name, sample in samples.items()},
+                ratios={name: ratio for name, ratio in ratios.items() if 0 < ratio.center < math.inf},
+                outcomes={name: one.outcome for name, one in verdicts.items()},
+                anchor=measurements.anchor,
+                releases=tags_of(self._request.root, environment.commit) if environment.commit else (),
+            )
+        )
+        if self._request.history:
+            content = f"{len(ratios)} ratios to {measurements.anchor.label}" if measurements.anchor else "floors alone"
+            self.notes.append(f"history: {path} added, {content}")
         candidates = Baselines(Layout(self._request.folder).candidates)
         return self._save(candidates, baseline, measured, CANDIDATES) if baseline else None
 

@@ -63,6 +63,8 @@ class RunRequest:
     profile_regressed: Path | None = None
     """Folder for profiles of both sides of each regressed case."""
     profiler_config: ProfilerConfig = USUAL
+    history: Path | None = None
+    """Folder of the history that this run belongs to, with its baseline side as the anchor; ``None`` for none."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from tfbench.model import JSON, Case, Report, Skip, StoredRounds, SuiteVerdict, 
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.stopwatch import Phase, Stopwatch
+from tfbench.session.anchor import anchor_of, check_anchor
 from tfbench.session.baseline import NEVER, recreate_side
 from tfbench.session.case_runs import CaseRuns
 from tfbench.session.metric_checks import PROBES, MetricChecker
@@ -28,6 +29,7 @@ from tfbench.session.suite_gate import SuiteGate
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
+from tfbench.storage.history import Anchor
 from tfbench.storage.layout import Layout
 from tfbench.suite.shards import part
 
@@ -51,6 +53,7 @@ class Session:
         report = ProgressReporter(progress, len(cases))
         self._environments = Environments(kept(), report)
         self._gpu_session = GpuSession(request.device, request.gpus, request.policy, request.require_gpu)
+        check_anchor(request)
         self._launcher = ProcessLauncher(
             request.suite, request.policy, request.processors, self._gpu_session.gpu_monitor, self._stopwatch
         )
@@ -114,6 +117,7 @@ class Session:
             + self._strategy.notes
             + self._profiles.notes
             + self._resumption.notes
+            + self._recorder.notes
         )
 
     def result(self, case: Case) -> CaseResult:
@@ -220,7 +224,15 @@ class Session:
             self._starter.start(self._cases[:1], self._contender)
             started = True
         environment = self._starter.environment_info(self._contender) if started else None
-        return RunMeasurements(self._runs.final, self._strategy.way, environment)
+        return RunMeasurements(self._runs.final, self._strategy.way, environment, self._anchor())
+
+    def _anchor(self) -> Anchor | None:
+        """Return the side that the ratios of this run's history refer to, if it started."""
+        rival = self._strategy.rival
+        if self.request.history is None or rival is None or rival.name not in self._starter.described:
+            return None
+        saved = self._strategy.saved if isinstance(self._strategy, SavedBaselineStrategy) else None
+        return anchor_of(rival, self._starter.environment_info(rival), saved)
 
     def close(self) -> None:
         """End every process, and release the GPUs."""

@@ -193,6 +193,26 @@ def tree_of(root: Path, revision: str) -> str:
         ) from None
 
 
+def is_pinned(root: Path, revision: str) -> bool:
+    """Whether a revision is a tag or a commit's hash, and so means the same code tomorrow."""
+    if re.fullmatch(r"[0-9a-f]{7,64}", revision):
+        return True
+    try:
+        return bool(_git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/{revision}"))
+    except SideError:
+        return False
+
+
+def tags_of(root: Path, commit: str) -> tuple[str, ...]:
+    """Return the tags of the commit that is checked out, none if tracked files differ from it or git cannot tell."""
+    try:
+        if _git(root, "status", "--porcelain", "--untracked-files=no"):
+            return ()
+        return tuple(_git(root, "tag", "--points-at", commit).split())
+    except SideError:
+        return ()
+
+
 def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
     """List the commits from ``good`` to ``bad`` along first parents, both included: hash and subject.
 

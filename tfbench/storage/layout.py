@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tfbench.fs import DATA_FOLDER, write_whole
 
+HISTORY = f"{DATA_FOLDER}/history"
+"""Default folder of histories, relative to pytest's root."""
 PROFILES = f"{DATA_FOLDER}/profiles"
 """Default folder of profiles, relative to pytest's root."""
 _UNSHARED = ("candidates/", "calibration/", "history/", "made/", "profiles/", "trees/", "journal.*")

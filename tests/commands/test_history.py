@@ -1,0 +1,152 @@
+"""The command that shows, accepts and rebuilds a history."""
+
+import json
+import re
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tests.fakes.histories import commit, nightly, noise, step
+from tests.report.test_html_page import unpacked
+from tfbench import cli
+from tfbench.storage.history import History
+
+SLOW, SAME = "b/test_x.py::test_slow[size=1]", "b/test_x.py::test_same[size=1]"
+HOSTILE = "b/test_x.py::test_\x1b[31m\u202egnp[</script><img src=x>]"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    nightly(tmp_path, {SLOW: step(60, 50), SAME: noise(60, seed=1)}, release=40)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def history(folder, *words):
+    return cli.main(["history", "--folder", str(folder), *words])
+
+
+def test_changed_cases_have_a_line_and_the_others_are_counted(folder, capsys):
+    assert history(folder) == 1
+    out = capsys.readouterr().out
+    assert "history: 60 runs, 2 cases" in out
+    assert "test_slow[size=1]" in out
+    assert "test_same" not in out
+    assert f"slower: +2.9% with {commit(50)[:10]}, 10 runs ago;" in out
+    assert out.rstrip().endswith("1 slower, 1 steady")
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_a_case_has_its_line_its_changes_and_its_newest_runs(folder, capsys):
+    assert history(folder, "test_slow[size=1]") == 1
+    out = capsys.readouterr().out
+    assert "ratio to git:v1.0, 60 runs: +2.9%" in out
+    assert "floor on x" in out
+    assert "│" in out
+    assert "release" in out
+    assert commit(50)[:10] in out
+    assert "newest runs of 60" in out
+    assert "2026-03-01 00:00" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_accepting_needs_a_reason_and_lets_the_case_pass(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
+    assert history(folder, "accept", "test_slow") == 2
+    assert "give --reason TEXT" in capsys.readouterr().err
+    assert history(folder, "accept", "--reason", "x") == 2
+    assert history(folder, "accept", "test_slow", "--reason", "safer") == 0
+    assert "its history restarts with the run of 2026-02-" in capsys.readouterr().out
+    assert history(folder) == 0
+    assert json.loads(next(folder.glob("*-accept-*.jsonl")).read_text())["reason"] == "safer"
+
+
+def test_the_index_is_rebuilt_on_request(folder, capsys):
+    assert history(folder, "rebuild") == 1
+    assert f"60 runs and 4 series indexed in {folder}" in capsys.readouterr().out
+
+
+def test_unknown_cases_and_empty_folders_have_their_codes(folder, tmp_path, capsys):
+    assert history(folder, "other") == 5
+    assert "no case in" in capsys.readouterr().err
+    assert history(tmp_path / "none") == 5
+    assert "no run in" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+    assert history(folder, "one", "two") == 2
+
+
+def test_damaged_files_are_named(folder, capsys):
+    path = History(folder).files()[0]
+    path.write_text(path.read_text()[:-9])
+    history(folder)
+    assert f"{path}, line 1: case 2 of 2 cannot be read" in capsys.readouterr().err
+
+
+def test_hostile_names_reach_neither_terminal_nor_page(tmp_path, capsys):
+    nightly(tmp_path, {HOSTILE: step(40, 30)})
+    assert history(tmp_path, "--html", str(tmp_path / "h.html")) == 1
+    assert history(tmp_path, "test_") == 1
+    page = (tmp_path / "h.html").read_text()
+    for shown in (capsys.readouterr().out, page):
+        assert not set(shown) & {"\x1b", "\u202e"}
+    assert "<img" not in page
+
+
+def test_a_page_has_every_series_of_the_newest_runs(folder, tmp_path, capsys):
+    nightly(folder, {SLOW: noise(100), SAME: noise(100)}, first=60)
+    history(folder, "--html", str(tmp_path / "h.html"))
+    assert f"history written: {tmp_path / 'h.html'}" in capsys.readouterr().out
+    page = (tmp_path / "h.html").read_text()
+    runs, cases = unpacked(page, "runs"), unpacked(page, "case-0")
+    assert len(runs["time"]) == 100
+    assert [case["name"] for case in cases] == [SAME, SLOW]
+    ratio, floor = cases[1]["series"]
+    assert ratio["runs"] == [[0, 100]]
+    assert np.cumsum(ratio["steps"])[-1] == round(float(noise(100)[-1]) * 1000)
+    assert np.cumsum(ratio["widths"])[-1] == 10
+    assert floor["label"].startswith("floor on x")
+    assert unpacked(page, "changes")["rows"][0][0] == SLOW
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_a_thousand_runs_of_500_cases_are_indexed_in_a_minute_and_queried_at_once(tmp_path, capsys):
+    """Print the seconds: ``pytest -m slow -s tests/commands/test_history.py``."""
+    rng = np.random.default_rng(0)
+    nightly(tmp_path, {f"b/test_x.py::test_x[size={i}]": rng.normal(0, 0.005, 1000) for i in range(500)})
+    seconds = []
+    for words in (["rebuild"], ["test_x[size=7]"], []):
+        start, began = time.process_time(), time.perf_counter()
+        history(tmp_path, *words)
+        # Beside other work, the processor's time tells what an idle machine takes.
+        seconds.append(time.process_time() - start)
+        with capsys.disabled():
+            print(f"\n{' '.join(words) or 'all cases'}: {time.perf_counter() - began:.2f} s")
+    build, one, all_cases = seconds
+    with capsys.disabled():
+        print(
+            f"\n1,000 runs x 500 cases, seconds of a processor: index {build:.1f} s, one case {one:.2f} s, all cases {all_cases:.2f} s"
+        )
+    assert build < 60
+    assert one < 0.5
+    assert all_cases < 0.5
+
+
+@pytest.mark.slow
+def test_ten_thousand_series_take_three_megabytes_on_a_page(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    nightly(
+        tmp_path, {f"b/test_x.py::test_x[size={i}]": rng.normal(0, 0.005, 100) for i in range(10_000)}, floors=False
+    )
+    history(tmp_path, "--html", str(tmp_path / "h.html"))
+    page = (tmp_path / "h.html").read_text()
+    data = sum(len(one) for one in re.findall(r'id="data-[^"]*">([^<]*)<', page))
+    with capsys.disabled():
+        print(f"\n10,000 series x 100 runs: {data / 1e6:.2f} MB of data, page {len(page) / 1e6:.2f} MB")
+    assert data < 3e6

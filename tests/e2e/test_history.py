@@ -1,0 +1,73 @@
+"""A history of real runs: an anchor that stays, runs that add themselves, and what may not be an anchor."""
+
+import json
+
+import pytest
+
+STEPS = """
+    def test_sum(bench):
+        bench(sum, list(range(400)))
+"""
+
+
+@pytest.fixture
+def checkout(project):
+    """A project whose only commit is tagged, with a later change."""
+    project.write(STEPS)
+    project.git("init", "-q", "-b", "main")
+    project.git("add", ".")
+    project.git("commit", "-qm", "first")
+    project.git("tag", "v1.0")
+    return project
+
+
+def runs(folder):
+    """Return the lines of each file of a history, oldest first."""
+    return [[json.loads(line) for line in path.read_text().splitlines()] for path in sorted(folder.glob("*.jsonl"))]
+
+
+def test_runs_against_a_tag_are_followed_by_their_ratio_to_it(checkout):
+    elsewhere = checkout.root.parent / "history of main"
+    for options in ([], [f"--history={elsewhere}"]):
+        done = checkout.run("--against", "git:v1.0", *options)
+        assert done.code == 0, done.output
+        assert ("jsonl added, 1 ratios to git:v1.0" in " ".join(done.output.split())) is bool(options)
+    ((alone, floors),) = runs(checkout.root / ".tfbench/history")
+    assert "anchor" not in alone  # no part of a history, so it has floors alone
+    assert "ratio" not in floors
+    assert floors["floors"]
+    ((first, case),) = runs(elsewhere)
+    assert first["anchor"]["label"] == "git:v1.0"
+    assert first["releases"] == ["v1.0"]  # files that git does not track change no release
+    assert case["case"] == "benchmarks/test_mine.py::test_sum"
+    assert 0.5 < case["ratio"]["center"] < 2
+    assert case["floors"]
+    assert case["outcome"] in ("unchanged", "inconclusive")
+    assert (elsewhere / ".gitignore").read_text() == "*\n"
+    shown = checkout.tfbench("history", "test_sum", "--folder", str(elsewhere))
+    assert shown.returncode == 0, shown.stderr
+    assert "ratio to git:v1.0, 1 runs: too few to tell" in shown.stdout
+
+
+def test_an_anchor_that_moves_is_refused_before_anything_is_measured(checkout):
+    against = ("self", "git:main", "git:HEAD", "tf-nightly", "git:v1.0+tf-nightly")
+    done = checkout.run_each(*(["--history", "--against", spec] for spec in against))
+    assert [one.code for one in done] == [4] * len(against)
+    for one, reason in zip(
+        done,
+        (
+            "--history: a race against self has no anchor",
+            "--history: git:main is no tag or commit, and may move",
+            "--history: git:HEAD is no tag or commit",
+            "--history: tf-nightly is another version tomorrow",
+            "--history: tf-nightly is another version tomorrow",
+        ),
+        strict=True,
+    ):
+        assert reason in one.output
+
+
+def test_the_option_needs_a_run_of_benchmarks(checkout):
+    done = checkout.run("--history", benchmark=False)
+    assert done.code == 4
+    assert "--history measures nothing without --benchmark" in done.output

@@ -1,0 +1,58 @@
+"""The page of a history in a real browser."""
+
+import re
+from contextlib import closing
+
+import pytest
+
+from tests.fakes.histories import nightly, noise, step
+from tests.report.test_html_browser import browser, files, scroll_through, visit  # noqa: F401, their fixtures
+from tfbench.gate.trends import Trends
+from tfbench.policy import preset
+from tfbench.report.html.history_page import render
+from tfbench.report.trends import TrendLine
+
+pytestmark = pytest.mark.slow
+SLOW, SAME = "b/test_x.py::test_slow[size=1]", "b/test_x.py::test_same[</script><img src=x onerror=alert(1)>]"
+
+
+@pytest.fixture
+def page_of_history(tmp_path):
+    nightly(tmp_path, {SLOW: step(60, 50), SAME: noise(60, seed=1)}, release=40)
+    with closing(Trends(tmp_path, preset("standard"))) as trends:
+        cases = [[TrendLine(one, trends.points(one)) for one in trends.of_case(case)] for case in (SAME, SLOW)]
+        (tmp_path / "h.html").write_text(render(cases, 60, []))
+    return tmp_path / "h.html"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (400, "dark")])
+def test_a_history_is_drawn_without_an_error_or_a_serious_fault_of_accessibility(
+    visit,  # noqa: F811
+    page_of_history,
+    width,
+    scheme,
+):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = visit("", width, scheme, path=page_of_history)
+    page.wait_for_selector("#case-view figure.chart[data-drawn=yes]")  # the case that got slower is shown first
+    scroll_through(page)
+    assert page.locator("#case-heading").inner_text() == SLOW
+    assert page.locator("#case-view figure.chart").count() == 2
+    found = Axe().run(page).response["violations"]
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+
+
+def test_a_case_is_chosen_in_the_table_and_its_numbers_are_those_of_the_history(visit, page_of_history):  # noqa: F811
+    page = visit("", path=page_of_history)
+    page.locator("#all").scroll_into_view_if_needed()
+    page.locator("#all").get_by_role("link", name=re.compile("test_same")).click()
+    page.wait_for_function("document.getElementById('case-heading')?.innerText.includes('test_same')")
+    figure = page.locator("#case-view figure.chart").first
+    page.wait_for_selector("#case-view figure.chart[data-drawn=yes]")
+    figure.locator("summary").click()
+    rows = figure.locator("tbody tr")
+    assert "1 to 50 of 60" in figure.inner_text()
+    assert "2026-01-01 00:00" in rows.first.inner_text()
+    assert "ratio to git:v1.0" in rows.first.inner_text()

@@ -1,0 +1,39 @@
+"""An anchor is the same as long as its code and environment are, on any machine."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.storage.test_baselines import BASELINE, CONTEXT
+from tfbench.session.anchor import anchor_of
+from tfbench.sides.side import Side
+
+SIDE = Side(
+    "baseline", "/bin/python", Path("/cache/trees/abc/b"), "git:v1.0", tree_redirect=("/home", "/cache/trees/abc")
+)
+HERE = CONTEXT.environment
+
+
+def test_another_machine_checkout_or_commit_of_the_contender_leaves_the_anchor():
+    first = anchor_of(SIDE, HERE, None)
+    assert first.label == "git:v1.0"
+    elsewhere = replace(SIDE, executable="/other", root=Path("/o/abc"), tree_redirect=("/h", "/o/abc"))
+    environment = replace(HERE, commit="1", dirty=True, cpus=(9,), machine={"processor": "other"}, executable="/other")
+    assert anchor_of(elsewhere, environment, None) == first
+
+
+def test_another_tree_python_package_or_setting_is_another_anchor():
+    sides = [SIDE, replace(SIDE, tree_redirect=("/home", "/cache/trees/def")), replace(SIDE, tree_redirect=None)]
+    environments = [
+        replace(HERE, python="3.99.1"), replace(HERE, packages={"tensorflow": "2.20.0"}), replace(HERE, settings={"TF_X": "1"}),
+    ]  # fmt: skip
+    keys = [anchor_of(side, HERE, None).key for side in sides] + [
+        anchor_of(SIDE, one, None).key for one in environments
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_saved_baseline_is_the_same_anchor_whatever_it_is_recreated_from():
+    saved = replace(BASELINE, name="v1", saved="2026-01-01T00:00:00+00:00")
+    first = anchor_of(SIDE, HERE, saved)
+    assert first.label == "baseline 'v1' of 2026-01-01T00:00:00+00:00"
+    assert anchor_of(replace(SIDE, tree_redirect=None), replace(HERE, python="3.99"), saved) == first

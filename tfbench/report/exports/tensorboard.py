@@ -1,0 +1,67 @@
+"""TensorBoard: a run per case, with its numbers as scalars and its variant as hyperparameters.
+
+TensorBoard's own writers import TensorFlow where it is installed, which takes seconds. So records are written with its
+`RecordWriter` and protocol buffers alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+from tensorboard.compat.proto.types_pb2 import DT_FLOAT
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+from tensorboard.plugins.scalar.metadata import create_summary_metadata
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from tfbench.fs import atomic_dir
+from tfbench.model import Report
+from tfbench.report.exports import numbers
+
+
+def export(report: Report, target: str) -> str:
+    """Write a folder per case below the target.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    cases = {row.case.name: row.case for row in report.variant_results}
+    cases |= {row.case.name: row.case for row in report.verdicts}
+    scalars: dict[str, dict[str, float]] = defaultdict(dict)
+    for name, what, value in numbers(report):
+        scalars[name][what] = value
+    now = time.time()
+    for name, values in scalars.items():
+        case = cases[name]
+        levels = {"workload": case.workload, **case.levels}
+        summaries = [hparams_pb(levels, trial_id=_folder(name), start_time_secs=now)]
+        summaries += [_scalar(what, value) for what, value in values.items()]
+        with (
+            atomic_dir(Path(target, _folder(name)), replace=True) as folder,
+            open(folder / f"events.out.tfevents.{int(now)}.tfbench", "wb") as file,
+        ):
+            writer = RecordWriter(file)
+            writer.write(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
+            for summary in summaries:
+                writer.write(Event(wall_time=now, step=0, summary=summary).SerializeToString())
+            writer.flush()
+    return f"{target}: {len(scalars)} runs; tensorboard --logdir {target}"
+
+
+def _scalar(tag: str, value: float) -> Summary:
+    tensor = TensorProto(dtype=DT_FLOAT, float_val=[value], tensor_shape=TensorShapeProto())
+    metadata = create_summary_metadata(display_name="", description="")
+    return Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=metadata)])
+
+
+def _folder(case: str) -> str:
+    """Return a name of a folder for a case: readable, and unique by a digest."""
+    readable = re.sub(r"[^\w.,=-]+", "_", case.rpartition("::")[2]).strip("._")[:100]
+    return f"{readable or 'case'}-{hashlib.sha256(case.encode()).hexdigest()[:8]}"

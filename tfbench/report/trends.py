@@ -1,0 +1,216 @@
+"""Render a history for the terminal: a line per case, or one case with its runs and changes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import median
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from tfbench.report.style import add_columns, add_row, break_name, table
+from tfbench.report.units import duration
+from tfbench.stats.trend import Trend, TrendState
+from tfbench.storage.history_index import TIME, SeriesPoint
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+COLOURS = {
+    TrendState.SLOWER: "bold red",
+    TrendState.DRIFT: "red",
+    TrendState.FASTER: "green",
+    TrendState.STEADY: "",
+    TrendState.SHORT: "dim",
+}
+SHOWN = (TrendState.SLOWER, TrendState.DRIFT, TrendState.FASTER)
+"""States of which each case is shown in an overview."""
+_SPARK = 30
+"""Runs of a sparkline."""
+_LEAST_RANGE = 0.02
+"""Range of log-ratios that a line spans at least, so that noise does not look like change."""
+_PLOT_ROWS, _AXIS = 9, 9
+"""Rows of a plot, and width of its axis."""
+_NEWEST = 10
+"""Runs of a case that are listed."""
+_COMMIT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TrendLine:
+    """A trend with its points."""
+
+    trend: Trend
+    points: Sequence[SeriesPoint]
+
+
+def render_overview(lines: Sequence[TrendLine], runs: int, width: int) -> RenderableType:
+    """Render each case that is not steady, the gravest first, and the number of the others."""
+    parts = [Text(f"history: {runs} runs, {len(lines)} cases", "bold")]
+    shown = [line for line in lines if line.trend.state in SHOWN]
+    for line in sorted(shown, key=_gravity):
+        trend = line.trend
+        name = break_name(trend.series.case.rpartition("::")[2], max(20, width - 1))
+        parts.append(Text(f"\n{name}"))
+        spark = sparkline([point.value for point in line.points[-_SPARK:]])
+        parts.append(Text.assemble(f"  {spark}  ", (f"{trend.state}: {describe(line)}", COLOURS[trend.state])))
+    counts = Counter(line.trend.state for line in lines)
+    summary = ", ".join(f"{counts[state]} {state}" for state in TrendState if counts[state])
+    return Group(*parts, Text(f"\n{summary}" if shown else summary))
+
+
+def _gravity(line: TrendLine) -> tuple[int, float]:
+    trend = line.trend
+    return list(TrendState).index(trend.state), -abs(trend.changes[-1].effect if trend.changes else 0.0)
+
+
+def describe(line: TrendLine) -> str:
+    """TrendState in one sentence what a trend shows."""
+    trend, points = line.trend, line.points
+    if trend.state is TrendState.DRIFT:
+        assert trend.drift is not None
+        steps = (
+            f"in steps of at most {change(max(one.effect for one in trend.changes))}"
+            if trend.changes
+            else "without a step"
+        )
+        return f"{change(trend.drift.effect)} since {_reference(line)}, {steps}"
+    if trend.state is TrendState.SHORT:
+        return f"too few to tell since {commit(points[trend.start])}" if trend.start else "too few to tell"
+    if not trend.changes:
+        return "steady"
+    last = trend.changes[-1]
+    found = f"{change(last.effect)} with {commit(points[last.index])}, {len(points) - last.index} runs ago"
+    return f"{found}; {change(trend.drift.effect)} since {_reference(line)}" if trend.drift else found
+
+
+def _reference(line: TrendLine) -> str:
+    """Name the run that the drift refers to: the last release, or the first run of the window."""
+    return line.trend.release or commit(line.points[line.trend.since or 0])
+
+
+def change(effect: float) -> str:
+    """Format a log-ratio as a signed percentage."""
+    return f"{math.expm1(effect):+.1%}"
+
+
+def commit(point: SeriesPoint) -> str:
+    """Return the short commit of a run, marked if there were uncommitted changes."""
+    return f"{point.run.commit[:_COMMIT] or 'unknown'}{'+' * point.run.dirty}"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Draw positive values as blocks, one each, on a logarithmic scale."""
+    low, high = _bounds(values)
+    top = len(BLOCKS) - 1
+    return "".join(BLOCKS[round((math.log(value) - low) / (high - low) * top)] for value in values)
+
+
+def _bounds(values: Sequence[float]) -> tuple[float, float]:
+    logs = [math.log(value) for value in values] or [0.0]
+    middle = (min(logs) + max(logs)) / 2
+    reach = max(_LEAST_RANGE, max(logs) - min(logs)) / 2
+    return middle - reach, middle + reach
+
+
+# One case
+
+
+def render_case(lines: Sequence[TrendLine], width: int) -> RenderableType:
+    """Render all series of a case: a plot each, then its changes, and the newest runs of the followed one."""
+    parts: list[RenderableType] = [Text(lines[0].trend.series.case, "bold")]
+    for line in lines:
+        trend = line.trend
+        followed = trend.series.metric == TIME
+        what = f"ratio to {trend.series.anchor}" if followed else f"floor on {trend.series.machine}"
+        heading = Text.assemble(f"\n{what}, {trend.runs} runs: ", (describe(line), COLOURS[trend.state]))
+        parts += [heading, _plot(line, width)]
+        if trend.changes:
+            parts.append(_changes(line))
+    return Group(*parts, _runs(lines))
+
+
+def _plot(line: TrendLine, width: int) -> Text:
+    """Plot the newest runs, one per column: points at the change of the value relative to the window's first level."""
+    points = line.points[-max(10, width - _AXIS - 1) :]
+    offset = len(line.points) - len(points)
+    values = [point.value for point in points]
+    low, high = _bounds(values)
+    reference = median(math.log(point.value) for point in line.points[line.trend.start :][:8] or line.points[-1:])
+    starts = {one.index - offset for one in line.trend.changes}
+    rows = []
+    for row in range(_PLOT_ROWS - 1, -1, -1):
+        at = low + (high - low) * row / (_PLOT_ROWS - 1)
+        cells = (
+            "•"
+            if round((math.log(value) - low) / (high - low) * (_PLOT_ROWS - 1)) == row
+            else "│"
+            if i in starts
+            else " "
+            for i, value in enumerate(values)
+        )
+        rows.append(f"{change(at - reference):>{_AXIS - 1}} {''.join(cells).rstrip()}")
+    marks = "".join("v" if point.run.releases else "-" for point in points)
+    return Text("\n".join([*rows, f"{'release' if 'v' in marks else '':>{_AXIS - 1}} {marks}"]))
+
+
+def _changes(line: TrendLine) -> RenderableType:
+    made = table("changes")
+    add_columns(made, "first run", "commit", "change", "first run between", fold=True)
+    for one in line.trend.changes:
+        before, first, last = (line.points[max(0, at)] for at in (one.low - 1, one.low, one.high))
+        effect = f"{change(one.effect)} ({change(one.effect - one.margin)} to {change(one.effect + one.margin)})"
+        between = (
+            f"{commit(before)} and {commit(last)}" if one.low < one.high else f"{commit(before)} and {commit(first)}"
+        )
+        notes = environment_changes(line.points[max(0, one.low - 1) : one.high + 1])
+        at = line.points[one.index]
+        add_row(made, when(at), commit(at), effect, "; ".join([between, *notes]))
+    return made
+
+
+def environment_changes(points: Sequence[SeriesPoint]) -> list[str]:
+    """Name changes of version and machine among successive runs, which may explain a change of level."""
+    found = []
+    for what, values in (
+        ("version", [one.run.side for one in points]),
+        ("machine", [one.run.machine for one in points]),
+    ):
+        if len(set(values)) > 1:
+            found.append(f"the {what} changed: {' → '.join(_without_repeats(values))}")
+    return found
+
+
+def _without_repeats(values: Iterable[str]) -> list[str]:
+    return [value for value, _ in groupby(values)]
+
+
+def _runs(lines: Sequence[TrendLine]) -> RenderableType:
+    """List the newest runs. What is the same in all of them is in the title."""
+    followed, newest = lines[0], lines[0].points[-_NEWEST:]
+    floors = {point.run.session: point for line in lines if line.trend.series.metric != TIME for point in line.points}
+    facts = {
+        "release": [", ".join(point.run.releases) for point in newest],
+        "version": [point.run.side for point in newest],
+        "machine": [point.run.machine for point in newest],
+    }
+    same = [values[0] for values in facts.values() if values[0] and len(set(values)) == 1]
+    differing = {name: values for name, values in facts.items() if len(set(values)) > 1}
+    made = table(f"newest runs of {len(followed.points)}" + f" ({', '.join(same)})" * bool(same))
+    add_columns(made, "run", "commit")
+    add_columns(made, *differing, fold=True)
+    add_columns(made, "ratio", "floor", right=True)
+    for place, point in enumerate(newest):
+        floor, is_ratio = floors.get(point.run.session), followed.trend.series.metric == TIME
+        ratio = f"{point.value:.3f} ({point.low:.3f} to {point.high:.3f})" if is_ratio else "–"
+        seconds = duration(floor.value) if floor else "–"
+        cells = (values[place] for values in differing.values())
+        add_row(made, when(point), commit(point), *cells, ratio, seconds)
+    return made
+
+
+def when(point: SeriesPoint) -> str:
+    """Return the date and time of a run, to the minute."""
+    return point.run.session[:16].replace("T", " ")

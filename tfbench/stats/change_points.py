@@ -1,0 +1,204 @@
+"""Find the runs of a history in which the level of a series changed.
+
+After each run, the mean of the newest runs is compared with the mean of the runs before them, for every split: the
+window-limited generalized likelihood ratio test (Lai 1995, J. R. Statist. Soc. B 57; Siegmund & Venkatraman 1995,
+Ann. Statist. 23). After an alarm the window restarts at the change. So a result never depends on how often somebody
+looked, and later runs move a change point by refinement only. The position's confidence set holds the splits whose
+likelihood is near the best one's (Siegmund 1988, Ann. Statist. 16).
+
+Values are natural logarithms, one per run, in time order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy import special
+
+from tfbench.model.history_thresholds import HistoryThresholds
+from tfbench.stats.interval import Array, Floats
+
+_MEDIAN_DIFFERENCE = 1 / (math.sqrt(2) * float(special.ndtri(0.75)))
+"""Deviation of a normal value by the median absolute difference of two."""
+_NEAR = 20
+"""Differences whose median is the scale of outliers."""
+_SIDE = 3
+"""Runs on either side of a run whose median is the centre of outliers. Four runs of a new level are the majority."""
+_EFFICIENCY = 0.605
+"""Degrees of freedom that each difference adds to a deviation estimated from the differences' mean."""
+CONFIDENCE = 0.95
+_SET = -2 * math.log(1 - math.sqrt(CONFIDENCE))
+"""Drop of twice the log-likelihood within which a position belongs to the confidence set: on either side of a small
+step, the largest excess of the log-likelihood over its value at the true position is exponential."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePoint:
+    """A change of level between two runs. Positions count runs from 0."""
+
+    index: int
+    """First run of the new level."""
+    low: int
+    high: int
+    """First and last position of the 95% confidence set."""
+    found: int
+    """The run with which the change became significant."""
+    effect: float
+    """Difference of the levels, as a log-ratio: positive if slower."""
+    margin: float
+    """Half-width of the effect's 95% interval."""
+
+
+def change_points(values: Floats, policy: HistoryThresholds, effect: float = 0.0) -> tuple[ChangePoint, ...]:
+    """Return the change points of a series, oldest first.
+
+    Args:
+        values: Log-ratios or log-seconds, one per run in time order.
+        effect: Smallest difference of levels that counts, if larger than the policy's `history_effect`.
+    """
+    x = np.asarray(values, float)
+    least = max(effect, policy.history_effect)
+    alarms, start = list[tuple[int, int]](), 0
+    while (alarm := _first_alarm(x[start:], policy, least)) is not None:
+        split, look = alarm
+        alarms.append((start + split, start + look))
+        start += split
+    starts = [0, *(split for split, _ in alarms), len(x)]
+    found = [
+        _located(x[before:after], before, look, policy)
+        for (_, look), before, after in zip(alarms, starts, starts[2:], strict=False)
+    ]
+    return tuple(found)
+
+
+@cache
+def _limits(policy: HistoryThresholds) -> Array:
+    """Return the critical value of Student's t by the number of runs before the change."""
+    before = np.arange(policy.history_window + 1)
+    return np.asarray(special.stdtrit(policy.history_prior + np.maximum(0, before - 1), 1 - policy.history_alpha / 2))
+
+
+def _first_alarm(x: Array, policy: HistoryThresholds, least: float) -> tuple[int, int] | None:
+    """Return the split and the run of the first alarm; ``None`` without one."""
+    fewest, shortest = policy.history_before, policy.history_after
+    if len(x) < fewest + shortest:
+        return None
+    looks = np.arange(fewest + shortest - 1, len(x))
+    after = np.arange(shortest, policy.history_lag + 1)
+    shift, spread, before = _statistics(x, policy, looks, after)
+    beyond = np.abs(shift) / spread / _limits(policy)[before]
+    beyond[np.abs(shift) < least] = 0.0
+    (alarms,) = np.nonzero(np.nanmax(beyond, axis=1, initial=0.0) > 1)
+    if not len(alarms):
+        return None
+    first = alarms[0]
+    look = int(looks[first])
+    return look + 1 - int(after[np.nanargmax(beyond[first])]), look
+
+
+def _statistics(x: Array, policy: HistoryThresholds, looks: Array, after: Array) -> tuple[Array, Array, Array]:
+    """Compare the newest ``after`` runs with the runs before them, at each look.
+
+    Returns:
+        Difference of means, NaN where too few runs come before; its standard error; and the number of runs before. All
+        have the shape (looks, after).
+    """
+    scale, centre = _scales(x, policy), _centres(x)
+    clean = _clipped(x, centre, scale, policy)
+    total, squares = (np.concatenate([[0.0], np.cumsum(power)]) for power in (clean, clean**2))
+    # At a look, no later run is known: the newest ones have the centre of the one before them.
+    ends = [_clipped(x[looks - back], centre[looks - _SIDE], scale[looks], policy) for back in range(_SIDE)]
+    newest = np.sum(ends, axis=0)[:, None] + total[looks - _SIDE + 1][:, None]
+    split = looks[:, None] + 1 - after
+    first = np.maximum(0, looks + 1 - policy.history_window)[:, None]
+    enough = split - first >= policy.history_before
+    split = np.where(enough, split, first + 1)
+    before = split - first
+    earlier = (total[split] - total[first]) / before
+    shift = np.where(enough, (newest - total[split]) / after - earlier, np.nan)
+    scatter = np.maximum(0.0, squares[split] - squares[first] - before * earlier**2)
+    freedom = policy.history_prior + before - 1
+    variance = (policy.history_prior * policy.history_deviation**2 + scatter) / freedom
+    return shift, np.sqrt(variance * (1 / after + 1 / before)), before
+
+
+def _scales(x: Array, policy: HistoryThresholds) -> Array:
+    """Return the deviation of a run from the differences up to it, at first with the policy's as prior."""
+    known = np.full(_NEAR, policy.history_deviation / _MEDIAN_DIFFERENCE)
+    near = sliding_window_view(np.concatenate([known, np.abs(np.diff(x))]), _NEAR)
+    return np.asarray(np.maximum(np.median(near, axis=1) * _MEDIAN_DIFFERENCE, policy.history_deviation))
+
+
+def _centres(x: Array) -> Array:
+    """Return the median of the seven runs around each run, or of the first and last seven near the ends."""
+    if len(x) <= 2 * _SIDE:
+        return np.full(len(x), np.median(x) if len(x) else 0.0)
+    return np.pad(np.median(sliding_window_view(x, 2 * _SIDE + 1), axis=1), _SIDE, mode="edge")
+
+
+def _clipped(x: Array, centre: Array, scale: Array, policy: HistoryThresholds) -> Array:
+    """Limit outliers (Hampel 1974, J. Am. Statist. Assoc. 69): a single odd run must not decide."""
+    return np.asarray(np.clip(x, centre - policy.history_clip * scale, centre + policy.history_clip * scale))
+
+
+def _located(x: Array, offset: int, look: int, policy: HistoryThresholds) -> ChangePoint:
+    """Locate the one change of a segment, given that there is one."""
+    clean = _clipped(x, _centres(x), _scales(x, policy), policy)
+    splits = np.arange(1, len(x))
+    total, squares = np.cumsum(clean), float(np.sum(clean**2))
+    left, right = total[splits - 1] / splits, (total[-1] - total[splits - 1]) / (len(x) - splits)
+    weight = splits * (len(x) - splits) / len(x)
+    explained = weight * (right - left) ** 2
+    best = int(np.argmax(explained))
+    freedom = policy.history_prior + len(x) - 2
+    scatter = max(0.0, squares - total[-1] ** 2 / len(x) - float(explained[best]))
+    variance = (policy.history_prior * policy.history_deviation**2 + scatter) / freedom
+    inside = splits[explained >= explained[best] - _SET * variance]
+    margin = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(variance / weight[best])
+    low, at, high = (offset + int(one) for one in (inside[0], splits[best], inside[-1]))
+    return ChangePoint(at, low, high, look, float(right[best] - left[best]), margin)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """The change of a level between two stretches of runs."""
+
+    effect: float
+    """Log-ratio: positive if slower."""
+    margin: float
+    """Half-width of its interval, at the level of the history's test."""
+
+    def exceeds(self, least: float) -> bool:
+        """Whether it is at least this large, and proven not to be zero."""
+        return abs(self.effect) >= least and abs(self.effect) > self.margin
+
+
+def drift(values: Floats, reference: slice, policy: HistoryThresholds) -> Drift:
+    """Compare the newest runs of a series with some earlier ones, by the scatter of successive runs.
+
+    Args:
+        reference: The earlier runs, at least one.
+    """
+    x = np.asarray(values, float)
+    clean = _clipped(x, _centres(x), _scales(x, policy), policy)
+    before, now = clean[reference], clean[-policy.history_after :]
+    # A drift does not widen the differences of successive runs. Their mean is 2 / sqrt(pi) deviations.
+    differences = np.abs(np.diff(clean)) * math.sqrt(math.pi) / 2
+    known = _EFFICIENCY * len(differences)
+    freedom = policy.history_prior + known
+    scatter = known * float(np.mean(differences)) ** 2 if len(differences) else 0.0
+    variance = (policy.history_prior * policy.history_deviation**2 + scatter) / freedom
+    critical = float(special.stdtrit(freedom, 1 - policy.history_alpha / 2))
+    margin = critical * math.sqrt(variance * (1 / len(before) + 1 / len(now)))
+    return Drift(float(now.mean() - before.mean()), margin)
+
+
+def half_widths(intervals: Sequence[tuple[float, float]]) -> float:
+    """Return the median half-width of runs' intervals, as log-ratios; 0 without a bounded one."""
+    found = [(math.log(high) - math.log(low)) / 2 for low, high in intervals if 0 < low <= high < math.inf]
+    return float(np.median(found)) if found else 0.0
