@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from tfbench.errors import UsageError
 from tfbench.model import JSON
+from tfbench.model.gpu_thresholds import GpuThresholds
 from tfbench.model.history_thresholds import HistoryThresholds
+from tfbench.model.profile_thresholds import ProfileThresholds
 
 
 class Thresholds(NamedTuple):
@@ -24,7 +26,7 @@ _FEWEST_PAIRS = 2  # with one pair of zygotes, its bias would be taken for a dif
 
 
 @dataclass(frozen=True, slots=True)
-class Policy(HistoryThresholds):
+class Policy(HistoryThresholds, ProfileThresholds, GpuThresholds):
     """Set the certainty and the cost of a run. Fractions are of one, times are in seconds."""
 
     name: str = "standard"
@@ -33,7 +35,8 @@ class Policy(HistoryThresholds):
     minimum_effect: float = 0.01
     """A case is `regressed` if the whole interval lies above 1 + this. Smaller slowdowns lead to no action."""
     tolerance: float = 0.02
-    """A case is `unchanged` if the whole interval lies within 1 ± this. Twice the minimum effect leaves it room."""
+    """A case is `unchanged` if the whole interval lies within 1 ± this. It is twice the minimum effect, which leaves
+    room for an interval between the two."""
     alpha: float = 0.01
     """Probability that a run reports a case that is not slower by the minimum effect, shared over its cases. It is one
     failing run in a hundred at that edge, and far fewer on the same code."""
@@ -79,9 +82,11 @@ class Policy(HistoryThresholds):
     """Launches whose fastest block represents a session. With six, the floor of unchanged code moved by 0.6 to 0.8%
     between sessions, and medians by 5 to 26%."""
     sessions: int = 5
-    """Sessions of a case that are needed to judge a saved time. With fewer, a t interval decides nothing."""
+    """Sessions of a case that are needed to judge a saved time by their spread. With fewer, a t interval is more than
+    five deviations wide and decides nothing."""
     screen_tolerance: float = 0.05
-    """`--replay suspects` does not race a case whose saved times prove a smaller slowdown than this."""
+    """`--replay suspects` does not race a case whose saved times prove a smaller slowdown than this. The spread between
+    sessions rarely proves less, and undecided cases are raced."""
 
     # Metrics other than time
     once_effects: tuple[float, float] = (0.05, 0.1)
@@ -93,7 +98,8 @@ class Policy(HistoryThresholds):
     first_call_abs_tolerance: float = 5e-3
     """Seconds by which first calls may differ, however short they are: a few milliseconds, once, do not matter."""
     first_call_deviation: float = 0.08
-    """Standard deviation between launches of the same code, as a log-ratio: the median of 11 cases (0.035 to 0.29)."""
+    """Standard deviation between launches of the same code, as a log-ratio: the median of 11 cases, which reach from
+    0.035 to 0.29."""
     first_call_zygote_deviation: float = 0.02
     """The same between pairs of zygotes."""
     memory_tolerance: float = 0.01
@@ -102,7 +108,8 @@ class Policy(HistoryThresholds):
     """Bytes by which peaks of host memory may differ: one of Python's arenas, which take 1 MiB. Launches reuse space
     that their zygote left free in it, and zygotes of different sides leave different amounts."""
     memory_deviation: float = 0.002
-    """The same for peaks of host memory: the median of 35 cases, which reach from 0.0004 to 0.05."""
+    """Standard deviation of a peak of host memory between launches of the same code, as a log-ratio: the median of 35
+    cases, which reach from 0.0004 to 0.05."""
     memory_zygote_deviation: float = 0.003
     """The same between pairs of zygotes."""
     sampled_seconds: float = 10.0
@@ -111,7 +118,8 @@ class Policy(HistoryThresholds):
     memory_launches: int = 3
     """Launches of each side before a memory peak is decided. Fewer say nothing about their scatter."""
     probe_calls: int = 4
-    """Calls after the first ones in which retraces and leaked tensors are counted. Four cost little."""
+    """Calls after the first ones in which retraces and leaked tensors are counted. One call shows what grows with every
+    call, and four cost little compared with the start of the process."""
     leak_windows: tuple[int, int] = (4, 50)
     """Windows of calls in which something must grow to be a leak, since caches and pools of threads fill up in the first
     ones, and most calls of each: 1 kB a call is then 50 kB, much more than allocators keep."""
@@ -126,60 +134,16 @@ class Policy(HistoryThresholds):
     leak_events: float = 0.01
     """Threads, open files and traces per call that are none: one in a hundred calls."""
     probe_launches: int = 3
-    """Launches per side that read a differing metric before it counts. If they differ, it is not exact."""
+    """Launches per side that read a differing metric before it counts. A metric that differs among them is not
+    exact."""
     exact_across_versions: bool = False
     """Whether exact metrics gate between different environments (TensorFlow versions, settings). Otherwise they only
     explain, because another version may have other graphs on purpose."""
     parity_floor: float = 1e-4
     """Smaller errors of results are rounding: sums of float32 in another order differ by 1e-7 to 1e-5."""
     parity_growth: float = 2.0
-    """An error above the floor may grow by this factor, because rounding depends on the order of a sum."""
-
-    # Profiles
-    profile_steps: tuple[int, int] = (10, 60)
-    """Fewest and most steps of a profile. The profiler guide recommends about ten. Short steps need more, because noise
-    hits each of them differently, and their files stay small."""
-    profile_seconds: float = 0.04
-    """Between the two, as many steps as fit into this time: small records write 70,000 events per second."""
-    profile_launches: int = 5
-    """Profiled launches per side in a comparison, since single ones differ by several percent. The faster half is used,
-    because a disturbance makes a launch slower, and hits one side only."""
-    profile_zygotes: int = 2
-    """Zygotes per side for these launches, which a race starts first. They differ by 1%, less than profiling costs."""
-    profile_trim: float = 0.2
-    """Share of a launch's slowest steps that is left out. Not larger, as a pipeline may wait in one step of several."""
-    profile_read_seconds: float = 120.0
-    """Time limit for xprof to read a profile."""
-    profile_found: float = 0.5
-    """Share of the raced slowdown that a pair of profiles must show to explain it."""
-    profile_cause: float = 0.1
-    """Share of the slowdown below which a growing category is no cause."""
-    slow_call_seconds: float = 50e-6
-    """A longer call of a tf.data stage is waiting (the profiler's own threshold)."""
-    input_bound: float = 0.05
-    """Share of a step from which waiting for input is reported (the input pipeline analyzer's threshold)."""
-    launch_bound: float = 0.3
-    """The same for Python and dispatch: time outside ops, kernels and waiting."""
-    transposing: float = 0.1
-    """The same for transposes."""
-    sixteen_bit: float = 0.05
-    """16 bit share of its time below which a GPU with Tensor Cores counts as using almost none of it."""
-
-    # GPUs
-    gpu_look_seconds: float = 0.1
-    """Interval of GPU readings in launches of at least 0.3 s. One costs 1 ms, and a low clock stays low longer."""
-    gpu_clock_drift: float = 0.05
-    """A launch counts only if its mean clock is within this of the race's other launches. A software power cap moves
-    clocks by two or three percent, another power state by tens. Saved times use the same bound."""
-    gpu_hot_share: float = 0.02
-    """A launch counts only if heat limited the clock for less of it, by the driver's counter, which also covers the
-    time between readings. A median ignores so few rounds."""
-    device_bound: float = 0.5
-    """A step in which the GPU works for a smaller share is host-bound, whatever its kernels do."""
-    energy_seconds: float = 1.0
-    """Duration of the repetition that measures energy. Devices update the counter every tenth of a second or faster."""
-    disturbed_launches: int = 5
-    """Launches of a race that may be discarded because of a disturbed GPU, before it ends inconclusive."""
+    """An error against the reference variant above the floor may grow by this factor, because rounding errors depend on
+    the order of a sum."""
 
     # Zygotes and launches
     zygotes: int = 12
@@ -191,7 +155,8 @@ class Policy(HistoryThresholds):
     zygotes_alive: int = 24
     """Upper limit for the zygotes of a run, beyond which the least recently used ones end: both sides of one race."""
     zygotes_variants: int = 15
-    """The same for a race of more than two sides or environments: six of these stay below 4 GB of private memory."""
+    """The same for a race of more than two sides or environments, which share it: with six environments, the processes
+    of a run stay below 4 GB of private memory."""
     block_seconds: float = 3e-4
     """Length of a timed block. Faster turns cancel more of a noise burst."""
     device_block_seconds: float = 3e-3
@@ -205,7 +170,8 @@ class Policy(HistoryThresholds):
     rounds_max: int = 300
     """More rounds no longer lower the deviation of a launch."""
     rounds_long: int = 20
-    """Rounds of a long step that may take as long as the preparation took. More launches would each prepare anew."""
+    """Of a long step, up to this many rounds may take as long as the preparation took. More launches instead would each
+    prepare anew."""
     rounds_min: int = 7
     """A median of fewer rounds is too coarse, however long an iteration takes."""
     sliced_above_seconds: float = 0.02
@@ -216,7 +182,8 @@ class Policy(HistoryThresholds):
     warmup_seconds: float = 0.05
     """Time that a fresh process runs the step before the check for steadiness."""
     settle_seconds: float = 0.01
-    """Time that a process which was warmed up on another processor runs the step where it races, to fill the caches."""
+    """Time that a process which was warmed up on another processor runs the step where it races, to fill the caches
+    there. A longer step hides the misses of its first turn."""
     warmup_limit_seconds: float = 0.5
     """The race starts after this time even if the step is not steady."""
     warmup_steady: float = 0.02
@@ -224,9 +191,11 @@ class Policy(HistoryThresholds):
 
     # Budgets and time limits
     bisect_retry_factor: int = 3
-    """An inconclusive step of a bisection is raced again with this many times the launches, from twice the zygotes."""
+    """An inconclusive step of a bisection is raced again with this many times the launches, from twice the zygotes. A
+    wrong decision there makes the answer wrong, and an inconclusive one only leaves it open."""
     zygotes_together: int = 48
-    """Upper limit for all zygotes of `tfbench versions`: 11 GB of private memory, two sides at their limit."""
+    """Upper limit for the zygotes of all sides of `tfbench versions`: 11 GB of private memory, two sides at their
+    limit."""
     start_seconds: float = 120.0
     """Time limit for the start of a zygote, its collection included. An uncompiled TensorFlow imports in 10 s."""
     setup_seconds: float = 120.0
@@ -234,9 +203,11 @@ class Policy(HistoryThresholds):
     answer_seconds: float = 60.0
     """Time limit for a worker's answer, in addition to its requested work."""
     overrun: float = 3.0
-    """The rounds of a launch may take this many times their planned time, besides `answer_seconds`."""
+    """The rounds of a launch may take this many times their planned time, besides `answer_seconds`. Neighbours that use
+    the processor slow a launch down, rarely by more."""
     output_bytes: int = 1 << 26
-    """Largest output of a launch. A step that prints in every iteration would fill the disk."""
+    """Largest output of a launch. TensorFlow's most talkative log of a launch takes a few megabytes, and a step that
+    prints in every iteration would fill the disk."""
     file_bytes: int = 1 << 32
     """Largest file that a launch may write. Data sets and models of benchmarks stay far below."""
     case_seconds: float = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HistoryThresholds:
     """What counts as a change in the history of a case. Effects and deviations are log-ratios of runs."""
 
