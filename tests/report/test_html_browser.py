@@ -134,8 +134,7 @@ def test_a_keyboard_is_enough(visit):
     assert section.locator("th[aria-sort=descending]").count() == 1
     section.locator("tbody a").first.focus()
     page.keyboard.press("Enter")
-    page.wait_for_selector("#case-heading")
-    assert page.evaluate("document.activeElement.id") == "case-heading"
+    page.wait_for_function("document.activeElement.id === 'case-heading'")
 
 
 def test_a_case_opens_by_its_address_with_rounds_metrics_and_profile(visit):

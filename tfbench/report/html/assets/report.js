@@ -47,7 +47,8 @@
   }
   function distributionChart(sides) {
     const { all, quantile, tailed } = sorted(sides);
-    const low = quantile(0.005), high = quantile(tailed ? 0.9 : 0.995), bins = Math.max(8, Math.min(50, Math.ceil(Math.sqrt(all.length))));
+    const low = quantile(0.005), high = tailed ? Math.min(quantile(0.9), 1.5 * quantile(0.5)) : quantile(0.995), bins = Math.max(8, Math.min(50, Math.ceil(Math.sqrt(all.length))));
+    const slower = all.filter((time) => time > high).length / all.length;
     const width = (high - low) / bins || low * 1e-3 || 1e-9;
     const series = sides.map(([side, { launches }]) => {
       const counts = new Array(bins).fill(0);
@@ -55,7 +56,7 @@
       for (const times of launches) for (const time of times) { counts[Math.max(0, Math.min(bins - 1, Math.floor((time - low) / width)))]++; total++; }
       return { name: side, x: counts.map((_, i) => low + (i + 0.5) * width), y: counts.map((count) => count / total), style: "bars", colour: COLOURS[side], low: [], high: [], labels: [] };
     });
-    return { caption: `Distribution of the rounds. The first bar also holds the fastest half percent, and the last bar the slowest ${tailed ? "tenth" : "half percent"}.`, height: 260,
+    return { caption: `Distribution of the rounds. The first bar also holds the fastest half percent, and the last bar the slowest ${slower < 0.01 ? "half percent" : `${Math.round(100 * slower)}%`}.`, height: 260,
       x: { label: "time of an iteration", unit: "s", scale: "linear" }, y: { label: "share of the rounds", unit: "", scale: "linear" }, series, limits: [] };
   }
 
