@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 import textwrap
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def installed(built: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Installed:
+def installed(built: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installed]:
     """A new environment with tfbench alone, on the Python whose minor version is the parameter."""
     wanted = getattr(request, "param", None)
     found = [python for python in interpreters() if wanted in (None, minor(version_of(python)))]
@@ -110,7 +111,8 @@ def installed(built: Path, tmp_path: Path, request: pytest.FixtureRequest) -> In
     identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "theirs"]):
         subprocess.run(["git", *identity, *words], cwd=root, check=True)
-    return Installed(python, root)
+    yield Installed(python, root)
+    shutil.rmtree(env)  # pytest keeps the folders of three runs, and this one takes 1.7 GB
 
 
 def test_wheel_and_sdist_have_every_file_and_nothing_else(built):
