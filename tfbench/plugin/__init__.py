@@ -40,7 +40,7 @@ TERMINATION: pytest.StashKey[Any] = pytest.StashKey()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tfbench", "performance regression suite for TensorFlow")
 
-    def add(name: str, help: str, metavar: str = "", default: str = "", **how: Any) -> None:
+    def add(name: str, help: str, metavar: str = "", default: str | None = "", **how: Any) -> None:
         """Add an option with a value, or a flag if there is no metavar."""
         how |= {"metavar": metavar, "default": default} if metavar else {"action": "store_true"}
         try:
@@ -66,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--shard", "run one part of the cases, such as 2/4; see tfbench merge", "N/OF")
     add("--resume", "go on after an interruption: use the finished cases of the same code and environment")
     text = "also judge the mean of all cases, and fail if it is slower by F, such as 0.5%%"
-    add("--gate-suite", text, "F")
+    add("--gate-suite", text, "F", None)
     add("--report-json", "write the report as JSON", "PATH")
     add("--report-html", "write the report as a page: one file with charts, for a browser", "PATH")
     add("--report-markdown", "write the report as Markdown, for a pull request", "PATH")
