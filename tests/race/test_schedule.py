@@ -86,3 +86,12 @@ def test_every_round_has_every_entrant_once_and_the_turns_chain(entrants, rounds
         seen.append(at)
         at = next(follow[at])
     assert seen == [entrant for one in plan for entrant in one]
+
+
+def test_a_block_with_untimed_work_has_one_iteration_and_the_work_counts_as_cost():
+    plan = make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY, untimed={0: 9e-4, 1: 9e-4})
+    assert plan.iterations == (1, 1)
+    assert plan.primes == (1, 1)
+    assert plan.rounds == pytest.approx(POLICY.launch_seconds / (2 * 2 * 9.1e-4), rel=0.02)
+    # Blocks of both sides are alike, also if only one side has such work.
+    assert make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY, untimed={1: 1e-6}).iterations == (1, 1)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -40,6 +41,7 @@ REPORT = Report(
             7,
             280,
             5.2,
+            rates={"items/s": (10.5, None)},
         ),
         Verdict(CASE, Outcome.UNCHANGED, Reason("same", "the same"), "graph_ops"),
     ),
@@ -94,6 +96,14 @@ def test_rounds_that_do_not_fit_what_they_state_are_refused():
 def test_a_report_of_an_earlier_version_has_no_rounds():
     earlier = {key: value for key, value in content().items() if key != "rounds"}
     assert json_reader.read(json.dumps(earlier), "r.json").rounds == ()
+
+
+def test_own_thresholds_are_read_back_and_must_be_fractions():
+    own = replace(CASE, thresholds=(("minimum_effect", 0.05), ("tolerance", 0.1)))
+    verdict = replace(REPORT.verdicts[0], case=own)
+    text = json_writer.render(replace(REPORT, verdicts=(verdict,)))
+    assert json_reader.read(text, "r.json").verdicts == (verdict,)
+    refused(json.loads(text.replace('"tolerance": 0.1', '"tolerance": 7')), "tolerance")
 
 
 def test_a_report_of_an_earlier_version_tells_no_costs():

@@ -168,6 +168,16 @@ def test_an_empty_report_says_so():
     assert lines_of() == ["no cases in 12 s (policy standard)"]
 
 
+def test_throughput_stands_below_the_ratio_and_own_thresholds_are_named():
+    own = replace(VERDICT.case, thresholds=(("minimum_effect", 0.05), ("tolerance", 0.1)))
+    row = replace(VERDICT, case=own, rates={"items/s": (1.2e6, 1.14e6), "B/s": (5.0, 5.0)})
+    text = terminal.render(report(verdicts=(row,)), width=100, colour=False)
+    assert "1.20 -> 1.14 Mitems/s" in text
+    assert f"own thresholds, minimum effect 5.0%, tolerance 10.0%: {own.short_name}" in text
+    other = replace(row, rates={"items/s": (900, 1100)})
+    assert "900 items/s -> 1.10 kitems/s" in terminal.render(report(verdicts=(other,)), width=100, colour=False)
+
+
 PHASES = {"starting": 2.0, "preparing": 16.4, "rounds": 12.0, "confirming": 0.1, "probing": 9.5, "other": 0.0}
 COSTS = {f"t.py::test_a[{number}]": float(number) for number in (3, 9, 1, 27)}
 

@@ -223,10 +223,12 @@ DECISION = Decision(Outcome.REGRESSED, Reason("slower", "5% slower"), Comparison
 FIRST = Decision(Outcome.IMPROVED, Reason("faster", "less"), Comparison(replace(RATIO, center=0.5), 6, 6, 6))
 
 
+RACE = {"failures": {}, "races": [], "decision": DECISION, "launches": 6, "rounds": 60, "wall_seconds": 2.5,
+        "first_call": None, "memory": None, "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
+
+
 def two_sides(**changes):
-    given = {"failures": {}, "races": [], "decision": DECISION, "launches": 6, "rounds": 60, "wall_seconds": 2.5,
-             "first_call": None, "memory": None, "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
-    return of_sides(CASE, SimpleNamespace(**{**given, **changes.pop("race", {})}), **changes)
+    return of_sides(CASE, SimpleNamespace(**{**RACE, **changes.pop("race", {})}), **changes)
 
 
 def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
@@ -235,6 +237,17 @@ def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
     contender, baseline = (Sample(CASE, (Run((seconds,), 1),)) for seconds in (2.0, 1.0))
     assert found == CaseResult(CASE, verdict, sample=contender, rival=baseline)
     assert two_sides(note="no tree").verdict.reason == Reason("slower", "5% slower; no tree")
+
+
+def test_own_thresholds_and_throughput_are_part_of_the_verdict():
+    own = replace(CASE, thresholds=(("minimum_effect", 0.05), ("tolerance", 0.1)))
+    race = {**RACE, "runs": lambda side: [Run((1.0,), 1, {"items": 10 * (1 + side)})]}
+    verdict = of_sides(own, SimpleNamespace(**race)).verdict
+    assert verdict.reason.message == (
+        "5% slower; per item, as a call had 10 items and has 20 now; own thresholds: minimum effect 5.0%, tolerance 10.0%"
+    )
+    assert verdict.as_json()["thresholds"] == {"minimum_effect": 0.05, "tolerance": 0.1}
+    assert verdict.as_json()["throughput"] == {"items/s": {"baseline": 10, "contender": pytest.approx(10 / 1.05)}}
 
 
 def test_the_first_call_and_the_memory_have_rows_of_their_own():

@@ -14,6 +14,10 @@ ONCE = "once"
 """The fact of a launch whose step ran once, so that its time is a single sample."""
 LEAKS = "leaks"
 """What a contract on leaks is about, and the probe that finds them."""
+PLAIN = "pytest_benchmark"
+"""The fact with what a plain pytest-benchmark test has noted: ``group``, ``extra_info`` and ``reads_stats``."""
+REPORTED = "reported"
+"""The fact of a launch whose time the benchmark has taken and reported itself: one sample per launch."""
 QUALITIES = "qualities"
 """The fact with the qualities that a benchmark reports of its model, such as its accuracy."""
 
@@ -55,6 +59,12 @@ class Case:
     claims: tuple[Claim, ...] = ()
     shared: bool = False
     """Whether the benchmark uses a shared set-up, built once for all launches."""
+    thresholds: tuple[tuple[str, float], ...] = ()
+    """Its own ``minimum_effect`` and ``tolerance`` in the place of the policy's, empty for those."""
+    alone: bool = False
+    """Whether it may take its own time, so that no other process may prepare at the same time."""
+    place: tuple[int, int] = (0, 0)
+    """Place among the cases of the same function in the order of declaration, from 0, and their number."""
 
     @property
     def levels(self) -> dict[str, str]:

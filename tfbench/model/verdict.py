@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfbench.model.case import JSON, TIME, Case
@@ -74,11 +75,19 @@ class Verdict:
     values: tuple[float | None, float | None] | None = None
     """The metric's values of baseline and contender. Times have none, because they are ratios."""
     unit: str = ""
+    rates: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    """Of a verdict on time: unit of a throughput -> that of baseline and contender, see `tfbench.stats.throughput`."""
 
     def as_json(self) -> JSON:
         """Return the row of ``tfbench-report/1``."""
         before, now = self.values or (None, None)
-        values = {"values": {"baseline": before, "contender": now, "unit": self.unit}} if self.values else {}
+        values: JSON = {"values": {"baseline": before, "contender": now, "unit": self.unit}} if self.values else {}
+        if self.metric == TIME and self.case.thresholds:
+            values["thresholds"] = dict(self.case.thresholds)
+        if self.rates:
+            values["throughput"] = {
+                unit: {"baseline": then, "contender": later} for unit, (then, later) in self.rates.items()
+            }
         return {
             "case": self.case.name,
             "workload": self.case.workload,

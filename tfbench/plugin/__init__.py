@@ -78,25 +78,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--profile-levels", "levels of the profiler's tracers, such as host=2,device=1,python=0", "LEVELS")
     add("--profile-method", "how to collect profiles", "session|context|sampling", "session")
     parser.addini("tfbench_paths", "files and folders of the benchmarks", type="args", default=["benchmarks"])
+    text = "thresholds of single cases, such as test_io*: minimum_effect=0.05, tolerance=0.1"
+    parser.addini("tfbench_thresholds", text, type="linelist", default=[])
+    text = "files with tf.test.Benchmark classes, whose methods are benchmarks; patterns such as tests/*_benchmark.py"
+    parser.addini("tfbench_tf_test_benchmarks", text, type="linelist", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "tfbench(cpus): cpus='all' lets a benchmark use every processor")
+    text = "cpus='all' lets a benchmark use every processor, minimum_effect and tolerance replace the policy's"
+    config.addinivalue_line("markers", f"tfbench(cpus, minimum_effect, tolerance): {text}")
     config.addinivalue_line("markers", MARKER)
     if not config.getoption("benchmark"):
         if given := next((name for name in _RUN_ONLY if config.getoption(name.strip("-").replace("-", "_"))), ""):
             raise pytest.UsageError(f"{given} measures nothing without --benchmark; add it")
         return
     from tfbench.plugin.runner import Runner
+    from tfbench.worker.tf_test_collection import listed
 
     try:
         set_scale(config.getoption("scale") or os.environ.get(VARIABLE, SMALL))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
-    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+    if whole_suite(config):
         paths = [path for path in config.getini("tfbench_paths") if Path(config.rootpath, path).exists()]
         if paths:
             config.args = [str(Path(config.rootpath, path)) for path in paths]
+            config.args += [str(path) for path in listed(config) if str(path) not in config.args]
     try:
         config.stash[RUNNER] = Runner(config)
     except UsageError as error:
@@ -121,6 +128,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         add_scale(metafunc)
 
 
+def whole_suite(config: pytest.Config) -> bool:
+    """Tell whether the run is about all benchmarks: pytest got no paths, and was not started in a folder with tests."""
+    here = config.invocation_params.dir
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        return False
+    return here == config.rootpath or not any(any(here.rglob(name)) for name in config.getini("python_files"))
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
     runner = session.config.stash.get(RUNNER, None)
@@ -130,6 +145,27 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
     with stub_tensorflow() as runner.imported:
         return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> Any:
+    if RUNNER not in parent.config.stash or not parent.config.getini("tfbench_tf_test_benchmarks"):
+        return None
+    from tfbench.plugin.tf_test import ListedFile
+    from tfbench.worker.tf_test_collection import is_listed
+
+    return ListedFile.from_parent(parent, path=module_path) if is_listed(parent.config, module_path) else None
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Any:
+    """Collect a file that the ini option names and whose name is no name of a test."""
+    config = parent.config
+    if RUNNER not in config.stash or not config.getini("tfbench_tf_test_benchmarks"):
+        return None
+    usual = any(file_path.match(pattern) for pattern in config.getini("python_files"))
+    if usual or parent.session.isinitpath(file_path):
+        return None  # pytest does it
+    return pytest_pycollect_makemodule(file_path, parent)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -155,8 +191,11 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
     runner = collector.config.stash.get(RUNNER, None)
-    if runner is not None and not report.passed:
-        runner.not_collected(report)
+    if runner is not None:
+        if report.passed:
+            runner.left_out(collector)
+        else:
+            runner.not_collected(report)
     return report
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from tfbench.errors import DeclarationError, UsageError
 from tfbench.model import Case
+from tfbench.plugin.tf_test import ListedFile
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
 from tfbench.race.workers import Suite
+from tfbench.stats.thresholds import FIELDS
 from tfbench.storage.layout import Layout
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
@@ -143,21 +145,13 @@ def parse_profiler_config(levels: str, method: str) -> ProfilerConfig:
     return ProfilerConfig(method, found)
 
 
-def is_benchmark(item: pytest.Item) -> bool:
-    """Tell whether the item is a test function that takes ``bench``."""
-    return isinstance(item, pytest.Function) and "bench" in item.fixturenames
-
-
-def unknown_fixture(item: pytest.Item) -> str:
-    """Return the first argument of a test that is no fixture, such as a misspelt ``bench``; ``""`` without one."""
-    if not isinstance(item, pytest.Function):
-        return ""
-    known = {*item._fixtureinfo.name2fixturedefs, "request", *getattr(getattr(item, "callspec", None), "params", ())}
-    return next((name for name in item.fixturenames if name not in known), "")
-
-
-def case_of(item: pytest.Function) -> Case:
+def case_of(
+    item: pytest.Function, place: tuple[int, int] = (0, 0), thresholds: tuple[tuple[str, float], ...] = ()
+) -> Case:
     """Turn a benchmark's item into its case.
+
+    Args:
+        place, thresholds: See `Case`.
 
     Raises:
         DeclarationError: The ``tfbench`` mark has unknown arguments, or a contract names no variant.
@@ -181,6 +175,9 @@ def case_of(item: pytest.Function) -> Case:
         source=digest(item.function),
         claims=claims_of(item, variant),
         shared="shared" in item.fixturenames,
+        place=place,
+        thresholds=thresholds,
+        alone=isinstance(item.parent, ListedFile),
     )
 
 
@@ -188,9 +185,9 @@ def _marked_cpus(item: pytest.Function) -> str:
     mark = item.get_closest_marker("tfbench")
     if mark is None:
         return ""
-    unknown = sorted(set(mark.kwargs) - {"cpus"})
+    unknown = set(mark.kwargs) - {"cpus", *FIELDS}
     if mark.args or unknown or mark.kwargs.get("cpus") not in (None, "all"):
-        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench takes only cpus='all'")
+        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench takes only cpus='all', {' and '.join(FIELDS)}")
     return mark.kwargs.get("cpus") or ""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfbench.model import TIME, Case, Outcome, Verdict
+from tfbench.model import PLAIN, TIME, Case, Outcome, Verdict
 from tfbench.session.request import CaseResult
 from tfbench.session.session import Session
 
@@ -93,9 +93,13 @@ def store_sample(item: pytest.Function, case: Case, result: CaseResult) -> None:
     sample, fixture = result.sample, benchmark_fixture(item)
     if fixture is None or fixture.disabled or sample is None or not sample.runs:
         return
-    fixture.group = fixture.group or case.group.rpartition("::")[2]
-    fixture.params = {**(fixture.params or {}), **case.levels}
-    fixture.params.pop("variant", None)
+    if (noted := sample.runs[-1].facts.get(PLAIN)) is not None:
+        fixture.group = noted["group"]
+        fixture.extra_info |= noted["extra_info"]
+    else:
+        fixture.group = fixture.group or case.group.rpartition("::")[2]
+        fixture.params = {**(fixture.params or {}), **case.levels}
+        fixture.params.pop("variant", None)
     verdict = result.verdict.as_json() if result.verdict else None
     fixture.extra_info["tfbench"] = {"verdict": verdict, "facts": sample.runs[0].facts}
     iterations = sample.runs[0].iterations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,17 @@ import pytest
 
 from tfbench.errors import BaselineError, DeclarationError, SideError, UsageError
 from tfbench.gpus.selection import parse_device
-from tfbench.model import Case, Report
-from tfbench.plugin import STARTED_WITH
+from tfbench.model import PLAIN, Case, Report
+from tfbench.plugin import STARTED_WITH, whole_suite
 from tfbench.plugin.options import (
     case_of,
     check_not_taken_for_test,
     given_folder,
-    is_benchmark,
     parse_profiler_config,
     parse_slowdown,
     parse_suite_limit,
     prefixes,
     suite_of,
-    unknown_fixture,
     wanted_by_device,
     worker_processors,
 )
@@ -40,6 +38,19 @@ from tfbench.plugin.outcome import (
 from tfbench.plugin.progress import Display
 from tfbench.plugin.remembering import remember
 from tfbench.plugin.report_files import ReportFiles
+from tfbench.plugin.selection import (
+    adopts,
+    by_environment,
+    constructor_of,
+    in_shard,
+    is_benchmark,
+    is_plain,
+    places,
+    selecting_options,
+    take_over,
+    unknown_fixture,
+)  # fmt: skip
+from tfbench.plugin.thresholds import INI, check_used, parse_patterns, thresholds_of
 from tfbench.policy import preset
 from tfbench.race.workers import Suite
 from tfbench.report import terminal
@@ -50,6 +61,7 @@ from tfbench.session.session import Session
 from tfbench.storage.layout import HISTORY, PROFILES, Layout
 from tfbench.suite.missing_module import fix_of
 from tfbench.suite.shards import parse_shard
+from tfbench.worker.plain_benchmark import STATS
 
 
 class Runner:
@@ -69,6 +81,7 @@ class Runner:
         self._suite: list[str] = []
         """Names of the cases of all shards."""
         self._collected: frozenset[str] = frozenset()
+        self._places: Mapping[str, tuple[int, int]] = {}
         self._uncollected: dict[str, CaseResult] = {}
         self.imported: list[str] = []  # TensorFlow and packages on top of it
         option = config.getoption
@@ -94,6 +107,8 @@ class Runner:
         check_not_taken_for_test(config, "--history", option("history"))
         self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
+        self._adopting = adopts(config)
+        self._patterns = parse_patterns(config.getini(INI))
         self._policy = preset(option("policy"))
         raced = bool(option("against") or option("baseline"))
         self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced, sharded=self._shard is not None)
@@ -103,7 +118,8 @@ class Runner:
 
     def seen(self, items: Sequence[pytest.Item]) -> None:
         """Note the names of all benchmarks, before pytest deselects any."""
-        self._collected = frozenset(item.nodeid for item in items if is_benchmark(item))
+        self._places = places(items)
+        self._collected = frozenset(item.nodeid for item in items if is_benchmark(item, adopting=True))
         if not items and not self._uncollected:
             fix = "start pytest in the project's folder, or add a pytest.ini there, which pytest finds from below"
             self._notes.append(f"no benchmark was collected in {self._config.invocation_params.dir}; {fix}")
@@ -114,23 +130,25 @@ class Runner:
         Raises:
             TfbenchError: A benchmark is declared wrongly, or an option names something that does not exist.
         """
+        if whole_suite(self._config):
+            check_used(self._patterns, self._collected)
         kept: list[pytest.Item] = []
         unused: list[str] = []
         for item in items:
-            if is_benchmark(item):
+            if is_benchmark(item, self._adopting):
                 assert isinstance(item, pytest.Function)
-                case = case_of(item)
+                own = thresholds_of(item, self._patterns, self._policy)
+                case = case_of(item, self._places[item.nodeid], own)
                 if case.name in self.cases:
                     raise DeclarationError(f"{case.name} was collected twice; give each benchmark a unique name")
                 if not wanted_by_device(case, self._device):
                     continue
                 self._suite.append(case.name)
                 if self._shard is None or self._shard.has(case):
-                    # The worker sets up the benchmark's own fixtures. Here pytest-benchmark stores its sample.
-                    item.fixturenames = ["benchmark"]
+                    take_over(item, self.run)
                     self.cases[case.name] = case
                     kept.append(item)
-            elif "benchmark" in getattr(item, "fixturenames", ()) and self._has(item):
+            elif is_plain(item) and in_shard(item, self._shard):
                 kept.append(item)
             elif unknown := unknown_fixture(item):
                 self._uncollected[item.nodeid] = not_collected(item.nodeid, f"fixture {unknown!r} not found")
@@ -139,7 +157,7 @@ class Runner:
                 unused.append(item.name)
         option = self._config.getoption
         if option("against") or (option("baseline") and option("replay") == ALL):
-            kept = self._by_environment(kept)
+            kept = by_environment(kept, self.cases)
             self.cases = {item.nodeid: self.cases[item.nodeid] for item in kept if item.nodeid in self.cases}
         staying = set(kept)
         if gone := [item for item in items if item not in staying]:
@@ -147,19 +165,11 @@ class Runner:
         items[:] = kept
         if unused:
             some = f"{', '.join(unused[:3])}{' …' * (len(unused) > 3)}"
-            self._notes.append(f"left out, because they do not use the fixture bench: {some}")
+            self._notes.append(f"left out, because they do not use the fixture bench or benchmark: {some}")
         if not self._config.getoption("collectonly"):
             self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
             self._session = Session(self._request(), list(self.cases.values()), self._display)
             self._write_report()  # a run that is killed leaves every case as an error
-
-    def _by_environment(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
-        """Put items of one start-up environment together. Where cases race alone, every change costs new zygotes."""
-        groups: dict[tuple[tuple[str, str], ...], list[pytest.Item]] = {}
-        for item in items:
-            case = self.cases.get(item.nodeid)
-            groups.setdefault(case.env if case else (), []).append(item)
-        return [item for group in groups.values() for item in group]
 
     def not_collected(self, report: pytest.CollectReport) -> None:
         """Note a file or class that pytest could not collect, or that skips itself."""
@@ -168,9 +178,11 @@ class Runner:
             report.sections.append(("tfbench", fix))
         self._uncollected[report.nodeid] = not_collected(report.nodeid, error, skip_reason(report), fix)
 
-    def _has(self, item: pytest.Item) -> bool:
-        """Tell whether a plain pytest-benchmark test belongs to this shard."""
-        return self._shard is None or self._shard.has(Case(item.nodeid, "", item.nodeid.partition("[")[0]))
+    def left_out(self, collector: pytest.Collector) -> None:
+        """Note a class whose benchmarks pytest leaves out with a warning."""
+        if why := constructor_of(collector):
+            self._uncollected[collector.nodeid] = not_collected(collector.nodeid, why)
+            self._errors.append(why)
 
     @property
     def suite(self) -> Suite:
@@ -180,7 +192,7 @@ class Runner:
     def _request(self) -> RunRequest:
         config, option = self._config, self._config.getoption
         root = config.rootpath
-        whole = config.args_source is not pytest.Config.ArgsSource.ARGS
+        whole = whole_suite(config)
         return RunRequest(
             root=root,
             suite=self.suite,
@@ -199,7 +211,7 @@ class Runner:
             require_gpu=option("require_gpu"),
             seed=random.SystemRandom().randrange(2**32),
             expected=None if whole else prefixes(config.args, str(root)),
-            selection=self._selection,
+            selection=selecting_options(config, self._device),
             shard=self._shard,
             suite_cases=tuple(self._suite),
             paths=() if whole else tuple(os.path.relpath(os.path.abspath(one), root) for one in config.args),
@@ -217,14 +229,6 @@ class Runner:
     def _profiles(self) -> Path:
         return given_folder(self._config, self._profile, PROFILES)
 
-    @property
-    def _selection(self) -> tuple[str, ...]:
-        """The options that selected the cases, to select the same cases in another source tree."""
-        option = self._config.getoption
-        given = [("-k", option("keyword")), ("-m", option("markexpr")), ("--device", self._device)]
-        given += [("--deselect", prefix) for prefix in option("deselect") or []]
-        return tuple(word for name, value in given if value for word in (name, value))
-
     # Running
 
     def run(self, item: pytest.Function) -> None:
@@ -241,6 +245,8 @@ class Runner:
             self._display.clear()
         if result.sample is not None:
             store_sample(item, case, result)
+            if any(run.facts.get(PLAIN, {}).get("reads_stats") for run in result.sample.runs):
+                self._notes.append(f"{case.short_name}: {STATS}")
         elif fixture is not None:
             fixture.skipped = True
         if result.verdict is None:

@@ -143,6 +143,7 @@ class Ready(Message):
     """The zygote has collected the benchmarks and waits for requests."""
 
     cases: tuple[str, ...]
+    """In the order of their declaration."""
     broken: dict[str, str]
     """Benchmark file -> error of its import."""
     offenders: tuple[str, ...]
@@ -238,6 +239,8 @@ class Prepared(Message):
     waiting: float | None = None
     """Time in which the process did not run during an iteration, as a fraction of its processor time. ``None`` if
     processor time cannot replace the benchmark's clock."""
+    untimed: float | None = None
+    """Seconds of untimed work that each iteration needs around it, so that a block holds one; ``None`` without any."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +285,9 @@ class DevicesListed(Message):
 @dataclass(frozen=True)
 class Done(Message):
     """The benchmark function has returned and passed."""
+
+    facts: JSON = field(default_factory=dict)
+    """Results of the launch that were not known before."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class ProcessLaunch:
         prepared = self._reply(entrant, Prepared, "", self._policy.setup_seconds)
         if isinstance(prepared, Prepared):
             self._facts[entrant] = prepared.facts
-            self._iteration[entrant] = prepared.iteration
+            self._iteration[entrant] = prepared.iteration + (prepared.untimed or 0)
             self._waiting[entrant] = prepared.waiting or 0.0
         return prepared
 
@@ -201,7 +201,8 @@ class ProcessLaunch:
         for entrant, process in self._running.items():
             process.ask(Stop())
             try:
-                self._answer(entrant, Done, "after it had been timed", self._policy.answer_seconds)
+                done = self._answer(entrant, Done, "after it had been timed", self._policy.answer_seconds)
+                self._facts[entrant].update(done.facts)
                 process.end(kill=False)
             except EntrantFailed as failed:
                 failures.append(failed)

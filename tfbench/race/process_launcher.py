@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfbench.errors import BenchmarkError
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.gpus.selection import has_driver
 from tfbench.model import JSON, Case
@@ -97,9 +96,7 @@ class ProcessLauncher:
             BenchmarkError: The side cannot run the case.
         """
         zygote = self.zygote(entrant, pair)
-        if (reason := zygote.skip_reason(entrant.case)) is not None:
-            raise BenchmarkError(reason)
-        return Process.start(zygote, request, descriptors)
+        return Process.start(zygote, zygote.checked(request, entrant.case), descriptors)
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         self.ready([(entrant.side, entrant.case.env) for entrant in entrants], [pair])
@@ -107,7 +104,7 @@ class ProcessLauncher:
         # Two processes that prepare on one GPU at once would time kernels against each other, and choose others.
         together = not (on_gpu and (self._gpu_monitor or has_driver()))
         cpus = tuple(sorted({cpu for entrant in entrants for cpu in self.processors.of(entrant.case)}))
-        near = self.processors.near if together else ()
+        near = self.processors.near if together and not any(entrant.case.alone for entrant in entrants) else ()
         monitor = self._gpu_monitor if on_gpu else None
         return ProcessLaunch(self.start, entrants, pair, self._policy, cpus, near, monitor)
 

@@ -14,6 +14,8 @@ from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.launch import run_launch
 from tfbench.race.schedule import make_plan, one_sample
 from tfbench.stats.interval import median_log_ratio
+from tfbench.stats.thresholds import policy_of
+from tfbench.stats.throughput import log_items_ratio
 from tfbench.stats.verdict import Decision, decide, launches_needed
 
 
@@ -64,6 +66,7 @@ class Race:
         self._clock = clock
         self._rng = rng
         self._iteration: dict[int, float] = {}
+        self._untimed: dict[int, float] = {}
         self._tries = 0
         self._once = False
         self.short_launches: list[Launch] = []
@@ -103,8 +106,14 @@ class Race:
         for launch in self.launches:
             mine, theirs = launch.runs[entrant], None if reference is None else launch.runs[reference]
             if mine is not None and theirs is not None:
-                found.append(Effect(median_log_ratio(theirs.seconds, mine.seconds), launch.pair))
+                value = median_log_ratio(theirs.seconds, mine.seconds)
+                if not self._share_side(entrant, reference):
+                    value -= log_items_ratio(theirs, mine)
+                found.append(Effect(value, launch.pair))
         return found
+
+    def _share_side(self, entrant: int, other: int | None) -> bool:
+        return self.entrants[entrant].side.name == self.entrants[other or 0].side.name
 
     @property
     def all_launches(self) -> list[Launch]:
@@ -189,6 +198,8 @@ class Race:
     def _plan(self, prepared: Mapping[int, Prepared], seconds: float) -> Plan:
         for index, ready in prepared.items():
             self._iteration.setdefault(index, ready.iteration)
+            if ready.untimed is not None:
+                self._untimed.setdefault(index, ready.untimed)
         iteration = {index: self._iteration[index] for index in sorted(prepared)}
         self._once = any(ready.facts.get(ONCE) for ready in prepared.values())
         if self._once:
@@ -196,16 +207,12 @@ class Race:
         on_device = any(ready.on_device for ready in prepared.values())
         waiting = [ready.waiting for ready in prepared.values()]
         sliceable = all(share is not None and share <= self.policy.sliced_waiting for share in waiting)
-        return make_plan(self.entrants, iteration, self.policy, on_device, seconds, sliceable)
-
-    @property
-    def _thresholds(self) -> Thresholds:
-        """Those of the race's kind of time: of a step that is repeated, or of one that runs once per launch."""
-        return self.policy.once if self._once else self.policy.step_time
+        return make_plan(self.entrants, iteration, self.policy, on_device, seconds, sliceable, self._untimed)
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]
-        return mine.side.name == theirs.side.name and mine.case.env == theirs.case.env  # the key of a pool of zygotes
+        # Side and environment are the key of a pool of zygotes.
+        return self._share_side(entrant, self.reference) and mine.case.env == theirs.case.env
 
     def _look(self, limit: float) -> None:
         """Decide the open comparisons, finally if the race has taken ``limit`` seconds."""
@@ -214,7 +221,7 @@ class Race:
             last = self.wall_seconds > limit or len(effects) >= self.policy.looks[-1]
             if effects and (last or len(effects) in self.policy.looks):
                 decision = self._decide(entrant, effects, last)
-                if decision.outcome is None and (cost := self._hopeless(effects, limit)):
+                if decision.outcome is None and (cost := self._hopeless(entrant, effects, limit)):
                     decision = self._decide(entrant, effects, True)
                     text = f"{decision.reason.message}; {cost}"
                     decision = replace(decision, reason=Reason(decision.reason.code, text))
@@ -228,12 +235,17 @@ class Race:
             cases=self.config.cases,
             shared_zygote=self._share_zygote(entrant),
             final=final,
-            thresholds=self._thresholds,
+            thresholds=self._thresholds(entrant),
         )
 
-    def _hopeless(self, effects: Sequence[Effect], limit: float) -> str:
+    def _thresholds(self, entrant: int) -> Thresholds:
+        """Return those of the case, for a step that is repeated, or for one that runs once per launch."""
+        own = policy_of(self.policy, self.entrants[entrant].case)
+        return own.once if self._once else own.step_time
+
+    def _hopeless(self, entrant: int, effects: Sequence[Effect], limit: float) -> str:
         """Return what a decision would cost, if it is out of reach; ``""`` if it is not."""
-        needed = launches_needed(effects, self._thresholds)
+        needed = launches_needed(effects, self._thresholds(entrant))
         done, each = len(self.launches), self.wall_seconds / len(self.all_launches)
         reach = min(self.policy.looks[-1], done + (limit - self.wall_seconds) / max(each, 1e-9))
         if needed <= self.policy.hopeless * reach:

@@ -21,6 +21,7 @@ def make_plan(
     on_device: bool = False,
     preparation: float = 0.0,
     sliceable: bool = False,
+    untimed: Mapping[int, float] | None = None,
 ) -> Plan:
     """Plan blocks of about ``block_seconds``, at least one iteration, and the rounds that fit into the launch's budget.
 
@@ -36,20 +37,24 @@ def make_plan(
         on_device: Whether a step runs asynchronously on a device. Blocks then take ``device_block_seconds``.
         preparation: Seconds that the launch has taken so far.
         sliceable: Whether processor time can stand for the time of these steps. Long ones then have sliced rounds.
+        untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
     """
+    untimed = untimed or {}
     sliced = sliceable and len(iteration) > 1 and min(iteration.values()) >= policy.sliced_above_seconds
     block = policy.device_block_seconds if on_device else policy.block_seconds
     if sliced:
         block = max(iteration.values())  # equal shares of the processor then bring all through a round together
     iterations, primes, extra = [], [], []
     for entrant in entrants:
-        alike = [time for index, time in iteration.items() if entrants[index].case == entrant.case]
-        seconds = max(1e-9, min(alike, default=block))
-        iterations.append(max(1, round(block / seconds)))
+        alike = [index for index in iteration if entrants[index].case == entrant.case]
+        single = any(index in untimed for index in alike)
+        seconds = max(1e-9, min((iteration[index] + untimed.get(index, 0) for index in alike), default=block))
+        iterations.append(1 if single else max(1, round(block / seconds)))
         primed = not sliced and seconds < policy.prime_below_seconds
         primes.append(max(1, round(policy.prime_seconds / seconds)) if primed else 0)
         extra.append(entrant.side.slowdown)
-    turn = _turn(iteration, iterations, primes, extra)
+    whole = {index: time + untimed.get(index, 0) for index, time in iteration.items()}
+    turn = _turn(whole, iterations, primes, extra)
     budget = policy.launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
     rounds, more = (math.floor(seconds / max(turn, 1e-9)) for seconds in (budget, preparation))
     rounds = max(rounds, min(more, policy.rounds_long))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from tfbench.errors import ProtocolError, SideError
+from tfbench.errors import BenchmarkError, ProtocolError, SideError
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
 from tfbench.protocol import messages
@@ -38,7 +39,7 @@ class Zygote:
     ) -> None:
         self.ancestor = ancestor
         self.side = side
-        self.cases: frozenset[str] = frozenset()
+        self.cases: tuple[str, ...] = ()
         self.broken: dict[str, str] = {}
         self.offenders: frozenset[str] = frozenset()
         self.environment: JSON = {}
@@ -96,7 +97,7 @@ class Zygote:
             self.close()
             raise SideError(f"{name}: {answer.message}\n{self.last_output}")
         assert isinstance(answer, messages.Ready)
-        self.cases = frozenset(answer.cases)
+        self.cases = answer.cases
         self.broken = answer.broken
         self.offenders = frozenset(answer.offenders)
         self.environment = answer.environment
@@ -123,12 +124,35 @@ class Zygote:
             fix = fix_of(self.broken[file], self.side.root)
             headline = f"{Path(file).name} cannot be imported on the side {self.side.name}{'; ' if fix else ''}{fix}"
             return f"{headline}\n{self.broken[file]}"
-        if case.name not in self.cases:
+        if not self.name_of(case):
             return (
                 f"the side {self.side.name} does not collect {case.name}; "
                 "if its id depends on TensorFlow's values, give the parameters ids of their own"
             )
         return None
+
+    def name_of(self, case: Case) -> str:
+        """Return the case's name in this process, ``""`` if it does not have it.
+
+        The controller collects with a stub of TensorFlow. pytest then names parameters that are functions of TensorFlow
+        by their number, so a name may differ. The case is known by its place among those of its function.
+        """
+        if case.name in self.cases:
+            return case.name
+        base = case.name.partition("[")[0]
+        alike = [name for name in self.cases if name.partition("[")[0] == base]
+        place, of = case.place
+        return alike[place] if place < len(alike) == of else ""
+
+    def checked(self, request: messages.LaunchRequest, case: Case) -> messages.LaunchRequest:
+        """Return a request with the case's name in this process.
+
+        Raises:
+            BenchmarkError: This zygote cannot run the case.
+        """
+        if (reason := self.skip_reason(case)) is not None:
+            raise BenchmarkError(reason)
+        return replace(request, case=self.name_of(case)) if isinstance(request, messages.CaseRequest) else request
 
     def launch(self, request: messages.LaunchRequest, descriptors: Sequence[int]) -> int:
         """Fork the process of a launch; return its pid.

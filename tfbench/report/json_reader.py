@@ -208,17 +208,18 @@ def _seconds(row: JSON) -> dict[str, float]:
     return {_plain(name): seconds for name, seconds in row.items()}
 
 
-def _case(name: str, workload: str = "", variant: JSON | None = None) -> Case:
+def _case(name: str, workload: str = "", variant: JSON | None = None, thresholds: JSON | None = None) -> Case:
     group = _plain(name).partition("[")[0]
     levels = tuple(sorted((_plain(axis), _plain(level)) for axis, level in (variant or {}).items()))
-    return Case(_plain(name), _plain(workload) or group.rpartition("::")[2], group, levels)
+    own = tuple((thresholds or {}).items())
+    return Case(_plain(name), _plain(workload) or group.rpartition("::")[2], group, levels, thresholds=own)
 
 
 def _verdict_of(row: JSON) -> Verdict:
     """Build a verdict from its row of a report."""
     values = row.get("values")
     return Verdict(
-        case=_case(row["case"], row["workload"], row["variant"]),
+        case=_case(row["case"], row["workload"], row["variant"], row.get("thresholds")),
         outcome=Outcome(row["outcome"]),
         reason=Reason(_plain(row["reason"]["code"]), printable(row["reason"]["message"])),
         metric=_plain(row["metric"]),
@@ -228,6 +229,7 @@ def _verdict_of(row: JSON) -> Verdict:
         wall_seconds=row["wall_seconds"],
         values=(values["baseline"], values["contender"]) if values else None,
         unit=_plain(values["unit"]) if values else "",
+        rates={unit: (one["baseline"], one["contender"]) for unit, one in row.get("throughput", {}).items()},
     )
 
 

@@ -17,8 +17,9 @@ from tfbench.report.differences import differences
 from tfbench.report.screen import Screen
 from tfbench.report.style import COLOURS
 from tfbench.report.summary import CaseFinding, Group, Summary, summarize
-from tfbench.report.units import bar, duration, times
+from tfbench.report.units import bar, duration, rate, times
 from tfbench.report.variants import variant_tables
+from tfbench.stats.thresholds import described
 
 _MOST: Mapping[Group, int] = {Group.ERRORS: 30, Group.REGRESSIONS: 30, Group.INCONCLUSIVE: 10, Group.IMPROVEMENTS: 10}
 """Maximum cases of each part."""
@@ -32,6 +33,8 @@ _LONG_SECONDS = 60.0
 """Wall time of a run whose most expensive cases are printed."""
 _COSTLY_CASES = 3
 """Maximum number of these cases."""
+_OWN = 10
+"""Maximum cases with thresholds of their own that are named."""
 _FAMILIES = 5
 """Maximum workloads whose means are printed."""
 _TITLES: Mapping[Group, str] = {
@@ -56,6 +59,7 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False) ->
     reach = _reach(summary)
     for group, findings in summary.findings.items():
         parts += _group(group, findings, summary, width, reach)
+    parts += _own_thresholds(report, width)
     parts += _skipped(report.skips)
     if summary.other_counts:
         parts.append(Text(f"other metrics: {_listed(summary.other_counts)}"))
@@ -104,6 +108,7 @@ def _finding(one: CaseFinding, limits: tuple[float, float], width: int, reach: f
         lines.append(_comparison(one, timed.ratio, limits, width, reach))
     elif one.new is not None and verdict.outcome is not Outcome.ERROR:
         lines.append(Text(f"{_INDENT}{duration(one.new)} now"))
+    lines += [Text(f"{_INDENT}{_rate(*rates, unit)}") for unit, rates in list(timed.rates.items())[:1]]
     lines += [_hanging(cause, width) for cause in one.causes]
     lines += [_hanging(f"{row.outcome} {row.metric}", width) for row in one.unexplained[:_OTHERS]]
     if one.command:
@@ -119,6 +124,25 @@ def _comparison(one: CaseFinding, ratio: Ratio, limits: tuple[float, float], wid
     line = Text(f"{_INDENT}{sides}{times(ratio)}")
     room = min(30, width - line.cell_len - 2)
     return line.append(f"  {bar(ratio, limits, reach, room)}", "dim") if room >= 12 else line
+
+
+def _rate(before: float | None, now: float | None, unit: str) -> str:
+    """Format the throughput of both sides: ``1.20 -> 1.14 Mitems/s``."""
+    was, is_now = (rate(one, unit) if one else "-" for one in (before, now))
+    scale, _, other = was.rpartition(" ")
+    return f"{scale} -> {is_now}" if other == is_now.rpartition(" ")[2] else f"{was} -> {is_now}"
+
+
+def _own_thresholds(report: Report, width: int) -> list[RenderableType]:
+    """Return the cases whose thresholds are not the policy's, a line for each pair of thresholds."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for one in report.verdicts:
+        if one.metric == TIME and one.case.thresholds:
+            groups[described(one.case)].append(one.case.short_name)
+    return [
+        Text(f"own thresholds, {words}: {', '.join(names[:_OWN])}{' …' * (len(names) > _OWN)}", "dim")
+        for words, names in groups.items()
+    ]
 
 
 def _reach(summary: Summary) -> float:

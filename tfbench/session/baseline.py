@@ -18,6 +18,7 @@ from tfbench.sides.interpreters import minor
 from tfbench.sides.side import Side
 from tfbench.sides.source_tree import materialise, snapshot
 from tfbench.stats.prediction import evaluate
+from tfbench.stats.thresholds import policy_of
 from tfbench.storage.baselines import Baseline, describe
 from tfbench.storage.history import SessionRecord
 from tfbench.worker.environment import VISIBLE, packages, settings
@@ -196,7 +197,8 @@ class SavedTimeFilter:
             if floors and one.sources.get(case.name) == case.source:
                 same_code = one.context.tree and one.context.tree == self.saved.tree
                 (own if same_code else others).append(floors)
-        decision = evaluate(sample.floors, own, others, len(sample.seconds), self._policy, self._cases)
+        policy = policy_of(self._policy, case)
+        decision = evaluate(sample.floors, own, others, len(sample.seconds), policy, self._cases)
         assert decision.outcome is not None
         return Verdict(
             case=case,

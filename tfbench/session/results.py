@@ -12,6 +12,7 @@ from tfbench.metrics import contracts
 from tfbench.metrics.catalog import DISPATCH_TIME, FIRST_CALL, GPU_CLOCK, MODEL_METRICS, PEAK_HOST_MEMORY
 from tfbench.model import (
     JSON,
+    REPORTED,
     TIME,
     Case,
     Claim,
@@ -27,6 +28,8 @@ from tfbench.model import (
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race
 from tfbench.session.request import CaseResult
+from tfbench.stats.thresholds import described
+from tfbench.stats.throughput import log_items_ratio, rates
 from tfbench.stats.verdict import compare
 
 NO_BASELINE = Reason(
@@ -166,12 +169,17 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseR
     decision = confirmed_race.decision
     if decision is None or decision.outcome is None:
         raise BenchmarkError(f"{case.name}: the race ended without a decision")
-    reason = decision.reason
+    baseline, contender = (Sample(case, tuple(confirmed_race.runs(side))) for side in (0, 1))
+    own = f"own thresholds: {described(case)}" if case.thresholds else ""
+    taken = any(REPORTED in run.facts for run in contender.runs)
+    itself = "one time per launch, as the benchmark takes and reports it itself" * taken
+    reason, notes = decision.reason, [itself, _per_item(baseline, contender), own, note]
     verdict = Verdict(
         case=case,
         outcome=decision.outcome,
-        reason=Reason(reason.code, f"{reason.message}; {note}") if note else reason,
+        reason=Reason(reason.code, "; ".join([reason.message, *filter(None, notes)])),
         ratio=decision.comparison.ratio,
+        rates=rates(baseline.runs, contender.runs, decision.comparison.ratio),
         launches=confirmed_race.launches,
         rounds=confirmed_race.rounds,
         wall_seconds=confirmed_race.wall_seconds,
@@ -186,8 +194,15 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseR
         )
     if confirmed_race.memory is not None:
         metrics.append(confirmed_race.memory)
-    baseline, contender = (Sample(case, tuple(confirmed_race.runs(side))) for side in (0, 1))
     return CaseResult(case, verdict, sample=contender, rival=baseline, metrics=tuple(metrics))
+
+
+def _per_item(baseline: Sample, contender: Sample) -> str:
+    """Say that times compare per item, if a call has another number of items than before."""
+    if not (baseline.runs and contender.runs and log_items_ratio(baseline.runs[0], contender.runs[0])):
+        return ""
+    before, now = (sample.runs[0].facts["items"] for sample in (baseline, contender))
+    return f"per item, as a call had {before:g} items and has {now:g} now"
 
 
 def disturbed(case: Case, race: Race) -> CaseResult:

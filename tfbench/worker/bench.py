@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
+import inspect
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from tfbench.errors import BenchmarkError
-from tfbench.model import JSON, ONCE
+from tfbench.model import JSON, ONCE, REPORTED
 from tfbench.protocol.channel import Channel
 from tfbench.protocol.messages import (
-    Begin,
     CaseRequest,
     Prepared,
-    ProfileCase,
-    Profiled,
-    RepeatCase,
-    Repeated,
     Rounds,
     Serve,
     ServeSliced,
@@ -30,18 +26,30 @@ from tfbench.protocol.messages import (
     Stop,
     TimeCase,
 )  # fmt: skip
-from tfbench.worker import bench_options, profiler, tf_internals, tf_runtime
-from tfbench.worker.block import Block, Clock, gc_disabled, serve_turns, slowdown, spin, spins_for, warm_up
+from tfbench.worker import bench_options, tf_internals, tf_runtime
+from tfbench.worker.block import (
+    Block,
+    Clock,
+    PreparedBlock,
+    PreparedStep,
+    gc_disabled,
+    serve_turns,
+    slowdown,
+    spin,
+    spins_for,
+    warm_up,
+)
 from tfbench.worker.probes.memory import HostPeak
 from tfbench.worker.slices import serve_slices
 from tfbench.worker.tracers import tracer
 
 Request = TypeVar("Request", bound=CaseRequest)
+Step = Callable[[], Any] | PreparedStep
 NO_RESULT = "the step returned None: return its result, so that the work cannot be optimized away"
-STEP = "step"
-"""The name of the marks in a profile."""
-_UNWATCHED_SECONDS = 0.01
-"""A launch for the energy reads the time once per so many seconds of iterations."""
+COROUTINE = (
+    "the step returned a coroutine, which nothing runs: measure a function that runs it, "
+    "such as lambda: asyncio.run(step())"
+)
 
 
 @dataclass(repr=False)
@@ -56,9 +64,21 @@ class Bench(ABC, Generic[Request]):
     function: object
     clock: Clock = field(default=time.perf_counter_ns, init=False)
     called: bool = field(default=False, init=False)
+    refusal: str = field(default="", init=False)
+    """Why a call was refused, in case the benchmark catches the error, or another thread does."""
+    ends_early: bool = field(default=False, init=False)
+    """Whether the rest of the benchmark is left out, so that its end is no failure."""
+    needs_result: bool = field(default=True, init=False)
+    """Whether the step must return its result."""
     artifact: Any = field(default=None, init=False)
     facts: JSON = field(default_factory=dict, init=False)
     """Results of the launch besides its answer, and the other keywords of ``bench``."""
+    late_facts: JSON = field(default_factory=dict, init=False)
+    """What is known when the benchmark has returned."""
+    seconds: list[float] = field(default_factory=list, init=False)
+    """Time of one iteration in each round, once the launch has been timed."""
+    iterations: int = field(default=1, init=False)
+    """Iterations of each of these rounds."""
 
     def __repr__(self) -> str:
         return "<the fixture bench>"  # tracebacks show it as an argument of the benchmark
@@ -78,11 +98,7 @@ class Bench(ABC, Generic[Request]):
         Raises:
             BenchmarkError: ``bench`` is called twice, without a function, or with an invalid keyword.
         """
-        if self.called:
-            raise BenchmarkError("bench was called twice: one benchmark measures one step")
-        if not callable(step):
-            raise BenchmarkError(f"bench({step!r}): the first argument must be a function; pass its arguments after it")
-        self.called = True
+        self.take("bench", step)
         self.facts.update(bench_options.facts(keywords))
         self.artifact = keywords.get(bench_options.ARTIFACT)
         self.serve(partial(step, *arguments))
@@ -96,16 +112,72 @@ class Bench(ABC, Generic[Request]):
         self.facts[ONCE] = True
         self(step, *arguments, **keywords)
 
+    def take(self, fixture: str, step: object) -> None:
+        """Note that the benchmark hands over its step.
+
+        Args:
+            fixture: Name of the fixture that it called, for errors.
+
+        Raises:
+            BenchmarkError: It has done so before, from another thread, or ``step`` is no function.
+        """
+        if self.called:
+            self.refuse(f"{fixture} was called twice: one benchmark measures one step")
+        if threading.current_thread() is not threading.main_thread():
+            self.refuse(
+                f"{fixture} was called in the thread {threading.current_thread().name}: call it in the main thread"
+            )
+        if inspect.iscoroutine(step):
+            step.close()
+            self.refuse(f"{fixture} was given a coroutine: pass the function, and have it run its coroutine")
+        if not callable(step):
+            self.refuse(f"{fixture}({step!r}): the first argument must be a function; pass its arguments after it")
+        self.called = True
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Note and raise an error.
+
+        Raises:
+            BenchmarkError: Always.
+        """
+        self.refusal = self.refusal or reason
+        raise BenchmarkError(reason)
+
+    def check_result(self, result: object) -> None:
+        """Check what the first call of the step returned.
+
+        Raises:
+            BenchmarkError: It is ``None`` and must not be, or a coroutine.
+        """
+        if inspect.iscoroutine(result):
+            result.close()  # otherwise Python warns that it never ran
+            self.refuse(COROUTINE)
+        if result is None and self.needs_result:
+            raise BenchmarkError(NO_RESULT)
+
     @abstractmethod
-    def serve(self, call: partial[Any]) -> None:
+    def serve(self, call: Step) -> None:
         """Do with the step and its arguments what the request asks for, and answer it.
 
         Raises:
             BenchmarkError: The launch cannot use the step.
         """
 
-    def block(self, call: partial[Any]) -> Block:
+    def serve_reported(self, seconds: float) -> None:
+        """Answer the request for a benchmark that takes its own time.
+
+        Args:
+            seconds: The time that it reports.
+
+        Raises:
+            BenchmarkError: The launch needs a step.
+        """
+        self.refuse("it loops by itself and only reports a time, so there is no step to run here")
+
+    def block(self, call: Step) -> Block:
         """Return a block of this step."""
+        if isinstance(call, PreparedStep):
+            return PreparedBlock(call, tf_runtime.synchroniser(), self.clock)
         return Block(call, tf_runtime.synchroniser(), self.clock)
 
 
@@ -115,7 +187,7 @@ class TimingLaunch(Bench[TimeCase]):
 
     _peak: HostPeak = field(default_factory=HostPeak, init=False)
 
-    def serve(self, call: partial[Any]) -> None:
+    def serve(self, call: Step) -> None:
         if found := tracer():
             raise BenchmarkError(
                 f"{found} is active in the measuring process and slows every call down; run without it, such as "
@@ -125,37 +197,54 @@ class TimingLaunch(Bench[TimeCase]):
         if self.facts.get(ONCE):
             self._serve_once(block)
             return
-        returned, first = first_call(block)
-        self.facts.update(first)
-        if not returned:
-            raise BenchmarkError(NO_RESULT)
+        self.facts.update(first_call(block, self.check_result))
         self._peak.mark()
         iteration, waiting = warm_up(block, *self.request.warmup)
         self._note_peak()
-        on_device, own_clock = block.synchronise is not None, self.clock is not time.perf_counter_ns
-        self.channel.send(Prepared(iteration, self.facts, on_device, None if on_device or own_clock else waiting))
+        on_device, untimed = block.synchronise is not None, block.untimed
+        by_processor = not on_device and untimed is None and self.clock is time.perf_counter_ns
+        self.channel.send(Prepared(iteration, self.facts, on_device, waiting if by_processor else None, untimed))
         inbox, *outboxes = self.pipes
+
+        def timed(order: Serve | ServeSliced) -> Rounds:
+            if isinstance(order, ServeSliced):
+                return serve_slices(call, order, inbox, outboxes)
+            extra, rest = slowdown(order.iterations, order.extra, self.clock)
+            turn = partial(block, order.iterations, order.prime, extra, rest)
+            block.dispatched.clear()
+            began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes)
+            return Rounds(tuple(began), tuple(ended), tuple(block.dispatched))
+
+        cost = iteration + (untimed or 0)
+        self._take_turns(timed, lambda order: block(round(order.seconds / cost)))
+
+    def serve_reported(self, seconds: float) -> None:
+        self.facts.update({REPORTED: True, ONCE: True})
+        self._repeat(seconds)
+
+    def _take_turns(self, timed: Callable[[Serve | ServeSliced], Rounds], settle: Callable[[Settle], object]) -> None:
+        """Serve requests until the launch stops.
+
+        Args:
+            timed: Takes the turns of a request.
+            settle: Runs the step on other processors.
+        """
         cpus = self.request.cpus
         while True:
             order = self.channel.receive(Settle, Serve, ServeSliced, Stop)
             if isinstance(order, Settle):
                 cpus = order.cpus
                 tf_runtime.pin(cpus)
-                block(round(order.seconds / iteration))
+                settle(order)
                 self.channel.send(Settled())
-            elif isinstance(order, Serve):
-                extra, rest = slowdown(order.iterations, order.extra, self.clock)
-                timed = partial(block, order.iterations, order.prime, extra, rest)
-                block.dispatched.clear()
+            elif isinstance(order, (Serve, ServeSliced)):
                 with gc_disabled():
-                    began, ended = serve_turns(timed, self.request.entrant, order.follow, inbox, outboxes)
-                tf_runtime.check_pinned(cpus)
-                self.channel.send(Rounds(tuple(began), tuple(ended), tuple(block.dispatched)))
-            elif isinstance(order, ServeSliced):
-                with gc_disabled():
-                    rounds = serve_slices(call, order, inbox, outboxes)
+                    rounds = timed(order)
                 tf_runtime.check_pinned(cpus)
                 self.channel.send(rounds)
+                self.iterations = order.iterations
+                times = zip(rounds.began, rounds.ended, strict=True)
+                self.seconds = [(end - start) * 1e-9 / self.iterations for start, end in times]
             else:
                 return
 
@@ -166,106 +255,63 @@ class TimingLaunch(Bench[TimeCase]):
 
     def _serve_once(self, block: Block) -> None:
         """Call the step once, and answer every request for rounds with this time."""
-        began = block.clock()
-        returned = block.call() is not None
-        block.wait()
-        elapsed = block.clock() - began
-        if not returned:
-            raise BenchmarkError(NO_RESULT)
+        with block.one() as call:
+            began = block.clock()
+            result = call()
+            block.wait()
+            elapsed = block.clock() - began
+        self.check_result(result)
         self._note_peak()
-        self.channel.send(Prepared(max(elapsed, 1) * 1e-9, self.facts))
+        self._repeat(max(elapsed, 1) * 1e-9)
+
+    def _repeat(self, seconds: float) -> None:
+        """Answer every request for rounds with the same time."""
+        elapsed = round(seconds * 1e9)
+        self.channel.send(Prepared(seconds, self.facts))
         while True:
             order = self.channel.receive(Settle, Serve, Stop)
             if isinstance(order, Settle):
                 self.channel.send(Settled())
             elif isinstance(order, Serve):
-                began = block.clock()
+                if order.extra and REPORTED in self.facts:
+                    self.refuse(
+                        "--inject-slowdown cannot slow down a method that loops by itself; leave it out with -k"
+                    )
+                began = self.clock()
                 if order.extra:
-                    spin(spins_for(order.extra * elapsed, block.clock))
-                ended = block.clock() + elapsed
+                    spin(spins_for(order.extra * elapsed, self.clock))
+                ended = self.clock() + elapsed
                 self.channel.send(Rounds((began,) * len(order.follow), (ended,) * len(order.follow), ()))
+                self.seconds = [seconds] * len(order.follow)
             else:
                 return
 
 
-class EnergyLaunch(Bench[RepeatCase]):
-    """Repeats the step and counts, while the controller reads the energy counters of the GPUs."""
-
-    def serve(self, call: partial[Any]) -> None:
-        block = self.block(call)
-        once = bool(self.facts.get(ONCE))
-        iteration = 1.0 if once else warm_up(block, *self.request.warmup)[0]
-        self.channel.send(Prepared(iteration, self.facts))
-        self.channel.receive(Begin)
-        if once:
-            block(1)
-            self.channel.send(Repeated(1))
-            return
-        at_once, done, began = max(1, round(_UNWATCHED_SECONDS / iteration)), 0, time.perf_counter()
-        while time.perf_counter() - began < self.request.seconds:
-            block(at_once)
-            done += at_once
-        self.channel.send(Repeated(done))
-
-
-class ProfilingLaunch(Bench[ProfileCase]):
-    """Warms the step up, so that the profile shows its steady state, and profiles some of its calls.
-
-    Each step is marked, together with the fetch of its input.
-    """
-
-    def serve(self, call: partial[Any]) -> None:
-        block = self.block(call)
-        if self.facts.get(ONCE):
-            self._profile_once(block)
-            return
-        call()
-        block.wait()
-        iteration, _ = warm_up(block, *self.request.warmup)
-        fewest, most = self.request.steps
-        # Readers of a profile leave out its first step.
-        wanted = 1 + min(most, max(fewest, round(self.request.seconds / iteration)))
-        trace = profiler.tf_profiler().Trace
-        with profiler.METHODS[self.request.method](self.request.folder, self.request.levels) as collects:
-            for done in itertools.count():
-                if not collects() if callable(collects) else done == wanted:
-                    break
-                with trace(STEP, step_num=done, _r=1):
-                    call()
-                    block.wait()
-        self.channel.send(Profiled())
-
-    def _profile_once(self, block: Block) -> None:
-        """Profile the only call as the second step. Readers leave out the first, which is empty."""
-        trace = profiler.tf_profiler().Trace
-        with profiler.METHODS[self.request.method](self.request.folder, self.request.levels):
-            with trace(STEP, step_num=0, _r=1):
-                block.wait()
-            with trace(STEP, step_num=1, _r=1):
-                block.call()
-                block.wait()
-        self.channel.send(Profiled())
-
-
-def first_call(block: Block) -> tuple[bool, JSON]:
+def first_call(block: Block, check: Callable[[object], None]) -> JSON:
     """Call the step for the first time, and once more. It leaves no trace before the rounds.
 
+    Args:
+        check: Called with the result of the first call.
+
     Returns:
-        Whether the step returned a result, and the seconds of the first call: in total, in tracing of Python functions,
-        in compilation and in execution. The second call gives the execution. Compilation (grappler, XLA, the choice
-        of kernels) is the rest.
+        The seconds of the first call: in total, in tracing of Python functions, in compilation and in execution.
+        The second call gives the execution. Compilation (grappler, XLA, the choice of kernels) is the rest.
     """
     traces: list[float] = []
     with ExitStack() as watch:
         watch.callback(tf_internals.on_trace(lambda name, graph, seconds: traces.append(seconds)))
+        with block.one() as call:
+            began = time.perf_counter()
+            result = call()
+            block.wait()
+            whole = time.perf_counter() - began
+    check(result)
+    del result
+    with block.one() as call:
         began = time.perf_counter()
-        returned = block.call() is not None
+        call()
         block.wait()
-        whole = time.perf_counter() - began
-    began = time.perf_counter()
-    block.call()
-    block.wait()
-    again = time.perf_counter() - began
+        again = time.perf_counter() - began
     trace = sum(traces)
     parts = {"trace": trace, "compile": max(0.0, whole - trace - again), "execute": min(again, whole)}
-    return returned, {"first_call": whole, "first_call_parts": parts}
+    return {"first_call": whole, "first_call_parts": parts}

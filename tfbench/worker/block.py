@@ -19,6 +19,23 @@ Clock = Callable[[], int]
 """Monotonic nanoseconds that all processes of the machine share."""
 Call = Callable[[], object]
 
+
+@dataclass(frozen=True)
+class PreparedStep:
+    """A step with work before and after each iteration that is not timed."""
+
+    bind: Callable[[], Call]
+    """Prepares an iteration, and returns it."""
+    clear: Call = lambda: None
+    """Cleans up after it."""
+
+    def __call__(self) -> object:
+        """Run an iteration together with that work."""
+        result = self.bind()()
+        self.clear()
+        return result
+
+
 TOKEN = b"1"
 _SHORT_SPIN = 20
 """Turns of an empty loop between two looks at the clock: half a microsecond."""
@@ -56,15 +73,74 @@ class Block:
             self.synchronise()
         ended = clock()
         if rest:  # after the device has finished, which would hide the loop
-            until = ended + rest * (ended - began)
-            while (ended := clock()) < until:
-                spin(_SHORT_SPIN)
+            ended = self.loop_until(ended + rest * (ended - began))
         return began, ended
+
+    def loop_until(self, then: float) -> int:
+        """Run an empty loop; return when it ended."""
+        while (now := self.clock()) < then:
+            spin(_SHORT_SPIN)
+        return now
 
     def wait(self) -> None:
         """Wait until the device has finished the work dispatched so far."""
         if self.synchronise is not None:
             self.synchronise()
+
+    @property
+    def untimed(self) -> float | None:
+        """Seconds of untimed work for each iteration; ``None`` if there is none, so that a block can hold several."""
+        return None
+
+    @contextmanager
+    def one(self) -> Iterator[Call]:
+        """Prepare one iteration, to be called inside the context."""
+        yield self.call
+
+
+@dataclass
+class PreparedBlock(Block):
+    """A block of a step whose iterations are prepared without being timed.
+
+    Its times are sums over its iterations, so a plan should give it one.
+    """
+
+    call: PreparedStep
+    _untimed: int = field(default=0, init=False)
+    _iterations: int = field(default=0, init=False)
+
+    def __call__(self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0) -> tuple[int, int]:
+        call, clock = self.call, self.clock
+        for _ in repeat(None, prime):
+            call()
+        self.wait()
+        timed, began = 0, clock()
+        for left in reversed(range(iterations + extra)):
+            bound = call.bind()
+            start = clock()
+            bound()
+            if self.synchronise is not None:
+                handed_over = clock() - start
+                self.synchronise()
+                if not left:
+                    self.dispatched.append(began + timed + handed_over)
+            timed += clock() - start
+            if rest and not left:
+                now = clock()
+                timed += self.loop_until(now + rest * timed) - now
+            call.clear()
+        self._untimed += clock() - began - timed
+        self._iterations += iterations + extra
+        return began, began + timed
+
+    @property
+    def untimed(self) -> float | None:
+        return self._untimed * 1e-9 / max(1, self._iterations)
+
+    @contextmanager
+    def one(self) -> Iterator[Call]:
+        yield self.call.bind()
+        self.call.clear()
 
 
 def spin(turns: int) -> None:
@@ -161,6 +237,8 @@ def _block_size(block: Block, limit: float) -> int:
     Raises:
         BenchmarkError: The clock goes back, or stands still for ``limit`` seconds of the system's clock.
     """
+    if block.untimed is not None:
+        return 1
     calls, began = 1, time.monotonic()
     while True:
         first, last = block(calls)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tfbench.errors import BenchmarkError
 from tfbench.model import ONCE
 from tfbench.protocol.messages import ProbeCase, Probed
 from tfbench.suite.fingerprint import digest
 from tfbench.worker import tf_internals
-from tfbench.worker.bench import NO_RESULT, Bench
+from tfbench.worker.bench import Bench, Step
 from tfbench.worker.probes import MetricUnavailable, Probe
 from tfbench.worker.probes.graph import Graph, Xla
 from tfbench.worker.probes.leaks import Leaks
@@ -32,7 +30,7 @@ class ProbingLaunch(Bench[ProbeCase]):
         self._absent: dict[str, str] = {}
         tf_internals.seed()
 
-    def serve(self, call: partial[Any]) -> None:
+    def serve(self, call: Step) -> None:
         traces, live = Traces(), Live()
         # Graph comes last, so it collects from just before the first call to just after it, and no other graphs.
         probes = [
@@ -42,8 +40,7 @@ class ProbingLaunch(Bench[ProbeCase]):
         for probe in probes:
             self._ask(probe, probe.before)
         result = call()
-        if result is None:
-            raise BenchmarkError(NO_RESULT)
+        self.check_result(result)
         for probe in reversed(probes):
             self._ask(probe, probe.between, result)
         del result
@@ -64,6 +61,11 @@ class ProbingLaunch(Bench[ProbeCase]):
         found = {probe.name: self._ask(probe, probe.found) for probe in [*probes, leaks]}
         found = {name: evidence for name, evidence in found.items() if name not in self._absent}
         self.channel.send(Probed(found, self._absent, self.facts))
+
+    def serve_reported(self, seconds: float) -> None:
+        probes = (self._xla, Outputs, Traces, Live, Flops, DevicePeak, Artifact, Graph, Leaks)
+        why = "the benchmark loops by itself, so no call of a step can be read"
+        self.channel.send(Probed({}, {probe.name: why for probe in probes}, self.facts))
 
     def _ask(self, probe: Probe, method: Callable[..., Any], *arguments: Any) -> Any:
         """Return what the method returns, ``None`` if the probe fails or has failed before."""

@@ -7,7 +7,7 @@ import io
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,6 +18,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tfbench import errors
+from tfbench.model import PLAIN
 from tfbench.protocol import messages
 from tfbench.protocol.channel import Channel, ChannelClosed
 from tfbench.protocol.coding import encode
@@ -27,12 +28,17 @@ from tfbench.suite.claims import MARKER
 from tfbench.suite.ini_file import ini_file
 from tfbench.suite.scale import add_scale
 from tfbench.worker import containment, probes, tf_internals, tf_runtime
-from tfbench.worker.bench import Bench, EnergyLaunch, ProfilingLaunch, TimingLaunch
+from tfbench.worker.bench import Bench, TimingLaunch
+from tfbench.worker.energy_launch import EnergyLaunch
 from tfbench.worker.environment import describe
 from tfbench.worker.import_redirect import leaked_packages, redirect_imports
 from tfbench.worker.inheritance import Inheritance
+from tfbench.worker.plain_benchmark import STATS, PlainBenchmark
 from tfbench.worker.probe_launch import ProbingLaunch
+from tfbench.worker.profile_launch import ProfilingLaunch
 from tfbench.worker.shared import Shared
+from tfbench.worker.tf_test_collection import INI as TF_TEST
+from tfbench.worker.tf_test_collection import Collection
 
 HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
     messages.TimeCase: TimingLaunch,
@@ -125,7 +131,8 @@ class Zygote:
     """Process ids of what the benchmarks' modules have started, which lives as long as the zygote."""
 
     def pytest_addoption(self, parser: pytest.Parser) -> None:
-        parser.addini("tfbench_paths", "known to the controller", type="args", default=[])
+        for name in ("tfbench_paths", "tfbench_thresholds", TF_TEST):
+            parser.addini(name, "known to the controller", type="linelist", default=[])
 
     def pytest_plugin_registered(self, plugin: object, manager: pytest.PytestPluginManager) -> None:
         """Let a conftest.py have hooks of plugins that are not loaded here."""
@@ -137,6 +144,7 @@ class Zygote:
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "tfbench(cpus): cpus='all' lets a benchmark use every processor")
         config.addinivalue_line("markers", MARKER)
+        config.pluginmanager.register(Collection(), "tfbench-tf-test")
 
     @pytest.hookimpl(trylast=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -161,15 +169,19 @@ class Zygote:
         os.chdir(self.home)
         tf_runtime.replace_process(encode(start).decode(), self.channel.fileno())
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
+        self._items = {item.nodeid: item for item in items}  # before pytest orders them by their fixtures
+        return (yield)
+
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+    def pytest_runtestloop(self) -> bool:
         try:
-            self._serve(session)
+            self._serve()
         except ChannelClosed:
             os._exit(0)  # the controller is gone; an orderly exit of TensorFlow takes a second
 
-    def _serve(self, session: pytest.Session) -> NoReturn:
-        self._items = {item.nodeid: item for item in session.items}
+    def _serve(self) -> NoReturn:
         tf_runtime.import_all()
         spawns = tf_runtime.has_opened_gpu()
         self._helpers = containment.children()
@@ -243,14 +255,20 @@ class Zygote:
         item = self._items[request.case]
         self._launch = HANDLERS[type(request)](channel, request, pipes, getattr(item, "function", None))
         reports = runtestprotocol(item, log=False, nextitem=None)
-        if failed := [report for report in reports if report.failed]:
-            channel.send(messages.Failed(_last_line(failed[0]), failed[0].longreprtext[-_TAIL:]))
+        if self._launch.refusal:
+            trace = next((report.longreprtext[-_TAIL:] for report in reports if report.failed), "")
+            channel.send(messages.Failed(self._launch.refusal, trace))
+        elif failed := [report for report in reports if report.failed and not self._launch.ends_early]:
+            reads_stats = self._launch.late_facts.get(PLAIN, {}).get("reads_stats")
+            text = f"{_last_line(failed[0])}; {STATS}" if reads_stats else _last_line(failed[0])
+            channel.send(messages.Failed(text, failed[0].longreprtext[-_TAIL:]))
         elif skipped := [report for report in reports if report.skipped]:
             channel.send(messages.Skipped(_skip_reason(skipped[0])))
         elif not self._launch.called:
-            channel.send(messages.Failed("the benchmark never called bench(step, ...), so it has no step to measure"))
+            call = "bench(step, ...)" if "bench" in getattr(item, "fixturenames", ()) else "benchmark(function, ...)"
+            channel.send(messages.Failed(f"the benchmark never called {call}, so it has no step to measure"))
         else:
-            channel.send(messages.Done())
+            channel.send(messages.Done(self._launch.late_facts))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
@@ -288,9 +306,17 @@ class Zygote:
         return Variant()
 
     @pytest.fixture
-    def benchmark(self) -> None:
-        """Skip tests of pytest-benchmark, which the controller runs."""
-        pytest.skip("a plain pytest-benchmark test runs in the controller")
+    def benchmark(self, request: pytest.FixtureRequest) -> Iterator[PlainBenchmark]:
+        """``benchmark(function, *arguments)`` races a function, see `PlainBenchmark`."""
+        assert self._launch is not None
+        fixture = PlainBenchmark(self._launch, request.node)
+        yield fixture
+        fixture.close()
+
+    @pytest.fixture
+    def benchmark_weave(self, benchmark: PlainBenchmark) -> Callable[..., None]:
+        """``benchmark.weave``."""
+        return benchmark.weave
 
 
 def _last_line(report: pytest.TestReport) -> str:

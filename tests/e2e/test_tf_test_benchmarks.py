@@ -1,0 +1,74 @@
+"""Classes of ``tf.test.Benchmark`` in the files that the ini option names."""
+
+import pytest
+
+from tests.e2e.project import Project
+
+CLASSES = """
+import time
+
+import tensorflow as tf
+from tensorflow.python.client import session
+from tensorflow.python.framework import ops
+
+
+class SessionBenchmark(tf.test.Benchmark):
+    def benchmarkProducts(self):
+        for size in (48, 64):
+            with ops.Graph().as_default():
+                x = tf.random.uniform([size, size])
+                with session.Session() as sess:
+                    found = self.run_op_benchmark(sess, tf.matmul(x, x).op, min_iters=5, name=f"size{size}")
+                    assert found["wall_time"] > 0
+
+    def helper(self):
+        raise AssertionError
+
+
+class LoopBenchmark(tf.test.Benchmark, metaclass=tf.__internal__.test.ParameterizedBenchmark):
+    _benchmark_parameters = [("small", 100), ("large", 10000)]
+
+    def benchmark_add(self, size):
+        x = tf.ones([size])
+        began = time.perf_counter()
+        for _ in range(2000):
+            x + x
+        self.report_benchmark(iters=2000, wall_time=(time.perf_counter() - began) / 2000)
+
+
+class OnGpu(tf.test.Benchmark):
+    def benchmark_gpu(self):
+        if tf.config.list_physical_devices("GPU"):
+            self.report_benchmark(wall_time=1.0)
+
+
+class Broken(tf.test.Benchmark):
+    def __init__(self):
+        super().__init__()
+        raise RuntimeError("no data here")
+
+    def benchmark_x(self):
+        self.report_benchmark(wall_time=1.0)
+"""
+
+
+@pytest.mark.tensorflow
+def test_their_ops_take_turns_and_their_reported_times_are_compared_launch_by_launch(project: Project):
+    project.write(CLASSES, "ops_benchmark.py")
+    project.write("[pytest]\ntfbench_tf_test_benchmarks =\n    *_benchmark.py\n", "pytest.ini")
+    done = project.run("--against", "self")
+    found = done.outcomes()
+    assert found.keys() == {
+        "SessionBenchmark.benchmarkProducts", "LoopBenchmark.benchmark_add__small", "LoopBenchmark.benchmark_add__large",
+        "Broken.benchmark_x",
+    }, done.output  # fmt: skip
+    assert found["Broken.benchmark_x"] == "error"
+    assert "the constructor of Broken failed: RuntimeError: no data here" in done.reason("Broken.benchmark_x")
+    assert "regressed" not in found.values()
+    assert "one time per launch" in done.reason("LoopBenchmark.benchmark_add__small")
+    assert "one time per launch" not in done.reason("SessionBenchmark.benchmarkProducts")
+    (skipped,) = done.report["skipped"]
+    assert "reported no wall_time" in skipped["reason"]
+    slower = project.run("--against", "self", "--inject-slowdown", "0.3", "-k", "Products or small")
+    assert slower.outcomes()["SessionBenchmark.benchmarkProducts"] == "regressed", slower.output
+    assert "cannot slow down a method that loops by itself" in slower.reason("LoopBenchmark.benchmark_add__small")

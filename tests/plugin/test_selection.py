@@ -1,0 +1,51 @@
+"""Which of pytest's items are cases, without a run."""
+
+import unittest
+from types import SimpleNamespace
+
+import pytest
+
+from tfbench.plugin.selection import constructor_of, places
+
+
+class WithConstructor:
+    def __init__(self):
+        self.x = 1
+
+    def test_x(self, benchmark): ...
+
+
+class WithNew:
+    def __new__(cls):
+        raise ValueError
+
+    def test_x(self, bench): ...
+
+
+class Helper:
+    def __init__(self, x): ...
+
+    def test_of_something_else(self, x): ...
+
+
+class Plain:
+    def test_x(self, benchmark): ...
+
+
+class OfUnittest(unittest.TestCase):
+    def test_x(self): ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "constructor"),
+    [(WithConstructor, "__init__"), (WithNew, "__new__"), (Helper, ""), (Plain, ""), (OfUnittest, "")],
+)
+def test_a_class_with_benchmarks_and_a_constructor_is_reported(request, kind, constructor):
+    collector = pytest.Class.from_parent(request.node.parent, name=kind.__name__, obj=kind)
+    assert (constructor in constructor_of(collector)) if constructor else not constructor_of(collector)
+
+
+def test_the_place_of_a_case_counts_the_cases_of_its_function():
+    names = ["t.py::test_a[x]", "t.py::test_b", "t.py::test_a[y]"]
+    found = places([SimpleNamespace(nodeid=name) for name in names])
+    assert found == {"t.py::test_a[x]": (0, 2), "t.py::test_b": (0, 1), "t.py::test_a[y]": (1, 2)}

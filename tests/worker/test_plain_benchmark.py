@@ -1,0 +1,174 @@
+"""The fixture ``benchmark`` in a measuring process: which step it hands over, and which uses it refuses."""
+
+import asyncio
+import json
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from tfbench.errors import BenchmarkError
+from tfbench.model import PLAIN
+from tfbench.worker.bench import Bench
+from tfbench.worker.block import Block, PreparedBlock, PreparedStep
+from tfbench.worker.plain_benchmark import PlainBenchmark, StatsUnavailable
+
+
+class Launch(Bench):
+    """Runs the step three times."""
+
+    def __init__(self, seconds=()):
+        super().__init__(channel=None, request=None, pipes=(), function=None)
+        self.times = list(seconds)
+
+    def serve(self, call):
+        self.step = call
+        for first in (True, False, False):
+            result = call()
+            if first:
+                self.check_result(result)
+        self.seconds = self.times
+
+
+def fixture(seconds=(), group=None):
+    mark = SimpleNamespace(kwargs={"group": group}) if group else None
+    node = SimpleNamespace(name="test_x", nodeid="t.py::test_x", get_closest_marker=lambda name: mark)
+    return PlainBenchmark(Launch(seconds), node)
+
+
+def test_the_step_is_the_function_with_its_arguments_and_its_result_is_returned():
+    benchmark = fixture()
+    assert benchmark(int, "12", base=8) == 10
+    step = benchmark._launch.step
+    assert (step.func, step.args, step.keywords) == (int, ("12",), {"base": 8})  # no wrapper costs time in a block
+
+
+def test_it_decorates_and_needs_no_result():
+    benchmark, calls = fixture(), []
+
+    @benchmark
+    def result():
+        calls.append(1)
+
+    assert result is None
+    assert len(calls) == 4
+
+
+def test_pedantic_without_setup_is_a_call():
+    benchmark = fixture()
+    assert benchmark.pedantic(sorted, args=([2, 1],), kwargs={"reverse": True}, rounds=3, iterations=7) == [2, 1]
+    assert not isinstance(benchmark._launch.step, PreparedStep)
+
+
+def test_setup_and_teardown_surround_each_iteration():
+    benchmark, log = fixture(), []
+
+    def setup():
+        log.append("setup")
+        return ([3, 1, 2],), {"reverse": True}
+
+    def teardown(numbers, reverse):
+        log.append(numbers)
+
+    assert benchmark.pedantic(list.sort, setup=setup, teardown=teardown) is None
+    assert log == ["setup", [3, 2, 1]] * 4
+
+
+def test_a_setup_without_arguments_leaves_those_that_are_given():
+    benchmark, log = fixture(), []
+    assert benchmark.pedantic(sum, args=([1, 2],), setup=lambda: log.append(1)) == 3
+    assert len(log) == 4
+
+
+def test_only_the_iterations_of_a_prepared_block_are_timed():
+    now = SimpleNamespace(time=0)
+
+    def takes(nanoseconds):
+        now.time += nanoseconds
+
+    step = PreparedStep(bind=lambda: takes(700) or (lambda: takes(100)), clear=lambda: takes(50))
+    block = PreparedBlock(step, None, lambda: now.time)
+    began, ended = block(iterations=2, prime=3, extra=1)
+    assert ended - began == 300
+    assert block.untimed == pytest.approx(750e-9)
+    assert Block(lambda: 1, None).untimed is None
+
+
+def test_stats_are_the_times_of_the_launch():
+    benchmark = fixture([3e-3, 1e-3, 2e-3])
+    assert benchmark.stats is None
+    benchmark(sum, [1])
+    assert benchmark.stats["mean"] == benchmark.stats.stats.median == pytest.approx(2e-3)
+    assert (benchmark.stats["min"], benchmark.stats.stats.max, benchmark.stats["rounds"]) == (1e-3, 3e-3, 3)
+    with pytest.raises(KeyError, match="no 'variance' in a race"):
+        benchmark.stats["variance"]
+
+
+def test_a_launch_without_times_ends_at_stats():
+    benchmark = fixture()
+    benchmark(sum, [1])
+    with pytest.raises(StatsUnavailable):
+        assert benchmark.stats
+    assert benchmark._launch.ends_early
+
+
+def test_notes_are_kept_as_json():
+    benchmark = fixture([1e-3], group="mine")
+    benchmark.extra_info.update(size=3, odd={1}, bad=float("nan"))
+    benchmark(sum, [1])
+    assert benchmark.stats["ops"] == pytest.approx(1000)
+    benchmark.close()
+    kept = benchmark._launch.late_facts[PLAIN]
+    assert kept == {"group": "mine", "extra_info": {"size": 3, "odd": "{1}", "bad": "nan"}, "reads_stats": True}
+    json.dumps(kept, allow_nan=False)
+
+
+def test_a_woven_function_is_raced_and_put_back():
+    benchmark, before = fixture(), json.dumps
+    benchmark.weave("json.dumps")
+    assert json.dumps([1]) == "[1]"
+    assert benchmark._launch.step.func is before
+    benchmark.close()
+    assert json.dumps is before
+
+
+def test_weave_names_the_package_that_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "aspectlib", None)
+    with pytest.raises(BenchmarkError, match="pip install aspectlib"):
+        fixture().weave("json.dumps")
+
+
+async def waits():
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("use", "reason"),
+    [
+        (lambda benchmark: (benchmark(sum, [1]), benchmark(sum, [1])), "called twice"),
+        (lambda benchmark: (benchmark(sum, [1]), benchmark.pedantic(sum, args=([1],))), "called twice"),
+        (lambda benchmark: benchmark(3), "must be a function"),
+        (lambda benchmark: benchmark(waits), "returned a coroutine"),
+        (lambda benchmark: benchmark(waits()), "given a coroutine"),
+        (lambda benchmark: benchmark.pedantic(sum, rounds=0), "rounds=0 must be a whole number from 1"),
+        (lambda benchmark: benchmark.pedantic(sum, setup=list, iterations=2), "leave iterations out"),
+        (lambda benchmark: benchmark.pedantic(sum, setup=lambda: 7), "must return .* or None"),
+        (lambda benchmark: benchmark.pedantic(sum, args=([1],), setup=lambda: (([1],), {})), "either args and kwargs"),
+    ],
+)
+def test_a_wrong_use_is_refused_for_good(use, reason):
+    benchmark = fixture()
+    with pytest.raises(BenchmarkError, match=reason):
+        use(benchmark)
+    assert benchmark._launch.refusal  # although the benchmark might catch the error
+
+
+def test_another_thread_is_refused_although_nobody_sees_its_error(monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda error: None)
+    benchmark = fixture()
+    thread = threading.Thread(target=benchmark, args=(sum, [1]), name="mine")
+    thread.start()
+    thread.join()
+    assert benchmark._launch.refusal == "benchmark was called in the thread mine: call it in the main thread"
+    assert not benchmark._launch.called
