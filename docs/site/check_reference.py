@@ -106,7 +106,7 @@ def check_pytest_options(page: str) -> Iterator[str]:
     """Yield the options of ``pytest --benchmark`` that only one of the page and the plugin has."""
     source = inspect.getsource(plugin.pytest_addoption)
     registered = set(re.findall(r'add\(\s*"(--[\w-]+)"', source)) | {"--profile"}  # added under a constant's name
-    table = page.partition("## `pytest --benchmark`")[2].partition("\nThe ini option")[0]
+    table = page.partition("## `pytest --benchmark`")[2].partition("\n| ini option")[0]
     written = {
         option for row in re.findall(r"^\| (`--.*?) \|", table, re.M) for option in re.findall(r"`(--[\w-]+)", row)
     }
