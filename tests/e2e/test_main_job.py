@@ -2,11 +2,13 @@
 
 import json
 import textwrap
+from dataclasses import replace
 
 import pytest
 
 from tests.e2e.project import Project
 from tfbench import cli
+from tfbench.storage.history import History
 
 STEPS = """
     from tfbench import Axis, Level, across
@@ -111,14 +113,13 @@ def checkout(project):
 
 def sessions(project, number):
     """Add this many sessions, which differ a little."""
-    (first,) = (project.root / ".tfbench/history").iterdir()
-    content = json.loads(first.read_text())
-    (case,) = content["cases"].values()
-    floors = case["floors"]
+    history = History(project.root / ".tfbench/history")
+    (first,), _ = history.read()
+    ((case, floors),) = first.floors.items()
     for index in range(number):
-        content["session"] = f"2026-01-01T00:00:0{index}"
-        case["floors"] = [floor * (1 + 0.002 * (index % 3)) for floor in floors]
-        (first.parent / f"{index}.json").write_text(json.dumps(content))
+        context = replace(first.context, session=f"2026-01-01T00:00:0{index}")
+        moved = tuple(floor * (1 + 0.002 * (index % 3)) for floor in floors)
+        history.record(replace(first, context=context, floors={case: moved}))
 
 
 def test_a_baseline_gates_even_after_the_code_has_changed(project):
