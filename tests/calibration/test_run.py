@@ -28,6 +28,7 @@ def calibrate(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_trials_are_saved_resumed_and_reported(calibrate, tmp_path, capsys):
     code, first = calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "0")
     assert code == 0
@@ -51,6 +52,7 @@ def test_variants_share_zygotes_without_confirmation(calibrate):
     assert {(trial.outcome, trial.launches) for trial in trials} == {("regressed", 3)}
 
 
+@pytest.mark.slow
 def test_a_calibration_with_background_load_ends(calibrate):
     code, trials = calibrate("--journal", "j.jsonl", "--with-load", "--slowdowns", "0.5", "--repeats", "0")
     assert code == 0

@@ -32,6 +32,7 @@ def repository(project):
     return project
 
 
+@pytest.mark.slow
 def test_a_bisection_finds_the_commit_where_a_case_got_slower(repository):
     done = repository.tfbench("bisect", "--good", "HEAD~5", "--bad", "HEAD", "-k", "work or same", "--report-json", "b.json",
                               "--policy", "quick")  # fmt: skip

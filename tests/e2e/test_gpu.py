@@ -96,6 +96,7 @@ WATCHED = """
 """
 
 
+@pytest.mark.slow
 def test_a_run_monitors_its_gpu(project: Project):
     """All but the GPU is real: the driver follows a script, and the steps run on the CPU, without TensorFlow."""
     project.write(WATCHED, "conftest.py")

@@ -26,6 +26,7 @@ def runs(folder):
     return [[json.loads(line) for line in path.read_text().splitlines()] for path in sorted(folder.glob("*.jsonl"))]
 
 
+@pytest.mark.slow
 def test_runs_against_a_tag_are_followed_by_their_ratio_to_it(checkout):
     elsewhere = checkout.root.parent / "history of main"
     for options in ([], [f"--history={elsewhere}"]):

@@ -41,6 +41,7 @@ FAULTS = """
 """
 
 
+@pytest.mark.slow
 def test_one_sample_per_launch_is_raced_and_gated_like_a_time(project):
     project.write(BENCHMARKS)
     same = project.run("--against", "self")

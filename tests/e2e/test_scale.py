@@ -30,6 +30,7 @@ BENCHMARKS = """
 NAMES = ("test_work[kind=plain{}]", "test_work[kind=odd{}]", "test_sizes[1{}]", "test_sizes[2{}]")
 
 
+@pytest.mark.slow
 def test_unlike_scales_have_no_case_in_common(project):
     project.write(BENCHMARKS)
     small = project.run("--save-baseline", "first")

@@ -75,6 +75,7 @@ def test_a_case_that_crashes_on_one_side_is_reported_with_its_last_output(projec
     assert "test_crash on env:SLOWER=1 broke: " in done.stdout.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_earlier_results_are_shown_as_not_raced(project):
     project.write(BENCHMARK)
     saved = project.run("--benchmark-json=plain.json", "--save-baseline", "first", "-k", "work")
@@ -95,6 +96,7 @@ def test_earlier_results_are_shown_as_not_raced(project):
     assert "v.json is not of the schema tfbench-versions/1" in broken.stderr
 
 
+@pytest.mark.slow
 def test_paths_select_benchmarks_of_another_directory_and_single_cases(project, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "pytest.ini").write_text("[pytest]\ntfbench_paths = .\n")
