@@ -17,6 +17,7 @@ import pytest
 
 from tests.e2e.project import LIMIT, wait_for
 from tests.faults.processes import Run, left
+from tfbench.storage.history import History
 
 FOLDER = Path(__file__).parent / "benchmarks"
 
@@ -333,9 +334,8 @@ def test_two_runs_in_one_folder_end_like_one(run):
         done = run.ended(process, name)
         assert done.code == 0, done.output
         assert done.outcomes() == {"test_first": "new", "test_second": "new"}
-    history = list((run.root / ".tfbench/history").glob("*"))
-    assert history
-    assert all(json.loads(file.read_text()) for file in history)
+    records, problems = History(run.root / ".tfbench/history").read()
+    assert (len(records), problems) == (2, [])
 
 
 @pytest.mark.chaos

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from tests.fakes.histories import nightly, noise, step
-from tests.report.test_html_browser import browser, files, scroll_through, visit  # noqa: F401, their fixtures
+from tests.report.test_html_browser import browser, files, scroll_through, until, visit  # noqa: F401, their fixtures
 from tfbench.gate.trends import Trends
 from tfbench.policy import preset
 from tfbench.report.html.history_page import render
@@ -48,7 +48,7 @@ def test_a_case_is_chosen_in_the_table_and_its_numbers_are_those_of_the_history(
     page = visit("", path=page_of_history)
     page.locator("#all").scroll_into_view_if_needed()
     page.locator("#all").get_by_role("link", name=re.compile("test_same")).click()
-    page.wait_for_function("document.getElementById('case-heading')?.innerText.includes('test_same')")
+    until(page, "document.getElementById('case-heading')?.innerText.includes('test_same')")
     figure = page.locator("#case-view figure.chart").first
     page.wait_for_selector("#case-view figure.chart[data-drawn=yes]")
     figure.locator("summary").click()
