@@ -61,7 +61,6 @@ class ProcessLaunch:
         self._running: dict[int, Process] = {}
         self._facts: dict[int, JSON] = {}
         self._iteration: dict[int, float] = {}
-        self._waiting: dict[int, float] = {}
 
     def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
         warmup = self._policy.warmup(brief)
@@ -92,7 +91,6 @@ class ProcessLaunch:
         if isinstance(prepared, Prepared):
             self._facts[entrant] = prepared.facts
             self._iteration[entrant] = prepared.iteration + (prepared.untimed or 0)
-            self._waiting[entrant] = prepared.waiting or 0.0
         return prepared
 
     def _reply(self, entrant: int, wanted: type[M], when: str, seconds: float) -> M | Failure:
@@ -148,16 +146,12 @@ class ProcessLaunch:
         return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
 
     def _sliced_blocks(self, plan: Plan) -> dict[int, list[tuple[int, int]]]:
-        """Run sliced rounds. The short time in which a step waits, seen in its warm-up, counts like processor time."""
+        """Run sliced rounds."""
         for entrant, process in self._running.items():
             others = tuple(other for other in self._running if other != entrant)
             process.ask(ServeSliced(plan.rounds, others, plan.iterations[entrant], plan.extra[entrant]))
-        found = {}
-        for entrant, answer in self._all_rounds(plan.rounds * len(self._running), self._limit(plan)).items():
-            factor = 1 + max(0.0, self._waiting[entrant])
-            blocks = zip(answer.began, answer.ended, strict=False)
-            found[entrant] = [(start, start + round((end - start) * factor)) for start, end in blocks]
-        return found
+        answers = self._all_rounds(plan.rounds * len(self._running), self._limit(plan))
+        return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
 
     def _limit(self, plan: Plan) -> float:
         """Return the time limit of the rounds in seconds."""

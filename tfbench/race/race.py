@@ -206,7 +206,8 @@ class Race:
             return one_sample(self.entrants)
         on_device = any(ready.on_device for ready in prepared.values())
         waiting = [ready.waiting for ready in prepared.values()]
-        sliceable = all(share is not None and share <= self.policy.sliced_waiting for share in waiting)
+        most = self.policy.sliced_waiting * self.policy.minimum_effect
+        sliceable = all(share is not None and share <= most for share in waiting)
         return make_plan(self.entrants, iteration, self.policy, on_device, seconds, sliceable, self._untimed)
 
     def _share_zygote(self, entrant: int) -> bool:
