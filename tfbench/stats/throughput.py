@@ -8,7 +8,7 @@ from statistics import median
 
 from tfbench.model import Ratio, Run
 
-UNITS = {"items": "items/s", "bytes": "B/s", "flops": "FLOP/s"}
+UNITS = {"items": "items/s", "flops": "FLOP/s", "bytes": "B/s"}
 """Fact with the work of a call -> unit of its rate."""
 Rates = dict[str, tuple[float | None, float | None]]
 """Unit -> rate of baseline and contender, ``None`` where a side does not state its work."""
