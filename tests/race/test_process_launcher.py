@@ -385,9 +385,9 @@ def test_on_several_processors_long_steps_take_turns(tmp_path):
     opened, entrants = long_steps(tmp_path, "test_fine", cpus=tuple(range(os.cpu_count()))[:2])
     try:
         launch = opened.open(entrants, 0)
-        ready = {index: one.iteration for index, one in launch.prepare((0, 1)).items()}
-        plan = make_plan(entrants, ready, POLICY, sliceable=True)
-        assert plan.sliced
+        prepared = launch.prepare((0, 1))
+        assert [one.waiting for one in prepared.values()] == [None, None]
+        plan = make_plan(entrants, {index: one.iteration for index, one in prepared.items()}, POLICY)
         found = launch.blocks(plan, orders([0, 1], plan.rounds, random.Random(1)))
         turns = sorted(block for blocks in found.values() for block in blocks)
         assert all(before[1] <= after[0] for before, after in pairwise(turns))

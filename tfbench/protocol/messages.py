@@ -238,7 +238,7 @@ class Prepared(Message):
     """Whether the step runs asynchronously on a device, so that a block ends by waiting for it."""
     waiting: float | None = None
     """Time in which the process did not run during an iteration, as a fraction of its processor time. ``None`` if
-    processor time cannot replace the benchmark's clock."""
+    processor time cannot replace the benchmark's clock: on several processors, on a device, with a clock of its own."""
     untimed: float | None = None
     """Seconds of untimed work that each iteration needs around it, so that a block holds one; ``None`` without any."""
 

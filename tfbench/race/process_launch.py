@@ -133,24 +133,19 @@ class ProcessLaunch:
         Raises:
             EntrantFailed: An entrant broke or skipped itself.
         """
-        if plan.sliced and len(self._cpus) == 1:
-            return self._sliced_blocks(plan)
-        for entrant, turns in followers(orders).items():
-            request = Serve(tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant])
-            self._running[entrant].ask(request)
-        os.write(self._pipes[orders[0][0]][1], TOKEN)
-        answers = self._all_rounds(len(orders), self._limit(plan))
+        if plan.sliced:
+            for entrant, process in self._running.items():
+                others = tuple(other for other in self._running if other != entrant)
+                process.ask(ServeSliced(plan.rounds, others, plan.iterations[entrant], plan.extra[entrant]))
+        else:
+            for entrant, turns in followers(orders).items():
+                request = Serve(tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant])
+                self._running[entrant].ask(request)
+            os.write(self._pipes[orders[0][0]][1], TOKEN)
+        answers = self._all_rounds(len(orders) * len(self._running), self._limit(plan))
         for entrant, answer in answers.items():
             if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
                 self._facts[entrant][DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
-        return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
-
-    def _sliced_blocks(self, plan: Plan) -> dict[int, list[tuple[int, int]]]:
-        """Run sliced rounds."""
-        for entrant, process in self._running.items():
-            others = tuple(other for other in self._running if other != entrant)
-            process.ask(ServeSliced(plan.rounds, others, plan.iterations[entrant], plan.extra[entrant]))
-        answers = self._all_rounds(plan.rounds * len(self._running), self._limit(plan))
         return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
 
     def _limit(self, plan: Plan) -> float:
@@ -159,7 +154,11 @@ class ProcessLaunch:
         return self._policy.overrun * seconds + self._policy.answer_seconds
 
     def _all_rounds(self, turns: int, limit: float) -> dict[int, Rounds]:
-        """Receive the times of all entrants. The first one that sends anything else ends the wait for the others."""
+        """Receive the times of all entrants. The first one that sends anything else ends the wait for the others.
+
+        Args:
+            turns: Bytes that an entrant reads from its inbox at most.
+        """
         when, seconds = "while it was timed", self._policy.answer_seconds
         waiting = {process.channel: entrant for entrant, process in self._running.items()}
         deadline = time.monotonic() + limit

@@ -202,7 +202,8 @@ class TimingLaunch(Bench[TimeCase]):
         iteration, waiting = warm_up(block, *self.request.warmup)
         self._note_peak()
         on_device, untimed = block.synchronise is not None, block.untimed
-        by_processor = not on_device and untimed is None and self.clock is time.perf_counter_ns
+        alone = len(self.request.cpus) == 1 and not on_device and untimed is None
+        by_processor = alone and self.clock is time.perf_counter_ns
         self.channel.send(Prepared(iteration, self.facts, on_device, waiting if by_processor else None, untimed))
         inbox, *outboxes = self.pipes
 
