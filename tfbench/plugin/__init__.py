@@ -15,7 +15,7 @@ from tfbench.errors import TfbenchError, UsageError
 from tfbench.policy import PRESETS
 from tfbench.storage.layout import HISTORY, PROFILES
 from tfbench.suite.axes import Variant
-from tfbench.suite.claims import MARKER
+from tfbench.suite.claims import MARKERS
 from tfbench.suite.scale import SCALES, SMALL, VARIABLE, add_scale, set_scale
 
 if TYPE_CHECKING:
@@ -85,9 +85,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    text = "cpus='all' lets a benchmark use every processor, minimum_effect and tolerance replace the policy's"
-    config.addinivalue_line("markers", f"tfbench(cpus, minimum_effect, tolerance): {text}")
-    config.addinivalue_line("markers", MARKER)
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
     if not config.getoption("benchmark"):
         if given := next((name for name in _RUN_ONLY if config.getoption(name.strip("-").replace("-", "_"))), ""):
             raise pytest.UsageError(f"{given} measures nothing without --benchmark; add it")

@@ -14,8 +14,12 @@ from tfbench.suite.axes import Variant
 
 Benchmark = TypeVar("Benchmark", bound=Callable[..., Any])
 MARK = "tfbench_claim"
-MARKER = f"{MARK}(name, levels, other, bound, metric): a contract between two variants"
-"""Entry in pytest's list of markers."""
+MARKERS = (
+    "tfbench(cpus, minimum_effect, tolerance): cpus='all' lets a benchmark use every processor, minimum_effect and "
+    "tolerance replace the policy's",
+    f"{MARK}(name, levels, other, bound, metric): a contract between two variants",
+)
+"""Entries in pytest's list of markers."""
 
 
 def faster(levels: str, *, than: str, by: float) -> pytest.MarkDecorator:

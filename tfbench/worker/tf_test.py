@@ -62,7 +62,7 @@ class _Recorder:
         if wall_time is None:
             return
         name = str(options.get("name") or len(self.times))
-        if not isinstance(seconds := float(wall_time), float) or not 0 < seconds < math.inf:
+        if not 0 < (seconds := float(wall_time)) < math.inf:
             raise BenchmarkError(f"report_benchmark: wall_time={wall_time!r} of {name} is no time")
         self.times[name] = seconds
 

@@ -20,6 +20,7 @@ from tfbench.fs import write_whole
 from tfbench.model import JSON
 from tfbench.suite.fingerprint import DIGEST, digest
 from tfbench.worker import tf_runtime
+from tfbench.worker.pytest_options import collecting, declare_ini
 
 INI = "tfbench_tf_test_benchmarks"
 """The ini option: files and patterns of files with such classes, relative to the root."""
@@ -90,8 +91,7 @@ class _Lister(Collection):
         self.found: JSON = {}
 
     def pytest_addoption(self, parser: pytest.Parser) -> None:
-        for name in ("tfbench_paths", "tfbench_thresholds", INI):
-            parser.addini(name, "known to the controller", type="linelist", default=[])
+        declare_ini(parser)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -109,9 +109,8 @@ def main(text: str) -> None:
     request = json.loads(text)
     lister = _Lister()
     os.chdir(request["root"])
-    options = ["--collect-only", "-q", "--continue-on-collection-errors", f"--rootdir={request['root']}"]
-    options += ["--override-ini=addopts=", "-p", "no:cacheprovider", "-p", "no:tfbench.plugin", "-p", "no:warnings"]
-    options += [f"--import-mode={request['import_mode']}", *(["-c", request["inifile"]] if request["inifile"] else [])]
+    options = ["--collect-only", *collecting(request["root"], request["import_mode"])]
+    options += ["-c", request["inifile"]] if request["inifile"] else []
     pytest.main([*request["files"], *options], plugins=[lister])
     write_whole(Path(request["answer"]), json.dumps(lister.found))
 

@@ -24,7 +24,7 @@ from tfbench.protocol.channel import Channel, ChannelClosed
 from tfbench.protocol.coding import encode
 from tfbench.protocol.messages import CaseRequest, LaunchRequest, StartZygote
 from tfbench.suite.axes import Variant
-from tfbench.suite.claims import MARKER
+from tfbench.suite.claims import MARKERS
 from tfbench.suite.ini_file import ini_file
 from tfbench.suite.scale import add_scale
 from tfbench.worker import containment, probes, tf_internals, tf_runtime
@@ -36,8 +36,8 @@ from tfbench.worker.inheritance import Inheritance
 from tfbench.worker.plain_benchmark import STATS, PlainBenchmark
 from tfbench.worker.probe_launch import ProbingLaunch
 from tfbench.worker.profile_launch import ProfilingLaunch
+from tfbench.worker.pytest_options import collecting, declare_ini
 from tfbench.worker.shared import Shared
-from tfbench.worker.tf_test_collection import INI as TF_TEST
 from tfbench.worker.tf_test_collection import Collection
 
 HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
@@ -47,7 +47,6 @@ HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
     messages.RepeatCase: EnergyLaunch,
 }
 """Request -> the task of the process that is forked for it."""
-_STRICTNESS = ("strict", "strict_config", "strict_markers", "strict_parametrization_ids", "strict_xfail")
 _OWN = (Path(__file__).parent, Path(probes.__file__).parent)
 """Folders of the modules between a benchmark and its step."""
 _TAIL = 6000
@@ -95,12 +94,7 @@ def _pytest_arguments(start: StartZygote) -> list[str]:
     paths = (os.path.join(start.root, file) for file in start.files)
     # A file that only the other side has is left out. Its cases are then reported as not collected.
     files = [path for path in paths if path not in start.offenders and os.path.exists(path)]
-    arguments = [*(files or [start.root]), f"--rootdir={start.root}", "--capture=no", "-q"]
-    arguments += ["--continue-on-collection-errors", "--override-ini=addopts=", f"--import-mode={start.import_mode}"]
-    arguments += ["-p", "no:cacheprovider", "-p", "no:tfbench.plugin"]
-    # The user's own pytest run reports warnings and unknown names. Here they must not fail the collection.
-    arguments += ["-p", "no:warnings", *(f"--override-ini={key}=false" for key in _STRICTNESS)]
-    arguments += ["--override-ini=required_plugins="]  # plugins are not loaded here
+    arguments = [*(files or [start.root]), "--capture=no", *collecting(start.root, start.import_mode)]
     if start.inifile:
         top = start.tree_redirect[1] if start.tree_redirect else start.root
         own = os.path.exists(start.inifile)  # a tree of another commit may have another file
@@ -131,8 +125,7 @@ class Zygote:
     """Process ids of what the benchmarks' modules have started, which lives as long as the zygote."""
 
     def pytest_addoption(self, parser: pytest.Parser) -> None:
-        for name in ("tfbench_paths", "tfbench_thresholds", TF_TEST):
-            parser.addini(name, "known to the controller", type="linelist", default=[])
+        declare_ini(parser)
 
     def pytest_plugin_registered(self, plugin: object, manager: pytest.PytestPluginManager) -> None:
         """Let a conftest.py have hooks of plugins that are not loaded here."""
@@ -142,8 +135,8 @@ class Zygote:
                     hook.optionalhook = True  # type: ignore[misc]
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        config.addinivalue_line("markers", "tfbench(cpus): cpus='all' lets a benchmark use every processor")
-        config.addinivalue_line("markers", MARKER)
+        for marker in MARKERS:
+            config.addinivalue_line("markers", marker)
         config.pluginmanager.register(Collection(), "tfbench-tf-test")
 
     @pytest.hookimpl(trylast=True)
