@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 
 from tfbench.errors import UsageError
@@ -14,6 +12,7 @@ from tfbench.sides.side import Side
 from tfbench.sides.source_tree import is_pinned
 from tfbench.storage.baselines import Baseline, describe
 from tfbench.storage.history import Anchor
+from tfbench.storage.history_index import digest
 
 
 def check_anchor(request: RunRequest) -> None:
@@ -47,5 +46,4 @@ def anchor_of(side: Side, environment: EnvironmentInfo, saved: Baseline | None) 
         environment = saved.environment
     tree = saved.tree if saved is not None else Path(side.tree_redirect[1]).name if side.tree_redirect else ""
     content = [tree, minor(environment.python), dict(environment.packages), dict(environment.settings)]
-    key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-    return Anchor(describe(saved) if saved is not None else side.spec, key)
+    return Anchor(describe(saved) if saved is not None else side.spec, digest(content))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from tfbench.sides.source_tree import code_digest
 from tfbench.storage.baselines import run_json, run_of
 from tfbench.storage.journal import Journal
 from tfbench.storage.layout import Layout
+from tfbench.suite.shards import digest
 from tfbench.untrusted import a_list, a_text
 from tfbench.worker.environment import machine, settings
 
@@ -74,14 +74,13 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     """
     places = [[one.name, one.executable, str(one.root), dict(one.env), list(one.unset)] for one in sides]
     options = [request.slowdown, request.replay, request.device, list(request.gpus), list(request.processors.one)]
-    suite = hashlib.sha256("\n".join(sorted(request.suite_cases)).encode()).hexdigest()
     known = {
         "the code": code_digest(request.root),
         "the other side": [request.against, request.baseline, saved, places],
         "the packages": {side: distributions(side) for side in sorted({one.executable for one in sides})},
         "the policy": request.policy.as_json(),
         "the options": [*options, str(request.profile or ""), str(request.profile_regressed or "")],
-        "the cases of the suite": suite,
+        "the cases of the suite": digest(request.suite_cases),
         "the settings": settings(),
         "the machine": machine(),
     }

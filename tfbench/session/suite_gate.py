@@ -10,10 +10,8 @@ from tfbench.session.races import Races
 from tfbench.session.request import CaseResult
 from tfbench.session.results import reason_of
 from tfbench.session.strategies import Strategy
-from tfbench.stats.suite_mean import classify_mean, mean_ratio
+from tfbench.stats.suite_mean import FEWEST, classify_mean, mean_ratio
 
-_FEWEST = 2
-"""With one case, the mean is that case."""
 _CODES = {
     Outcome.REGRESSED: ReasonCode.SLOWER,
     Outcome.IMPROVED: ReasonCode.FASTER,
@@ -49,29 +47,29 @@ class SuiteGate:
             return SuiteVerdict(self._limit, Outcome.ERROR, reason, len(raced))
 
     def _judge(self, raced: Sequence[CaseResult]) -> SuiteVerdict:
-        first = self._mean([one.verdict.ratio for one in raced if one.verdict])
+        first, cases = self._mean([one.verdict.ratio for one in raced if one.verdict]), len(raced)
         if first is None:
-            text = f"{len(raced)} cases were raced against the baseline, and a mean needs {_FEWEST}"
-            return SuiteVerdict(self._limit, Outcome.INCOMPARABLE, Reason(ReasonCode.FEW_CASES, text), len(raced))
-        outcome, text = classify_mean(first, self._limit), self._described(first, len(raced))
+            text = f"{cases} cases were raced against the baseline, and a mean needs {FEWEST}"
+            return SuiteVerdict(self._limit, Outcome.INCOMPARABLE, Reason(ReasonCode.FEW_CASES, text), cases)
+        outcome, text = classify_mean(first, self._limit), self._described(first, cases)
         if outcome is not Outcome.REGRESSED or not self._policy.confirm:
-            return SuiteVerdict(self._limit, outcome, Reason(_CODES[outcome], text), len(raced), first)
-        again = [
-            self._races.again(one.case, entrant)
-            for one in raced
-            if (entrant := self._strategy.rival_entrant(one.case)) is not None
-        ]
-        second = self._mean([ratio for ratio in again if ratio is not None])
+            return SuiteVerdict(self._limit, outcome, Reason(_CODES[outcome], text), cases, first)
+        again = [ratio for one in raced if (ratio := self._again(one)) is not None]
+        second = self._mean(again)
         if second is None:
             text = f"{text}; too few cases could be raced again to confirm it"
-            return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, Reason(ReasonCode.NOT_CONFIRMED, text), 0, first)
-        confirmed = classify_mean(second, self._limit) is Outcome.REGRESSED
-        what = "found twice, the first time as" if confirmed else "fresh launches did not confirm what came first:"
+            return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, Reason(ReasonCode.NOT_CONFIRMED, text), cases, first)
+        if classify_mean(second, self._limit) is Outcome.REGRESSED:
+            code, what = ReasonCode.SLOWER, "found twice, the first time as"
+        else:
+            outcome, code = Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED
+            what = "fresh launches did not confirm what came first:"
         text = f"{self._described(second, len(again))}; {what} {text}"
-        if confirmed:
-            return SuiteVerdict(self._limit, outcome, Reason(ReasonCode.SLOWER, text), len(again), second)
-        reason = Reason(ReasonCode.NOT_CONFIRMED, text)
-        return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, reason, len(again), second)
+        return SuiteVerdict(self._limit, outcome, Reason(code, text), len(again), second)
+
+    def _again(self, raced: CaseResult) -> Ratio | None:
+        rival = self._strategy.rival_entrant(raced.case)
+        return self._races.again(raced.case, rival) if rival is not None else None
 
     def _mean(self, ratios: Sequence[Ratio | None]) -> Ratio | None:
         return mean_ratio([ratio for ratio in ratios if ratio is not None], 1 - self._policy.alpha)

@@ -16,6 +16,8 @@ from scipy import special
 
 from tfbench.model import Outcome, Ratio
 
+FEWEST = 2
+"""Cases of a mean. One case has an interval of its own."""
 _LEAST_SHARE = 0.5
 """Share of the median error below which a case gets no more weight: errors are estimated, and small ones by luck."""
 
@@ -24,7 +26,7 @@ _TINY = 1e-9
 
 
 def mean_ratio(ratios: Sequence[Ratio], confidence: float = 0.95) -> Ratio | None:
-    """Return the mean of cases' ratios with its interval; ``None`` for fewer than two cases that can be used.
+    """Return the mean of cases' ratios with its interval; ``None`` for fewer than `FEWEST` cases that can be used.
 
     A case is used if its ratio and both ends of its interval are positive numbers.
 
@@ -33,7 +35,7 @@ def mean_ratio(ratios: Sequence[Ratio], confidence: float = 0.95) -> Ratio | Non
         confidence: That of the mean's interval.
     """
     used = [one for one in ratios if 0 < one.low <= one.center <= one.high < math.inf and 0 < one.confidence < 1]
-    if len(used) < 2:
+    if len(used) < FEWEST:
         return None
     center = np.log([one.center for one in used])
     width = np.log([one.high for one in used]) - np.log([one.low for one in used])

@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tfbench.errors import SideError
 from tfbench.fs import locked
@@ -261,7 +261,7 @@ class _Inserter:
         self._database = database
         self._ids: dict[tuple[object, ...], int] = {}
         self._newest: dict[int, str] = {}
-        """IndexedSeries -> newest run that was added to it."""
+        """Id of a series -> newest run that was added to it."""
 
     def add(self, record: SessionRecord) -> None:
         """Add a run with its points, unless it is there."""
@@ -342,6 +342,6 @@ def _anchor(anchor: Anchor) -> tuple[str, str, JSON]:
     return f"anchor {anchor.key}", anchor.label, {}
 
 
-def digest(content: JSON) -> str:
+def digest(content: JSON | list[Any]) -> str:
     """Return a short digest of JSON content, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
