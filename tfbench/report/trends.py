@@ -67,7 +67,7 @@ def _gravity(line: TrendLine) -> tuple[int, float]:
 
 
 def describe(line: TrendLine) -> str:
-    """TrendState in one sentence what a trend shows."""
+    """Say in one sentence what a trend shows."""
     trend, points = line.trend, line.points
     if trend.state is TrendState.DRIFT:
         assert trend.drift is not None
@@ -160,14 +160,11 @@ def _changes(line: TrendLine) -> RenderableType:
     made = table("changes")
     add_columns(made, "first run", "commit", "change", "first run between", fold=True)
     for one in line.trend.changes:
-        before, first, last = (line.points[max(0, at)] for at in (one.low - 1, one.low, one.high))
+        before, last = (line.points[max(0, at)] for at in (one.low - 1, one.high))
         effect = f"{change(one.effect)} ({change(one.effect - one.margin)} to {change(one.effect + one.margin)})"
-        between = (
-            f"{commit(before)} and {commit(last)}" if one.low < one.high else f"{commit(before)} and {commit(first)}"
-        )
         notes = environment_changes(line.points[max(0, one.low - 1) : one.high + 1])
         at = line.points[one.index]
-        add_row(made, when(at), commit(at), effect, "; ".join([between, *notes]))
+        add_row(made, when(at), commit(at), effect, "; ".join([f"{commit(before)} and {commit(last)}", *notes]))
     return made
 
 

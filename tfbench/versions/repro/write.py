@@ -23,6 +23,7 @@ from tfbench.suite.scale import VARIABLE
 from tfbench.untrusted import brief, command
 from tfbench.versions.repro.extract import Extract, extract
 from tfbench.worker import standalone
+from tfbench.worker.environment import machine
 
 _OPTIONAL = ("PlainLevel", "PlainVariant", "shared", "folder")
 """Parts of `standalone` that only some benchmarks need."""
@@ -155,7 +156,7 @@ class BugReport:
         other, own = self.sides
         change = self.ratio.center if self.ratio.center > 1 else 1 / self.ratio.center
         word = "slower" if self.ratio.center > 1 else "faster"
-        workload = self.case.short_name
+        workload, here = self.case.short_name, machine()
         packages = [self.sides[label].get("packages", {}) for label in (other, own)]
         rows = [
             ("Python", *(str(self.sides[label].get("python", "")) for label in (other, own))),
@@ -173,7 +174,7 @@ class BugReport:
                 "",
                 *table,
                 "",
-                f"System: {platform.platform()}, {_processor()}",
+                f"System: {platform.platform()}, {brief(here['processor'])}, {here['processors']} processors",
                 "",
                 "## Standalone code",
                 "",
@@ -201,15 +202,6 @@ class BugReport:
                 "",
             ]
         )
-
-
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return platform.processor() or platform.machine()
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return f"{brief(found[1]) if found else platform.machine()}, {os.cpu_count()} processors"
 
 
 def about(case: Case, other: str, own: str) -> str:
