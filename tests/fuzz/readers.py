@@ -49,6 +49,7 @@ from tfbench.policy import PRESETS, Policy, preset
 from tfbench.profiles import folders, profile, xprof
 from tfbench.report import json_writer, markdown, terminal
 from tfbench.report.html.report_page import PageContext, content_of
+from tfbench.report.summary import summarize
 from tfbench.report.trends import TrendLine, render_case, render_overview
 from tfbench.session.baseline import clock
 from tfbench.session.request import CaseResult
@@ -119,7 +120,7 @@ def use_report(path: Path) -> object:
 
 
 def use_page(report: Report, context: PageContext) -> object:
-    sections, data = content_of(report, context)
+    sections, data = content_of(report, summarize(report, shared=context.shared), context)
     assert not any("<script" in one.html for one in sections)
     return json.dumps(data, allow_nan=False)
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from tfbench.model import TIME, Outcome, Report
 from tfbench.report.comment import LONGEST, code, context_line, folded, plain, verbatim
 from tfbench.report.differences import differences
-from tfbench.report.reproduce import command_for
 from tfbench.report.summary import CaseFinding, Group, Summary, report_times, summarize
 from tfbench.report.units import duration, times
 
@@ -23,7 +22,7 @@ _RESERVE = 400
 
 def render(report: Report) -> str:
     """Render the report. Of more than `LONGEST` characters, the least severe rows are left out and counted."""
-    summary = summarize(report)
+    summary = summarize(report, shared=True)
     head = [f"**tfbench: {plain(_verdict(report, summary))}**", context_line(report)]
     if report.complete is not None and report.gap:
         head.append(f"This report is incomplete: {plain(report.gap)}.")
@@ -66,10 +65,10 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
     """Yield titles and rows, the most severe first, and whether they are shown without a click."""
     for group, title in _OPEN.items():
         if findings := summary.findings[group]:
-            yield f"{title} ({len(findings)})", [_row(report, one, again=True) for one in findings], True
+            yield f"{title} ({len(findings)})", [_row(one, again=True) for one in findings], True
     for group, title in _FOLDED.items():
         if findings := summary.findings[group]:
-            yield f"{len(findings)} {title}", [_row(report, one, again=False) for one in findings], False
+            yield f"{len(findings)} {title}", [_row(one, again=False) for one in findings], False
     if lines := differences(report.sides):
         yield "differences between the sides", [f"- {plain(line)}" for line in lines], False
     named = {one.case.name for findings in summary.findings.values() for one in findings}
@@ -87,12 +86,11 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
         )
 
 
-def _row(report: Report, one: CaseFinding, *, again: bool) -> str:
-    timed = next((row for row in (one.verdict, *one.others) if row.metric == TIME), one.verdict)
+def _row(one: CaseFinding, *, again: bool) -> str:
     what = f"{one.verdict.outcome}{'' if one.verdict.metric == TIME else f' {plain(one.verdict.metric)}'}"
     sides = f"{duration(one.old)} → {'~' * one.estimated}{duration(one.new)}, " if one.old and one.new else ""
-    ratio = f", {plain(sides)}{plain(times(timed.ratio))}" if timed.ratio else ""
+    ratio = f", {plain(sides)}{plain(times(one.timed.ratio))}" if one.timed.ratio else ""
     lines = [f"- {code(one.case.name)}: {what}{ratio}", *(f"  - {plain(cause)}" for cause in one.causes)]
-    if again and (words := command_for(report, one.verdict, shared=True)):
-        lines.append(f"  - race it again: {verbatim(words)}")
+    if again and one.command:
+        lines.append(f"  - race it again: {verbatim(one.command)}")
     return "\n".join(lines)

@@ -19,6 +19,8 @@ _EXPLAINED = "; other metrics: "
 """Where a verdict's reason goes on with changes of other metrics that explain the time."""
 _CAUSES = 5
 """Maximum lines of causes of a case. A profile has at most five; `unexplained` has the metrics that are left out."""
+_REACH = 10.0
+"""Ratio from which on an interval would flatten all others, and is drawn at the end."""
 _MEASURED: Mapping[str, str] = {ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held"}
 """Reasons that say more than their outcomes."""
 
@@ -66,6 +68,11 @@ class CaseFinding:
         return _GROUPS[self.verdict.outcome]
 
     @property
+    def timed(self) -> Verdict:
+        """The verdict on time; `verdict` if the report has none that a reader must know."""
+        return next(iter(report_times((self.verdict, *self.others))), self.verdict)
+
+    @property
     def unexplained(self) -> list[Verdict]:
         """The verdicts on other metrics that no cause names."""
         named = tuple(cause.partition(":")[0] for cause in self.causes)
@@ -91,6 +98,13 @@ class Summary:
     """Cases in that mean."""
     could_hide: float
     """The largest slowdown that an inconclusive case could hide, as a fraction; infinity if one has no bound."""
+
+    @property
+    def reach(self) -> float:
+        """The largest ratio of drawn intervals, which all drawings share, so that they can be compared at a glance."""
+        ratios = [row.ratio for found in self.findings.values() for one in found if (row := one.timed).metric == TIME]
+        centers = [max(one.center, 1 / one.center) for one in ratios if one and 1 / _REACH < one.center < _REACH]
+        return max([*centers, self.limits[1]]) * self.limits[1] ** 2
 
 
 def summarize(report: Report, *, shared: bool = False) -> Summary:

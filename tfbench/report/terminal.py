@@ -56,7 +56,7 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False) ->
     summary = summarize(report, shared=shared)
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
     parts += variant_tables(report.variant_results, width)
-    reach = _reach(summary)
+    reach = summary.reach
     for group, findings in summary.findings.items():
         parts += _group(group, findings, summary, width, reach)
     parts += _own_thresholds(report, width)
@@ -103,7 +103,7 @@ def _finding(one: CaseFinding, limits: tuple[float, float], width: int, reach: f
     head = Text("  ").append(one.case.short_name, COLOURS[verdict.outcome])
     head.append(f"  {verdict.outcome}" + (f" {verdict.metric}" if verdict.metric != TIME else ""))
     lines: list[RenderableType] = [head]
-    timed = next((row for row in (verdict, *one.others) if row.metric == TIME), verdict)
+    timed = one.timed
     if timed.ratio is not None:
         lines.append(_comparison(one, timed.ratio, limits, width, reach))
     elif one.new is not None and verdict.outcome is not Outcome.ERROR:
@@ -143,18 +143,6 @@ def _own_thresholds(report: Report, width: int) -> list[RenderableType]:
         Text(f"own thresholds, {words}: {', '.join(names[:_OWN])}{' …' * (len(names) > _OWN)}", "dim")
         for words, names in groups.items()
     ]
-
-
-def _reach(summary: Summary) -> float:
-    """Return the largest ratio of the bars, which is common to all, so that they can be compared at a glance."""
-    centers = [
-        max(row.ratio.center, 1 / row.ratio.center)
-        for findings in summary.findings.values()
-        for one in findings
-        for row in (one.verdict, *one.others)
-        if row.metric == TIME and row.ratio is not None and 0.1 < row.ratio.center < 10
-    ]
-    return max([*centers, summary.limits[1]]) * summary.limits[1] ** 2
 
 
 def _hanging(text: str, width: int) -> RenderableType:

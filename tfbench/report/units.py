@@ -65,6 +65,11 @@ def _ratio(value: float) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
+def position(value: float, reach: float) -> float:
+    """Return the place of a ratio on a logarithmic axis: 0 is the inverse of ``reach``, 1 is ``reach``."""
+    return (math.log(max(value, 1e-9)) / math.log(reach) + 1) / 2 if value < math.inf else 1.0
+
+
 def bar(ratio: Ratio, limits: tuple[float, float], reach: float, width: int) -> str:
     """Draw an interval as text: ``┊`` are the limits, ``│`` is 1, ``●`` the centre.
 
@@ -75,8 +80,7 @@ def bar(ratio: Ratio, limits: tuple[float, float], reach: float, width: int) -> 
     """
 
     def place(value: float) -> int:
-        share = (math.log(max(value, 1e-9)) / math.log(reach) + 1) / 2 if value < math.inf else 1.0
-        return max(0, min(width - 1, round(share * (width - 1))))
+        return max(0, min(width - 1, round(position(value, reach) * (width - 1))))
 
     cells = [" "] * width
     for at in range(place(ratio.low), place(ratio.high) + 1):

@@ -13,6 +13,7 @@ from tfbench.model import Case, Outcome, VariantResult
 from tfbench.report.style import add_columns, add_row, table
 from tfbench.report.summary import consistent
 from tfbench.report.units import duration, joules, percent, rate, size, times
+from tfbench.stats.throughput import UNITS
 
 Column = tuple[str, str, Callable[[float], str]]
 _EXTRA: tuple[tuple[Column, int], ...] = (
@@ -34,7 +35,8 @@ _ESTIMATE = (
     "and the ratio compares turns of the same moment"
 )
 _RATIO_COLOURS: dict[Outcome | None, str] = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}
-_WORK = (("flops", "FLOP/s"), ("items", "items/s"), ("bytes", "B/s"))
+_WORK = [(fact, UNITS[fact]) for fact in ("flops", "items", "bytes")]
+"""Work of a call and the unit of its rate, the most telling first."""
 
 
 def variant_tables(results: Sequence[VariantResult], width: int) -> list[RenderableType]:

@@ -1,4 +1,4 @@
-"""Pack everything about each case into chunks, which a page decodes when a reader opens one of their cases."""
+"""Collect everything about each case, which a page shows when a reader opens the case."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from tfbench.report.reproduce import command_for
 from tfbench.report.summary import Summary
 from tfbench.untrusted import printable
 
-CHUNK = 200
-"""Cases per chunk: a few hundred kilobytes, decoded in some milliseconds."""
 _ROWS = 20
 """Rows of a profile's table that a page shows. The profile's folder has all."""
 
 
-def chunks(report: Report, summary: Summary, shared: bool = False) -> tuple[list[str], dict[str, Any]]:
-    """Return the names of all cases in the order of the chunks, and the chunks by name: ``case-0``, ``case-1`` …
+def case_details(report: Report, summary: Summary, shared: bool = False) -> tuple[list[str], list[JSON]]:
+    """Return the names of all cases, and what a page shows of each.
 
     Args:
         shared: Whether the report may be a stranger's, see `command_for`.
@@ -46,7 +44,7 @@ def chunks(report: Report, summary: Summary, shared: bool = False) -> tuple[list
         }
         for name in names
     ]
-    return names, {f"case-{at // CHUNK}": made[at : at + CHUNK] for at in range(0, len(made), CHUNK)}
+    return names, made
 
 
 def _verdict(one: Verdict) -> JSON:

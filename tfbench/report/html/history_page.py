@@ -10,7 +10,7 @@ from typing import Any
 
 from tfbench.model import JSON
 from tfbench.report.html.charts import DataGrid, number
-from tfbench.report.html.page import PageSection, paragraph, render_page, table_place, text
+from tfbench.report.html.page import PageSection, case_section, paragraph, render_page, table_place, text
 from tfbench.report.trends import TrendLine, change, commit, describe, environment_changes, when
 from tfbench.stats.trend import TrendState
 from tfbench.storage.history_index import TIME, SeriesPoint
@@ -20,8 +20,6 @@ RUNS = 100
 """Newest runs of each series on a page."""
 _STEP = 1e-3
 """Resolution of values, as a log-ratio."""
-_CHUNK = 200
-"""Cases per block of data, which the browser decompresses when one of them is shown."""
 
 
 def render(cases: Iterable[Sequence[TrendLine]], runs: int, problems: Sequence[str]) -> str:
@@ -49,12 +47,10 @@ def render(cases: Iterable[Sequence[TrendLine]], runs: int, problems: Sequence[s
             one["runs"] = _places([numbers[session] for session in one["runs"]])
     points = [sessions[session] for session in sorted(sessions)]
     data: dict[str, Any] = {"runs": _runs(points)}
-    for first in range(0, len(contents), _CHUNK):
-        data[f"case-{first // _CHUNK}"] = contents[first : first + _CHUNK]
-    shown = next((line for line in sorted(followed, key=_gravity)), None)
-    names = [content["name"] for content in contents]
-    data["names"] = {"names": names, "first": printable(shown.trend.series.case) if shown else ""}
-    sections = [_overview(followed, points, problems), *_changes(followed, data), _one_case(), _all(followed, data)]
+    shown = min(followed, key=_gravity, default=None)
+    first = printable(shown.trend.series.case) if shown else ""
+    one_case = case_section([content["name"] for content in contents], contents, first, data)
+    sections = [_overview(followed, points, problems), *_changes(followed, data), one_case, _all(followed, data)]
     counts = Counter(line.trend.state for line in followed)
     subtitle = ", ".join(f"{counts[state]} {state}" for state in TrendState if counts[state])
     return render_page(
@@ -151,15 +147,6 @@ def _changes(followed: Sequence[TrendLine], data: dict[str, Any]) -> list[PageSe
     caption = "Changes of level: the ratio of the new level to the old one, and the commits between which it happened."
     data["changes"] = DataGrid(caption, columns, rows, sort=(1, True)).as_json()
     return [PageSection("changes", "Changes", table_place("changes"))]
-
-
-def _one_case() -> PageSection:
-    place = (
-        '<div class="controls"><label for="case-name">Case</label>'
-        '<input class="case-choice" id="case-name" list="case-names" autocomplete="off" spellcheck="false">'
-        '<datalist id="case-names"></datalist></div><div id="case-view"></div>'
-    )
-    return PageSection("case", "One case", place)
 
 
 def _all(followed: Sequence[TrendLine], data: dict[str, Any]) -> PageSection:

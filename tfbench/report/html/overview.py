@@ -12,7 +12,7 @@ from tfbench.model import JSON, TIME, Outcome, Rate, Ratio, Report
 from tfbench.report.differences import differences
 from tfbench.report.html.page import PageSection, paragraph, text
 from tfbench.report.summary import CaseFinding, Group, Summary
-from tfbench.report.units import duration, times
+from tfbench.report.units import duration, position, times
 
 _MOST = 100
 """Cases per table of the first page. The table of all cases has the rest."""
@@ -39,10 +39,9 @@ def overview(report: Report, summary: Summary, false_alarms: Rate | None, notes:
     parts += [paragraph(warning, "warning") for warning in _warnings(report)]
     parts += [paragraph(note) for note in notes]
     parts += [_tiles(summary.counts), _facts(report, summary, false_alarms), _environment(report.sides)]
-    reach = _reach(summary)
     for group in _ORDER:
         if findings := summary.findings[group]:
-            parts.append(_table(group, findings, summary, reach))
+            parts.append(_table(group, findings, summary))
     if same := summary.counts.get(str(Outcome.UNCHANGED)):
         parts.append(paragraph(f"{same} unchanged cases are in the table of all cases.", "dim"))
     parts.append(_skipped(report))
@@ -123,7 +122,7 @@ def _environment(sides: Mapping[str, JSON]) -> str:
 # Tables
 
 
-def _table(group: Group, findings: Sequence[CaseFinding], summary: Summary, reach: float) -> str:
+def _table(group: Group, findings: Sequence[CaseFinding], summary: Summary) -> str:
     head = "".join(
         f'<th scope="col"{style}>{name}</th>'
         for name, style in (
@@ -131,7 +130,7 @@ def _table(group: Group, findings: Sequence[CaseFinding], summary: Summary, reac
             ("why" if group in (Group.ERRORS, Group.INCONCLUSIVE) else "cause", ""),
         )
     )  # fmt: skip
-    rows = "".join(_row(one, summary.limits, reach) for one in findings[:_MOST])
+    rows = "".join(_row(one, summary.limits, summary.reach) for one in findings[:_MOST])
     more = len(findings) - _MOST
     rest = paragraph(f"And {more} more, in the table of all cases.", "dim") if more > 0 else ""
     name = _HEADINGS[group]
@@ -144,7 +143,7 @@ def _table(group: Group, findings: Sequence[CaseFinding], summary: Summary, reac
 
 def _row(one: CaseFinding, limits: tuple[float, float], reach: float) -> str:
     verdict = one.verdict
-    timed = next((row for row in (verdict, *one.others) if row.metric == TIME), verdict)
+    timed = one.timed
     ratio = f"{text(times(timed.ratio))}{drawing(timed.ratio, limits, reach)}" if timed.ratio else "–"
     old, new = (duration(value) if value else "–" for value in (one.old, one.new))
     metric = "" if verdict.metric == TIME else f" {text(verdict.metric)}"
@@ -174,7 +173,7 @@ def drawing(ratio: Ratio, limits: tuple[float, float], reach: float) -> str:
     """Draw an interval with the thresholds as dashed lines. ``reach`` is the ratio at the right end."""
 
     def x(value: float) -> str:
-        share = (math.log(max(value, 1e-9)) / math.log(reach) + 1) / 2 if value < math.inf else 1.0
+        share = position(value, reach)
         return f"{_WIDTH * max(0.0, min(1.0, share)):.1f}" if not math.isnan(share) else "0"
 
     line = '<line x1="{0}" x2="{1}" y1="{2}" y2="{3}" stroke="currentColor" vector-effect="non-scaling-stroke"{4}/>'
@@ -189,17 +188,6 @@ def drawing(ratio: Ratio, limits: tuple[float, float], reach: float) -> str:
         f'<svg class="interval" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
         f"{''.join(parts)}</svg>"
     )
-
-
-def _reach(summary: Summary) -> float:
-    ends = [
-        max(row.ratio.center, 1 / row.ratio.center)
-        for findings in summary.findings.values()
-        for one in findings
-        for row in (one.verdict, *one.others)
-        if row.ratio is not None and row.metric == TIME and 0.3 < row.ratio.center < 3
-    ]
-    return max([*ends, summary.limits[1]]) * summary.limits[1] ** 2
 
 
 def _skipped(report: Report) -> str:

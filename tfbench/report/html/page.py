@@ -1,10 +1,10 @@
-"""Write a page: one HTML file with its styles, scripts, chart library and compressed data, and no access to a network.
+"""Render a page: one HTML file with its styles, scripts, chart library and compressed data, and no access to a network.
 
 The page of a run and the page of a history share this shell. A caller gives sections of HTML, and data for the charts
 and tables in them::
 
     sections = [PageSection("drift", "Drift", paragraph("…") + chart_place("drift") + table_place("points"))]
-    write_page(path, "History", sections, {"drift": Chart(…).as_json(), "points": DataGrid(…).as_json()})
+    render_page("History", sections, {"drift": Chart(…).as_json(), "points": DataGrid(…).as_json()})
 
 The browser decompresses data and chart library when a chart or table is scrolled into view.
 """
@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from tfbench.errors import UsageError
-from tfbench.fs import write_whole
+from tfbench.model import JSON
 from tfbench.untrusted import printable
 
 SHELL = "page.js"
@@ -35,6 +34,8 @@ _LIBRARY = ("bokeh.min.js", "bokeh-api.min.js")
 """Files of the chart library, in the order in which they are loaded."""
 _LEVEL = 6
 """Level of gzip. 9 takes three times as long for 1% less."""
+_CHUNK = 200
+"""Cases per block of data: a few hundred kilobytes, which the browser decodes in some milliseconds."""
 _BREAKS = str.maketrans({"\n": " ", "\t": " "})
 
 
@@ -47,24 +48,6 @@ class PageSection:
     title: str
     html: str
     """HTML of this program. Text of another origin in it has passed `text`."""
-
-
-def write_page(
-    path: Path,
-    title: str,
-    sections: Sequence[PageSection],
-    data: Mapping[str, Any] | None = None,
-    *,
-    scripts: Sequence[str] = (),
-    subtitle: str = "",
-) -> None:
-    """Write a page as a whole file. See `render_page` for the arguments.
-
-    Raises:
-        UsageError: The chart library is not installed.
-        OSError: The file cannot be written.
-    """
-    write_whole(path, render_page(title, sections, data, scripts=scripts, subtitle=subtitle))
 
 
 def render_page(
@@ -129,6 +112,26 @@ def chart_place(name: str) -> str:
 def table_place(name: str) -> str:
     """Return the place of a sortable, filterable table. ``data[name]`` is the result of `charts.DataGrid.as_json`."""
     return f'<div class="grid" data-grid="{name}"></div>'
+
+
+def case_section(names: Sequence[str], cases: Sequence[JSON], first: str, data: dict[str, Any]) -> PageSection:
+    """Return the section that shows one case, and add the data of all cases in chunks: ``case-0``, ``case-1`` …
+
+    A script of the page says what is shown: ``tfbench.oneCase(show)``.
+
+    Args:
+        names: Of the cases, in the same order.
+        first: Case that is shown before a reader chooses one, ``""`` for none.
+        data: Of the page.
+    """
+    data["names"] = {"names": names, "first": first, "chunk": _CHUNK}
+    data.update({f"case-{at // _CHUNK}": cases[at : at + _CHUNK] for at in range(0, len(cases), _CHUNK)})
+    place = (
+        '<div class="controls"><label for="case-name">Case</label>'
+        '<input class="case-choice" id="case-name" list="case-names" autocomplete="off" spellcheck="false">'
+        '<datalist id="case-names"></datalist></div><div id="case-view"></div>'
+    )
+    return PageSection("case", "One case", place)
 
 
 # Data

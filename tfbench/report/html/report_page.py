@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from tfbench.fs import write_whole
 from tfbench.model import TIME, Outcome, Rate, Report, VariantResult, Verdict
 from tfbench.report.html.charts import LOG, RATIO, Chart, ChartAxis, DataGrid, Limit, Series, number
-from tfbench.report.html.details import chunks
+from tfbench.report.html.details import case_details
 from tfbench.report.html.overview import headline, overview
-from tfbench.report.html.page import PageSection, chart_place, paragraph, render_page, table_place, text
+from tfbench.report.html.page import PageSection, case_section, chart_place, paragraph, render_page, table_place, text
 from tfbench.report.html.roofline import roofline
 from tfbench.report.summary import Summary, report_times, summarize
 
@@ -45,16 +43,6 @@ class PageContext:
     """Whether the report may be a stranger's, see `tfbench.report.reproduce.command_for`."""
 
 
-def write(path: Path, report: Report, context: PageContext | None = None) -> None:
-    """Write the page of a report as a whole file.
-
-    Raises:
-        UsageError: The chart library is not installed.
-        OSError: The file cannot be written.
-    """
-    write_whole(path, render(report, context))
-
-
 def render(report: Report, context: PageContext | None = None) -> str:
     """Render the page of a report.
 
@@ -62,15 +50,17 @@ def render(report: Report, context: PageContext | None = None) -> str:
         UsageError: The chart library is not installed.
     """
     context = context or PageContext()
-    sections, data = content_of(report, context)
+    summary = summarize(report, shared=context.shared)
+    sections, data = content_of(report, summary, context)
     side = report.sides.get("baseline", {}).get("spec")
-    subtitle = f"{headline(report, summarize(report))}{f'; against {side}' if side else ''}"
+    subtitle = f"{headline(report, summary)}{f'; against {side}' if side else ''}"
     return render_page(context.title, sections, data, scripts=("report.js",), subtitle=subtitle)
 
 
-def content_of(report: Report, context: PageContext) -> tuple[list[PageSection], dict[str, Any]]:
+def content_of(
+    report: Report, summary: Summary, context: PageContext
+) -> tuple[list[PageSection], dict[str, Any]]:  # fmt: skip
     """Return the sections of the page of a report, and the data of their charts and tables."""
-    summary = summarize(report, shared=context.shared)
     data: dict[str, Any] = {}
     absent: list[str] = []
     sections = [overview(report, summary, context.false_alarms, context.notes)]
@@ -130,22 +120,15 @@ def _bounds(rows: Sequence[Verdict], limits: tuple[float, float]) -> tuple[float
 def _one_case(
     report: Report, summary: Summary, shared: bool, data: dict[str, Any], absent: list[str]
 ) -> list[PageSection]:
-    names, packed = chunks(report, summary, shared)
+    names, cases = case_details(report, summary, shared)
     if not names:
         return []
-    data.update(packed)
     raced = {one.case for one in report.rounds}
     found = [one.case.name for group in summary.findings.values() for one in group]
     first = next((name for name in (*found, *names) if name in raced), names[0])
-    data["names"] = {"names": names, "first": first}
     if not report.rounds:
         absent.append("Rounds and distributions: the source has no raw times.")
-    place = (
-        '<div class="controls"><label for="case-name">Case</label>'
-        '<input class="case-choice" id="case-name" list="case-names" autocomplete="off" spellcheck="false">'
-        '<datalist id="case-names"></datalist></div><div id="case-view"></div>'
-    )
-    return [PageSection("case", "One case", place)]
+    return [case_section(names, cases, first, data)]
 
 
 def _variants(report: Report, data: dict[str, Any], absent: list[str]) -> list[PageSection]:

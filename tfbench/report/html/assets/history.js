@@ -1,9 +1,8 @@
 // The section of a history's page that shows one case: each of its series as a line over the runs.
 "use strict";
 (() => {
-  const { data, make, chart } = tfbench;
-  const CHUNK = 200, STEP = 1e-3;
-  const input = document.getElementById("case-name"), view = document.getElementById("case-view"), list = document.getElementById("case-names");
+  const { data, make } = tfbench;
+  const STEP = 1e-3;
 
   const summed = (differences) => { let sum = 0; return differences.map((one) => (sum += one)); };
   function lineChart(one, runs) {
@@ -20,31 +19,8 @@
       series: [{ name: one.label, x: places.map((place) => place + 1), y, style: "points", colour: "first", low: end(-1), high: end(1), labels }], limits: [...released, ...changes] };
   }
 
-  let opened = 0;
-  async function open(name, scroll) {
-    const mine = ++opened, { names } = await data("names"), index = names.indexOf(name);
-    if (index < 0) {
-      view.replaceChildren(make("p", { role: "status" }, "No case has this name. Choose one from the list."));
-      return;
-    }
-    const [cases, runs] = await Promise.all([data(`case-${Math.floor(index / CHUNK)}`), data("runs")]);
-    if (mine !== opened) return;
-    input.value = name;
-    const found = cases[index % CHUNK].series.map((one) => [make("figure", { class: "chart" }), lineChart(one, runs)]);
-    view.replaceChildren(make("h3", { id: "case-heading", tabindex: -1 }, name), ...found.map(([place]) => place));
-    if (scroll) { document.getElementById("case").scrollIntoView(); document.getElementById("case-heading").focus({ preventScroll: true }); }
-    for (const [place, content] of found) await chart(place, content);
-  }
-  async function suggest() {
-    const { names } = await data("names"), words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fitting = names.filter((name) => words.every((word) => name.toLowerCase().includes(word))).slice(0, 50);
-    list.replaceChildren(...fitting.map((name) => make("option", { value: name })));
-  }
-  const asked = () => (location.hash.startsWith("#case=") ? decodeURIComponent(location.hash.slice(6)) : null);
-  input.addEventListener("input", suggest);
-  input.addEventListener("focus", suggest);
-  input.addEventListener("change", () => { location.hash = `case=${encodeURIComponent(input.value)}`; });
-  addEventListener("hashchange", () => { if (asked() !== null) open(asked(), true); });
-  if (asked() !== null) open(asked(), true);
-  else data("names").then(({ first }) => { if (first && !opened) open(first, false); });
+  tfbench.oneCase(async ({ series }) => {
+    const runs = await data("runs"), charts = series.map((one) => [make("figure", { class: "chart" }), lineChart(one, runs)]);
+    return { parts: charts.map(([place]) => place), charts };
+  });
 })();

@@ -268,6 +268,46 @@ const tfbench = (() => {
     }
   }, { rootMargin: "400px" });
 
+  // The section of one case: `show` returns what a case's data looks like, and the charts in it with their content.
+
+  function oneCase(show) {
+    const input = document.getElementById("case-name"), view = document.getElementById("case-view"), list = document.getElementById("case-names");
+    if (!input) return;
+    let opened = 0;
+    async function open(name, scroll) {
+      const mine = ++opened, { names, chunk } = await data("names"), index = names.indexOf(name);
+      if (index < 0) {
+        view.replaceChildren(make("p", { role: "status" }, "No case has this name. Choose one from the list."));
+        return;
+      }
+      const { parts, charts } = await show((await data(`case-${Math.floor(index / chunk)}`))[index % chunk]);
+      if (mine !== opened) return;
+      input.value = name;
+      view.replaceChildren(make("h3", { id: "case-heading", tabindex: -1 }, name), ...parts);
+      if (scroll) { document.getElementById("case").scrollIntoView(); document.getElementById("case-heading").focus({ preventScroll: true }); }
+      for (const [place, content] of charts) await chart(place, content);
+    }
+    async function suggest() {
+      const { names } = await data("names"), words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const fitting = [];
+      for (const name of names) {
+        if (words.every((word) => name.toLowerCase().includes(word)) && fitting.push(name) >= 50) break;
+      }
+      list.replaceChildren(...fitting.map((name) => make("option", { value: name })));
+    }
+    const asked = () => (location.hash.startsWith("#case=") ? decodeURIComponent(location.hash.slice(6)) : null);
+    input.addEventListener("input", suggest);
+    input.addEventListener("focus", suggest);
+    input.addEventListener("change", () => { location.hash = `case=${encodeURIComponent(input.value)}`; });
+    addEventListener("hashchange", () => { if (asked() !== null) open(asked(), true); });
+    if (asked() !== null) open(asked(), true);
+    else new IntersectionObserver((entries, observer) => {
+      if (!entries.some((one) => one.isIntersecting)) return;
+      observer.disconnect();
+      data("names").then(({ first }) => { if (first && !opened) open(first, false); });
+    }, { rootMargin: "400px" }).observe(view);
+  }
+
   // Theme: that of the system, or the one that the reader has chosen for this view.
 
   function redraw() { for (const [drawing, { chart: content }] of charts) if (drawing.isConnected) draw(drawing, content); else charts.delete(drawing); }
@@ -286,5 +326,5 @@ const tfbench = (() => {
 
   theme();
   for (const place of document.querySelectorAll("[data-chart], [data-grid]")) filling.observe(place);
-  return { data, inflated, make, shown, table, chart, bar, reachOf, linkToCase };
+  return { data, inflated, make, shown, table, chart, bar, reachOf, linkToCase, oneCase };
 })();

@@ -1,12 +1,10 @@
 // The sections of a run's page that depend on a choice: one case, and the variants of one family.
 "use strict";
 (() => {
-  const { data, inflated, make, shown, table, chart, bar, reachOf, linkToCase } = tfbench;
-  const CHUNK = 200, STEP = 1e-3;
+  const { data, inflated, make, shown, table, bar, reachOf, linkToCase } = tfbench;
+  const STEP = 1e-3;
 
   // One case
-
-  const input = document.getElementById("case-name"), view = document.getElementById("case-view"), list = document.getElementById("case-names");
 
   // Seconds of the stored rounds of each launch; tfbench/model/rounds.py has the format.
   async function secondsOf(stored) {
@@ -97,45 +95,12 @@
     return make("details", {}, make("summary", {}, `Profile of the ${profile.side}`), ...parts);
   }
 
-  let opened = 0;
-  async function open(name, scroll) {
-    const mine = ++opened, { names } = await data("names"), index = names.indexOf(name);
-    if (index < 0) {
-      view.replaceChildren(make("p", { role: "status" }, "No case has this name. Choose one from the list."));
-      return;
-    }
-    const found = (await data(`case-${Math.floor(index / CHUNK)}`))[index % CHUNK];
-    if (mine !== opened) return;
-    input.value = name;
+  tfbench.oneCase(async (found) => {
     const sides = await Promise.all(Object.entries(found.rounds).map(async ([side, stored]) => [side, { stored, launches: await secondsOf(stored) }]));
-    if (mine !== opened) return;
-    const rounds = make("figure", { class: "chart" }), spread = make("figure", { class: "chart" });
-    view.replaceChildren(make("h3", { id: "case-heading", tabindex: -1 }, name), factsOf(found), ...(sides.length ? [rounds, spread] : [make("p", { class: "dim" }, "The report has no rounds of this case.")]),
-      ...[metricsOf(found)].filter(Boolean), ...found.profiles.map(profileOf));
-    if (scroll) { document.getElementById("case").scrollIntoView(); document.getElementById("case-heading").focus({ preventScroll: true }); }
-    if (sides.length) { await chart(rounds, roundsChart(sides)); await chart(spread, distributionChart(sides)); }
-  }
-  async function suggest() {
-    const { names } = await data("names"), words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fitting = [];
-    for (const name of names) {
-      if (words.every((word) => name.toLowerCase().includes(word)) && fitting.push(name) >= 50) break;
-    }
-    list.replaceChildren(...fitting.map((name) => make("option", { value: name })));
-  }
-  const asked = () => (location.hash.startsWith("#case=") ? decodeURIComponent(location.hash.slice(6)) : null);
-  if (input) {
-    input.addEventListener("input", suggest);
-    input.addEventListener("focus", suggest);
-    input.addEventListener("change", () => { location.hash = `case=${encodeURIComponent(input.value)}`; });
-    addEventListener("hashchange", () => { if (asked() !== null) open(asked(), true); });
-    if (asked() !== null) open(asked(), true);
-    else new IntersectionObserver((entries, observer) => {
-      if (!entries.some((one) => one.isIntersecting)) return;
-      observer.disconnect();
-      if (!opened) data("names").then(({ first }) => open(first, false));
-    }, { rootMargin: "400px" }).observe(view);
-  }
+    const charts = sides.length ? [roundsChart, distributionChart].map((drawn) => [make("figure", { class: "chart" }), drawn(sides)]) : [];
+    const none = sides.length ? [] : [make("p", { class: "dim" }, "The report has no rounds of this case.")];
+    return { parts: [factsOf(found), ...charts.map(([place]) => place), ...none, ...[metricsOf(found)].filter(Boolean), ...found.profiles.map(profileOf)], charts };
+  });
 
   // Variants of one family as bars
 
