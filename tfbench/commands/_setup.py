@@ -17,6 +17,8 @@ from tfbench.model import Case
 from tfbench.plugin.collect import Collected, collect
 from tfbench.plugin.options import worker_processors
 from tfbench.policy import Policy
+from tfbench.race.interfaces import Entrant
+from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
@@ -94,6 +96,11 @@ class CommandSetup:
         """Create the side of a specification. Raises as `tfbench.sides.spec.parse`."""
         trees = Layout.of(self.collected.root).trees
         return replace(parse(spec, self.contender, trees, self.environments), name=name, spec=spec)
+
+    def prepare(self, entrants: Sequence[Entrant], policy: Policy) -> None:
+        """Start the zygotes of the first look, and build the shared set-ups of the entrants before they race."""
+        self.launcher.ready([(one.side, one.case.env) for one in entrants], range(policy.looks[0]))
+        Prober(self.launcher, policy).share(entrants)
 
     def imports(self) -> ImportLauncher:
         """Return a launcher that times imports."""

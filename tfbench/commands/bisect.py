@@ -134,8 +134,7 @@ def _race_sides(
 ) -> ConfirmedRace:
     case = replace(case, thresholds=())  # the slowdown to be found is an argument
     entrants = [Entrant(case, good), Entrant(case, side)]
-    setup.launcher.ready([(entrant.side, case.env) for entrant in entrants], range(policy.looks[0]))
-    Prober(setup.launcher, policy).share(entrants)
+    setup.prepare(entrants, policy)
     policy = replace(policy, sampled_seconds=policy.case_seconds)  # a first call is all that this race is for
     made = ConfirmedRace(entrants, setup.launcher, policy, races, time.perf_counter, rng, metrics=(metric,))
     made.run()

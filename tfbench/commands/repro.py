@@ -121,8 +121,7 @@ def _label() -> str:
 def _race(setup: CommandSetup, case: Case, other: Side, policy: Policy) -> ConfirmedRace:
     entrants = [Entrant(case, other), Entrant(case, setup.contender)]
     policy = setup.launcher.policy_of(policy, entrants)
-    setup.launcher.ready([(entrant.side, case.env) for entrant in entrants], range(policy.looks[0]))
-    Prober(setup.launcher, policy).share(entrants)
+    setup.prepare(entrants, policy)
     race = ConfirmedRace(entrants, setup.launcher, policy, 1, time.perf_counter, random.Random(), metrics=(TIME,))
     race.run()
     for entrant, failure in race.failures.items():

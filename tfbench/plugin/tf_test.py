@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tfbench.fs import python_path, read_text
+from tfbench.errors import SideError
 from tfbench.model import JSON
-from tfbench.untrusted import an_object, parse_json
+from tfbench.sides.collector import collect
+from tfbench.untrusted import an_object
 from tfbench.worker.tf_test_collection import ERROR, function_of, listed
 
 _SECONDS = 300.0
@@ -44,26 +40,15 @@ def _never(bench: object) -> None:
 def _listing(config: pytest.Config) -> JSON:
     """Return file -> name of a benchmark -> digest of its code, or `ERROR` -> text."""
     root = config.rootpath
-    with tempfile.TemporaryDirectory(prefix="tfbench-collect-") as folder:
-        answer = Path(folder, "benchmarks.json")
-        request = {
-            "root": str(root),
-            "files": [str(path) for path in listed(config)],
-            "import_mode": config.getoption("importmode"),
-            "inifile": str(config.inipath or ""),
-            "answer": str(answer),
-        }
-        env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-        env |= {"PYTHONPATH": python_path(root, env.get("PYTHONPATH", "")), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        command = [sys.executable, "-m", "tfbench.worker.tf_test_collection", json.dumps(request)]
-        try:
-            done = subprocess.run(
-                command, env=env, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
-            )
-            found = an_object(parse_json(read_text(answer)), "benchmarks")
-        except subprocess.TimeoutExpired:
-            raise pytest.UsageError(f"tf.test.Benchmark: the files were not imported in {_SECONDS:.0f} s") from None
-        except (OSError, ValueError):
-            last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["no output"]
-            raise pytest.UsageError(f"tf.test.Benchmark: the files could not be listed: {last[0]}") from None
-    return found
+    request = {
+        "root": str(root),
+        "files": [str(path) for path in listed(config)],
+        "import_mode": config.getoption("importmode"),
+        "inifile": str(config.inipath or ""),
+    }
+    command = [sys.executable, "-m", "tfbench.worker.tf_test_collection"]
+    try:
+        return collect(command, request, root, _SECONDS, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    except SideError as error:
+        first, _, rest = str(error).partition("\n")
+        raise pytest.UsageError(f"tf.test.Benchmark: {': '.join([first, *rest.splitlines()[-1:]])}") from None

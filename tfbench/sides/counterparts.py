@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfbench.errors import ReportError, SideError
-from tfbench.fs import isolated_package_dir, python_path, read_text
 from tfbench.model import Case
+from tfbench.sides.collector import collect
 from tfbench.sides.side import Side
-from tfbench.untrusted import a_flag, a_text, an_object, described, parse_json
-
-_TAIL = 4000
-"""Characters of a failed process that a message quotes."""
+from tfbench.untrusted import a_flag, a_text, an_object, described
 
 
 @dataclass(frozen=True)
@@ -53,25 +46,13 @@ def benchmarks_of(
         "arguments": [*selection, *dict.fromkeys(path.partition("::")[0] for path in present)],
         "tree_redirect": side.tree_redirect,
     }
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    env["PYTHONPATH"] = python_path(side.root, env.get("PYTHONPATH", ""))
-    with tempfile.TemporaryDirectory(prefix="tfbench-collect-") as folder:
-        answer = Path(folder, "benchmarks.json")  # what the tree's own code prints is not in the way there
-        try:
-            done = subprocess.run(
-                [*command, json.dumps(request | {"answer": str(answer)})],
-                cwd=isolated_package_dir(), env=env, capture_output=True, text=True, errors="replace", check=False,
-                stdin=subprocess.DEVNULL, timeout=seconds,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise SideError(f"{side.spec}: pytest did not collect its benchmarks within {seconds:.0f} s") from None
-        if done.returncode or not answer.exists():
-            last = (done.stderr.strip() or done.stdout.strip())[-_TAIL:]
-            raise SideError(f"{side.spec}: pytest cannot collect its benchmarks\n{last}")
-        try:
-            found = {name: _benchmark(one) for name, one in an_object(parse_json(read_text(answer)), "it").items()}
-        except (ReportError, ValueError, KeyError) as error:  # the tree's own code could write there
-            raise SideError(f"{side.spec}: the list of its benchmarks is damaged ({described(error)})") from None
+    try:
+        listed = collect(command, request, Path(side.root), seconds)
+        found = {name: _benchmark(one) for name, one in listed.items()}
+    except SideError as error:
+        raise SideError(f"{side.spec}: {error}") from None
+    except (ReportError, ValueError, KeyError) as error:
+        raise SideError(f"{side.spec}: the list of its benchmarks is damaged ({described(error)})") from None
     if present and all("::" in path for path in present):
         return {name: one for name, one in found.items() if name.startswith(tuple(present))}
     return found
