@@ -101,7 +101,7 @@ def test_only_abandoned_half_made_folders_are_removed(tmp_path):
     assert names(tmp_path) == [".half-link", "half-other", "place"]
 
 
-def test_a_half_made_folder_that_somebody_else_removes_is_no_error(tmp_path, monkeypatch):
+def test_a_half_made_folder_that_another_process_removes_is_no_error(tmp_path, monkeypatch):
     monkeypatch.setattr(fs, "_abandoned", lambda prefix, parent, is_kind: [parent / "gone"])
     remove_half_dirs(tmp_path)
 

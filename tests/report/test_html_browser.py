@@ -47,7 +47,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def visit(browser, files):
-    """Open a page; at the end nothing may have gone wrong in it, and it may have asked nobody for anything."""
+    """Open a page; at the end, it must have reported no error and sent no request."""
     opened, faults = [], []
 
     def visit(name, width=1400, scheme="light", fragment="", path=None):

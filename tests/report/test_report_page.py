@@ -1,4 +1,4 @@
-"""The page of a run: what stands on it, and reports of any content give a page."""
+"""The page of a run: its content, and reports of any content give a page."""
 
 import math
 from dataclasses import replace

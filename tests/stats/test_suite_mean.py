@@ -76,7 +76,7 @@ def test_a_mean_changes_from_half_of_the_limit(low, high, outcome):
 def test_a_uniform_slowdown_of_half_a_percent_is_found_and_none_is_not(cases, detected):
     """Errors of a case's ratio are those of standard races, estimated from few launches; cases differ by 0.1%."""
     rng = np.random.default_rng(1)
-    runs, found, accused, missed = 400, 0, 0, 0
+    runs, found, false_positives, missed = 400, 0, 0, 0
     for _ in range(runs):
         errors = 0.003 * np.exp(rng.normal(0, 0.6, cases))
         estimated = errors * np.exp(rng.normal(0, 0.4, cases))
@@ -84,9 +84,9 @@ def test_a_uniform_slowdown_of_half_a_percent_is_found_and_none_is_not(cases, de
         for shift in (0.0, math.log(1.005)):
             mean = mean_ratio([ratio(*one) for one in zip(effects + shift, estimated, strict=True)], 0.99)
             outcome = classify_mean(mean, 0.005)
-            accused += outcome is Outcome.REGRESSED and not shift
+            false_positives += outcome is Outcome.REGRESSED and not shift
             found += outcome is Outcome.REGRESSED and shift > 0
             missed += not mean.low <= math.exp(shift) <= mean.high
-    assert accused == 0
+    assert false_positives == 0
     assert found / runs >= detected
     assert missed / (2 * runs) < 0.03

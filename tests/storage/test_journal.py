@@ -120,7 +120,7 @@ def test_a_journal_of_another_version_is_not_used(tmp_path):
     assert "(ValueError: identity is 1 instead of an object)" in resumed(tmp_path).note
 
 
-def test_a_journal_that_somebody_has_removed_is_no_error_at_the_end(tmp_path):
+def test_a_journal_that_was_removed_is_no_error_at_the_end(tmp_path):
     with run(tmp_path, resume=False, complete=True):
         (tmp_path / "journal.jsonl").unlink()
 

@@ -2,9 +2,9 @@
 
 After each run, the mean of the newest runs is compared with the mean of the runs before them, for every split: the
 window-limited generalized likelihood ratio test (Lai 1995, J. R. Statist. Soc. B 57; Siegmund & Venkatraman 1995,
-Ann. Statist. 23). After an alarm the window restarts at the change. So a result never depends on how often somebody
-looked, and later runs move a change point by refinement only. The position's confidence set holds the splits whose
-likelihood is near the best one's (Siegmund 1988, Ann. Statist. 16).
+Ann. Statist. 23). After an alarm the window restarts at the change. The result therefore does not depend on how often the
+history is read, and later runs move a change point by refinement only. The position's confidence set holds the splits
+whose likelihood is near the best one's (Siegmund 1988, Ann. Statist. 16).
 
 Values are natural logarithms, one per run, in time order.
 """

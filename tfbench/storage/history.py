@@ -73,7 +73,7 @@ class SessionRecord:
 
 @dataclass(frozen=True)
 class AcceptedChange:
-    """A change of level that somebody accepted; the history of the case restarts there."""
+    """An accepted change of level; the history of the case restarts there."""
 
     case: str
     reason: str
