@@ -44,9 +44,18 @@ def test_sections_without_data_say_what_they_need():
     html = render(RUN)
     assert 'id="roofline"' not in html
     assert "Roofline: needs cases with flops and bytes" in html
-    assert "Variants: their times are measured in a run without --against" in html
+    assert "Variants: their times are measured in a run without --against" in render(replace(RUN, rounds=()))
     assert 'id="roofline"' in render(variants_report())
     assert 'id="versions"' in render(RUN, PageContext(versions=versions()))
+
+
+def test_variants_of_a_race_of_two_sides_have_the_contenders_times_and_no_ratio():
+    html = render(RUN)
+    assert "There are no ratios, because the sides raced in this run" in html
+    medians = {one.case: one.median_seconds for one in RUN.rounds if one.side == "contender"}
+    rows = [row for family in unpacked(html, "variants") for row in family["rows"]]
+    assert {name: seconds for name, _, seconds, _, _ in rows} == medians
+    assert all(ratio is None and outcome == "" for *_, ratio, outcome in rows)
 
 
 def test_no_text_of_a_report_is_markup():

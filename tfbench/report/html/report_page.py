@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfbench.model import TIME, Outcome, Rate, Report, VariantResult, Verdict
+from tfbench.model.rounds import by_side
 from tfbench.report.html.charts import LOG, RATIO, Chart, ChartAxis, DataGrid, Limit, Series, number
 from tfbench.report.html.details import case_details
 from tfbench.report.html.overview import headline, overview
@@ -133,7 +134,7 @@ def _one_case(
 
 def _variants(report: Report, data: dict[str, Any], absent: list[str]) -> list[PageSection]:
     families: dict[str, list[VariantResult]] = {}
-    for one in report.variant_results:
+    for one in report.variant_results or _contenders(report):
         families.setdefault(one.case.group, []).append(one)
     if not families:
         absent.append("Variants: their times are measured in a run without --against and --baseline.")
@@ -153,14 +154,27 @@ def _variants(report: Report, data: dict[str, Any], absent: list[str]) -> list[P
         }
         for name, some in families.items()
     ]
-    text_before = paragraph(
-        "Median time of each variant of a workload. The ratio is relative to its reference variant."
-    )
+    ratios = "The ratio is relative to its reference variant."
+    if not report.variant_results:
+        ratios = "There are no ratios, because the sides raced in this run, and not the variants."
     place = (
         '<div class="controls"><label for="family">Family</label><select id="family"></select></div>'
         '<div id="variant-bars"></div>'
     )
-    return [PageSection("variants", "Variants", text_before + place)]
+    words = paragraph(f"Median time of each variant of a workload. {ratios}")
+    return [PageSection("variants", "Variants", words + place)]
+
+
+def _contenders(report: Report) -> list[VariantResult]:
+    """Return the contender's times of the variants in a run against another side."""
+    rounds = by_side(report.rounds)
+    return [
+        VariantResult(
+            one.case, "", rounds[one.case.name]["contender"].median_seconds, None, None, one.launches, one.rounds
+        )
+        for one in report_times(report.verdicts)
+        if one.case.variant and "contender" in rounds.get(one.case.name, {})
+    ]
 
 
 def _interval(one: VariantResult) -> tuple[list[float | None] | None, str]:

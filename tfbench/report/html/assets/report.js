@@ -107,15 +107,16 @@
   const family = document.getElementById("family"), bars = document.getElementById("variant-bars");
   function drawFamily({ family: title, rows }) {
     const longest = Math.max(...rows.map((row) => row[2])), reach = reachOf(rows.map((row) => row[3]).filter(Boolean), []);
+    const compared = rows.some((row) => row[4]);  // not in a run that raced two sides
     const body = rows.map(([name, label, median, ratio, outcome]) => {
       const line = make("div", { class: `bar ${{ regressed: "bad", improved: "good" }[outcome] ?? "quiet"}` });
       line.style.width = `${(100 * median) / longest}%`;
       return make("tr", {}, make("td", { class: "case" }, linkToCase(name, label)), make("td", { class: "bars" }, line), make("td", { class: "n", "data-label": "median" }, shown(median, "s")),
-        make("td", { class: `n ${outcome}`, "data-label": "ratio to reference" }, ratio ? shown(ratio, "interval") : outcome || "–", ratio ? bar(ratio, [], reach) : null),
-        make("td", {}, ratio ? make("span", { class: `outcome ${outcome}` }, { regressed: "slower", improved: "faster", unchanged: "the same" }[outcome] ?? outcome) : ""));
+        ...(compared ? [make("td", { class: `n ${outcome}`, "data-label": "ratio to reference" }, ratio ? shown(ratio, "interval") : outcome || "–", ratio ? bar(ratio, [], reach) : null),
+          make("td", {}, ratio ? make("span", { class: `outcome ${outcome}` }, { regressed: "slower", improved: "faster", unchanged: "the same" }[outcome] ?? outcome) : "")] : []));
     });
     bars.replaceChildren(make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Variants of ${title}` }, make("table", { class: "cards" }, make("caption", {}, title),
-      make("thead", {}, make("tr", {}, ...[["variant", ""], ["time", "bars"], ["median", "n"], ["ratio to reference", "n"], ["verdict", ""]].map(([name, style]) => make("th", { scope: "col", class: style }, name)))),
+      make("thead", {}, make("tr", {}, ...[["variant", ""], ["time", "bars"], ["median", "n"], ...(compared ? [["ratio to reference", "n"], ["verdict", ""]] : [])].map(([name, style]) => make("th", { scope: "col", class: style }, name)))),
       make("tbody", {}, ...body))));
   }
   if (family) data("variants").then((families) => {
