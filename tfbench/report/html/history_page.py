@@ -117,7 +117,8 @@ def _overview(followed: Sequence[TrendLine], points: Sequence[SeriesPoint], prob
     period = f" Its runs are from {when(points[0])} to {when(points[-1])}." if points else ""
     parts = [
         paragraph(
-            f"{counts[TrendState.SLOWER]} cases are slower than before, and {counts[TrendState.DRIFT]} drifted without a step.{period}"
+            f"Cases that are slower than before: {counts[TrendState.SLOWER]}; that drifted without a step: "
+            f"{counts[TrendState.DRIFT]}.{period}"
         ),
         paragraph("A case is followed by its ratio to an anchor that raced in the same run, else by its floor."),
     ]
