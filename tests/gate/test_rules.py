@@ -9,7 +9,7 @@ from tests.fakes.report import complete
 from tfbench.gate.accepted import Accepted, Entry
 from tfbench.gate.rules import Gate, rule
 from tfbench.metrics.catalog import DECISIVE
-from tfbench.model import Case, Outcome, Reason, Skip, SuiteVerdict, Verdict
+from tfbench.model import Case, Outcome, Reason, ReasonCode, Skip, SuiteVerdict, Verdict
 
 
 def report(*outcomes, **changes):
@@ -37,6 +37,23 @@ def report(*outcomes, **changes):
 )
 def test_the_most_severe_outcome_counts(outcomes, gate):
     assert rule(report(*outcomes)).gate is gate
+
+
+def with_same_code(compared, same):
+    case = Case("f.py::same", "same", "same")
+    spared = [
+        Verdict(replace(case, name=f"{case.name}{number}"), Outcome.NEW, Reason(ReasonCode.SAME_CODE, "why"))
+        for number in range(same)
+    ]
+    return complete((*report(*compared).verdicts, *spared))
+
+
+def test_cases_that_run_the_same_code_pass_beside_one_that_was_raced():
+    decision = rule(with_same_code(["unchanged"], 9))
+    assert (decision.gate, decision.because) == (Gate.PASS, "1 unchanged, 9 same code")
+    assert rule(with_same_code([], 9)).gate is Gate.INCOMPARABLE
+    assert rule(with_same_code(["regressed"], 9)).gate is Gate.REGRESSED
+    assert rule(with_same_code(["unchanged", *["new"] * 9], 3)).gate is Gate.INCOMPARABLE
 
 
 def test_the_exit_codes_are_the_documented_ones():

@@ -34,20 +34,20 @@ def test_a_slowdown_is_a_fraction_from_0_to_10():
 
 @pytest.mark.parametrize(("text", "limit"), [("0.5%", 0.005), ("0.02", 0.02), ("3%", 0.03), (None, 0.0)])
 def test_the_slowdown_of_the_mean_is_a_percentage_or_a_fraction(text, limit):
-    assert parse_suite_limit(text, raced=True, sharded=False) == pytest.approx(limit)
+    assert parse_suite_limit(text, raced=True, partial="") == pytest.approx(limit)
 
 
 @pytest.mark.parametrize(
-    ("text", "raced", "sharded", "why"),
+    ("text", "raced", "partial", "why"),
     [
-        ("x", True, False, "such as 0.5%"), ("%", True, False, "such as 0.5%"), ("0", True, False, "such as 0.5%"),
-        ("100%", True, False, "such as 0.5%"), ("nan", True, False, "such as 0.5%"), ("-1%", True, False, "such as 0.5%"),
-        ("1%", False, False, "--against SPEC or --baseline"), ("1%", True, True, "without --shard"),
+        ("x", True, "", "such as 0.5%"), ("%", True, "", "such as 0.5%"), ("0", True, "", "such as 0.5%"),
+        ("100%", True, "", "such as 0.5%"), ("nan", True, "", "such as 0.5%"), ("-1%", True, "", "such as 0.5%"),
+        ("1%", False, "", "--against SPEC or --baseline"), ("1%", True, "--shard", "without --shard"),
     ],
 )  # fmt: skip
-def test_a_mean_that_cannot_be_judged_is_refused(text, raced, sharded, why):
+def test_a_mean_that_cannot_be_judged_is_refused(text, raced, partial, why):
     with pytest.raises(UsageError, match="--gate-suite") as caught:
-        parse_suite_limit(text, raced=raced, sharded=sharded)
+        parse_suite_limit(text, raced=raced, partial=partial)
     assert why in str(caught.value)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfbench.gate.accepted import Accepted
 from tfbench.metrics.catalog import DECISIVE
-from tfbench.model import TIME, Outcome, Report, Verdict
+from tfbench.model import TIME, Outcome, ReasonCode, Report, Verdict
 from tfbench.policy import Policy
 
 
@@ -40,13 +41,16 @@ _BY_SEVERITY: Mapping[Outcome, Gate] = {
     Outcome.INCONCLUSIVE: Gate.INCONCLUSIVE,
 }
 """Outcomes that prevent a pass, most severe first. A regression is certain, whatever the other cases are."""
+_SAME = "same code"
+"""What a case is called that both sides run with the same code, so that it was not raced."""
 COMPARED = (Outcome.UNCHANGED, Outcome.IMPROVED, *_BY_SEVERITY)
 
 
 def rule(report: Report, accepted: Accepted | None = None, min_compared: float = Policy().min_compared) -> GateDecision:
     """Decide whether the run may pass. Missing data never counts as a pass.
 
-    A new case passes if other cases were compared. A run without any comparison does not pass.
+    A new case passes if other cases were compared, and so does a case that was not raced because both sides run the same
+    code. A run without any comparison does not pass.
 
     Args:
         accepted: The accepted regressions. An acceptance that has expired or is unused fails the gate.
@@ -90,11 +94,12 @@ def _without(report: Report, accepted: Collection[_Key], min_compared: float) ->
         return GateDecision(suite, because, tuple(bad))
     times = [verdict for verdict in report.verdicts if verdict.metric == TIME]
     compared = [verdict for verdict in times if verdict.outcome in COMPARED]
+    same = [verdict for verdict in times if verdict.reason.code == ReasonCode.SAME_CODE]
     skipped = f", {len(report.skips)} skipped" if report.skips else ""
     if not compared:
         cases = f"{len(times)} cases measured, none compared" if times else "no case was measured"
         return GateDecision(Gate.INCOMPARABLE, f"{cases}{skipped}: run with --baseline NAME or --against SPEC")
-    if len(compared) < min_compared * len(report.due):
+    if len(compared) + len(same) < min_compared * len(report.due):
         few = f"only {len(compared)} of {len(report.due)} cases were compared ({_counts(times)}{skipped})"
         return GateDecision(Gate.INCOMPARABLE, f"{few}; if that is meant, lower --min-compared {min_compared:g}")
     return GateDecision(Gate.PASS, _counts(times) + skipped)
@@ -111,5 +116,9 @@ def _gap(report: Report) -> str:
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:
-    counts = {outcome: sum(verdict.outcome is outcome for verdict in verdicts) for outcome in Outcome}
-    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    counts = Counter(_word(verdict) for verdict in verdicts)
+    return ", ".join(f"{counts[word]} {word}" for word in (*map(str, Outcome), _SAME) if counts[word])
+
+
+def _word(verdict: Verdict) -> str:
+    return _SAME if verdict.reason.code == ReasonCode.SAME_CODE else str(verdict.outcome)

@@ -63,6 +63,8 @@ class ReasonCode(str, enum.Enum):
     """The source tree of the baseline cannot be recreated."""
     NO_ENVIRONMENT = "no-environment"
     """The packages of the baseline cannot be installed again."""
+    SAME_CODE = "same-code"
+    """Not raced, because both sides run the same code, graphs and packages (``--changed-only``)."""
     OTHER_ENVIRONMENT = "other-environment"
     """The recreated side differs from the environment that the baseline was saved in."""
 

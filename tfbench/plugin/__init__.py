@@ -25,7 +25,7 @@ SHARED = "--profile"
 """pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
 REPORTS = ("--report-json", "--report-html", "--report-markdown")
 _RUN_ONLY = (
-    "--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--resume", "--gate-suite", "--history",
+    "--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--resume", "--gate-suite", "--changed-only", "--history",
 )  # fmt: skip
 """Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
 STARTED_WITH = dict(os.environ)
@@ -67,6 +67,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--resume", "go on after an interruption: use the finished cases of the same code and environment")
     text = "also judge the mean of all cases, and fail if it is slower by F, such as 0.5%%"
     add("--gate-suite", text, "F", None)
+    add(
+        "--changed-only",
+        "do not race cases whose code, graphs and packages are the same on both sides, but for a sample",
+    )
     add("--report-json", "write the report as JSON", "PATH")
     add("--report-html", "write the report as a page: one file with charts, for a browser", "PATH")
     add("--report-markdown", "write the report as Markdown, for a pull request", "PATH")

@@ -102,12 +102,12 @@ def parse_slowdown(text: str) -> float:
     return fraction
 
 
-def parse_suite_limit(text: str | None, *, raced: bool, sharded: bool) -> float:
+def parse_suite_limit(text: str | None, *, raced: bool, partial: str) -> float:
     """Parse the slowdown of ``--gate-suite``, such as ``0.5%`` or ``0.005``; return 0 for ``None``.
 
     Args:
         raced: Whether the run has a baseline to race.
-        sharded: Whether it measures only a part of the suite.
+        partial: Option that lets it race a part of the suite only, ``""`` without one.
 
     Raises:
         UsageError: The text is no fraction between 0 and 1, or the run cannot have a mean to judge.
@@ -123,8 +123,8 @@ def parse_suite_limit(text: str | None, *, raced: bool, sharded: bool) -> float:
         raise UsageError(f"--gate-suite {text!r}: write the slowdown of the mean to find, such as 0.5% or 0.005")
     if not raced:
         raise UsageError("--gate-suite judges the mean of cases that race a baseline: add --against SPEC or --baseline")
-    if sharded:
-        raise UsageError("--gate-suite needs all cases in one run: a shard has only a part; run without --shard")
+    if partial:
+        raise UsageError(f"--gate-suite needs a race of all cases in one run; run without {partial}")
     return limit
 
 

@@ -111,7 +111,10 @@ class Runner:
         self._patterns = parse_patterns(config.getini(INI))
         self._policy = preset(option("policy"))
         raced = bool(option("against") or option("baseline"))
-        self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced, sharded=self._shard is not None)
+        partial = "--shard" if self._shard else "--changed-only" if option("changed_only") else ""
+        self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced, partial=partial)
+        if option("changed_only") and not option("against"):
+            raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
         self._processors = worker_processors(option("cpus"))
 
     # Collection
@@ -209,6 +212,7 @@ class Runner:
             device=self._device,
             gpus=self._gpus,
             require_gpu=option("require_gpu"),
+            changed_only=option("changed_only"),
             seed=random.SystemRandom().randrange(2**32),
             expected=None if whole else prefixes(config.args, str(root)),
             selection=selecting_options(config, self._device),

@@ -21,7 +21,9 @@ _CAUSES = 5
 """Maximum lines of causes of a case. A profile has at most five; `unexplained` has the metrics that are left out."""
 _REACH = 10.0
 """Ratio from which on an interval would flatten all others, and is drawn at the end."""
-_MEASURED: Mapping[str, str] = {ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held"}
+_MEASURED: Mapping[str, str] = {
+    ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held", ReasonCode.SAME_CODE: "same code",
+}  # fmt: skip
 """Reasons that say more than their outcomes."""
 
 

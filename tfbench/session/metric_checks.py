@@ -15,6 +15,7 @@ from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant, Failure
 from tfbench.race.prober import Prober
 from tfbench.session.baseline import CHANGED
+from tfbench.session.changed_only import ExecutedCode
 from tfbench.session.request import CaseResult
 from tfbench.session.results import NO_BASELINE
 from tfbench.sides.side import Side
@@ -46,8 +47,7 @@ class _Probed:
     metric_values: MetricValues
     contracts: JSON = field(default_factory=dict)
     outputs: Sequence[NDArray[Any]] = ()
-    source: str = ""
-    """Digest of the benchmark's own code on this side."""
+    executed: ExecutedCode = field(default_factory=ExecutedCode)
 
 
 class MetricChecker:
@@ -82,6 +82,16 @@ class MetricChecker:
         for entrant, probed in zip(missing, self._probe(missing), strict=True):
             self._probed[_key(entrant)] = probed  # stored now, since the next may be compared with it
 
+    def executed(self, case: Case, side: Side) -> ExecutedCode | None:
+        """Return what a case executes on a side, ``None`` if its probing launch fails.
+
+        Raises:
+            SideError: A zygote does not start.
+        """
+        self.look([case], side)
+        probed = self._probed[side.name, case.name]
+        return probed.executed if isinstance(probed, _Probed) else None
+
     def _probe(self, entrants: Sequence[Entrant]) -> Iterator[_Probed | Failure]:
         for entrant, probe_output in zip(entrants, self._prober.probe(entrants), strict=True):
             if isinstance(probe_output, Exception):
@@ -91,7 +101,7 @@ class MetricChecker:
                 read(probe_output),
                 probe_output.facts.get("contracts", {}),
                 probe_output.outputs,
-                probe_output.facts.get("source", ""),
+                ExecutedCode.of_probe(probe_output),
             )
             if not self._is_reference(entrant.case):
                 # Other cases need the outputs of reference variants only. The others are dropped to free their memory.
@@ -206,7 +216,7 @@ class MetricChecker:
             if isinstance(probed, Exception):
                 return [_not_probed(case, f"the baseline side was timed, but its probe failed: {probed}")], []
             theirs = probed.metric_values
-            if probed.source and probed.source != mine.source:
+            if probed.executed.source and probed.executed.source != mine.executed.source:
                 differences.append(CHANGED)
         if theirs is None:
             theirs = MetricValues()

@@ -13,6 +13,9 @@ from tfbench.session.results import with_model
 from tfbench.session.strategies import Strategy
 from tfbench.sides.side import Side
 
+_PROBED = (ReasonCode.OTHER_ENVIRONMENT, ReasonCode.SAME_CODE)
+"""Reasons without times that leave the other metrics to be judged."""
+
 
 @dataclass(frozen=True)
 class OtherMetrics:
@@ -41,7 +44,7 @@ class OtherMetrics:
             SideError: A side does not start.
         """
         verdict = result.verdict
-        if verdict is None or (result.sample is None and verdict.reason.code != ReasonCode.OTHER_ENVIRONMENT):
+        if verdict is None or (result.sample is None and verdict.reason.code not in _PROBED):
             return result
         self.report(f"{result.case.workload}: other metrics")
         self.checker.look(measured, self.contender)

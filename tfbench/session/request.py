@@ -41,6 +41,8 @@ class RunRequest:
     """Indices or UUIDs of the selected GPUs; empty for all."""
     suite_limit: float = 0.0
     """Slowdown of the mean of all cases to find, as a fraction; 0 to judge no mean."""
+    changed_only: bool = False
+    """Whether cases with the same code on both sides are spared, but for a random sample."""
     seed: int = 0
     expected: tuple[str, ...] | None = None
     """Files and folders whose saved cases the run must have; ``None`` for all."""

@@ -73,7 +73,14 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         SideError: The code is in no git checkout, so nobody can tell whether it has changed.
     """
     places = [[one.name, one.executable, str(one.root), dict(one.env), list(one.unset)] for one in sides]
-    options = [request.slowdown, request.replay, request.device, list(request.gpus), list(request.processors.one)]
+    options = [
+        request.slowdown,
+        request.changed_only,
+        request.replay,
+        request.device,
+        list(request.gpus),
+        list(request.processors.one),
+    ]
     known = {
         "the code": code_digest(request.root),
         "the other side": [request.against, request.baseline, saved, places],

@@ -16,6 +16,7 @@ from tfbench.race.stopwatch import Phase, Stopwatch
 from tfbench.session.anchor import anchor_of, check_anchor
 from tfbench.session.baseline import NEVER, recreate_side
 from tfbench.session.case_runs import CaseRuns
+from tfbench.session.changed_only import ChangedOnly, drawn
 from tfbench.session.metric_checks import PROBES, MetricChecker
 from tfbench.session.other_metrics import OtherMetrics
 from tfbench.session.profiling import BASELINE, CONTENDER, Profiles
@@ -65,7 +66,7 @@ class Session:
         sharing = max(len(cases), len(request.suite_cases))
         races = Races(request, self._launcher, self._contender, sharing, report)
         with self._stopwatch.phase(Phase.STARTING):
-            self._strategy = self._choose_strategy(races, sharing, report)
+            self._strategy = self._choose_strategy(races, checker, sharing, report)
         self._suite_gate = SuiteGate(request.suite_limit, request.policy, races, self._strategy)
         if request.save:
             self._recorder.baselines.check_can_save(request.save)
@@ -94,7 +95,9 @@ class Session:
             lambda: self._stopwatch.seconds_without_starting,
         )
 
-    def _choose_strategy(self, races: Races, sharing: int, report: ProgressReporter) -> Strategy:
+    def _choose_strategy(
+        self, races: Races, checker: MetricChecker, sharing: int, report: ProgressReporter
+    ) -> Strategy:
         request, contender, trees = self.request, self._contender, Layout(self.request.folder).trees
         if request.baseline:
             saved = self._recorder.baselines.fetch(request.baseline)
@@ -105,7 +108,11 @@ class Session:
             return SavedBaselineStrategy(request, contender, self._starter, races, saved, recreated, history, sharing)
         if request.against:
             rival = parse(request.against, contender, trees, self._environments)
-            return LiveSideStrategy(request, contender, self._starter, races, rival, self._cases, report)
+            spared = None
+            if request.changed_only:
+                sample = drawn(self._cases, request.policy.changed_only_share, request.seed)
+                spared = ChangedOnly(contender, sample, checker.executed)
+            return LiveSideStrategy(request, contender, self._starter, races, rival, self._cases, report, spared)
         return VariantStrategy(request, contender, self._starter, races)
 
     @property

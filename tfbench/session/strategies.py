@@ -20,6 +20,7 @@ from tfbench.session.baseline import (
     machine_differences,
     not_saved,
 )
+from tfbench.session.changed_only import ChangedOnly
 from tfbench.session.metric_checks import ReferenceSide
 from tfbench.session.missing import missing
 from tfbench.session.races import RaceResults, Races
@@ -121,6 +122,8 @@ class LiveSideStrategy(Strategy):
     side: Side
     cases: Sequence[Case]
     report: ProgressReporter
+    changed_only: ChangedOnly | None = None
+    """What spares races of cases with the same code, if the user asks for it."""
     counterparts: Counterparts | None = field(default=None, init=False)
     """The cases of the live side's source tree, if it has its own."""
 
@@ -139,6 +142,9 @@ class LiveSideStrategy(Strategy):
         if there is None:
             text = f"{self.side.spec} does not have it, so there is nothing to compare it with"
             return self.races.alone(case, Reason(ReasonCode.NOT_IN_BASELINE, text))
+        rule = self.changed_only
+        if rule is not None and (spared := rule.spares(case, self.side, there, self._differences())):
+            return RaceResults([CaseResult(case, Verdict(case, Outcome.NEW, spared))])
         note = f"it is called {there.name} there" if there.name != case.name else ""
         return self.races.sides(case, self.side, note, there)
 
@@ -171,13 +177,16 @@ class LiveSideStrategy(Strategy):
     def reference_side(self, result: CaseResult) -> ReferenceSide | None:
         if (there := self._counterpart(result.case)) is None:
             return None
-        rival, here = (self.starter.environment_info(side) for side in (self.side, self.contender))
         return ReferenceSide(
             side=self.side,
             case=there,
             facts=[run.facts for run in result.rival.runs] if result.rival else [],
-            differences=environment_differences(rival, here),
+            differences=self._differences(),
         )
+
+    def _differences(self) -> list[str]:
+        rival, here = (self.starter.environment_info(side) for side in (self.side, self.contender))
+        return environment_differences(rival, here)
 
     def missing(self) -> list[Verdict]:
         if self.counterparts is None:

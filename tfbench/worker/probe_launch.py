@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfbench.model import ONCE
+from tfbench.model import JSON, ONCE
 from tfbench.protocol.messages import ProbeCase, Probed
 from tfbench.suite.fingerprint import digest
 from tfbench.worker import tf_internals
 from tfbench.worker.bench import Bench, Step
+from tfbench.worker.imported import imported_files
 from tfbench.worker.probes import MetricUnavailable, Probe
 from tfbench.worker.probes.graph import Graph, Xla
 from tfbench.worker.probes.leaks import Leaks
@@ -60,12 +62,18 @@ class ProbingLaunch(Bench[ProbeCase]):
             self._ask(leaks, leaks.repeat, call, *self.request.windows)
         found = {probe.name: self._ask(probe, probe.found) for probe in [*probes, leaks]}
         found = {name: evidence for name, evidence in found.items() if name not in self._absent}
-        self.channel.send(Probed(found, self._absent, self.facts))
+        self._send(found, self._absent)
 
     def serve_reported(self, seconds: float) -> None:
         probes = (self._xla, Outputs, Traces, Live, Flops, DevicePeak, Artifact, Graph, Leaks)
         why = "the benchmark loops by itself, so no call of a step can be read"
-        self.channel.send(Probed({}, {probe.name: why for probe in probes}, self.facts))
+        self._send({}, {probe.name: why for probe in probes})
+
+    def _send(self, found: JSON, absent: dict[str, str]) -> None:
+        # Last, since a step may import what it needs in its first call. An unreadable file leaves the files unknown.
+        with suppress(OSError, SyntaxError, ValueError):
+            self.facts["files"] = imported_files(getattr(self.function, "__module__", ""))
+        self.channel.send(Probed(found, absent, self.facts))
 
     def _ask(self, probe: Probe, method: Callable[..., Any], *arguments: Any) -> Any:
         """Return what the method returns, ``None`` if the probe fails or has failed before."""

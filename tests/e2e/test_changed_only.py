@@ -1,0 +1,51 @@
+"""``--changed-only`` on real TensorFlow, in a git repository."""
+
+import pytest
+
+MODELS = "TIMES = {times}\n"
+MINE = """
+    import tensorflow as tf
+
+    import models
+
+    def test_used(bench):
+        def step(x):
+            for _ in range(30 * models.TIMES):
+                x = tf.matmul(x, x) / 100.0
+            return x
+        bench(tf.function(step), tf.ones([100, 100]))
+"""
+OTHERS = """
+    import pytest
+    import tensorflow as tf
+
+    @pytest.mark.parametrize("size", range(1, 4))
+    def test_other(bench, size):
+        bench(tf.function(lambda x: tf.tanh(x) * size), tf.ones([64, 64]))
+"""
+
+
+@pytest.mark.tensorflow
+def test_only_the_case_whose_import_changed_and_a_sample_are_raced(project):
+    project.write(MINE, "benchmarks/test_used.py")
+    project.write(OTHERS, "benchmarks/test_others.py")
+    project.write(MODELS.format(times=1), "models.py")
+    project.write("[pytest]\npythonpath = .\n", "pytest.ini")
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "before")
+    project.write(MODELS.format(times=2), "models.py")
+    done = project.run("--changed-only", "--against", "git:HEAD")
+    rows = {row["case"]: row for row in done.report["verdicts"] if row["metric"] == "time"}
+    assert done.code == 1, done.output
+    assert rows["benchmarks/test_used.py::test_used"]["outcome"] == "regressed"
+    others = [row for name, row in rows.items() if "test_other" in name]
+    spared = [row for row in others if row["reason"]["code"] == "same-code"]
+    assert len(others) == 3
+    assert len(spared) in (2, 3), done.output  # the drawn case may be the changed one
+    assert {row["outcome"] for row in spared} == {"new"}
+    assert f"{len(spared)} same code" in done.output
+    graphs = [
+        row for row in done.report["verdicts"] if row["case"] == spared[0]["case"] and row["metric"] == "graph_ops"
+    ]
+    assert [row["outcome"] for row in graphs] == ["unchanged"]
