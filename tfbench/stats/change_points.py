@@ -20,7 +20,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
-from tfbench.model.history_thresholds import HistoryThresholds
+from tfbench.model.thresholds.history import HistoryThresholds
 from tfbench.stats.interval import Array, Floats
 
 _MEDIAN_DIFFERENCE = 1 / (math.sqrt(2) * float(special.ndtri(0.75)))

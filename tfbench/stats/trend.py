@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from tfbench.model import JSON
-from tfbench.model.history_thresholds import HistoryThresholds
+from tfbench.model.thresholds.history import HistoryThresholds
 from tfbench.stats.change_points import ChangePoint, Drift, change_points, drift, half_widths
 from tfbench.storage.history import AcceptedChange
 from tfbench.storage.history_index import TIME, IndexedSeries, SeriesPoint

@@ -1,0 +1,1 @@
+"""The thresholds and budgets of a run, a module for each group."""

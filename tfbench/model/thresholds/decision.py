@@ -1,0 +1,40 @@
+"""The thresholds of a verdict on time, which every policy includes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionThresholds:
+    """Which changes count, and how certain a verdict is. Fractions are of one, times are in seconds."""
+
+    minimum_effect: float = 0.01
+    """A case is `regressed` if the whole interval lies above 1 + this. Smaller slowdowns lead to no action."""
+    tolerance: float = 0.02
+    """A case is `unchanged` if the whole interval lies within 1 ± this. It is twice the minimum effect, which leaves
+    room for an interval between the two."""
+    alpha: float = 0.01
+    """Probability that a run reports a case that is not slower by the minimum effect, shared over its cases. It is one
+    failing run in a hundred at that edge, and far fewer on the same code."""
+    alpha_case: float = 0.05
+    """Upper limit for both ends of one stage's interval, however few cases there are, and the level at which saved
+    times prove `unchanged`. No second race confirms variants or saved times: at the edge, one in 40 is wrong."""
+    alpha_unchanged: float = 0.035
+    """Probability that a case at the edge of the tolerance is called `unchanged`, over all looks of its race, if its
+    noise is as assumed. With pairs of zygotes at 1.2%, the noisiest measured, it stays below the usual 5%. The cases
+    do not share it: a false alarm fails the whole run, a wrong `unchanged` hides one slowdown of a tolerance."""
+    min_compared: float = 0.5
+    """Least share of a report's cases whose times must have been compared for the gate to pass. Where fewer than half
+    were, most of the suite is new, skipped or gone, and a pass would say little about the change."""
+    changed_only_share: float = 0.1
+    """Share of the cases that race under ``--changed-only`` although their code is the same. The comparison lacks data
+    files, among others: of 30 cases that such a change slows down, at least one then races in 96% of the runs."""
+    hopeless: float = 4.0
+    """A race ends early if a decision would take this many times the launches that its looks and seconds leave, as
+    estimated from the interval. The estimate is often wrong by half."""
+    looks: tuple[int, ...] = (3, 4, 6, 9, 12, 18, 30)
+    """Launches after which the evidence is evaluated. Three detect a large change. Steps of about 1.4 follow, because a
+    look at little new evidence wastes alpha. Beyond 30, the zygotes limit the decision, and no launches help."""
+    confirm: bool = True
+    """A first `regressed` is raced again in fresh launches of fresh zygotes, which share no data with the first."""

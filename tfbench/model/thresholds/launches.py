@@ -1,0 +1,53 @@
+"""The budgets of launches, which every policy includes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchBudgets:
+    """Zygotes, launches, rounds and blocks of a race. Times are in seconds."""
+
+    zygotes: int = 12
+    """Zygotes per side, started when a race needs them. Easy cases need three or four. Where pairs differ by 1.2%
+    (eager ops), six leave 30% of unchanged cases undecided and detect 68% of 3% slowdowns. Twelve leave 2% undecided
+    and detect 97%. Each takes 66 MB, or 230 MB and 3 s if it imports TensorFlow itself."""
+    ancestors: int = 4
+    """The same where both sides run the same programs, so that each pair is forked from one ancestor and differs less."""
+    zygotes_alive: int = 24
+    """Upper limit for the zygotes of a run, beyond which the least recently used ones end: both sides of one race."""
+    zygotes_variants: int = 15
+    """The same for a race of more than two sides or environments, which share it: with six environments, the processes
+    of a run stay below 4 GB of private memory."""
+    block_seconds: float = 3e-4
+    """Length of a timed block. Faster turns cancel more of a noise burst."""
+    device_block_seconds: float = 3e-3
+    """The same for devices, whose blocks start with an empty queue and end with a synchronization of at least 12 µs."""
+    prime_seconds: float = 4e-4
+    """Untimed work before each block, which starts with cold caches. At least one iteration."""
+    prime_below_seconds: float = 0.02
+    """Longer steps are not primed: they refill the caches in 2% of their time, and priming doubles a round's cost."""
+    launch_seconds: float = 0.3
+    """Time budget for the rounds of one launch: 300 rounds of 0.3 ms and their priming."""
+    rounds_max: int = 300
+    """More rounds no longer lower the deviation of a launch."""
+    rounds_long: int = 20
+    """Of a long step, up to this many rounds may take as long as the preparation took. More launches instead would each
+    prepare anew."""
+    rounds_min: int = 7
+    """A median of fewer rounds is too coarse, however long an iteration takes."""
+    sliced_above_seconds: float = 0.02
+    """Both sides of longer steps run on one processor at once, whose scheduler alternates them every few milliseconds.
+    A burst of noise then hits both. Their processor times are compared."""
+    sliced_waiting: float = 0.25
+    """Not if a step waits longer than this fraction of the minimum effect, since processor time lacks what it waits."""
+    warmup_seconds: float = 0.05
+    """Time that a fresh process runs the step before the check for steadiness."""
+    settle_seconds: float = 0.01
+    """Time that a process which was warmed up on another processor runs the step where it races, to fill the caches
+    there. A longer step hides the misses of its first turn."""
+    warmup_limit_seconds: float = 0.5
+    """The race starts after this time even if the step is not steady."""
+    warmup_steady: float = 0.02
+    """Largest difference between the floors of two successive intervals of a steady step."""
