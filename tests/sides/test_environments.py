@@ -14,7 +14,7 @@ from tfbench.sides import environments, uv
 from tfbench.sides.environments import Environments
 from tfbench.sides.interpreters import interpreters
 from tfbench.sides.side import Side
-from tfbench.sides.spec import parse
+from tfbench.sides.spec import packages_of, parse
 from tfbench.sides.uv import ResolveError
 
 SMALL = ["iniconfig==2.0.0"]
@@ -203,8 +203,9 @@ def test_a_missing_uv_is_reported_with_the_fix(monkeypatch):
 
 
 class Recorded(Environments):
-    def get(self, request):
+    def get(self, request, python=""):
         self.request = request
+        self.python_asked = python
         return environments.Environment(Path("/made"), tuple(request), "3.11.0", ())
 
 
@@ -217,12 +218,33 @@ def test_a_specification_names_packages(tmp_path):
     parse("keras==3.9.0", contender, tmp_path, made)
     assert made.request[0] == "keras==3.9.0"
     assert made.request[1].startswith("tensorflow==")
+    assert made.python_asked == ""
+
+
+def test_a_specification_names_the_python_of_its_packages(tmp_path):
+    contender = Side("contender", sys.executable, tmp_path)
+    made = Recorded(tmp_path)
+    parse("tensorflow==2.15.1+python==3.10", contender, tmp_path, made)
+    assert (made.request, made.python_asked) == (["tensorflow==2.15.1"], "3.10")
+    assert packages_of("tensorflow==2.15.1+python==3.10") == []
+
+
+def test_old_releases_without_an_upper_bound_get_the_numpy_that_they_were_built_for():
+    assert "numpy<2" in environments._needed(["tensorflow==2.10.1"])
+    assert environments._needed(["tensorflow==2.12.1"]) == environments.NEEDED
+
+
+def test_a_python_that_this_machine_lacks_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(environments.interpreters, "interpreters", lambda: [sys.executable])
+    monkeypatch.setattr(environments.interpreters, "version_of", lambda path: "3.11.7")
+    with pytest.raises(SideError, match="no Python 3.10 on this machine"):
+        Environments(tmp_path).get(["tensorflow==2.15.1"], "3.10")
 
 
 @pytest.mark.parametrize(
     ("spec", "reported"),
     [
-        ("tensorflow==2.11.0", "TensorFlow 2.12 is the oldest"),
+        ("tensorflow==2.9.3", "TensorFlow 2.10 is the oldest"),
         ("tensorflow==2.20.0+python:sh", "name either python: or packages"),
         ("tensorflow>=2.20", "is not understood"),
         ("tensorflow==", "is not understood"),

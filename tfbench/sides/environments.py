@@ -29,6 +29,8 @@ from tfbench.untrusted import a_list, a_text, an_object, parse_json
 
 NEEDED = ("numpy", "pytest>=8.2,<10")
 """Requirements of workers, besides TensorFlow."""
+_NUMPY_1 = (2, 12)
+"""First TensorFlow whose wheels name an upper bound of NumPy. Older ones install with NumPy 2 and crash on import."""
 _MADE, _LOCK = "tfbench.json", ".lock"
 _UNFIT = re.compile(r"(?i)no (?:usable )?wheels?|Python requirement|Python version|requires Python|python ABI")
 _UNKNOWN = re.compile(r"Because ([\w.\-]+) was not found in the package registry")
@@ -98,25 +100,28 @@ class Environments(ExitStack):
         first = next((path for path in found if all(_fits(request, path) for request in requests)), found[0])
         self._interpreters = [first, *(path for path in found if path != first)]
 
-    def get(self, request: Sequence[str]) -> Environment:
+    def get(self, request: Sequence[str], python: str = "") -> Environment:
         """Return an environment with these requirements, and build it if needed.
 
         Args:
             request: Requirements such as ``tensorflow==2.20.0``.
+            python: Minor version of its Python, such as ``3.10``; by default the preferred one that has wheels.
 
         Raises:
-            SideError: The version does not exist or has no wheel for these Pythons, the disk is full, or the network
-                is missing and no kept environment fits.
+            SideError: The version does not exist or has no wheel for these Pythons, this machine lacks ``python``, the
+                disk is full, or the network is missing and no kept environment fits.
         """
         request = tuple(sorted(request))
         names = ", ".join(request)
         self._tell(f"resolving {names}")
         try:
-            interpreter, lock = self._resolve(request)
+            interpreter, lock = self._resolve(request, python)
         except ResolveError as refused:
             if not refused.offline:
                 raise
-            fitting = (self._hold(one.folder) for one in self.every() if one.request == request)
+            fitting = (
+                self._hold(one.folder) for one in self.every() if one.request == request and _runs(one.python, python)
+            )
             if held := next(filter(None, fitting), None):
                 return held
             text = "no network, and no kept environment has these requirements"
@@ -130,12 +135,15 @@ class Environments(ExitStack):
                     self._build(folder, request, interpreter, lock)
         return found
 
-    def _resolve(self, request: tuple[str, ...]) -> tuple[str, list[str]]:
+    def _resolve(self, request: tuple[str, ...], python: str) -> tuple[str, list[str]]:
         """Return the first interpreter that has wheels for everything, and every package with its version and hashes."""
         refusals = []
-        for interpreter in self._interpreters:
+        allowed = [one for one in self._interpreters if not python or _runs(interpreters.version_of(one), python)]
+        if not allowed:
+            raise SideError(f"no Python {python} on this machine; install it, for example with uv python install")
+        for interpreter in allowed:
             try:
-                return interpreter, uv.locked((*request, *NEEDED), "--python", interpreter)
+                return interpreter, uv.locked((*request, *_needed(request)), "--python", interpreter)
             except ResolveError as refused:
                 if refused.offline or refused.full:
                     raise
@@ -226,6 +234,18 @@ def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
     """Whether the requirements have wheels for this Python, or for another version that it resolves for."""
     options = ["--python", interpreter, *(["--python-version", version] if version else [])]
     try:
-        return bool(uv.resolved((*request, *NEEDED), *options))
+        return bool(uv.resolved((*request, *_needed(request)), *options))
     except ResolveError:
         return False
+
+
+def _runs(version: str, minor: str) -> bool:
+    """Whether a Python has this minor version. Every Python has the minor version ``""``."""
+    return minor in ("", interpreters.minor(version))
+
+
+def _needed(request: Sequence[str]) -> tuple[str, ...]:
+    """Return what workers need beside these requirements."""
+    found = (re.fullmatch(r"tensorflow(?:-cpu)?==(\d+)\.(\d+)\S*", one) for one in request)
+    old = any(one is not None and (int(one[1]), int(one[2])) < _NUMPY_1 for one in found)
+    return (*NEEDED, "numpy<2") if old else NEEDED

@@ -14,10 +14,12 @@ from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
 from tfbench.sides.source_tree import materialise, tree_of
 
-KINDS = "self, tensorflow==VERSION, tf-nightly, env:NAME=VALUE, python:PATH, git:REV, joined by +"
+KINDS = "self, tensorflow==VERSION, tf-nightly, python==MINOR, env:NAME=VALUE, python:PATH, git:REV, joined by +"
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly")
-OLDEST = (2, 12)
-"""Oldest TensorFlow that can be measured, because workers use features that it introduced."""
+OLDEST = (2, 10)
+"""Oldest TensorFlow that can be measured: the first whose optimizers are those of later versions."""
+_PYTHON = re.compile(r"python==(3\.\d+)")
+"""The Python of an environment with other packages."""
 PACKAGE = re.compile(r"[A-Za-z0-9][\w.\-]*(\[[\w,\-]+\])?==[\w.!]+")
 """A package pinned to a version."""
 
@@ -35,11 +37,14 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
     """
     side = replace(contender, name="baseline", spec=spec, slowdown=0.0)
     packages = []
+    python = ""
     for part in map(str.strip, spec.split("+")):
         kind, _, value = part.partition(":")
         if part == "self":
             continue
-        if _is_package(part):
+        if wanted := _PYTHON.fullmatch(part):
+            python = wanted[1]
+        elif _is_package(part):
             numbers = re.match(r"(\d+)\.(\d+)", part.partition("==")[2])
             if numbers and _name(part) in TENSORFLOWS and tuple(map(int, numbers.groups())) < OLDEST:
                 text = "TensorFlow {}.{} is the oldest version that tfbench can measure".format(*OLDEST)
@@ -56,11 +61,11 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
             side = replace(side, root=root, tree_redirect=redirect)
         else:
             raise UsageError(f"--against {part!r} is not understood; write {KINDS}")
-    if packages:
+    if packages or python:
         if side.executable != contender.executable:
             text = "an interpreter has packages of its own; name either python: or packages"
             raise UsageError(f"--against {spec}: {text}")
-        side = replace(side, executable=environments.get(_with_tensorflow(packages)).executable)
+        side = replace(side, executable=environments.get(_with_tensorflow(packages), python).executable)
     return side
 
 
@@ -72,8 +77,11 @@ def of_version(text: str) -> str:
 
 
 def packages_of(spec: str) -> list[str]:
-    """Return the packages that a specification names, TensorFlow included, or no packages if it names none."""
-    packages = [part for part in map(str.strip, of_version(spec).split("+")) if _is_package(part)]
+    """Return the packages that a specification names, TensorFlow included; none if it names none, or names their Python."""
+    parts = list(map(str.strip, of_version(spec).split("+")))
+    if any(map(_PYTHON.fullmatch, parts)):
+        return []
+    packages = [part for part in parts if _is_package(part)]
     return _with_tensorflow(packages) if packages else []
 
 

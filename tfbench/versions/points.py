@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -12,13 +14,17 @@ from tfbench.sides.spec import PACKAGE, of_version
 from tfbench.sides.uv import between, last_patches
 from tfbench.versions.search import Point
 
+SETTING = re.compile(r"env:.*|python==.*")
+"""A part of a specification that has no releases."""
+
 
 def points_between(good: str, bad: str, root: Path, all_releases: bool = False) -> list[Point]:
     """Return the points from the good to the bad end, both included.
 
     Versions are those of the package in which the specifications differ, TensorFlow by default. If they span more
     than two minor versions, only the last release of each counts, unless ``all_releases``. An end is a version, a
-    specification with one, or a revision of the checkout that contains ``root``.
+    specification with one, or a revision of the checkout that contains ``root``. Nothing lies between two ends that
+    differ in settings or the Python alone.
 
     Raises:
         UsageError: The ends are of two kinds, are equal, differ in more than a version, or no path connects them.
@@ -40,6 +46,8 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
         return [Point(commit[:10], f"git:{commit}", subject) for commit, subject in found]
     common = [part for part in ours if part in theirs]
     mine, other = ("+".join(part for part in parts if part not in common) for parts in (ours, theirs))
+    if all(SETTING.fullmatch(part) for part in filter(None, (mine + "+" + other).split("+"))):
+        return [Point(_setting(specs[0], common), specs[0]), Point(_setting(specs[1], common), specs[1])]
     package, _, first = mine.partition("==")
     same, _, last = other.partition("==")
     if "+" in mine + other or package != same:
@@ -51,3 +59,8 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     if not all_releases and len({(one.major, one.minor) for one in map(Version, versions)}) > 2:
         versions = last_patches(versions)
     return [Point(one, "+".join([f"{package}=={one}", *common])) for one in versions]
+
+
+def _setting(spec: str, common: Sequence[str]) -> str:
+    """Label an end by what only it has, or by all if the other end only adds to it."""
+    return "+".join(part for part in spec.split("+") if part.strip() not in common) or spec
