@@ -11,31 +11,35 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from tfbench.commands._setup import CommandSetup, add_selections
-from tfbench.errors import TfbenchError, UsageError
+from tfbench.errors import SideError, TfbenchError, UsageError
 from tfbench.fs import write_whole
-from tfbench.metrics.catalog import FIRST_CALL
-from tfbench.model import TIME, Case
+from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.model import TIME, Case, Ratio
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.report.attribution import changes_of
 from tfbench.report.screen import Screen
-from tfbench.session.explain import explained
+from tfbench.session.causes import causes
+from tfbench.session.explain import Explanation, explained
 from tfbench.sides.side import Side
 from tfbench.versions import bisect_report
 from tfbench.versions.bisect import Bisection
+from tfbench.versions.defaults import Candidate, candidates, defaults_of, search, set_back
 from tfbench.versions.points import points_between
 from tfbench.versions.search import Point, max_steps
 
 ANSWERED, INCONCLUSIVE, BROKEN = 0, 3, 5
+METRICS = (TIME, FIRST_CALL, PEAK_HOST_MEMORY)
 _SHOWN = 12
 """Largest number of points that are listed in full."""
 
@@ -48,22 +52,24 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--bad", required=True, metavar="END", help="a version or revision that is slower")
     text = "try every release, not only the last of each minor version"
     option("--all-releases", action="store_true", help=text)
-    option("--metric", default=TIME, metavar=f"{TIME}|{FIRST_CALL}", help="the metric that became slower")
+    option("--metric", default=TIME, metavar="|".join(METRICS), help="the metric that became worse")
     text = "smallest slowdown that counts, such as 0.1"
     option("--min-slowdown", type=float, metavar="FRACTION", help=text)
     option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
     option("--report-json", type=Path, metavar="PATH", help="write the full result as JSON")
+    text = "also name the cause, from profiles, sampled Python functions and defaults set back; minutes per case"
+    option("--causes", action="store_true", help=text)
     add_selections(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Bisect, print the result of each case, and return the exit code."""
     policy = policy_of(arguments)
-    if arguments.metric not in (TIME, FIRST_CALL):
-        raise UsageError(f"--metric {arguments.metric!r}: there are {TIME} and {FIRST_CALL}")
+    if arguments.metric not in METRICS:
+        raise UsageError(f"--metric {arguments.metric!r}: there are {', '.join(METRICS)}")
     console = Screen()
     began = time.monotonic()
-    changes = {}
+    changes, named = {}, {}
     with (
         CommandSetup(arguments, arguments.paths, policy) as setup,
         console.status("looking for points in between") as status,
@@ -89,14 +95,19 @@ def run(arguments: argparse.Namespace) -> int:
             if result.first_bad is not None:
                 status.update("reading what changed")
                 ends = points[result.search.good], points[result.first_bad]
-                changes[result.case.name] = _changed(setup, result.case, ends, console)
+                found = _changed(setup, result.case, ends, console)
+                changes[result.case.name] = [*found.changes, *found.metrics] if found else []
+                if arguments.causes and found and result.found and result.found.ratio:
+                    sides = Ends(setup, result.case, ends, result.found.ratio, arguments.metric)
+                    named[result.case.name] = sides.causes(found, status.update)
+                    console.print("\n".join(named[result.case.name]) or "no cause was found")
         for note in setup.notes:
             console.print(note)
     seconds = time.monotonic() - began
     console.print(f"{len(results)} cases in {seconds:.0f} s (policy {policy.name})")
     if arguments.report_json is not None:
         asked = {"policy": policy.as_json(), "metric": arguments.metric, "wall_seconds": round(seconds, 3)}
-        write_whole(arguments.report_json, bisect_report.as_json(results, points, changes, asked))
+        write_whole(arguments.report_json, bisect_report.as_json(results, points, changes, named, asked))
         console.print(f"written: {arguments.report_json}")
     if any(result.failure or result.steps[0].outcome is None for result in results):
         return BROKEN
@@ -110,23 +121,69 @@ def policy_of(arguments: argparse.Namespace) -> Policy:
         return chosen
     if arguments.metric == FIRST_CALL:
         return replace(chosen, first_call_effect=effect, first_call_tolerance=2 * effect)
+    if arguments.metric == PEAK_HOST_MEMORY:
+        return replace(chosen, memory_tolerance=effect)
     screen = max(chosen.screen_tolerance, 2 * effect)  # of saved times, which a bisection does not use
     return replace(chosen, minimum_effect=effect, tolerance=2 * effect, screen_tolerance=screen)
 
 
-def _changed(setup: CommandSetup, case: Case, ends: tuple[Point, Point], console: Console) -> list[tuple[str, ...]]:
+@dataclass(frozen=True)
+class Ends:
+    """A case at the last good and the first bad point."""
+
+    setup: CommandSetup
+    case: Case
+    points: tuple[Point, Point]
+    ratio: Ratio
+    metric: str
+
+    def causes(self, found: Explanation, tell: Callable[[str], None]) -> list[str]:
+        """Return the cause and what supports it, a line each. Where graphs do not differ, defaults are raced."""
+        setup = self.setup
+        good, bad = (setup.side(point.spec, point.label) for point in self.points)
+        setup.launcher.ready([(side, self.case.env) for side in (good, bad)], [0])
+        sides = Entrant(self.case, good), Entrant(self.case, bad)
+        lines = causes(setup.launcher, setup.policy, sides, self.metric, found, self.ratio.center - 1, tell)
+        if self.metric == TIME and self.ratio.low > 1 and not found.changes:
+            try:
+                tell("comparing defaults")
+                tried = candidates(defaults_of(good), defaults_of(bad))
+                race = partial(self._with_default, good, bad)
+                lines = [*search(self.ratio, tried, race, tell), *lines]
+            except SideError as error:
+                lines.append(f"defaults: {error}")
+        for side in (good, bad):
+            setup.launcher.release(side)
+        return lines
+
+    def _with_default(self, good: Side, bad: Side, candidate: Candidate) -> Ratio | str:
+        side = set_back(bad, candidate)
+        try:
+            race = _race_sides(
+                self.setup, 1, random.Random(), TIME, self.case, good, side, replace(self.setup.policy, confirm=False)
+            )
+        except SideError as error:
+            return str(error)
+        finally:
+            self.setup.launcher.release(side)
+        if race.failures or race.decision is None:
+            return "; ".join(map(str, race.failures.values())) or "it was not timed"
+        return race.decision.comparison.ratio
+
+
+def _changed(setup: CommandSetup, case: Case, ends: tuple[Point, Point], console: Console) -> Explanation | None:
     """Print and return the changes in the case's graph from the last good to the first bad point."""
     try:
         before, now = (Entrant(case, setup.side(point.spec, point.label)) for point in ends)
         found = explained(Prober(setup.launcher, setup.policy), before, now)
     except TfbenchError as error:
         console.print(f"{case.short_name}: the changes could not be read: {error}")
-        return []
+        return None
     title = f"what changed from {before.side.name} to {now.side.name}"
     console.print(changes_of(title, found.changes, found.metrics, found.notes))
     for entrant in (before, now):
         setup.launcher.release(entrant.side)
-    return [*found.changes, *found.metrics]
+    return found
 
 
 def _race_sides(

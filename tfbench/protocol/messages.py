@@ -125,6 +125,18 @@ class RepeatCase(CaseRequest):
 
 
 @dataclass(frozen=True)
+class SampleCase(CaseRequest):
+    """Sample the Python functions of the step, or count what it leaves in memory."""
+
+    seconds: float
+    """Time for which a repeated step runs."""
+    first: bool
+    """Whether only the first call counts."""
+    memory: bool
+    """Whether memory is counted, and not functions."""
+
+
+@dataclass(frozen=True)
 class ListDevices(LaunchRequest):
     """List the devices that TensorFlow sees."""
 
@@ -273,6 +285,20 @@ class Repeated(Message):
     """How often the step ran."""
 
     iterations: int
+
+
+@dataclass(frozen=True)
+class Sampled(Message):
+    """The samples of a launch."""
+
+    calls: int
+    seconds: float
+    """Of all calls."""
+    samples: int
+    functions: dict[str, tuple[int, int]]
+    """Function -> samples with it on the stack, and the sum of its depths in them."""
+    memory: JSON
+    """Growth in bytes by keeper, and ``types`` of Python objects; empty if functions were sampled."""
 
 
 @dataclass(frozen=True)

@@ -91,13 +91,13 @@ def in_words(attribution: Attribution, raced: float | None, enough: float) -> li
     category = attribution.spent[0][0]
     percent = f"{grew / attribution.before:+.0%}" + (f", raced: {raced:+.0%}" if raced is not None else "")
     lines = [f"profile: a step takes {now} instead of {before} ({percent}); {category} grew most"]
-    lines += [f"  {_describe(cause)}" for cause in attribution.causes[: MOST - 1]]
+    lines += [f"  {describe_cause(cause)}" for cause in attribution.causes[: MOST - 1]]
     if not attribution.causes:
         lines.append("  no single op grew by much: the growth is spread over many ops")
     return lines
 
 
-def _describe(cause: Cause) -> str:
+def describe_cause(cause: Cause) -> str:
     """Describe a cause: ``MatMul +1.2 ms per step, 97% of the slowdown: 2 calls instead of 1 (MatMul_1)``."""
     size = f"+{cause.grew * 1e3:.3g} ms per step, {cause.share:.0%} of the slowdown"
     if cause.category is TimeCategory.OTHER:

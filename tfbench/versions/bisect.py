@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.errors import SideError, TfbenchError
-from tfbench.model import TIME, Case, Outcome
+from tfbench.metrics.catalog import PEAK_HOST_MEMORY
+from tfbench.model import TIME, Case, Outcome, Verdict
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.sides.side import Side
+from tfbench.stats.verdict import Decision
 from tfbench.versions.search import BisectResult, BisectStep, Point, Search
 
 SideRacer = Callable[[Case, Side, Side, Policy], ConfirmedRace]
@@ -29,7 +31,7 @@ class Bisection:
     """Called with a side that is no longer needed."""
     policy: Policy
     metric: str = TIME
-    """`TIME` or ``first_call``."""
+    """`TIME`, ``first_call`` or ``peak_host_memory``."""
     progress: Callable[[str], None] = lambda text: None
     """Called with the current activity."""
 
@@ -77,11 +79,13 @@ class Bisection:
             return BisectStep(point, None, result.failure)
         if race.abort_reason:
             return BisectStep(point, None, f"disturbed: {race.abort_reason}")
-        decision = race.decision if self.metric == TIME else race.first_call
-        if decision is None or decision.outcome is None:
+        judged: Decision | Verdict | None = race.decision
+        if self.metric != TIME:
+            judged = race.memory if self.metric == PEAK_HOST_MEMORY else race.first_call
+        if judged is None or judged.outcome is None:
             return BisectStep(point, None, f"no {self.metric} was measured")
-        ratio = decision.comparison.ratio
-        return BisectStep(point, decision.outcome, decision.reason.message, ratio, race.launches, race.wall_seconds)
+        ratio = judged.ratio if isinstance(judged, Verdict) else judged.comparison.ratio
+        return BisectStep(point, judged.outcome, judged.reason.message, ratio, race.launches, race.wall_seconds)
 
 
 def _headline(error: TfbenchError) -> str:

@@ -74,19 +74,25 @@ def as_json(
     results: Sequence[BisectResult],
     points: Sequence[Point],
     changes: Mapping[str, Sequence[Sequence[str]]],
+    causes: Mapping[str, Sequence[str]],
     asked: JSON,
 ) -> str:
-    """Return the whole result as JSON: changes in graphs by the case's name, and the settings that were asked for."""
+    """Return the whole result as JSON: changes in graphs and causes by the case's name, and the settings that were asked for."""
     content = {
         "schema": SCHEMA,
         **asked,
         "points": [point._asdict() for point in points],
-        "cases": [_case(result, points, changes.get(result.case.name, ())) for result in results],
+        "cases": [
+            _case(result, points, changes.get(result.case.name, ()), causes.get(result.case.name, ()))
+            for result in results
+        ],
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
-def _case(result: BisectResult, points: Sequence[Point], changes: Sequence[Sequence[str]]) -> JSON:
+def _case(
+    result: BisectResult, points: Sequence[Point], changes: Sequence[Sequence[str]], causes: Sequence[str]
+) -> JSON:
     slower, search = result.is_slower and not result.failure, result.search
     return {
         "case": result.case.name,
@@ -108,4 +114,5 @@ def _case(result: BisectResult, points: Sequence[Point], changes: Sequence[Seque
             for step in result.steps
         ],
         "changes": [list(row) for row in changes],
+        "causes": list(causes),
     }

@@ -37,6 +37,7 @@ from tfbench.worker.plain_benchmark import STATS, PlainBenchmark
 from tfbench.worker.probe_launch import ProbingLaunch
 from tfbench.worker.profile_launch import ProfilingLaunch
 from tfbench.worker.pytest_options import collecting, declare_ini
+from tfbench.worker.sample_launch import SamplingLaunch
 from tfbench.worker.shared import Shared
 from tfbench.worker.tf_test_collection import Collection
 
@@ -45,6 +46,7 @@ HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
     messages.ProbeCase: ProbingLaunch,
     messages.ProfileCase: ProfilingLaunch,
     messages.RepeatCase: EnergyLaunch,
+    messages.SampleCase: SamplingLaunch,
 }
 """Request -> the task of the process that is forked for it."""
 _OWN = (Path(__file__).parent, Path(probes.__file__).parent)

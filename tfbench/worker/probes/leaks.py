@@ -40,8 +40,8 @@ class _Mallinfo(ctypes.Structure):
     ]  # fmt: skip
 
 
-def _mallinfo() -> Callable[[], _Mallinfo] | None:
-    """Return glibc's function, ``None`` with another or an older library than 2.33."""
+def mallinfo() -> Callable[[], _Mallinfo] | None:
+    """Return glibc's function that counts the bytes of its allocator, ``None`` with another or an older library than 2.33."""
     try:
         function = ctypes.CDLL(None).mallinfo2
     except (OSError, AttributeError):
@@ -56,7 +56,7 @@ class Leaks(Probe):
     name = "leaks"
 
     def __init__(self) -> None:
-        self._allocated = _mallinfo()
+        self._allocated = mallinfo()
         self._traces = 0
         self._per_call: dict[str, float] = {}
         self._why = "the step was not repeated"

@@ -1,0 +1,117 @@
+"""Name the cause of a difference between two sides: a retrace, an op, a Python function, or who keeps memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError
+from tfbench.fs import scratch_dir
+from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.model import TIME
+from tfbench.policy import Policy
+from tfbench.profiles.attribution import Attribution
+from tfbench.profiles.python_functions import HALF, describe, grown, memory_lines
+from tfbench.profiles.step_breakdown import TimeCategory
+from tfbench.race.interfaces import Entrant
+from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.profiler import USUAL, Profiler
+from tfbench.race.sampler import Sampler
+from tfbench.report.attribution import describe_cause
+from tfbench.session.explain import Explanation
+from tfbench.session.profiling import BASELINE, CONTENDER, PROFILE_FAILURES, take
+
+RETRACES = ("retraces_per_call", "retraces")
+_OPS = "graph_ops"
+
+
+def causes(
+    launcher: ProcessLauncher,
+    policy: Policy,
+    sides: tuple[Entrant, Entrant],
+    metric: str,
+    found: Explanation,
+    slowdown: float | None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> list[str]:
+    """Return the cause of a difference, and then what supports it, a line each; empty if nothing was found.
+
+    Args:
+        sides: The case before, and now.
+        metric: ``time``, ``first_call`` or ``peak_host_memory``.
+        found: The changes of the case's graphs and exact metrics.
+        slowdown: What the race measured, as a fraction.
+    """
+    lines = traced_again(found)
+    ops = ops_changed(found)
+    if metric == PEAK_HOST_MEMORY:
+        return [*lines, *_memory(launcher, policy, sides, tell), *ops]
+    if metric == TIME:
+        attribution = _profiled(launcher, policy, sides, slowdown, tell)
+        lines += op_lines(attribution)
+    return [*lines, *_python(launcher, policy, sides, metric, tell), *ops]
+
+
+def traced_again(found: Explanation) -> list[str]:
+    """Return a line if the step traces functions again in later calls, and did not before."""
+    for name, before, now, what in found.metrics:
+        if name in RETRACES and before in ("0", "-") and now not in ("0", "-"):
+            return [f"retrace: {now} {name.replace('_', ' ')}, {before} before{f'; {what}' if what else ''}"]
+    return []
+
+
+def ops_changed(found: Explanation) -> list[str]:
+    """Return a line on the ops that graphs gained and lost."""
+    return [
+        f"graph: {before} ops before, {now} now; {what}"
+        for name, before, now, what in found.metrics
+        if name == _OPS and what
+    ]
+
+
+def op_lines(attribution: Attribution | None) -> list[str]:
+    """Return the ops that hold half of the slowdown alone, or else together with the two next of them."""
+    if attribution is None:
+        return []
+    found = [cause for cause in attribution.causes if cause.category is not TimeCategory.OTHER]
+    if not found or sum(cause.share for cause in found[:3]) < HALF:
+        return []
+    return [f"op: {describe_cause(cause)}" for cause in found[:3]]
+
+
+def _profiled(
+    launcher: ProcessLauncher,
+    policy: Policy,
+    sides: tuple[Entrant, Entrant],
+    slowdown: float | None,
+    tell: Callable[[str], None],
+) -> Attribution | None:
+    entrants = dict(zip((BASELINE, CONTENDER), sides, strict=True))
+    with suppress(*PROFILE_FAILURES, SideError), tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
+        return take(Profiler(launcher, policy, USUAL), entrants, Path(folder), policy, slowdown, tell).attribution
+    return None
+
+
+def _python(
+    launcher: ProcessLauncher, policy: Policy, sides: tuple[Entrant, Entrant], metric: str, tell: Callable[[str], None]
+) -> list[str]:
+    tell("sampling Python functions")
+    sampler = Sampler(launcher, policy)
+    with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
+        before, now = (sampler.sample(side, first=metric == FIRST_CALL) for side in sides)
+        cause = grown(before, now)
+        return [describe(cause)] if cause else []
+    return []
+
+
+def _memory(
+    launcher: ProcessLauncher, policy: Policy, sides: tuple[Entrant, Entrant], tell: Callable[[str], None]
+) -> list[str]:
+    tell("counting what stays in memory")
+    sampler = Sampler(launcher, policy)
+    with suppress(BenchmarkError, BenchmarkSkipped, SideError):
+        before, now = (sampler.sample(side, memory=True) for side in sides)
+        return memory_lines(before, now)
+    return []

@@ -1,0 +1,182 @@
+"""Find the default whose change explains a slowdown: compare the flags of two sides, and race each set back.
+
+Where graphs and XLA's modules are the same, the code that XLA makes of them may differ. Its flags say how.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log
+
+from tfbench.errors import SideError
+from tfbench.model import Ratio
+from tfbench.race.workers import worker_environment
+from tfbench.sides.side import Side
+from tfbench.untrusted import an_object, parse_json, texts
+
+XLA = "XLA_FLAGS"
+MOST = 12
+"""Candidates that are raced at most. A race takes 20 seconds, so all of them four minutes."""
+ENOUGH = 0.8
+"""A candidate that removes this share of the slowdown is the cause: the search ends, as the rest is noise of the race."""
+NOTABLE = 0.2
+"""A candidate below this share is not named: half of it is the width of an interval in a quick race."""
+_SECONDS = 120
+"""An import of TensorFlow takes 20 s on a busy machine."""
+_FLAG = re.compile(r"^\s+--(\w+)=(\"[^\"]*\"|\S*)\s+(bool|string|int32|int64|float|double)\b", re.MULTILINE)
+_SKIPPED = ("gpu", "dump", "tpu", "step_marker", "crash", "reset", "command_buffer", "trace", "rocm", "cuda", "nccl")
+"""Parts of names of flags that change no code on a CPU."""
+_XLA_PROGRAM = "import tensorflow as tf; tf.function(lambda x: x + x, jit_compile=True)(tf.ones([4]))"
+_PROGRAM = """
+import json, sys
+import tensorflow as tf
+found = {}
+try:
+    from tensorflow.core.config import flags
+    config = flags.config()
+    for name in dir(config):
+        flag = getattr(config, name)
+        if hasattr(flag, "value"):
+            found["TF_" + name.upper()] = str(flag.value()).lower()
+except Exception:
+    pass
+try:
+    from tensorflow.python.util import _pywrap_util_port
+    found["TF_ENABLE_ONEDNN_OPTS"] = str(int(_pywrap_util_port.IsMklEnabled()))
+except Exception:
+    pass
+try:
+    backend = tf.keras.backend
+    found["Keras' backend"] = str(backend.backend())
+    found["Keras' floatx"] = str(backend.floatx())
+    found["Keras' image_data_format"] = str(backend.image_data_format())
+except Exception:
+    pass
+sys.stdout.write("\\n" + json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A default of the bad side, and the setting that sets it back."""
+
+    name: str
+    was: str
+    """The default of the good side, ``""`` if it does not have the flag."""
+    now: str
+    env: tuple[str, str]
+    """Environment variable and its value."""
+
+    def __str__(self) -> str:
+        back = self.env[1].rpartition("=")[2]
+        return f"{self.name} ({self.was or 'absent'} before, {self.now} now), set to {back}"
+
+
+def defaults_of(side: Side) -> dict[str, str]:
+    """Return the flags of XLA, TensorFlow's flags and Keras' settings with their defaults on a side.
+
+    Raises:
+        SideError: The side prints neither.
+    """
+    # XLA prints its flags and ends the process with an error, because it does not know this one.
+    printed = _run(side, _XLA_PROGRAM, {XLA: "--help"})
+    found = {f"--{name}": value.strip('"') for name, value, _ in _FLAG.findall(printed)}
+    kinds = {f"--{name}": kind for name, _, kind in _FLAG.findall(printed)}
+    last = _run(side, _PROGRAM, {}).strip().rpartition("\n")[2]
+    try:
+        others = texts(an_object(parse_json(last), "the settings"), "the settings")
+    except ValueError:
+        others = {}
+    if not found and not others:
+        raise SideError(f"{side.spec}: prints neither flags of XLA nor settings of TensorFlow: {printed[-300:]}")
+    return {**{name: f"{value} {kinds[name]}" for name, value in found.items()}, **others}
+
+
+def _run(side: Side, program: str, extra: Mapping[str, str]) -> str:
+    env = worker_environment(dict(os.environ), side, extra)
+    try:
+        done = subprocess.run(
+            [side.executable, "-c", program], env=env, capture_output=True, text=True, errors="replace", check=False,
+            timeout=_SECONDS, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SideError(f"{side.spec}: its flags cannot be read: {error}") from None
+    return done.stderr + done.stdout
+
+
+def differences(good: Mapping[str, str], bad: Mapping[str, str]) -> list[str]:
+    """Describe every default that differs, a line each."""
+    names = sorted({*good, *bad})
+    shown = ((name, *(side.get(name, "absent").rpartition(" ")[0] or side.get(name, "absent") for side in (good, bad)))
+             for name in names)  # fmt: skip
+    return [f"{name}: {was} before, {now} now" for name, was, now in shown if was != now]
+
+
+def candidates(good: Mapping[str, str], bad: Mapping[str, str]) -> list[Candidate]:
+    """Return the settings of the bad side to race, those with another default first, at most `MOST`.
+
+    A new flag is set to what the good side probably did: a switch to its opposite, and a number to 1 and to its double.
+    """
+    changed: list[Candidate] = []
+    new: list[Candidate] = []
+    for name, text in bad.items():
+        was = good.get(name)
+        if was == text or any(part in name.lower() for part in _SKIPPED) or name.startswith("Keras"):
+            continue
+        if not name.startswith("--"):
+            if was is not None:
+                changed.append(Candidate(name, was, text, (name, was)))
+            continue
+        value, _, kind = text.rpartition(" ")
+        if was is not None:
+            before = was.rpartition(" ")[0]
+            changed.append(Candidate(name, before, value, (XLA, f"{name}={before}")))
+        elif kind == "bool":
+            new.append(Candidate(name, "", value, (XLA, f"{name}={'false' if value == 'true' else 'true'}")))
+        elif kind.startswith("int") and value.isdigit() and int(value) > 1:
+            new += [Candidate(name, "", value, (XLA, f"{name}={other}")) for other in (1, 2 * int(value))]
+    # A switch that is on acts, and one that is off usually does not exist in effect.
+    new.sort(key=lambda one: ("cpu" not in one.name, one.now == "false"))
+    return [*changed, *new][:MOST]
+
+
+def set_back(side: Side, candidate: Candidate) -> Side:
+    """Return the side with this default set back."""
+    name, value = candidate.env
+    given = side.env.get(name, "")
+    both = f"{given} {value}".strip() if name == XLA else value
+    return replace(side, name=f"{side.name} with {value}"[:80], env={**side.env, name: both})
+
+
+def share(bad: Ratio, back: Ratio) -> float:
+    """Return the share of a slowdown that a setting removes, on the scale of logarithms of ratios to the good side."""
+    return 1 - log(back.center) / log(bad.center)
+
+
+def search(
+    bad: Ratio, found: Sequence[Candidate], race: Callable[[Candidate], Ratio | str], tell: Callable[[str], None]
+) -> list[str]:
+    """Race candidates until one removes the slowdown, and describe those that remove a part, the largest first.
+
+    Args:
+        bad: The slowdown, a ratio to the good side.
+        race: Returns the ratio of the bad side with the candidate to the good side, or why it cannot run.
+    """
+    parts: list[tuple[float, str]] = []
+    for number, candidate in enumerate(found, 1):
+        tell(f"default {number}/{len(found)}: {candidate.name}")
+        ratio = race(candidate)
+        if isinstance(ratio, str):
+            continue
+        removed = share(bad, ratio)
+        if removed >= NOTABLE and ratio.high < bad.center:
+            size = f"{ratio.center:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+            text = f"default: {candidate} removes {min(1.0, removed):.0%} of the slowdown: ratio {size}"
+            parts.append((removed, text))
+            if removed >= ENOUGH:
+                break
+    return [text for _, text in sorted(parts, key=lambda part: -part[0])]
