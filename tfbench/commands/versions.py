@@ -18,6 +18,7 @@ from tfbench.fs import write_whole
 from tfbench.policy import PRESETS, preset
 from tfbench.report.screen import Screen
 from tfbench.versions import matrix_report
+from tfbench.versions.findings import FindingsFolder, Writer
 from tfbench.versions.imports import CASES
 from tfbench.versions.matrix import ordered, race, sides_of
 
@@ -33,6 +34,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--fail-on-regression", action="store_true", help="exit with 1 if a case is slower on any side")
     option("--report-json", type=Path, metavar="PATH", help="write all results as JSON")
     option("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
+    text = "write each regression that DIR does not have into DIR, with a file that shows it"
+    option("--findings", type=Path, metavar="DIR", help=text)
     option("--imports", action="store_true", help="race the import of TensorFlow and Keras, instead of benchmarks")
     add_selections(parser)
 
@@ -51,6 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
         cases, launcher = (CASES, setup.imports()) if arguments.imports else (setup.cases, setup.launcher)
         matrix = race(cases, sides, launcher, policy, random.Random(), status.update)
         notes = setup.notes
+        if arguments.findings is not None and not arguments.imports:
+            by_label = dict(zip(labels, sides, strict=True))
+            folder, collected = FindingsFolder(arguments.findings), setup.collected
+            writer = Writer(folder, collected.functions, collected.root, launcher, policy, by_label, status.update)
+            notes = [*notes, *writer.write(matrix)]
     console.print(matrix_report.terminal(matrix, saved, console.width))
     for note in notes:
         console.print(note)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError
@@ -25,6 +26,8 @@ from tfbench.session.profiling import BASELINE, CONTENDER, PROFILE_FAILURES, tak
 
 RETRACES = ("retraces_per_call", "retraces")
 _OPS = "graph_ops"
+_LAUNCHES = 2
+"""Profiled launches per side. A cause of half of a slowdown needs no more, unlike the many small ones of `explain`."""
 
 
 def causes(
@@ -50,7 +53,8 @@ def causes(
         return [*lines, *_memory(launcher, policy, sides, tell), *ops]
     if metric == TIME:
         attribution = _profiled(launcher, policy, sides, slowdown, tell)
-        lines += op_lines(attribution)
+        if ops_found := op_lines(attribution):
+            return [*lines, *ops_found, *ops]
     return [*lines, *_python(launcher, policy, sides, metric, tell), *ops]
 
 
@@ -88,6 +92,7 @@ def _profiled(
     slowdown: float | None,
     tell: Callable[[str], None],
 ) -> Attribution | None:
+    policy = replace(policy, profile_launches=_LAUNCHES)
     entrants = dict(zip((BASELINE, CONTENDER), sides, strict=True))
     with suppress(*PROFILE_FAILURES, SideError), tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
         return take(Profiler(launcher, policy, USUAL), entrants, Path(folder), policy, slowdown, tell).attribution

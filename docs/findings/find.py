@@ -1,0 +1,206 @@
+"""Find reported regressions again: race, bisect and name the cause of each, then print the table of docs/findings.md.
+
+    python docs/findings/find.py                     # all that docs/findings/data lacks; hours
+    python docs/findings/find.py --only NAME         # one of docs/findings/reports.py, again
+    python docs/findings/find.py --show              # the table, the page's copy of it, and the figure
+
+Each finding is one file in docs/findings/data, written whole when its commands have ended, so an interrupted run goes
+on where it stopped. The commands are printed and stored. `--show` needs the extra ``docs`` (matplotlib).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from reports import FINDINGS, MEMORY, Finding
+
+from tfbench.fs import write_whole
+from tfbench.untrusted import command
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = Path(__file__).parent / "data"
+PAGE = ROOT / "docs" / "findings.md"
+FIGURE = ROOT / "docs" / "figures" / "findings.svg"
+BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
+POLICY = "quick"
+"""Detects 5%, with a budget that three releases of a range fit into five minutes."""
+SECONDS = 1800
+"""Time limit of a command: six environments to build, and the races between them."""
+_TAIL = 1500
+"""Characters of a failed command that a row keeps."""
+
+
+def measure(finding: Finding) -> dict:
+    """Run the commands of a finding; return what its file holds. A command that fails is a result too."""
+    began = time.monotonic()
+    found = {"name": finding.name, "race": bisect(finding, finding.good, finding.bad, causes=True)}
+    if finding.fixed:
+        # From the fixed release back to the slow one: the last that is not slower has the fix.
+        found["fix"] = bisect(finding, finding.fixed, finding.fixed_from or finding.bad, causes=False)
+    return {**found, "wall_seconds": round(time.monotonic() - began, 1)}
+
+
+def bisect(finding: Finding, good: str, bad: str, causes: bool) -> dict:
+    """Run `tfbench bisect` in a process; return its command, its seconds, and its report or last output."""
+    words = ["bisect", "--good", good, "--bad", bad, finding.path, "-k", finding.case, "--policy", POLICY]
+    words += ["--metric", finding.metric] if finding.metric != "time" else []
+    words += ["--causes"] if causes else []
+    print(command("tfbench", *words), flush=True)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "tfbench", *words, f"--report-json={report}"], cwd=ROOT, stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=SECONDS, check=False,
+            )  # fmt: skip
+            printed = done.stdout + done.stderr
+        except subprocess.TimeoutExpired:
+            printed = f"it took longer than {SECONDS} s"
+        content = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
+    found = {"command": command("tfbench", *words), "wall_seconds": round(time.monotonic() - began, 1)}
+    if content is None:
+        return {**found, "failed": printed.strip()[-_TAIL:]}
+    content.pop("policy", None)
+    return {**found, "report": content}
+
+
+def case_of(run: dict) -> dict | None:
+    """Return the bisected case of a command's report."""
+    return run["report"]["cases"][0] if "report" in run else None
+
+
+def end_of(run: dict) -> dict:
+    """Return the race of the bad end; empty if it could not take place."""
+    case = case_of(run)
+    return case["steps"][0] if case and case["steps"] else {}
+
+
+def reproduced(found: dict) -> bool:
+    """Whether the bad end is worse: its race says regressed, and the interval lies above 1."""
+    end = end_of(found["race"])
+    return end.get("outcome") == "regressed" and bool(end.get("ratio")) and end["ratio"]["low"] > 1
+
+
+def row(finding: Finding, found: dict) -> list[str]:
+    """Return the cells of a finding in the table."""
+    race, end = found["race"], end_of(found["race"])
+    claim = "; ".join(filter(None, [", ".join(finding.threads) or "not reported", finding.claim]))
+    if not reproduced(found):
+        why = race["failed"].splitlines()[-1] if "failed" in race else case_of(race)["answer"]
+        limit = f" ({finding.limit})" if finding.limit else ""
+        return [f"`{finding.name}`", claim, f"not reproduced here{limit}: {why}", "", "", "", finding.named, ""]
+    case, ratio = case_of(race), end["ratio"]
+    since = case["first_bad"] or "one of " + ", ".join(case["suspects"])
+    size = f"{ratio['center']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+    metric = "peak of host memory" if finding.metric == MEMORY else "time"
+    cause = case["causes"][0] if case["causes"] else "none found"
+    return [
+        f"`{finding.name}`",
+        claim,
+        size,
+        since.removeprefix("tensorflow=="),
+        metric,
+        cause,
+        finding.named,
+        fix(finding, found),
+    ]
+
+
+def fix(finding: Finding, found: dict) -> str:
+    """Return in which release the finding is fixed, or that it is not."""
+    if "fix" not in found:
+        return ""
+    case = case_of(found["fix"])
+    if case is None or not case["steps"]:
+        return "not known"
+    return f"in {case['last_good']}" if case["last_good"] else f"not up to {finding.fixed}"
+
+
+HEADINGS = ("finding", "reported", "ratio here", "since", "metric", "cause named here", "cause named there", "fixed")
+
+
+def table(findings: Iterable[tuple[Finding, dict]]) -> str:
+    """Return the findings as a Markdown table, the reproduced ones first and the largest of them at the top."""
+    known = sorted(findings, key=lambda one: -(end_of(one[1]["race"])["ratio"]["center"] if reproduced(one[1]) else 0))
+    rows = [HEADINGS, ["---"] * len(HEADINGS), *(row(*one) for one in known)]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |" for cells in rows) + "\n"
+
+
+def load() -> list[tuple[Finding, dict]]:
+    """Return the measured findings with the content of their files."""
+    files = ((one, DATA / f"{one.name}.json") for one in FINDINGS)
+    return [(one, json.loads(file.read_text(encoding="utf-8"))) for one, file in files if file.exists()]
+
+
+def show() -> None:
+    """Print the table, write it into the page and draw the figure."""
+    known = load()
+    text = table(known)
+    print(text, end="")
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    write_whole(PAGE, f"{before}{BEGIN}\n{text}{END}{rest.partition(END)[2]}")
+    draw([one for one in known if reproduced(one[1])])
+
+
+def draw(known: Sequence[tuple[Finding, dict]]) -> None:
+    """Draw the ratio of every reproduced finding with its interval."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update(
+        {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "tfbench"}
+    )
+    ordered = sorted(known, key=lambda one: end_of(one[1]["race"])["ratio"]["center"])
+    figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.32 * len(ordered)), layout="constrained")
+    for height, (finding, found) in enumerate(ordered):
+        ratio = end_of(found["race"])["ratio"]
+        colour = "#2563eb" if finding.metric == MEMORY else "#c2410c"
+        axes.plot([ratio["low"], ratio["high"]], [height] * 2, color=colour, lw=2)
+        axes.plot([ratio["center"]], [height], "o", color=colour, ms=5)
+    axes.set_yticks(range(len(ordered)), [finding.name for finding, _ in ordered])
+    axes.axvline(1, color="#9aa5b1", lw=1)
+    ticks = [1, 2, 5, 10, 20, 50, 100, 200, 500]
+    axes.set(xscale="log", xlabel="ratio of the bad side to the good one, with its interval (blue: memory, red: time)")
+    axes.xaxis.set_major_locator(mpl.ticker.FixedLocator(ticks))
+    axes.xaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
+    axes.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+    figure.savefig(FIGURE, metadata={"Date": None})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    names = [finding.name for finding in FINDINGS]
+    parser.add_argument(
+        "--only", action="append", choices=names, metavar="NAME", help=f"measure again: {', '.join(names)}"
+    )
+    parser.add_argument("--show", action="store_true", help="measure nothing; write the table and the figure")
+    asked = parser.parse_args(arguments)
+    if asked.show:
+        show()
+        return 0
+    DATA.mkdir(exist_ok=True)
+    for finding in FINDINGS:
+        file = DATA / f"{finding.name}.json"
+        if finding.name in asked.only if asked.only else not file.exists():
+            found = measure(finding)
+            write_whole(file, json.dumps(found, indent=1, allow_nan=False) + "\n")
+            print(table([(finding, found)]), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
