@@ -16,6 +16,8 @@ from tfbench.protocol.messages import (
     Ready,
     Reap,
     Rounds,
+    SampleCase,
+    Sampled,
     Serve,
     ServeSliced,
     StartAncestor,
@@ -38,6 +40,8 @@ EXAMPLES = [
     ServeSliced(20, (1, 2), 1, 0.05),
     Prepared(0.1, {}, False, 0.003),
     DevicesListed({"CPU": ("cpu:0",), "GPU": ("a", "b")}),
+    SampleCase((0,), "a", 1.0, False, True),
+    Sampled(3, 0.5, 400, {"a.b": (30, 90)}, {"python": 1.0, "types": {"a.B": 3}}),
 ]  # fmt: skip
 
 

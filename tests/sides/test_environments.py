@@ -237,7 +237,7 @@ def test_old_releases_without_an_upper_bound_get_the_numpy_that_they_were_built_
 def test_a_python_that_this_machine_lacks_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(environments.interpreters, "interpreters", lambda: [sys.executable])
     monkeypatch.setattr(environments.interpreters, "version_of", lambda path: "3.11.7")
-    with pytest.raises(SideError, match="no Python 3.10 on this machine"):
+    with pytest.raises(SideError, match=r"no Python 3\.10 on this machine"):
         Environments(tmp_path).get(["tensorflow==2.15.1"], "3.10")
 
 

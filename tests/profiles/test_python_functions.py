@@ -1,0 +1,48 @@
+"""Sampled Python profiles of two sides."""
+
+from tfbench.profiles.python_functions import PythonProfile, describe, grown, memory_lines
+
+MIB = 1 << 20
+
+
+def profile(seconds, functions, samples=1000, memory=None):
+    counts = {
+        name: (round(share * samples), round(share * samples) * depth) for name, (share, depth) in functions.items()
+    }
+    return PythonProfile(10, 10 * seconds, samples, counts, memory or {})
+
+
+def test_the_deepest_function_with_half_of_the_slowdown_is_the_cause():
+    before = profile(0.001, {"a.step": (1, 0), "a.trace": (0.1, 3), "a.other": (0.5, 5)})
+    now = profile(0.004, {"a.step": (1, 0), "a.call": (0.9, 1), "a.trace": (0.8, 3), "a.part": (0.2, 9)})
+    cause = grown(before, now)
+    assert cause.function == "a.trace"
+    assert abs(cause.now - 0.0032) < 1e-9
+    assert describe(cause).startswith("Python: a.trace takes 3.2 ms per call instead of 0.1 ms; 100% of the slowdown")
+
+
+def test_a_function_that_only_one_side_has_did_not_run_before():
+    cause = grown(profile(0.001, {"a.step": (1, 0)}), profile(0.003, {"b.new": (1, 2)}))
+    assert "b.new takes 3 ms per call, and did not run before" in describe(cause)
+
+
+def test_generated_functions_few_samples_and_a_speedup_have_no_cause():
+    slow = profile(0.003, {"__autograph_generated_file1.tf__step": (1, 2)})
+    assert grown(profile(0.001, {}), slow) is None
+    assert grown(profile(0.001, {}), profile(0.003, {"a.b": (1, 2)}, samples=20)) is None
+    assert grown(profile(0.003, {}), profile(0.001, {"a.b": (1, 2)})) is None
+
+
+def test_the_keeper_of_memory_that_grew_most_comes_first():
+    before = profile(
+        1, {}, memory={"python": 1 * MIB, "native": 3 * MIB, "retained": 0, "types": {"builtins.dict": 10}}
+    )
+    now = profile(
+        1, {}, memory={"python": 5 * MIB, "native": 90 * MIB, "retained": 0, "types": {"builtins.dict": 5010}}
+    )
+    assert memory_lines(before, now) == [
+        "memory held by TensorFlow and other libraries outside Python: 90 MiB gained instead of 3 MiB",
+        "memory held by Python objects: 5 MiB gained instead of 1 MiB",
+        "more Python objects than before: 5,000 builtins.dict",
+    ]
+    assert memory_lines(now, before) == []

@@ -1,0 +1,38 @@
+"""The first line of a cause."""
+
+from tfbench.profiles.attribution import Attribution, Cause
+from tfbench.profiles.step_breakdown import TimeCategory
+from tfbench.session.causes import op_lines, ops_changed, traced_again
+from tfbench.session.explain import Explanation
+
+
+def explanation(*metrics):
+    return Explanation([], metrics, [])
+
+
+def cause(share, kind="Sum", category=TimeCategory.HOST):
+    return Cause(category, (kind,), (), 0.01 * share, share, (0.0, 1.0))
+
+
+def attribution(*causes):
+    return Attribution(0.001, 0.011, causes, 0.9, ())
+
+
+def test_a_function_that_is_traced_in_every_call_is_a_retrace():
+    line = traced_again(explanation(("graph_ops", "3", "4", ""), ("retraces_per_call", "0", "1", "gained step")))
+    assert line == ["retrace: 1 retraces per call, 0 before; gained step"]
+    assert traced_again(explanation(("retraces_per_call", "1", "0", ""))) == []
+
+
+def test_ops_are_named_if_they_hold_half_of_the_slowdown():
+    lines = op_lines(attribution(cause(0.7), cause(0.2, "BatchMatMulV2")))
+    assert [line.split()[:2] for line in lines] == [["op:", "Sum"], ["op:", "BatchMatMulV2"]]
+    assert op_lines(attribution(cause(0.3), cause(0.1, "Mul"))) == []
+    assert op_lines(attribution(cause(0.9, "", TimeCategory.OTHER))) == []
+    assert op_lines(None) == []
+
+
+def test_lost_and_gained_ops_are_a_line():
+    assert ops_changed(explanation(("graph_ops", "10", "9", "lost MatMul; gained Sum"), ("casts", "0", "1", "x"))) == [
+        "graph: 10 ops before, 9 now; lost MatMul; gained Sum"
+    ]

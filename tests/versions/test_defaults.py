@@ -1,0 +1,102 @@
+"""Defaults of two sides: which are tried, and which explains a slowdown."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfbench.errors import SideError
+from tfbench.model import Ratio
+from tfbench.sides.side import Side
+from tfbench.versions import defaults
+from tfbench.versions.defaults import MOST, Candidate, candidates, defaults_of, differences, search, set_back
+
+GOOD = {
+    "--xla_cpu_use_thunk_runtime": "false bool",
+    "--xla_base_length": "32 int64",
+    "--xla_gpu_a": "false bool",
+    "--xla_gone": "true bool",
+    "TF_A": "false",
+    "Keras' floatx": "float32",
+}
+BAD = {
+    "--xla_cpu_use_thunk_runtime": "true bool",
+    "--xla_base_length": "16 int64",
+    "--xla_gpu_a": "true bool",
+    "--xla_new_switch": "true bool",
+    "--xla_cpu_new_off": "false bool",
+    "--xla_cpu_count": "32 int32",
+    "--xla_new_text": " string",
+    "TF_A": "true",
+    "TF_NEW": "true",
+    "Keras' floatx": "float16",
+}
+SIDE = Side("2.18", sys.executable, Path("/"), "2.18", env={"XLA_FLAGS": "--a=1"})
+
+
+def test_changed_defaults_come_before_new_flags_and_flags_of_gpus_are_left_out():
+    found = candidates(GOOD, BAD)
+    assert [one.env for one in found] == [
+        ("XLA_FLAGS", "--xla_cpu_use_thunk_runtime=false"),
+        ("XLA_FLAGS", "--xla_base_length=32"),
+        ("TF_A", "false"),
+        ("XLA_FLAGS", "--xla_cpu_count=1"),
+        ("XLA_FLAGS", "--xla_cpu_count=64"),
+        ("XLA_FLAGS", "--xla_cpu_new_off=true"),
+        ("XLA_FLAGS", "--xla_new_switch=false"),
+    ]
+    many = {f"--xla_{number}": "true bool" for number in range(99)}
+    assert len(candidates({}, many)) == MOST
+    assert candidates(GOOD, GOOD) == []
+
+
+def test_every_difference_is_a_line():
+    lines = differences(GOOD, BAD)
+    assert "--xla_cpu_use_thunk_runtime: false before, true now" in lines
+    assert "--xla_gone: true before, absent now" in lines
+    assert "Keras' floatx: float32 before, float16 now" in lines
+
+
+def test_a_default_is_set_back_beside_the_flags_of_the_side():
+    candidate = candidates(GOOD, BAD)[0]
+    side = set_back(SIDE, candidate)
+    assert side.env["XLA_FLAGS"] == "--a=1 --xla_cpu_use_thunk_runtime=false"
+    assert side.name != SIDE.name
+    assert str(candidate) == "--xla_cpu_use_thunk_runtime (false before, true now), set to false"
+
+
+def ratio(center):
+    return Ratio(center, center / 1.02, center * 1.02, 0.95)
+
+
+def test_the_search_ends_with_the_default_that_removes_the_slowdown():
+    raced = []
+    answers = {"a": ratio(1.98), "b": "it crashes", "c": ratio(1.3), "d": ratio(1.01), "e": ratio(1.0)}
+
+    def race(candidate):
+        raced.append(candidate.name)
+        return answers[candidate.name]
+
+    found = [Candidate(name, "off", "on", ("XLA_FLAGS", f"{name}=off")) for name in "abcde"]
+    lines = search(ratio(2.0), found, race, lambda text: None)
+    assert raced == ["a", "b", "c", "d"]
+    assert lines[0].startswith("default: d (off before, on now), set to off removes 99% of the slowdown: ratio 1.010")
+    assert lines[1].startswith("default: c")
+    assert "62%" in lines[1]
+    assert len(lines) == 2
+
+
+def test_flags_are_read_from_what_a_side_prints(monkeypatch):
+    def run(side, program, extra):
+        if extra:
+            return 'Flags:\n\t--xla_cpu_a=true\tbool\tsomething\n\t--xla_text=""\tstring\tmore\nAborted'
+        return 'a warning\n{"TF_A": "true"}'
+
+    monkeypatch.setattr(defaults, "_run", run)
+    assert defaults_of(SIDE) == {"--xla_cpu_a": "true bool", "--xla_text": " string", "TF_A": "true"}
+
+
+def test_a_side_that_prints_no_flags_is_refused(monkeypatch):
+    monkeypatch.setattr(defaults, "_run", lambda *given: "Segmentation fault")
+    with pytest.raises(SideError, match="prints neither flags of XLA nor settings of TensorFlow: Segmentation"):
+        defaults_of(SIDE)
