@@ -97,7 +97,7 @@ def row(finding: Finding, found: dict) -> list[str]:
     race, end = found["race"], end_of(found["race"])
     claim = "; ".join(filter(None, [", ".join(finding.threads) or "not reported", finding.claim]))
     if not reproduced(found):
-        why = race["failed"].splitlines()[-1] if "failed" in race else case_of(race)["answer"]
+        why = (race["failed"].splitlines() or ["no output"])[-1] if "failed" in race else case_of(race)["answer"]
         limit = f" ({finding.limit})" if finding.limit else ""
         return [f"`{finding.name}`", claim, f"not reproduced here{limit}: {why}", "", "", "", finding.named, ""]
     case, ratio = case_of(race), end["ratio"]

@@ -68,13 +68,59 @@ def test_a_bisection_of_one_step_reports_its_changes(repository):
     assert "what changed from" in done.stdout
 
 
+FUNCTIONS = """
+    import os
+    import time
+
+
+    def prepare(seconds):
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            pass
+
+
+    def test_work(bench):
+        def step():
+            prepare(0.003 if os.environ["MODE"] == "slow" else 0.001)
+            return 1
+
+        bench(step)
+
+
+    def keep(kept):
+        kept += [bytearray(1000) for _ in range(100_000 if os.environ["MODE"] == "slow" else 30_000)]
+        return kept
+
+
+    def test_memory(bench):
+        bench.once(keep, [])
+"""
+
+
+@pytest.mark.slow
+def test_two_settings_are_bisected_and_their_causes_named(project):
+    project.write(FUNCTIONS)
+    ends = ("--good", "env:MODE=fast", "--bad", "env:MODE=slow", "--policy", "quick", "--causes")
+    done = project.tfbench("bisect", *ends, "-k", "work", "--report-json", "b.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    case = json.loads((project.root / "b.json").read_text())["cases"][0]
+    assert case["first_bad"] == "env:MODE=slow"
+    assert "prepare takes" in case["causes"][0], case["causes"]
+
+    done = project.tfbench("bisect", *ends, "-k", "memory", "--metric", "peak_host_memory", "--report-json", "b.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    case = json.loads((project.root / "b.json").read_text())["cases"][0]
+    assert case["steps"][0]["ratio"]["low"] > 2
+    assert case["causes"][0].startswith("memory held by Python objects: ")
+
+
 REFUSED = [
     (2, ("--good", "HEAD~0", "--bad", "HEAD"), "the same commit"),
     (2, ("--good", "HEAD", "--bad", "HEAD~1"), "no ancestor of"),
     (2, ("--good", "HEAD~1", "--bad", "2.20.0"), "give two of a kind"),
     (2, ("--good", "keras==3.9.0", "--bad", "2.20.0"), "in the version of one package"),
     (2, ("--good", "2.20.0", "--bad", "2.20.0"), "are the same; give two"),
-    (2, ("--good", "HEAD~1", "--bad", "HEAD", "--metric", "colour"), "there are time and first_call"),
+    (2, ("--good", "HEAD~1", "--bad", "HEAD", "--metric", "colour"), "there are time, first_call, peak_host_memory"),
     (2, ("--good", "HEAD~1", "--bad", "HEAD", "--min-slowdown", "0.7"), "must hold"),
     (2, ("--good", "HEAD~1", "--bad", "HEAD", "-k", "nothing"), "no benchmark is selected"),
     (5, ("--good", "nowhere", "--bad", "HEAD"), "git:nowhere: no such revision"),

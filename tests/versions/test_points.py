@@ -11,6 +11,7 @@ from tfbench.versions.points import points_between
     [
         ("tensorflow==2.15.1+python==3.10", "tensorflow==2.15.1+python==3.11", ["python==3.10", "python==3.11"]),
         ("tensorflow==2.10.1+env:A=1", "tensorflow==2.10.1", ["env:A=1", "tensorflow==2.10.1"]),
+        ("env:A=1", "env:A=2", ["env:A=1", "env:A=2"]),
     ],
 )
 def test_ends_that_differ_in_settings_alone_are_the_only_points(tmp_path, good, bad, labels):

@@ -26,6 +26,8 @@ from tfbench.session.profiling import BASELINE, CONTENDER, PROFILE_FAILURES, tak
 
 RETRACES = ("retraces_per_call", "retraces")
 _OPS = "graph_ops"
+_EXECUTES = "tensorflow.python.eager."
+"""The modules in which Python waits for ops."""
 _LAUNCHES = 2
 """Profiled launches per side. A cause of half of a slowdown needs no more, unlike the many small ones of `explain`."""
 
@@ -73,6 +75,11 @@ def ops_changed(found: Explanation) -> list[str]:
         for name, before, now, what in found.metrics
         if name == _OPS and what
     ]
+
+
+def in_own_python(lines: list[str]) -> bool:
+    """Whether the cause is a Python function that runs no ops, so that no default of TensorFlow can explain it."""
+    return bool(lines) and lines[0].startswith("Python: ") and not lines[0].startswith(f"Python: {_EXECUTES}")
 
 
 def op_lines(attribution: Attribution | None) -> list[str]:

@@ -35,6 +35,10 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     if specs[0] == specs[1]:
         raise UsageError(f"{ends} are the same; give two")
     ours, theirs = ([part.strip() for part in spec.split("+")] for spec in specs)
+    common = [part for part in ours if part in theirs]
+    mine, other = ("+".join(part for part in parts if part not in common) for parts in (ours, theirs))
+    if all(SETTING.fullmatch(part) for part in filter(None, f"{mine}+{other}".split("+"))):
+        return [Point(_setting(specs[0], common), specs[0]), Point(_setting(specs[1], common), specs[1])]
     packaged = {bool(PACKAGE.fullmatch(part)) for part in (ours[0], theirs[0])}
     if len(packaged) > 1:
         raise UsageError(f"{ends}: one is a version and the other a revision; give two of a kind")
@@ -44,10 +48,6 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
         if len(found) < 2:
             raise UsageError(f"{ends} are the same commit; give two")
         return [Point(commit[:10], f"git:{commit}", subject) for commit, subject in found]
-    common = [part for part in ours if part in theirs]
-    mine, other = ("+".join(part for part in parts if part not in common) for parts in (ours, theirs))
-    if all(SETTING.fullmatch(part) for part in filter(None, (mine + "+" + other).split("+"))):
-        return [Point(_setting(specs[0], common), specs[0]), Point(_setting(specs[1], common), specs[1])]
     package, _, first = mine.partition("==")
     same, _, last = other.partition("==")
     if "+" in mine + other or package != same:

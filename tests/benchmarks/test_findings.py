@@ -1,0 +1,126 @@
+"""Reported regressions: their benchmarks, the command that finds them again, and the page that it writes."""
+
+import ast
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORTED = sorted((ROOT / "benchmarks" / "reported").glob("test_*.py"))
+THREAD = re.compile(r"\b[\w.\-/]+#\d+")
+
+
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "findings" / f"{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+reports = loaded("reports")
+find = loaded("find")
+BENCHMARKS = {
+    node.name: (file, ast.get_docstring(node))
+    for file in REPORTED
+    for node in ast.parse(file.read_text()).body
+    if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+}
+RATIO = {"center": 6.7, "low": 6.4, "high": 7.0, "confidence": 0.95}
+
+
+def result(outcome="regressed", ratio=RATIO, causes=("op: Sum",), first_bad="3.14.1"):
+    step = {"point": "3.14.1", "outcome": outcome, "reason": "why", "ratio": ratio}
+    case = {"case": "w.py::w", "answer": "is not slower", "last_good": "3.15.0", "first_bad": first_bad,
+            "suspects": [first_bad], "steps": [step], "changes": [], "causes": list(causes)}  # fmt: skip
+    return {"command": "tfbench bisect", "wall_seconds": 1.0, "report": {"cases": [case]}}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_cites_its_thread_and_its_claim(name):
+    _, docstring = BENCHMARKS[name]
+    assert THREAD.search(docstring)
+    assert re.search(r"\d\.\d", docstring)  # versions
+
+
+def test_every_benchmark_has_a_finding_and_every_finding_a_benchmark():
+    of_reported = [one for one in reports.FINDINGS if one.path == reports.REPORTED]
+    for one in of_reported:
+        words = one.case.split(" and ")
+        assert any(f"test_{words[0]}" == name for name in BENCHMARKS), one.name
+    assert {f"test_{one.case.split(' and ')[0]}" for one in of_reported} == set(BENCHMARKS)
+    assert len({one.name for one in reports.FINDINGS}) == len(reports.FINDINGS)
+
+
+def test_the_default_suite_leaves_the_reported_regressions_out():
+    command = [sys.executable, "-m", "pytest", "--benchmark", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "reported" not in done.stdout
+    done = subprocess.run([*command, "benchmarks/reported"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert all(f"::{name}" in done.stdout for name in BENCHMARKS)
+
+
+def test_the_page_has_the_recorded_results():
+    page = find.PAGE.read_text()
+    assert find.table(find.load()) == page.partition(find.BEGIN + "\n")[2].partition(find.END)[0]
+
+
+def test_no_recorded_ratio_touches_1():
+    for finding, found in find.load():
+        if find.reproduced(found):
+            assert find.end_of(found["race"])["ratio"]["low"] > 1, finding.name
+
+
+def test_each_command_of_the_page_was_run():
+    page = find.PAGE.read_text()
+    run = {found["race"]["command"] for _, found in find.load()}
+    shown = re.findall(r"^tfbench bisect .*$", page, re.MULTILINE)
+    assert shown
+    assert set(shown) <= run
+
+
+def test_a_row_that_is_not_reproduced_says_why():
+    finding = reports.FINDINGS[0]
+    for race, why in (
+        (result("unchanged", {**RATIO, "low": 0.99}), "not reproduced here: is not slower"),
+        ({"command": "c", "wall_seconds": 1.0, "failed": "resolving\nno version 9.9.9"}, "no version 9.9.9"),
+        ({"command": "c", "wall_seconds": 1.0, "failed": ""}, "no output"),
+    ):
+        cells = find.row(finding, {"race": race})
+        assert why in cells[2]
+        assert cells[3] == ""
+
+
+def test_a_reproduced_row_names_ratio_release_and_cause():
+    cells = find.row(reports.FINDINGS[0], {"race": result(), "fix": result(first_bad="2.15.1")})
+    assert cells[2:6] == ["6.70 (6.40 to 7.00)", "3.14.1", "time", "op: Sum"]
+    assert cells[7] == "in 3.15.0"
+
+
+def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
+    measured = []
+    monkeypatch.setattr(find, "DATA", tmp_path)
+    monkeypatch.setattr(find, "FINDINGS", reports.FINDINGS[:3])
+    monkeypatch.setattr(find, "measure", lambda one: measured.append(one.name) or {"name": one.name, "race": result()})
+    (tmp_path / f"{reports.FINDINGS[0].name}.json").write_text(json.dumps({"race": result()}))
+    find.main([])
+    assert measured == [one.name for one in reports.FINDINGS[1:3]]
+    find.main([])
+    assert len(measured) == 2
+    find.main(["--only", reports.FINDINGS[0].name])
+    assert measured[2:] == [reports.FINDINGS[0].name]
+    assert "6.70 (6.40 to 7.00)" in capsys.readouterr().out
+
+
+def test_a_command_that_fails_is_a_result(monkeypatch, capsys):
+    def run(words, **settings):
+        return subprocess.CompletedProcess(words, 5, "", "tensorflow has no version 9.9.9")
+
+    monkeypatch.setattr(find.subprocess, "run", run)
+    found = find.measure(reports.FINDINGS[0])
+    assert found["race"]["failed"] == "tensorflow has no version 9.9.9"
+    assert "tfbench bisect --good tensorflow==2.21.0+keras==3.15.0" in capsys.readouterr().out
