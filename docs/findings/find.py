@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from packaging.version import Version
 from reports import FINDINGS, MEMORY, Finding
 
 from tfbench.fs import write_whole
@@ -32,6 +34,9 @@ DATA = Path(__file__).parent / "data"
 PAGE = ROOT / "docs" / "findings.md"
 FIGURE = ROOT / "docs" / "figures" / "findings.svg"
 BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
+DETAILS, DETAILS_END = "<!-- details: begin -->", "<!-- details: end -->"
+MOST = 10
+"""Findings that the page shows with their commands."""
 POLICY = "quick"
 """Detects 5%, with a budget that three releases of a range fit into five minutes."""
 SECONDS = 1800
@@ -96,43 +101,78 @@ def row(finding: Finding, found: dict) -> list[str]:
     """Return the cells of a finding in the table."""
     race, end = found["race"], end_of(found["race"])
     claim = "; ".join(filter(None, [", ".join(finding.threads) or "not reported", finding.claim]))
+    if finding.refuted:
+        return [f"`{finding.name}`", claim, f"not reproduced here: {finding.refuted}", "", "", "", finding.named, ""]
     if not reproduced(found):
         why = (race["failed"].splitlines() or ["no output"])[-1] if "failed" in race else case_of(race)["answer"]
         limit = f" ({finding.limit})" if finding.limit else ""
         return [f"`{finding.name}`", claim, f"not reproduced here{limit}: {why}", "", "", "", finding.named, ""]
     case, ratio = case_of(race), end["ratio"]
-    since = case["first_bad"] or "one of " + ", ".join(case["suspects"])
-    size = f"{ratio['center']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+    shown = f"{ratio['center']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
     metric = "peak of host memory" if finding.metric == MEMORY else "time"
-    cause = case["causes"][0] if case["causes"] else "none found"
-    return [
-        f"`{finding.name}`",
-        claim,
-        size,
-        since.removeprefix("tensorflow=="),
-        metric,
-        cause,
-        finding.named,
-        fix(finding, found),
-    ]
+    cells = [f"`{finding.name}`", claim, shown, when(finding, found), metric]
+    return [*cells, cause(case["causes"]), finding.named, fix(finding, found)]
+
+
+def cause(lines: Sequence[str]) -> str:
+    """Return the first line of a cause. That Python waits for ops says nothing about which."""
+    telling = [line for line in lines if not line.startswith("Python: tensorflow.python.eager.")]
+    return telling[0] if telling else "none found"
+
+
+def backwards(case: dict) -> bool:
+    """Whether the bad end is the older one, so that the race finds the release of the fix."""
+    ends = case["last_good"] or "", case["steps"][0]["point"]
+    return all(re.fullmatch(r"[\d.]+", end) for end in ends) and Version(ends[0]) > Version(ends[1])
+
+
+def when(finding: Finding, found: dict) -> str:
+    """Return since which release the finding is there, or up to which."""
+    case = case_of(found["race"])
+    if finding.since:
+        return finding.since
+    release = case["first_bad"] or "one of " + ", ".join(case["suspects"])
+    return f"up to {release}" if backwards(case) else release
 
 
 def fix(finding: Finding, found: dict) -> str:
     """Return in which release the finding is fixed, or that it is not."""
+    if backwards(case := case_of(found["race"])):
+        return f"in {case['last_good']}"
     if "fix" not in found:
         return ""
     case = case_of(found["fix"])
     if case is None or not case["steps"]:
         return "not known"
-    return f"in {case['last_good']}" if case["last_good"] else f"not up to {finding.fixed}"
+    if case["last_good"]:
+        return f"in {case['last_good']}"
+    return "not known" if case["steps"][0]["outcome"] == "inconclusive" else f"not up to {finding.fixed}"
 
 
 HEADINGS = ("finding", "reported", "ratio here", "since", "metric", "cause named here", "cause named there", "fixed")
 
 
+def size(finding: Finding, found: dict) -> float:
+    """Return the ratio of a finding, 0 if it is not reproduced."""
+    return end_of(found["race"])["ratio"]["center"] if reproduced(found) and not finding.refuted else 0.0
+
+
+def details(findings: Iterable[tuple[Finding, dict]]) -> str:
+    """Return the largest findings as Markdown: each with its command, and the last lines that the command printed."""
+    lines = []
+    for finding, found in sorted(findings, key=lambda one: -size(*one))[:MOST]:
+        if not size(finding, found):
+            continue
+        case = case_of(found["race"])
+        about = ", ".join(finding.threads) or "Not reported before"
+        lines += [f"### {finding.name}", "", f"{about}{': ' if finding.claim else ''}{finding.claim}.", "", "```"]
+        lines += [found["race"]["command"], case["answer"], *case["causes"], "```", ""]
+    return "\n".join(lines)
+
+
 def table(findings: Iterable[tuple[Finding, dict]]) -> str:
     """Return the findings as a Markdown table, the reproduced ones first and the largest of them at the top."""
-    known = sorted(findings, key=lambda one: -(end_of(one[1]["race"])["ratio"]["center"] if reproduced(one[1]) else 0))
+    known = sorted(findings, key=lambda one: -size(*one))
     rows = [HEADINGS, ["---"] * len(HEADINGS), *(row(*one) for one in known)]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |" for cells in rows) + "\n"
 
@@ -149,9 +189,15 @@ def show() -> None:
     text = table(known)
     print(text, end="")
     page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    write_whole(PAGE, f"{before}{BEGIN}\n{text}{END}{rest.partition(END)[2]}")
-    draw([one for one in known if reproduced(one[1])])
+    page = within(page, BEGIN, text, END)
+    write_whole(PAGE, within(page, DETAILS, details(known), DETAILS_END))
+    draw([one for one in known if size(*one)])
+
+
+def within(page: str, begin: str, text: str, end: str) -> str:
+    """Return the page with this text between two marks."""
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n{text}{end}{rest.partition(end)[2]}"
 
 
 def draw(known: Sequence[tuple[Finding, dict]]) -> None:

@@ -69,6 +69,11 @@ def test_the_page_has_the_recorded_results():
     assert find.table(find.load()) == page.partition(find.BEGIN + "\n")[2].partition(find.END)[0]
 
 
+def test_the_page_shows_the_largest_findings_with_what_their_commands_printed():
+    page = find.PAGE.read_text()
+    assert find.details(find.load()) == page.partition(find.DETAILS + "\n")[2].partition(find.DETAILS_END)[0]
+
+
 def test_no_recorded_ratio_touches_1():
     for finding, found in find.load():
         if find.reproduced(found):
@@ -97,7 +102,7 @@ def test_a_row_that_is_not_reproduced_says_why():
 
 def test_a_reproduced_row_names_ratio_release_and_cause():
     cells = find.row(reports.FINDINGS[0], {"race": result(), "fix": result(first_bad="2.15.1")})
-    assert cells[2:6] == ["6.70 (6.40 to 7.00)", "3.14.1", "time", "op: Sum"]
+    assert cells[2:6] == ["6.70 (6.40 to 7.00)", "up to 3.14.1", "time", "op: Sum"]
     assert cells[7] == "in 3.15.0"
 
 

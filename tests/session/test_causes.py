@@ -36,3 +36,6 @@ def test_lost_and_gained_ops_are_a_line():
     assert ops_changed(explanation(("graph_ops", "10", "9", "lost MatMul; gained Sum"), ("casts", "0", "1", "x"))) == [
         "graph: 10 ops before, 9 now; lost MatMul; gained Sum"
     ]
+    assert ops_changed(explanation(("graph_ops", "53", "436", "gained 60 Enter, 58 NextIteration"))) == [
+        "while loop: 53 ops before, 436 now; gained 60 Enter, 58 NextIteration"
+    ]

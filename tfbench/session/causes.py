@@ -27,7 +27,10 @@ from tfbench.session.profiling import BASELINE, CONTENDER, PROFILE_FAILURES, tak
 RETRACES = ("retraces_per_call", "retraces")
 _OPS = "graph_ops"
 _EXECUTES = "tensorflow.python.eager."
-"""The modules in which Python waits for ops."""
+"""The modules in which Python waits for ops. They say nothing about which ops."""
+_TRACES = ("func_graph", "tracing_compilation", "polymorphic_function")
+"""Parts of the names of functions that trace. In a call that is not the first, they are a cause of their own."""
+_LOOPS = ("NextIteration", "While")
 _LAUNCHES = 2
 """Profiled launches per side. A cause of half of a slowdown needs no more, unlike the many small ones of `explain`."""
 
@@ -70,16 +73,17 @@ def traced_again(found: Explanation) -> list[str]:
 
 def ops_changed(found: Explanation) -> list[str]:
     """Return a line on the ops that graphs gained and lost."""
-    return [
-        f"graph: {before} ops before, {now} now; {what}"
-        for name, before, now, what in found.metrics
-        if name == _OPS and what
-    ]
+    lines = []
+    for name, before, now, what in found.metrics:
+        if name == _OPS and what:
+            loops = any(op in what.partition("gained ")[2] for op in _LOOPS)
+            lines.append(f"{'while loop' if loops else 'graph'}: {before} ops before, {now} now; {what}")
+    return lines
 
 
 def in_own_python(lines: list[str]) -> bool:
-    """Whether the cause is a Python function that runs no ops, so that no default of TensorFlow can explain it."""
-    return bool(lines) and lines[0].startswith("Python: ") and not lines[0].startswith(f"Python: {_EXECUTES}")
+    """Whether the cause is Python's own time, so that no default of TensorFlow can explain it."""
+    return bool(lines) and "Python: " in lines[0]
 
 
 def op_lines(attribution: Attribution | None) -> list[str]:
@@ -114,7 +118,10 @@ def _python(
     with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
         before, now = (sampler.sample(side, first=metric == FIRST_CALL) for side in sides)
         cause = grown(before, now)
-        return [describe(cause)] if cause else []
+        if cause is None or cause.function.startswith(_EXECUTES):
+            return []
+        traces = any(name in cause.function for name in _TRACES)
+        return [f"retrace in every call; {describe(cause)}" if traces and metric == TIME else describe(cause)]
     return []
 
 

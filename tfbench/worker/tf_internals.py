@@ -1,6 +1,6 @@
 """TensorFlow's internals, as probes and the first call read them: graphs, traces, tensors, memory of devices.
 
-Written for TensorFlow 2.12 to 2.21. `MetricUnavailable` reports a version that lacks one, or a process without TensorFlow.
+Written for TensorFlow 2.10 to 2.21. `MetricUnavailable` reports a version that lacks one, or a process without TensorFlow.
 No other module than this one and `tf_runtime` uses private parts of TensorFlow.
 """
 

@@ -66,7 +66,7 @@ def import_all() -> None:
 def has_run_an_op() -> bool:
     """Return whether the eager runtime has started, after which this process cannot be forked safely.
 
-    It reads ``tensorflow.python.eager.context`` as it is in TensorFlow 2.12 to 2.21.
+    It reads ``tensorflow.python.eager.context`` as it is in TensorFlow 2.10 to 2.21.
     """
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
     return bool(getattr(context, "_initialized", False))
