@@ -40,5 +40,5 @@ def test_sums_of_inputs(bench):
     """
     x, y = tf.keras.layers.Input((1,)), tf.keras.layers.Input((1,))
     for _ in range(400):
-        x + y  # noqa: B018 - makes a node of both inputs
+        x + y  # both inputs get a node more
     bench(lambda: [x + y for _ in range(5)])

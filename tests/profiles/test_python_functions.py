@@ -26,6 +26,13 @@ def test_a_function_that_only_one_side_has_did_not_run_before():
     assert "b.new takes 3 ms per call, and did not run before" in describe(cause)
 
 
+def test_a_function_whose_module_moved_is_the_same():
+    before = profile(0.001, {"keras.layers.call": (1, 1), "keras.layers.deep": (0.1, 2)})
+    now = profile(0.003, {"keras.src.layers.call": (1, 1), "keras.src.layers.deep": (0.2, 2)})
+    assert grown(before, now).function == "keras.layers.call"
+    assert abs(grown(before, now).before - 0.001) < 1e-9
+
+
 def test_generated_functions_few_samples_and_a_speedup_have_no_cause():
     slow = profile(0.003, {"__autograph_generated_file1.tf__step": (1, 2)})
     assert grown(profile(0.001, {}), slow) is None

@@ -2,7 +2,7 @@
 
 from tfbench.profiles.attribution import Attribution, Cause
 from tfbench.profiles.step_breakdown import TimeCategory
-from tfbench.session.causes import op_lines, ops_changed, traced_again
+from tfbench.session.causes import op_lines, ops_changed, traced_again, xla_changed
 from tfbench.session.explain import Explanation
 
 
@@ -30,6 +30,12 @@ def test_ops_are_named_if_they_hold_half_of_the_slowdown():
     assert op_lines(attribution(cause(0.3), cause(0.1, "Mul"))) == []
     assert op_lines(attribution(cause(0.9, "", TimeCategory.OTHER))) == []
     assert op_lines(None) == []
+    assert op_lines(attribution(cause(0.9)), enough=20.0) == []
+
+
+def test_a_module_of_xla_with_other_kernels_is_a_line():
+    found = Explanation([("graph", "added", "Sum"), ("XLA softmax", "fused apart", "lost custom-call")], [], [])
+    assert xla_changed(found) == ["XLA softmax: fused apart: lost custom-call"]
 
 
 def test_lost_and_gained_ops_are_a_line():

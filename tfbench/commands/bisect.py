@@ -29,7 +29,7 @@ from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.report.attribution import changes_of
 from tfbench.report.screen import Screen
-from tfbench.session.causes import causes, in_own_python
+from tfbench.session.causes import causes, graph_changed, in_own_python
 from tfbench.session.explain import Explanation, explained
 from tfbench.sides.side import Side
 from tfbench.versions import bisect_report
@@ -144,7 +144,7 @@ class Ends:
         setup.launcher.ready([(side, self.case.env) for side in (good, bad)], [0])
         sides = Entrant(self.case, good), Entrant(self.case, bad)
         lines = causes(setup.launcher, setup.policy, sides, self.metric, found, self.ratio.center - 1, tell)
-        if self.metric == TIME and self.ratio.low > 1 and not found.changes and not in_own_python(lines):
+        if self.metric == TIME and self.ratio.low > 1 and not graph_changed(found) and not in_own_python(lines):
             try:
                 tell("comparing defaults")
                 tried = candidates(defaults_of(good), defaults_of(bad))

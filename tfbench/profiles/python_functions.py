@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tfbench.model import JSON
@@ -60,8 +60,16 @@ class Grown(NamedTuple):
     """Fraction of the slowdown."""
 
 
+def _renamed(profile: PythonProfile) -> PythonProfile:
+    """Return the profile with the modules of Keras named as before 2.13, which moved all of them into ``keras.src``."""
+    return replace(
+        profile, functions={name.replace("keras.src.", "keras."): count for name, count in profile.functions.items()}
+    )
+
+
 def grown(before: PythonProfile, now: PythonProfile) -> Grown | None:
     """Return the deepest function that holds half of the slowdown, ``None`` without a slowdown or enough samples."""
+    before, now = _renamed(before), _renamed(now)
     slowdown = now.call_seconds - before.call_seconds
     if slowdown <= 0 or min(before.samples, now.samples) < FEWEST:
         return None

@@ -11,6 +11,7 @@ from pathlib import Path
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError
 from tfbench.fs import scratch_dir
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.metrics.graph_diff import GRAPH, XLA
 from tfbench.model import TIME
 from tfbench.policy import Policy
 from tfbench.profiles.attribution import Attribution
@@ -52,13 +53,13 @@ def causes(
         found: The changes of the case's graphs and exact metrics.
         slowdown: What the race measured, as a fraction.
     """
-    lines = traced_again(found)
+    lines = [*traced_again(found), *xla_changed(found)]
     ops = ops_changed(found)
     if metric == PEAK_HOST_MEMORY:
         return [*lines, *_memory(launcher, policy, sides, tell), *ops]
     if metric == TIME:
         attribution = _profiled(launcher, policy, sides, slowdown, tell)
-        if ops_found := op_lines(attribution):
+        if ops_found := op_lines(attribution, (slowdown or 0.0) * policy.profile_found):
             return [*lines, *ops_found, *ops]
     return [*lines, *_python(launcher, policy, sides, metric, tell), *ops]
 
@@ -81,14 +82,28 @@ def ops_changed(found: Explanation) -> list[str]:
     return lines
 
 
+def graph_changed(found: Explanation) -> bool:
+    """Whether TensorFlow's graph changed. Flags of XLA change the modules that it makes of the same graph."""
+    return any(where == GRAPH for where, *_ in found.changes)
+
+
 def in_own_python(lines: list[str]) -> bool:
     """Whether the cause is Python's own time, so that no default of TensorFlow can explain it."""
     return bool(lines) and "Python: " in lines[0]
 
 
-def op_lines(attribution: Attribution | None) -> list[str]:
-    """Return the ops that hold half of the slowdown alone, or else together with the two next of them."""
-    if attribution is None:
+def xla_changed(found: Explanation) -> list[str]:
+    """Return a line for each module of XLA whose kernels changed."""
+    return [f"{where}: {what}: {text}" for where, what, text in found.changes if where.startswith(XLA)]
+
+
+def op_lines(attribution: Attribution | None, enough: float = 0.0) -> list[str]:
+    """Return the ops that hold half of the slowdown, at most three.
+
+    Args:
+        enough: The slowdown that the profiles must show, as a fraction. Otherwise they do not show the raced one.
+    """
+    if attribution is None or attribution.now - attribution.before < enough * attribution.before:
         return []
     found = [cause for cause in attribution.causes if cause.category is not TimeCategory.OTHER]
     if not found or sum(cause.share for cause in found[:3]) < HALF:
