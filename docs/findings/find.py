@@ -111,7 +111,17 @@ def row(finding: Finding, found: dict) -> list[str]:
     shown = f"{ratio['center']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
     metric = "peak of host memory" if finding.metric == MEMORY else "time"
     cells = [f"`{finding.name}`", claim, shown, when(finding, found), metric]
-    return [*cells, cause(case["causes"]), finding.named, fix(finding, found)]
+    lines = [
+        *setting(finding),
+        *([cause(case.get("causes", []))] if case.get("causes") or not setting(finding) else []),
+    ]
+    return [*cells, "; ".join(lines), finding.named, fix(finding, found)]
+
+
+def setting(finding: Finding) -> list[str]:
+    """Return the settings of the good side that the bad side does not have. Nothing else differs, if there are any."""
+    added = [part for part in finding.good.split("+") if part not in finding.bad.split("+")]
+    return [f"{part} removes it" for part in added if part.startswith(("env:", "python=="))]
 
 
 def cause(lines: Sequence[str]) -> str:
@@ -166,7 +176,7 @@ def details(findings: Iterable[tuple[Finding, dict]]) -> str:
         case = case_of(found["race"])
         about = ", ".join(finding.threads) or "Not reported before"
         lines += [f"### {finding.name}", "", f"{about}{': ' if finding.claim else ''}{finding.claim}.", "", "```"]
-        lines += [found["race"]["command"], case["answer"], *case["causes"], "```", ""]
+        lines += [found["race"]["command"], case["answer"], *case.get("causes", []), "```", ""]
     return "\n".join(lines)
 
 

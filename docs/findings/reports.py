@@ -128,6 +128,17 @@ FINDINGS = (
         path="benchmarks/test_normalization.py", fixed="2.21.0", fixed_from="2.19.1",
     ),
     Finding(
+        "xla_thunk_runtime",
+        (),
+        "",
+        "test_softmax and xla and float32",
+        "tensorflow==2.19.1+env:XLA_FLAGS=--xla_cpu_use_thunk_runtime=false",
+        "tensorflow==2.19.1",
+        "",
+        path="benchmarks/test_normalization.py",
+        since="the default of 2.19.1",
+    ),
+    Finding(
         "segment_sum", (), "", "test_embedding_gradient and none and uniform", "2.19.1", "2.21.0", "",
         path="benchmarks/test_embedding.py",
     ),
