@@ -89,6 +89,16 @@ def describe(cause: Grown) -> str:
     return f"Python: {cause.function} takes {cause.now * 1e3:.3g} ms per call{was}; {min(1.0, cause.share):.0%} of the slowdown"
 
 
+def _allocated(before: PythonProfile, now: PythonProfile) -> list[str]:
+    """Describe the lines of Python whose memory grew: ``allocated at a/b.py:12: 6.1 MiB more than before``."""
+    old = before.memory.get("lines", {})
+    found = ((size - old.get(line, 0), line) for line, size in now.memory.get("lines", {}).items())
+    most = sorted(found, reverse=True)
+    return [
+        f"allocated at {line}: {more / (1 << 20):.1f} MiB more than before" for more, line in most if more >= 1 << 20
+    ]
+
+
 def memory_lines(before: PythonProfile, now: PythonProfile) -> list[str]:
     """Describe which keepers of memory grew, the one that grew most first, and the Python objects that came with it."""
     sizes = {name: now.memory.get(name, 0.0) - before.memory.get(name, 0.0) for name in KEEPERS}
@@ -97,6 +107,7 @@ def memory_lines(before: PythonProfile, now: PythonProfile) -> list[str]:
         if size >= 1 << 20:  # an arena of the allocator
             was, became = (side.memory.get(name, 0.0) / (1 << 20) for side in (before, now))
             lines.append(f"memory {KEEPERS[name]}: {became:.0f} MiB gained instead of {was:.0f} MiB")
+    lines += _allocated(before, now) if lines else []
     old = before.memory.get("types", {})
     more = {kind: count - old.get(kind, 0) for kind, count in now.memory.get("types", {}).items()}
     gained = [f"{count:,} {kind}" for kind, count in more.items() if count >= FEWEST]

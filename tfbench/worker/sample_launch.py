@@ -24,6 +24,8 @@ _SWITCH = 1e-4
 """Seconds after which Python hands over its lock, below the interval. The default, 5 ms, would be the real interval."""
 _SMALLEST = 0.01
 """Share of the samples below which a function is not sent, since it cannot hold half of a slowdown of 2%."""
+_LINES = 3
+"""Lines of Python whose memory is reported, those that hold most."""
 _TYPES = 5
 """Types of Python objects that are reported, those that grew most."""
 
@@ -123,6 +125,8 @@ def growth(found: JSON) -> Iterator[None]:
         found.update({name: max(0.0, ended[name] - began[name]) for name in ended.keys() & began.keys()})
         more = _objects()
         more.subtract(objects)
+        largest = tracemalloc.take_snapshot().statistics("lineno")[:_LINES]
+        found["lines"] = {_place(one.traceback[0].filename, one.traceback[0].lineno): one.size for one in largest}
         found["types"] = {name: count for name, count in more.most_common(_TYPES) if count > 0}
     finally:
         tracemalloc.stop()
@@ -135,8 +139,14 @@ def _sizes() -> dict[str, float]:
     if (ask := mallinfo()) is not None:
         info = ask()
         # Large blocks of Python's come from this allocator too, and small ones from its own arenas.
-        found |= {"native": max(0.0, float(info.uordblks + info.hblkhd) - python), "retained": float(info.fordblks)}
+        ours = python + tracemalloc.get_tracemalloc_memory()
+        found |= {"native": max(0.0, float(info.uordblks + info.hblkhd) - ours), "retained": float(info.fordblks)}
     return found
+
+
+def _place(file: str, line: int) -> str:
+    """Return a line of a package without the folder that it is installed in."""
+    return f"{file.rpartition('site-packages/')[2]}:{line}"
 
 
 def _objects() -> Counter[str]:
