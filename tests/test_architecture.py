@@ -24,7 +24,7 @@ LAYERS = (
     ("commands",),
     ("compare",),
     ("plugin", "versions"),
-    ("session", "doctor", "calibration"),
+    ("session", "doctor"),
     ("race", "gate"),
     ("report", "metrics"),
     ("worker", "profiles", "gpus", "stats"),

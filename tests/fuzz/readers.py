@@ -34,12 +34,12 @@ from tests.storage.test_baselines import BASELINE, CASE
 from tests.storage.test_history import ACCEPTED as ACCEPTED_CHANGE
 from tests.storage.test_history import FULL as HISTORY_RECORD
 from tests.storage.test_history import earlier
-from tfbench.calibration.journal import CalibrationTrial, Journal
-from tfbench.calibration.summary import by_workload
 from tfbench.commands import gate as gate_command
 from tfbench.compare import result_file, table
 from tfbench.compare.contrast import contrast
 from tfbench.compare.report_input import read_inputs
+from tfbench.doctor.calibration.journal import CalibrationTrial, Journal
+from tfbench.doctor.calibration.summary import by_workload
 from tfbench.errors import ReportError
 from tfbench.gate import accepted, merge
 from tfbench.gate.decide import ACCEPTED, as_comment, as_json, decided, load_accepted, load_artifact, load_report

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfbench.calibration.determinism import examine
-from tfbench.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
-from tfbench.calibration.run import SLOWDOWNS, WORKLOADS, Plan, background_load, calibrate
-from tfbench.calibration.summary import by_workload, tally, whole_runs
-from tfbench.calibration.table import of, table
 from tfbench.commands._setup import progress_bar
+from tfbench.doctor.calibration.determinism import examine
+from tfbench.doctor.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
+from tfbench.doctor.calibration.run import SLOWDOWNS, WORKLOADS, Plan, background_load, calibrate
+from tfbench.doctor.calibration.summary import by_workload, tally, whole_runs
+from tfbench.doctor.calibration.table import of, table
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import JSON

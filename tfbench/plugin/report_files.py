@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfbench.calibration.false_alarms import measured_false_alarms
+from tfbench.doctor.calibration.false_alarms import measured_false_alarms
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import Report

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfbench.calibration.journal import SAVED, CalibrationTrial
+from tfbench.doctor.calibration.journal import SAVED, CalibrationTrial
 from tfbench.errors import SideError
 from tfbench.model import Outcome
 

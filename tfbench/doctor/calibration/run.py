@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfbench.calibration import pytest_benchmark
-from tfbench.calibration.journal import RACED, CalibrationTrial, Journal
+from tfbench.doctor.calibration import pytest_benchmark
+from tfbench.doctor.calibration.journal import RACED, CalibrationTrial, Journal
 from tfbench.errors import BenchmarkError
 from tfbench.model import TIME, Case
 from tfbench.policy import Policy
@@ -23,7 +23,7 @@ from tfbench.race.workers import Suite
 from tfbench.sides.side import Side
 from tfbench.storage.layout import Layout
 
-WORKLOADS = Path(__file__).resolve().parents[1] / "worker" / "workloads"
+WORKLOADS = Path(__file__).resolve().parents[2] / "worker" / "workloads"
 SLOWDOWNS = (0.02, 0.03, 0.05, 0.10)
 SAVED_SLOWDOWNS = (0.0, 0.05, 0.0, 0.10)
 """Slowdowns of pytest-benchmark's runs, in turn."""

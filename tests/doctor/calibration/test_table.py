@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from tfbench.calibration.table import of, table
+from tfbench.doctor.calibration.table import of, table
 from tfbench.model import Rate, RateRow
 
 BROKEN_HEADINGS = ("false", "positives", "incon-", "clusive", "+2%", "+10%", "min.", "detect-", "able")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tfbench import cli, policy
-from tfbench.calibration.journal import Journal
+from tfbench.doctor.calibration.journal import Journal
 from tfbench.errors import ReportError
 
 STEP = "from tests.fakes.steps import taking\n\n\ndef test_mine(bench):\n    bench(taking(bench, 1e-5))\n"
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The measured rate of false alarms is that of this policy's races, or none."""
 
-from tfbench.calibration.false_alarms import measured_false_alarms
-from tfbench.calibration.journal import CalibrationTrial, Journal
+from tfbench.doctor.calibration.false_alarms import measured_false_alarms
+from tfbench.doctor.calibration.journal import CalibrationTrial, Journal
 
 
 def trial(outcome, slowdown=0.0, method="race"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tfbench.calibration.journal import RACED, Journal
-from tfbench.calibration.summary import tally
+from tfbench.doctor.calibration.journal import RACED, Journal
+from tfbench.doctor.calibration.summary import tally
 from tfbench.errors import ReportError
 from tfbench.model import Rate
 

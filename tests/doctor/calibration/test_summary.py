@@ -3,9 +3,9 @@
 import pytest
 from scipy.stats import binomtest
 
-from tfbench.calibration.journal import CalibrationTrial, Journal
-from tfbench.calibration.pytest_benchmark import SavedRun, compare
-from tfbench.calibration.summary import by_workload, rate, tally, whole_runs
+from tfbench.doctor.calibration.journal import CalibrationTrial, Journal
+from tfbench.doctor.calibration.pytest_benchmark import SavedRun, compare
+from tfbench.doctor.calibration.summary import by_workload, rate, tally, whole_runs
 from tfbench.errors import ReportError
 
 

@@ -8,7 +8,7 @@ from statistics import median
 
 from scipy.special import betaincinv
 
-from tfbench.calibration.journal import CalibrationTrial
+from tfbench.doctor.calibration.journal import CalibrationTrial
 from tfbench.model import Outcome, Rate, RateRow
 
 CONFIDENCE = 0.95
