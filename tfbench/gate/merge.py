@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Outcome, Reason, ReasonCode, Report, Verdict
+from tfbench.model import JSON, Case, Outcome, Reason, ReasonCode, Report, Verdict
 from tfbench.suite.shards import digest
 
 Named = tuple[str, Report]
 """The name of a report in error messages, and the report."""
 KIND = ("system", "architecture", "gpus", "driver")
 """Facts that must be equal on the machines of all shards. Their speeds may differ, because each races both sides."""
+_SHOWN = 256
+"""Most shards that a message lists."""
 
 
 def merge(reports: Sequence[Named]) -> Report:
@@ -26,44 +29,130 @@ def merge(reports: Sequence[Named]) -> Report:
     """
     if not reports:
         raise ReportError("no report to merge: no shard has reported")
-    shards = [(name, _shard(name, report), report) for name, report in reports]
+    merger = Merger()
     # A shard without cases has started no side. It knows what they should be, and not what they are.
-    shards.sort(key=lambda one: not one[1]["cases"])
-    first_name, first, report = shards[0]
-    for name, shard, other in shards[1:]:
+    for name, report in sorted(reports, key=lambda one: not (one[1].shard or {}).get("cases")):
+        merger.add(name, report)
+    return merger.finish()
+
+
+class Merger:
+    """Merge reports one after another, so that only the result is in memory. The first one should have cases.
+
+    Args:
+        rounds: Whether to keep the rounds of the cases. A large fleet has them in the reports of its jobs.
+    """
+
+    def __init__(self, *, rounds: bool = True) -> None:
+        self._rounds = rounds
+        self._first: tuple[str, JSON, Report] | None = None
+        self._sides: JSON = {}
+        self._indices: dict[int, str] = {}
+        self._owner: dict[str, str] = {}
+        """Case -> name of its report."""
+        self._verdicts: list[Verdict] = []
+        self._lists: dict[str, list[Any]] = {name: [] for name in ("variant_results", "skips", "profiles", "rounds", "due")}
+        self._seconds: dict[str, dict[str, float]] = {"seconds_by_phase": defaultdict(float), "seconds_by_case": {}}
+        self._wall = 0.0
+        self._interrupted = False
+        self._machines: dict[str, JSON] = {}
+
+    def add(self, name: str, report: Report) -> None:
+        """Add the report of a shard or job.
+
+        Raises:
+            ReportError: It is incomplete, is there twice, or belongs to another suite, policy, side or kind of machine.
+        """
+        shard = _shard(name, report)
+        if self._first is None:
+            self._first, self._sides = (name, shard, report), _sides(report)
+        first_name, first, reference = self._first
+        known = bool(shard["cases"])
         for what, mine, theirs in (
             ("number of shards", first["of"], shard["of"]),
             ("suite of cases", first["suite"], shard["suite"]),
-            ("policy", report.policy, other.policy),
-            ("sides", *(_sides(one, known=bool(shard["cases"])) for one in (report, other))),
+            ("policy", reference.policy, report.policy),
+            ("sides", self._sides if known else _sides(reference, known=False), _sides(report, known=known)),
         ):
             if mine != theirs:
                 values = " and ".join(textwrap.shorten(str(one), 60, placeholder="…") for one in (mine, theirs))
                 raise ReportError(f"{first_name} and {name} are not of one run: their {what} differ, {values}")
-    _one_each(first["of"], [(name, shard["index"]) for name, shard, _ in shards])
-    _complete(shards)
-    return replace(
-        report,
-        verdicts=tuple(verdict for _, one in reports for verdict in one.verdicts),
-        variant_results=tuple(variant_result for _, one in reports for variant_result in one.variant_results),
-        skips=tuple(skip for _, one in reports for skip in one.skips),
-        profiles=tuple(profile for _, one in reports for profile in one.profiles),
-        rounds=tuple(rounds for _, one in reports for rounds in one.rounds),
-        wall_seconds=max(one.wall_seconds for _, one in reports),
-        seconds_by_phase=_summed([one.seconds_by_phase for _, one in reports]),
-        seconds_by_case=_summed([one.seconds_by_case for _, one in reports]),
-        interrupted=any(one.interrupted for _, one in reports),
-        due=tuple(name for _, one in reports for name in one.due),
-        shard=None,
-    )
+        self._own(name, shard)
+        _check_rows(name, shard, report)
+        self._verdicts += report.verdicts
+        for attribute, rows in self._lists.items():
+            if attribute != "rounds" or self._rounds:
+                rows += getattr(report, attribute)
+        for attribute, total in self._seconds.items():
+            for key, seconds in getattr(report, attribute).items():
+                total[key] = total.get(key, 0.0) + seconds
+        for machine in report.machines:
+            self._add_machine(machine)
+        self._wall = max(self._wall, report.wall_seconds)
+        self._interrupted |= report.interrupted
 
+    def add_lost(self, name: str, shard: JSON, why: str) -> None:
+        """Add an error for each case of a job that has no report.
 
-def _summed(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    total: dict[str, float] = defaultdict(float)
-    for row in rows:
-        for name, seconds in row.items():
-            total[name] += seconds
-    return dict(total)
+        Args:
+            shard: The ``shard`` object that the report would have.
+        """
+        self._own(name, shard)
+        for case in shard["cases"]:
+            group = case.partition("[")[0]
+            lost = Case(case, group.rpartition("::")[2], group)
+            self._verdicts.append(Verdict(lost, Outcome.ERROR, Reason(ReasonCode.NOT_MEASURED, why)))
+            self._lists["due"].append(case)
+
+    def _own(self, name: str, shard: JSON) -> None:
+        index, of = shard["index"], shard["of"]
+        if index in self._indices:
+            raise ReportError(f"{self._indices[index]} and {name} are both shard {index}/{of}")
+        self._indices[index] = name
+        for case in shard["cases"]:
+            if case in self._owner:
+                raise ReportError(f"{case} is in {self._owner[case]} and in {name}")
+            self._owner[case] = name
+
+    def _add_machine(self, machine: JSON) -> None:
+        known = self._machines.get(machine["host"])
+        more = {key: machine[key] + known[key] for key in ("jobs", "seconds")} if known else {}
+        self._machines[machine["host"]] = {**machine, **more}
+
+    def set_aside(self, host: str, why: str) -> None:
+        """Note that a machine was set aside. A machine without a report has no entry."""
+        if host in self._machines:
+            self._machines[host] = {**self._machines[host], "aside": why}
+
+    def finish(self) -> Report:
+        """Return the report of the whole suite.
+
+        Raises:
+            ReportError: A shard or a case is missing, or no report was added.
+        """
+        if self._first is None:
+            raise ReportError("no report to merge: no shard has reported")
+        _, first, report = self._first
+        if missing := [index for index in range(1, first["of"] + 1) if index not in self._indices]:
+            which = ", ".join(f"{index}/{first['of']}" for index in missing[:_SHOWN])
+            which += f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+            raise ReportError(f"shard {which} never reported: its job failed, or its report was not uploaded")
+        if len(self._owner) != first["suite_cases"] or digest(self._owner) != first["suite"]:
+            raise ReportError(
+                f"the shards have {len(self._owner)} cases together, the suite has {first['suite_cases']}"
+            )
+        summed: dict[str, Any] = {name: dict(total) for name, total in self._seconds.items()}
+        lists: dict[str, Any] = {name: tuple(rows) for name, rows in self._lists.items()}
+        return replace(
+            report,
+            verdicts=tuple(self._verdicts),
+            wall_seconds=self._wall,
+            interrupted=self._interrupted,
+            shard=None,
+            machines=tuple(self._machines.values()),
+            **summed,
+            **lists,
+        )
 
 
 def _shard(name: str, report: Report) -> JSON:
@@ -86,32 +175,13 @@ def _sides(report: Report, *, known: bool = True) -> JSON:
     }
 
 
-def _one_each(of: int, indices: Sequence[tuple[str, int]]) -> None:
-    seen: dict[int, str] = {}
-    for name, index in indices:
-        if index in seen:
-            raise ReportError(f"{seen[index]} and {name} are both shard {index}/{of}")
-        seen[index] = name
-    if missing := [index for index in range(1, of + 1) if index not in seen]:
-        which = ", ".join(f"{index}/{of}" for index in missing)
-        raise ReportError(f"shard {which} never reported: its job failed, or its report was not uploaded")
-
-
-def _complete(shards: Sequence[tuple[str, JSON, Report]]) -> None:
-    owner: dict[str, str] = {}
-    for name, shard, report in shards:
-        for case in shard["cases"]:
-            if case in owner:
-                raise ReportError(f"{case} is in {owner[case]} and in {name}")
-            owner[case] = name
-        if silent := sorted(set(shard["cases"]) - set(report.due)):
-            raise ReportError(f"{name} has no row for its case {silent[0]}{_more(silent)}")
-        collected = {name for name in report.due if "::" in name}  # the others stand for files that are broken
-        if strange := sorted(collected - set(shard["cases"])):
-            raise ReportError(f"{name} has a verdict on {strange[0]}{_more(strange)}, a case of another shard")
-    suite, count = shards[0][1]["suite"], shards[0][1]["suite_cases"]
-    if len(owner) != count or digest(owner) != suite:
-        raise ReportError(f"the shards have {len(owner)} cases together, the suite has {count}")
+def _check_rows(name: str, shard: JSON, report: Report) -> None:
+    mine, due = set(shard["cases"]), set(report.due)
+    if silent := sorted(mine - due):
+        raise ReportError(f"{name} has no row for its case {silent[0]}{_more(silent)}")
+    collected = {name for name in due if "::" in name}  # the others stand for files that are broken
+    if strange := sorted(collected - mine):
+        raise ReportError(f"{name} has a verdict on {strange[0]}{_more(strange)}, a case of another shard")
 
 
 def _more(names: Sequence[str]) -> str:
