@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -210,10 +210,13 @@ def read_text(path: Path) -> str:
         raise ReportError(f"{brief(path)} cannot be read: {brief(getattr(error, 'strerror', None) or error)}") from None
 
 
-def write_whole(path: Path, text: str, *, replace: bool = True) -> None:
+def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) -> None:
     """Write a file atomically: no reader sees a part of ``text``, and on failure ``path`` stays unchanged.
 
     Files that killed processes have left half-written in the same folder are removed.
+
+    Args:
+        text: The text, or its pieces.
 
     Raises:
         OSError: The folder cannot be created or written, or ``path`` exists and is not to be replaced.
@@ -224,7 +227,7 @@ def write_whole(path: Path, text: str, *, replace: bool = True) -> None:
     scratch, descriptor = _locked_file(path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
             os.chmod(scratch, 0o644)

@@ -45,6 +45,8 @@ class Report:
     """Contents of the profiles, one entry per case and side, see `tfbench.report.profile`."""
     rounds: tuple[StoredRounds, ...] = ()
     """The rounds of each case and side that was raced live. Empty in a report of a version that did not keep them."""
+    machines: tuple[JSON, ...] = ()
+    """The machines of a fleet: facts, canary, number of jobs. Empty in a report of a run without a job."""
 
     @property
     def gap(self) -> str:

@@ -6,13 +6,10 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
-from itertools import islice
 from typing import Any, TypeVar
-
-from jsonschema import Draft202012Validator, ValidationError, validators
 
 from tfbench.errors import ReportError
 from tfbench.model import (
@@ -30,6 +27,7 @@ from tfbench.model import (
 )
 from tfbench.model.rounds import LARGEST as LARGEST_ROUNDS
 from tfbench.policy import RENAMED_FIELDS
+from tfbench.report.schema import Validator
 from tfbench.untrusted import (
     a_list,
     a_text,
@@ -49,12 +47,8 @@ SCHEMA = "tfbench-report/1"
 _SCHEMA = re.compile(r"tfbench-report/\d{1,4}")
 LARGEST = 64 << 20
 """Maximum bytes. A report of ten thousand cases with their rounds has 25 million."""
-_RECURSIVE = "anything"
-"""The definition of the schema that refers to itself."""
 _NAME = 2000
 """Maximum characters of the name of a case, as in the schema."""
-_ERRORS = 100
-"""Violations of the schema among which the message names the outermost."""
 
 
 def read(text: str, name: str) -> Report:
@@ -99,12 +93,8 @@ def report_of(content: Any, name: str) -> Report:
         raise ReportError(
             f"{brief(name)} has the schema {schema}, and this version of tfbench reads {SCHEMA}: update tfbench"
         )
-    errors = islice(_validator().iter_errors(content), _ERRORS)
-    error = min(errors, key=lambda error: len(error.absolute_path), default=None)
-    if error is not None:
-        where = brief("/".join(map(str, error.absolute_path)) or "the top")
-        text = f"is not a report of the schema {SCHEMA}: at {where}, {brief(error.message)}"
-        raise ReportError(f"{brief(name)} {text}")
+    if why := _validator().violation(content):
+        raise ReportError(f"{brief(name)} is not a report of the schema {SCHEMA}: {why}")
     verdicts = tuple(map(_verdict_of, content["verdicts"]))
     rows = [(verdict.case.name, verdict.metric) for verdict in verdicts]
     if len(set(rows)) != len(rows):
@@ -130,6 +120,7 @@ def report_of(content: Any, name: str) -> Report:
             for row in content.get("profiles", [])
         ),
         rounds=tuple(_rounds_of(row, name) for row in content.get("rounds", [])),
+        machines=tuple(map(_machine_of, content.get("machines", []))),
     )
 
 
@@ -163,32 +154,11 @@ def check_names(report: Report, name: str) -> None:
 
 
 @cache
-def _validator() -> Any:
-    # The library's own check of uniqueItems takes quadratic time for items of mixed types.
-    validator = validators.extend(Draft202012Validator, {"uniqueItems": _unique})
+def _validator() -> Validator:
     schema = json.loads(resources.files("tfbench.report").joinpath("schema.json").read_bytes())
-    schema = _inlined(schema, schema["$defs"])
     # A large report has twenty thousand rows of rounds. The library would take three seconds for them.
     schema["properties"]["rounds"].pop("items")
-    return validator(schema)
-
-
-def _inlined(schema: Any, definitions: JSON) -> Any:
-    """Replace references by their definitions: looking them up takes half of the time. A recursive one stays."""
-    if isinstance(schema, list):
-        return [_inlined(one, definitions) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    name = str(schema.get("$ref", "")).rpartition("/")[2]
-    if name and name != _RECURSIVE:
-        return _inlined(definitions[name], definitions)
-    return {key: one if key == "$defs" else _inlined(one, definitions) for key, one in schema.items()}
-
-
-def _unique(_: Any, unique: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    texts = [one for one in instance if isinstance(one, str)] if isinstance(instance, list) else []
-    if unique and len(set(texts)) != len(texts):
-        yield ValidationError(f"{_duplicate(texts)!r} is there twice")
+    return Validator(schema)
 
 
 def _duplicate(values: Iterable[Value]) -> Value:
@@ -251,6 +221,12 @@ def _variant_result_of(row: JSON) -> VariantResult:
         rounds=row["rounds"],
         facts=row["facts"],
     )
+
+
+def _machine_of(row: JSON) -> JSON:
+    """Return the entry of a machine with its invisible characters replaced."""
+    facts = {_plain(key): _plain(value) for key, value in row["facts"].items()}
+    return {**row, "host": _plain(row["host"]), "class": _plain(row["class"]), "facts": facts}
 
 
 def _rounds_of(row: Any, name: str) -> StoredRounds:
