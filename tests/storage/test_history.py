@@ -8,7 +8,8 @@ import pytest
 
 from tests.storage.test_baselines import CONTEXT
 from tfbench.model import Outcome, Ratio
-from tfbench.storage.history import AcceptedChange, Anchor, Content, History, SessionRecord, context_json, read_file
+from tfbench.storage.context import context_json
+from tfbench.storage.history import AcceptedChange, Anchor, Content, History, SessionRecord, read_file
 from tfbench.storage.layout import Layout
 
 CASE = "b/x.py::x"

@@ -27,7 +27,7 @@ from tfbench.storage.layout import HISTORY
 def add(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("words", metavar="CASE", nargs="*", help="a case, its end or a part of it; accept CASE; or rebuild")
-    option("--folder", type=Path, default=Path(HISTORY), metavar="DIR", help=f"the history (default: {HISTORY})")
+    option("--folder", default=HISTORY, metavar="DIR|URL", help=f"folder or database (default: {HISTORY})")
     option("--html", type=Path, metavar="PATH", help="write the history as a page")
     option("--reason", default="", metavar="TEXT", help="with accept: why the change is intended")
 
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         for problem in trends.problems:
             say(problem, error=True)
         if action == "rebuild":
-            say(f"{trends.index.runs()} runs and {len(trends.all)} series indexed in {arguments.folder}")
+            say(f"{trends.index.runs()} runs and {len(trends.all)} series indexed in {trends.index.history.place}")
         else:
             _show(trends, action)
         if arguments.html:

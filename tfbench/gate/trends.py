@@ -20,14 +20,15 @@ FOUND, UNREADABLE = 1, 5
 
 
 class Trends:
-    """The trends of a folder of histories.
+    """The trends of a history.
 
     Args:
+        place: Its folder, or the URL of its database.
         rebuild: Whether to read all files again, instead of the new ones.
     """
 
-    def __init__(self, folder: Path, policy: Policy, *, rebuild: bool = False) -> None:
-        self.index = HistoryIndex(folder, rebuild=rebuild)
+    def __init__(self, place: str | Path, policy: Policy, *, rebuild: bool = False) -> None:
+        self.index = HistoryIndex(place, rebuild=rebuild)
         self._policy = policy
         key = digest({"version": __version__, "policy": policy.as_json()})
         known, new = self.index.trends(key), dict[int, JSON]()
@@ -73,7 +74,7 @@ class Trends:
         for matches in (str.__eq__, str.endswith, str.__contains__):
             if found := [trend for trend in cases if matches(trend.series.case, text)]:
                 return found
-        folder = self.index.history.folder
+        folder = self.index.history.place
         if not cases:
             raise HistoryError(f"no run in {folder}; add one with pytest --benchmark --against SPEC --history {folder}")
         raise HistoryError(f"no case in {folder} has {text!r} in its name; `tfbench history` lists all")

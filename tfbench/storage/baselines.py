@@ -21,7 +21,7 @@ from pytest_benchmark.stats import Stats
 from tfbench.errors import BaselineError, ReportError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON, Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample
-from tfbench.storage.history import CONTEXT, check_schema, context_json, context_of
+from tfbench.storage.context import CONTEXT, check_schema, context_json, context_of
 from tfbench.untrusted import (
     a_list,
     a_number,

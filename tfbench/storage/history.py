@@ -11,6 +11,7 @@ import math
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,8 @@ from typing import Any, NamedTuple
 
 from tfbench.errors import ReportError
 from tfbench.fs import read_text, write_whole
-from tfbench.model import JSON, EnvironmentInfo, MeasurementContext, Outcome, Ratio
+from tfbench.model import JSON, MeasurementContext, Outcome, Ratio
+from tfbench.storage.context import check_schema, context_json, context_of
 from tfbench.untrusted import (
     a_list,
     a_number,
@@ -36,6 +38,8 @@ SCHEMA = "tfbench-history/1"
 EARLIER = "tfbench-session/1"
 """Schema of files that hold a run as one JSON object, without ratios."""
 SUFFIXES = (".jsonl", ".json")
+INDEX = "index.sqlite"
+"""The index beside the files, see `tfbench.storage.history_index`."""
 _CHANGED = frozenset({Outcome.REGRESSED, Outcome.IMPROVED})
 
 
@@ -91,39 +95,44 @@ class Content:
     problems: list[str] = field(default_factory=list)
     """One line per unreadable part."""
 
+    def once(self) -> list[SessionRecord]:
+        """Return every run once, oldest first."""
+        known = {record.context.session: record for record in self.runs}
+        return [known[session] for session in sorted(known)]
+
 
 class History:
     """The runs of one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.place = str(folder)
+        self.index_file = folder / INDEX
 
     def record(self, record: SessionRecord) -> Path:
-        """Write the file of a run.
+        """Write the file of a run, and return its path.
 
         Raises:
             OSError: The folder cannot be written.
         """
-        head = {"schema": SCHEMA, "kind": "run", **context_json(record.context), "releases": list(record.releases)}
-        if record.anchor is not None:
-            head["anchor"] = {"label": record.anchor.label, "key": record.anchor.key}
-        cases = [_case_json(case, record) for case in {**record.floors, **record.ratios}]
-        path = self.folder / f"{record.context.session.replace(':', '')}.jsonl"
-        return self._write(path, [{**head, "cases": len(cases)}, *cases])
+        return self._write(*run_document(record))
 
     def accept(self, accepted: AcceptedChange) -> Path:
-        """Write the file of an accepted change.
+        """Write the file of an accepted change, and return its path.
 
         Raises:
             OSError: The folder cannot be written.
         """
-        path = self.folder / f"{accepted.when.replace(':', '')}-accept-{secrets.token_hex(4)}.jsonl"
-        return self._write(path, [{"schema": SCHEMA, "kind": "accept", **vars(accepted)}])
+        return self._write(*accepted_document(accepted))
 
-    def _write(self, path: Path, lines: list[JSON]) -> Path:
+    def _write(self, name: str, content: str) -> Path:
         ignore_in_git(self.folder)
-        write_whole(path, "".join(f"{json.dumps(line, allow_nan=False)}\n" for line in lines))
-        return path
+        write_whole(self.folder / name, content)
+        return self.folder / name
+
+    def exists(self) -> bool:
+        """Whether the folder exists."""
+        return self.folder.is_dir()
 
     def files(self) -> list[Path]:
         """Return the files of the folder, sorted by name."""
@@ -132,13 +141,44 @@ class History:
         except FileNotFoundError:
             return []
 
+    def stamps(self) -> dict[str, tuple[int, int]]:
+        """Return size and time of each file, by name."""
+        found = {}
+        for path in self.files():
+            with suppress(FileNotFoundError):
+                known = path.stat()
+                found[path.name] = (known.st_size, known.st_mtime_ns)
+        return found
+
+    def add_to(self, name: str, content: Content) -> None:
+        """Add a file to the content."""
+        read_file(self.folder / name, content)
+
     def read(self) -> tuple[list[SessionRecord], list[str]]:
         """Return every run once, oldest first, and one line per unreadable part; files stay unchanged."""
         found = Content()
         for path in self.files():
             read_file(path, found)
-        once = {record.context.session: record for record in found.runs}
-        return [once[session] for session in sorted(once)], found.problems
+        return found.once(), found.problems
+
+
+def run_document(record: SessionRecord) -> tuple[str, str]:
+    """Return the name and the content of a run."""
+    head = {"schema": SCHEMA, "kind": "run", **context_json(record.context), "releases": list(record.releases)}
+    if record.anchor is not None:
+        head["anchor"] = {"label": record.anchor.label, "key": record.anchor.key}
+    cases = [_case_json(case, record) for case in {**record.floors, **record.ratios}]
+    return f"{record.context.session.replace(':', '')}.jsonl", _lines([{**head, "cases": len(cases)}, *cases])
+
+
+def accepted_document(accepted: AcceptedChange) -> tuple[str, str]:
+    """Return a new name and the content of an accepted change."""
+    name = f"{accepted.when.replace(':', '')}-accept-{secrets.token_hex(4)}.jsonl"
+    return name, _lines([{"schema": SCHEMA, "kind": "accept", **vars(accepted)}])
+
+
+def _lines(rows: list[JSON]) -> str:
+    return "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows)
 
 
 def ignore_in_git(folder: Path) -> None:
@@ -168,10 +208,15 @@ def read_file(path: Path, into: Content) -> None:
         except (ValueError, KeyError) as error:
             into.problems.append(f"{brief(path)} is not a session that tfbench can read ({described(error)})")
         return
+    read_document(brief(path), text, into)
+
+
+def read_document(name: str, text: str, into: Content) -> None:
+    """Add the content of a text with lines of JSON; ``name`` is for its problems."""
     for number, part in _parts(text):
-        _read_part(f"{brief(path)}, line {number}", part, into)
+        _read_part(f"{name}, line {number}", part, into)
     if not text.strip():
-        into.problems.append(f"{brief(path)} is empty")
+        into.problems.append(f"{name} is empty")
 
 
 def _parts(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -288,32 +333,3 @@ def _earlier(content: JSON) -> SessionRecord:
     floors = {case: times(a_list(row["floors"], "floors"), case) for case, row in cases.items()}
     sources = {case: a_text(row["source"], "source") for case, row in cases.items()}
     return SessionRecord(context_of(content), floors, sources)
-
-
-# Parts of a file that baselines have as well
-
-
-def check_schema(content: JSON, schema: str) -> None:
-    """Raise ValueError if the content has another schema."""
-    if (found := an_object(content, "the content")["schema"]) != schema:
-        raise ValueError(f"schema {brief(found)!r} instead of {schema!r}")
-
-
-CONTEXT = ("session", "tree", "policy", "way")
-"""Text fields of a `MeasurementContext`."""
-
-
-def context_json(context: MeasurementContext) -> JSON:
-    """Return a context as files store it."""
-    return {"recipe": context.environment.as_json(), **{name: getattr(context, name) for name in CONTEXT}}
-
-
-def context_of(content: JSON) -> MeasurementContext:
-    """Read a context from a file's content."""
-    found = {name: a_text(content[name], name) for name in CONTEXT}
-    if not _TREE.fullmatch(found["tree"]):  # it names a folder, and an argument of git
-        raise ValueError(f"{brief(found['tree'])!r} is no tree of git")
-    return MeasurementContext(environment=EnvironmentInfo.of_json(content["recipe"]), **found)
-
-
-_TREE = re.compile(r"[0-9a-z]{0,64}")

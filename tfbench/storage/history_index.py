@@ -1,4 +1,4 @@
-"""Index the files of a history in an SQLite database, which is rebuilt from them at any time.
+"""Index the runs of a history in an SQLite database, which is rebuilt from them at any time.
 
 The files are the truth. The index is a cache beside them: a damaged, old or foreign one is replaced, and a folder that
 this user cannot write is indexed in memory.
@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 from tfbench.errors import SideError
 from tfbench.fs import locked
 from tfbench.model import JSON, EnvironmentInfo
-from tfbench.storage.history import AcceptedChange, Anchor, Content, History, SessionRecord, read_file
+from tfbench.storage.histories import opened
+from tfbench.storage.history import AcceptedChange, Anchor, Content, SessionRecord
 
 VERSION = 1
 """Raise it whenever the tables change."""
 TIME, FLOOR = "ratio", "floor"
 """Metrics of a series: time relative to the anchor's in the same race, and seconds of the fastest block."""
-_NAME = "index.sqlite"
 _TABLES = """
 CREATE TABLE file (name TEXT PRIMARY KEY, size INTEGER, modified INTEGER);
 CREATE TABLE problem (file TEXT, text TEXT);
@@ -89,18 +89,20 @@ class HistoryIndex:
     """The index of a folder of histories, brought up to date when it is opened.
 
     Args:
+        place: The folder, or the URL of a database.
         rebuild: Whether to read all files again.
 
     Raises:
         OSError: A file of the folder cannot be listed.
+        HistoryError: The database cannot be used.
     """
 
-    def __init__(self, folder: Path, *, rebuild: bool = False) -> None:
-        self.history = History(folder)
-        path = folder / _NAME
+    def __init__(self, place: str | Path, *, rebuild: bool = False) -> None:
+        self.history = opened(place)
+        path = self.history.index_file
         try:
-            if not folder.is_dir():
-                raise FileNotFoundError(folder)
+            if not self.history.exists():
+                raise FileNotFoundError(place)
             with locked(path.with_suffix(".lock")):
                 if rebuild or not self._updated(path):
                     self._rebuild(path)
@@ -127,7 +129,7 @@ class HistoryIndex:
                 if database.execute("PRAGMA user_version").fetchone() != (VERSION,):
                     return False
                 known = {name: (size, time) for name, size, time in database.execute("SELECT * FROM file")}
-                there = self._stamps()
+                there = self.history.stamps()
                 if any(there.get(name) != stamp for name, stamp in known.items()):
                     return False  # a file is gone or was changed
                 new = [name for name in there if name not in known]
@@ -159,17 +161,9 @@ class HistoryIndex:
     def _create(self, database: sqlite3.Connection) -> None:
         database.executescript(_TABLES)
         database.execute(f"PRAGMA user_version = {VERSION}")
-        stamps = self._stamps()
+        stamps = self.history.stamps()
         with database:
             self._insert(database, list(stamps), stamps)
-
-    def _stamps(self) -> dict[str, tuple[int, int]]:
-        found = {}
-        for path in self.history.files():
-            with suppress(FileNotFoundError):
-                known = path.stat()
-                found[path.name] = (known.st_size, known.st_mtime_ns)
-        return found
 
     def _insert(
         self, database: sqlite3.Connection, names: Iterable[str], stamps: Mapping[str, tuple[int, int]]
@@ -177,7 +171,7 @@ class HistoryIndex:
         inserter = _Inserter(database)
         for name in names:
             content = Content()
-            read_file(self.history.folder / name, content)
+            self.history.add_to(name, content)
             for record in content.runs:
                 inserter.add(record)
             rows = [(one.case, one.reason, one.when, one.session) for one in content.accepted]

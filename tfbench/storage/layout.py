@@ -10,7 +10,7 @@ HISTORY = f"{DATA_FOLDER}/history"
 """Default folder of histories, relative to pytest's root."""
 PROFILES = f"{DATA_FOLDER}/profiles"
 """Default folder of profiles, relative to pytest's root."""
-_UNSHARED = ("candidates/", "calibration/", "history/", "made/", "profiles/", "trees/", "journal.*")
+_UNSHARED = ("candidates/", "calibration/", "fleets/", "history/", "made/", "profiles/", "trees/", "journal.*")
 """Patterns that git ignores. Baselines may be shared."""
 
 
@@ -28,6 +28,8 @@ class Layout:
         self.shared_set_ups = folder / "made"
         """Folders that one launch builds for all, such as trained models."""
         self.calibration = folder / "calibration"
+        self.fleets = folder / "fleets"
+        """Folders of plans, jobs and reports of `tfbench fleet`."""
         self.journal = folder / "journal.jsonl"
         """Finished cases of a run that has not come to its end."""
 

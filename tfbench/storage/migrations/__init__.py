@@ -1,0 +1,1 @@
+"""Migrations of the tables of a history in PostgreSQL, which Alembic runs."""

@@ -1,0 +1,1 @@
+"""One file per migration. A migration that was released is never changed."""
