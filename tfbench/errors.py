@@ -56,6 +56,22 @@ class ReportError(TfbenchError):
     """A report file is unreadable or has another schema than this version reads."""
 
 
+class JobError(TfbenchError):
+    """The file of a job cannot be read or was edited, or its report is not its own."""
+
+
+class NodeError(TfbenchError):
+    """A machine is not fit for a job: other code, versions or driver, a failed canary, or set aside."""
+
+
+class EngineError(TfbenchError):
+    """An engine is not installed or refuses a request, such as a machine class that no node has."""
+
+
+class EngineAway(EngineError):
+    """An engine does not answer now. It may answer later."""
+
+
 class ProfileError(TfbenchError):
     """A profile is missing, truncated, or lacks the data that a tool needs."""
 

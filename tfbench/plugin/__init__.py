@@ -25,7 +25,8 @@ SHARED = "--profile"
 """pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
 REPORTS = ("--report-json", "--report-html", "--report-markdown")
 _RUN_ONLY = (
-    "--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--resume", "--gate-suite", "--changed-only", "--history",
+    "--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--job", "--resume", "--gate-suite", "--changed-only",
+    "--history",
 )  # fmt: skip
 """Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
 STARTED_WITH = dict(os.environ)
@@ -64,6 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--cpus", "processors for the workers, such as 0,2-3 (default: the last one)", "LIST")
     add("--strict-gate", "also fail on inconclusive, incomparable and missing results")
     add("--shard", "run one part of the cases, such as 2/4; see tfbench merge", "N/OF")
+    add("--job", "measure as the job of a fleet in this file; tfbench job run starts pytest so", "FILE")
     add("--resume", "go on after an interruption: use the finished cases of the same code and environment")
     text = "also judge the mean of all cases, and fail if it is slower by F, such as 0.5%%"
     add("--gate-suite", text, "F", None)
@@ -74,8 +76,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--report-json", "write the report as JSON", "PATH")
     add("--report-html", "write the report as a page: one file with charts, for a browser", "PATH")
     add("--report-markdown", "write the report as Markdown, for a pull request", "PATH")
-    text = f"add this run to the history in DIR (default: {HISTORY}), with its baseline side as the anchor"
-    add("--history", text, "DIR", nargs="?", const=HISTORY)
+    text = f"add this run to the history in DIR or a database (default: {HISTORY}), with its baseline side as the anchor"
+    add("--history", text, "DIR|URL", nargs="?", const=HISTORY)
     text = f"profile each case in a separate launch, into DIR (default: {PROFILES})"
     add(SHARED, text, "DIR", nargs="?", const=PROFILES)
     add("--profile-on-regression", "profile both sides of each regressed case, and explain the slowdown")

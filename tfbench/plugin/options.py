@@ -6,17 +6,19 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tfbench.errors import DeclarationError, UsageError
+from tfbench.errors import DeclarationError, TfbenchError, UsageError
 from tfbench.model import Case
 from tfbench.plugin.tf_test import ListedFile
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
 from tfbench.race.workers import Suite
 from tfbench.stats.thresholds import FIELDS
-from tfbench.storage.layout import Layout
+from tfbench.storage.histories import VARIABLE, is_url
+from tfbench.storage.layout import HISTORY, Layout
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
 from tfbench.suite.fingerprint import digest
@@ -205,9 +207,38 @@ def prefixes(arguments: Sequence[str], root: str) -> tuple[str, ...]:
     )
 
 
+def job_options(config: pytest.Config) -> dict[str, Any]:
+    """Return the fields of `RunRequest` that the job of ``--job`` determines, ``{}`` without one.
+
+    Raises:
+        UsageError: The job cannot be read, or another option contradicts it.
+    """
+    if not (path := config.getoption("job")):
+        return {}
+    from tfbench.fleet.job import load
+
+    if config.getoption("shard") or not config.getoption("against") or not config.getoption("report_json"):
+        raise UsageError("--job needs --against and --report-json, and excludes --shard; tfbench job run gives them")
+    try:
+        job = load(Path(path))
+    except TfbenchError as error:
+        raise UsageError(f"--job: {error}") from None
+    journal = Path(config.getoption("report_json")).with_name("journal.jsonl")
+    return {"job": job.part, "seed": job.seed, "session_name": job.session, "journal": journal}
+
+
 def given_folder(config: pytest.Config, given: str, default: str) -> Path:
     """Return the folder of an option. The default is below pytest's root, and others where pytest was started."""
     return config.rootpath / default if given in ("", default) else config.invocation_params.dir / given
+
+
+def given_history(config: pytest.Config, given: str | None) -> str | Path | None:
+    """Return the place of ``--history``, ``None`` without it. Benchmarks do not see the variable, which may be secret."""
+    variable = os.environ.pop(VARIABLE, "")
+    if not given:
+        return None
+    place = variable if variable and given == HISTORY else given
+    return place if is_url(place) else given_folder(config, place, HISTORY)
 
 
 def check_not_taken_for_test(config: pytest.Config, option: str, path: str) -> None:

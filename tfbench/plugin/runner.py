@@ -19,6 +19,8 @@ from tfbench.plugin.options import (
     case_of,
     check_not_taken_for_test,
     given_folder,
+    given_history,
+    job_options,
     parse_profiler_config,
     parse_slowdown,
     parse_suite_limit,
@@ -58,7 +60,7 @@ from tfbench.session.baseline import ALL, CHOICES
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.results import not_collected
 from tfbench.session.session import Session
-from tfbench.storage.layout import HISTORY, PROFILES, Layout
+from tfbench.storage.layout import PROFILES, Layout
 from tfbench.suite.missing_module import fix_of
 from tfbench.suite.shards import parse_shard
 from tfbench.worker.plain_benchmark import STATS
@@ -107,11 +109,12 @@ class Runner:
         check_not_taken_for_test(config, "--history", option("history"))
         self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
         self._shard = parse_shard(option("shard")) if option("shard") else None
+        self._job = job_options(config)
         self._adopting = adopts(config)
         self._patterns = parse_patterns(config.getini(INI))
         self._policy = preset(option("policy"))
         raced = bool(option("against") or option("baseline"))
-        partial = "--shard" if self._shard else "--changed-only" if option("changed_only") else ""
+        partial = "--shard" if self._shard else "--job" if self._job else "--changed-only" if option("changed_only") else ""
         self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced, partial=partial)
         if option("changed_only") and not option("against"):
             raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
@@ -213,7 +216,6 @@ class Runner:
             gpus=self._gpus,
             require_gpu=option("require_gpu"),
             changed_only=option("changed_only"),
-            seed=random.SystemRandom().randrange(2**32),
             expected=None if whole else prefixes(config.args, str(root)),
             selection=selecting_options(config, self._device),
             shard=self._shard,
@@ -224,9 +226,10 @@ class Runner:
             suite_limit=self._suite_limit,
             uncollected=tuple(self._uncollected.values()),
             profile=self._profiles if self._profile else None,
-            history=given_folder(config, option("history"), HISTORY) if option("history") else None,
+            history=given_history(config, option("history")),
             profile_regressed=self._profiles if option("profile_on_regression") else None,
             profiler_config=self._profiler_config,
+            **{"seed": random.SystemRandom().randrange(2**32), **self._job},
         )
 
     @property

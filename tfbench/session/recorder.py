@@ -14,7 +14,8 @@ from tfbench.model import EnvironmentInfo, MeasurementContext, Sample
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.sides.source_tree import CANDIDATES, KEPT, keep, snapshot, tags_of
 from tfbench.storage.baselines import Baseline, Baselines, now
-from tfbench.storage.history import Anchor, History, SessionRecord
+from tfbench.storage.histories import opened
+from tfbench.storage.history import Anchor, SessionRecord
 from tfbench.storage.layout import Layout
 
 
@@ -42,11 +43,11 @@ class RunRecorder:
 
     def __init__(self, request: RunRequest) -> None:
         self._request = request
-        self._session = f"{now()}-{secrets.token_hex(4)}"
+        self._session = request.session_name or f"{now()}-{secrets.token_hex(4)}"
         self.baselines = Baselines(Layout(request.folder).baselines)
         self.notes: list[str] = []
         """What became of the run's part in a history."""
-        self.history = History(request.history or Layout(request.folder).history)
+        self.history = opened(request.history or Layout(request.folder).history)
 
     def save(self, measurements: RunMeasurements) -> Path:
         """Save the contender's samples as the baseline that the user named.

@@ -12,7 +12,7 @@ from tfbench.race.process_launcher import Processors
 from tfbench.race.profiler import USUAL, ProfilerConfig
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
-from tfbench.suite.shards import Shard
+from tfbench.suite.shards import Shard, SuitePart
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,12 @@ class RunRequest:
     """The part of the suite to run; ``None`` for the whole suite."""
     suite_cases: tuple[str, ...] = ()
     """Names of the cases of all shards."""
+    job: SuitePart | None = None
+    """The job of a fleet that this run does, ``None`` for none."""
+    journal: Path | None = None
+    """File of the finished cases; ``None`` for the one in ``folder``."""
+    session_name: str = ""
+    """Identity of the run in a history, ``""`` for a new one."""
     collected: frozenset[str] = frozenset()
     """Names of all cases in the collected files, including deselected cases."""
     resume: bool = False
@@ -65,8 +71,13 @@ class RunRequest:
     profile_regressed: Path | None = None
     """Folder for profiles of both sides of each regressed case."""
     profiler_config: ProfilerConfig = USUAL
-    history: Path | None = None
-    """Folder of the history that this run belongs to, with its baseline side as the anchor; ``None`` for none."""
+    history: str | Path | None = None
+    """Folder or URL of the history that this run belongs to, with its baseline side as the anchor; ``None`` for none."""
+
+    @property
+    def sharing(self) -> int:
+        """Number of cases that share the policy's alpha, those of other shards or jobs included."""
+        return max(len(self.suite_cases), self.job.suite_cases if self.job else 0)
 
 
 @dataclass(frozen=True)

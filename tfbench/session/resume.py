@@ -36,7 +36,7 @@ class Resumption:
         self._journal: Journal | None = None
         try:
             known = identity(request, sides, saved)
-            self._journal = Journal(Layout(request.folder).journal, known, request.resume)
+            self._journal = Journal(request.journal or Layout(request.folder).journal, known, request.resume)
         except (OSError, SideError) as error:
             if request.resume:
                 self.notes.append(f"--resume: every case is measured: {error}")
@@ -87,7 +87,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         "the packages": {side: distributions(side) for side in sorted({one.executable for one in sides})},
         "the policy": request.policy.as_json(),
         "the options": [*options, str(request.profile or ""), str(request.profile_regressed or "")],
-        "the cases of the suite": digest(request.suite_cases),
+        "the cases of the suite": request.job.suite if request.job else digest(request.suite_cases),
         "the settings": settings(),
         "the machine": machine(),
     }

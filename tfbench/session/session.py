@@ -63,7 +63,7 @@ class Session:
         self._contender = Side("contender", request.executable, request.root, "", env, request.slowdown)
         checker = MetricChecker(Prober(self._launcher, request.policy), request.policy, cases)
         self._starter = SideStarter(request, self._launcher, checker, self._gpu_session.machine, report)
-        sharing = max(len(cases), len(request.suite_cases))
+        sharing = max(len(cases), request.sharing)
         races = Races(request, self._launcher, self._contender, sharing, report)
         with self._stopwatch.phase(Phase.STARTING):
             self._strategy = self._choose_strategy(races, checker, sharing, report)
@@ -167,7 +167,7 @@ class Session:
         Args:
             complete: Whether the run has come to its end.
         """
-        results, shard = [*self._runs.all, *self.request.uncollected], self.request.shard
+        results = [*self._runs.all, *self.request.uncollected]
         phases = self._stopwatch.seconds
         return Report(
             policy=self.request.policy.as_json(),
@@ -183,7 +183,7 @@ class Session:
             due=tuple(result.case.name for result in results),
             complete=complete,
             suite=self._suite,
-            shard=part(shard, self.request.suite_cases, [case.name for case in self._cases]) if shard else None,
+            shard=self._part(),
             profiles=tuple(profile for result in results for profile in result.profiles),
             rounds=tuple(
                 StoredRounds.of_sample(sample, side)
@@ -192,6 +192,13 @@ class Session:
                 if sample is not None and sample.runs
             ),
         )
+
+    def _part(self) -> JSON | None:
+        """Return the ``shard`` object of the report, if the run measures a part of a suite."""
+        names, request = [case.name for case in self._cases], self.request
+        if request.job is not None:
+            return request.job.of_cases(names)
+        return part(request.shard, request.suite_cases, names) if request.shard else None
 
     def _sides(self) -> dict[str, JSON]:
         sides = {"contender": self._contender, **({"baseline": self._strategy.rival} if self._strategy.rival else {})}

@@ -29,7 +29,7 @@ from tfbench.session.side_starter import SideStarter
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
 from tfbench.sides.side import Side
 from tfbench.storage.baselines import Baseline, describe
-from tfbench.storage.history import History
+from tfbench.storage.histories import AnyHistory
 
 
 @dataclass
@@ -211,7 +211,7 @@ class SavedBaselineStrategy(Strategy):
 
     saved: Baseline
     recreated: Side | Reason | None
-    history: History
+    history: AnyHistory
     sharing: int
     time_filter: SavedTimeFilter | None = field(default=None, init=False)
     """Made when the contender has started, since it needs the contender's environment."""

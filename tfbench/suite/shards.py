@@ -42,6 +42,29 @@ def parse_shard(text: str) -> Shard:
     return Shard(int(found[1]), int(found[2]))
 
 
+@dataclass(frozen=True)
+class SuitePart:
+    """The part of a suite that a job of a fleet measures. Its cases are listed, and not chosen by a hash."""
+
+    index: int
+    """Number of the job, from 1."""
+    of: int
+    suite: str
+    """Digest of the names of all cases of the suite."""
+    suite_cases: int
+    """Number of cases of the suite."""
+    job: str
+    """Digest of the job."""
+
+    def of_cases(self, mine: Iterable[str]) -> JSON:
+        """Return the ``shard`` object of the job's report.
+
+        Args:
+            mine: Names of the cases of this job.
+        """
+        return {**vars(self), "cases": sorted(mine)}
+
+
 def part(shard: Shard, suite_cases: Sequence[str], mine: Iterable[str]) -> JSON:
     """Return the ``shard`` object of a report.
 
