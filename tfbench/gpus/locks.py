@@ -21,9 +21,7 @@ def lock(gpus: Sequence[Identity], folder: Path) -> ExitStack:
     """
     with ExitStack() as held:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if folder.stat().st_uid == os.getuid():
-                folder.chmod(0o1777)  # all users may add files, but not remove those of others
+            shared_folder(folder)
             for gpu in gpus:
                 _take(gpu, folder / f"{gpu.uuid.replace('/', '_')}.lock", held)
         except OSError as error:
@@ -31,8 +29,19 @@ def lock(gpus: Sequence[Identity], folder: Path) -> ExitStack:
         return held.pop_all()
 
 
+def shared_folder(folder: Path) -> None:
+    """Create a folder in which all users may add files, but not remove those of others.
+
+    Raises:
+        OSError: It cannot be created.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.stat().st_uid == os.getuid():
+        folder.chmod(0o1777)
+
+
 def _take(gpu: Identity, path: Path, held: ExitStack) -> None:
-    file = held.enter_context(_opened(path))
+    file = held.enter_context(opened(path))
     try:
         hold(file, wait=False)
     except BlockingIOError:
@@ -45,7 +54,7 @@ def _take(gpu: Identity, path: Path, held: ExitStack) -> None:
         file.flush()
 
 
-def _opened(path: Path) -> IO[str]:
+def opened(path: Path) -> IO[str]:
     """Open the file of a lock, which may belong to another user, and create it if necessary.
 
     Linux refuses O_CREAT for an existing file of another user in such a folder, whatever its mode.

@@ -193,6 +193,16 @@ def tree_of(root: Path, revision: str) -> str:
         ) from None
 
 
+def commit_of(root: Path, revision: str) -> str:
+    """Return the hash of a commit, branch or tag, which means the same code on every machine.
+
+    Raises:
+        SideError: The revision or the repository does not exist.
+    """
+    tree_of(root, revision)  # with the errors that users know
+    return _git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+
+
 def is_pinned(root: Path, revision: str) -> bool:
     """Whether a revision is a tag or a commit's hash, and so means the same code tomorrow."""
     if re.fullmatch(r"[0-9a-f]{7,64}", revision):
