@@ -24,6 +24,7 @@ LAYERS = (
     ("commands",),
     ("compare",),
     ("plugin", "versions"),
+    ("fleet",),
     ("session", "doctor"),
     ("race", "gate"),
     ("report", "metrics"),

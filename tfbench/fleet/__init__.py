@@ -1,0 +1,1 @@
+"""Spread a suite over machines: jobs, their plan, the engines that run them, and the merging of their reports."""

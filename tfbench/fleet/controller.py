@@ -1,0 +1,202 @@
+"""Run a fleet: submit its jobs, follow them, repeat lost ones, and merge their reports."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tfbench.errors import EngineAway, EngineError, JobError, ReportError, TfbenchError
+from tfbench.fleet.engine import Engine, State, Submission
+from tfbench.fleet.folder import FleetFolder
+from tfbench.fleet.job import Job, check_report
+from tfbench.fs import read_text
+from tfbench.report import json_reader
+from tfbench.untrusted import brief
+
+ATTEMPTS = 3
+"""Attempts of a job. A machine is lost now and then, and a job that fails three times fails by itself."""
+WINDOW = 2000
+"""Jobs in the engine's queue at once. Slurm's default limit is 10,000 for all users."""
+AWAY = 1800.0
+"""Seconds that an engine may not answer, such as during a restart of its controller."""
+POLL = 1.0
+"""Seconds between two polls. A job takes minutes."""
+_SOON = 5
+"""Refusals by machines that were set aside which count as an attempt. With no other machine, the fleet then ends."""
+
+
+@dataclass
+class Status:
+    """How far a fleet is."""
+
+    jobs: int
+    cases: int
+    done: int = 0
+    """Jobs with a complete report."""
+    running: int = 0
+    lost: dict[int, str] = field(default_factory=dict)
+    """Jobs without a report after all attempts -> why."""
+    aside: dict[str, str] = field(default_factory=dict)
+    """Machines that were set aside -> why."""
+    cases_done: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    seconds_done: float = 0.0
+    """Expected machine time of the done jobs, in seconds."""
+    seconds: float = 0.0
+    """The same of all jobs."""
+    note: str = ""
+    """What is wrong now, ``""`` if nothing is."""
+
+
+class Fleet:
+    """Runs the jobs of a folder that have no report yet.
+
+    Args:
+        tell: Called with the status after each poll.
+        sleep: Waits between two polls.
+    """
+
+    def __init__(
+        self,
+        folder: FleetFolder,
+        engine: Engine,
+        tell: Callable[[Status], None] = lambda status: None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        plan = folder.plan()
+        self._folder, self._engine, self._tell, self._sleep, self._clock = folder, engine, tell, sleep, clock
+        self.status = Status(plan.jobs, plan.cases, seconds=plan.seconds)
+        self._waiting: deque[int] = deque()
+        self._submitted: set[int] = set()
+        self._attempts: Counter[int] = Counter()
+
+    def run(self) -> Status:
+        """Run until each job has a report or is lost.
+
+        Raises:
+            EngineError: The engine refuses the jobs, or has not answered for `AWAY` seconds.
+            JobError: A job was edited, or its report is another job's. Nothing was submitted.
+            KeyboardInterrupt: The user pressed Ctrl-C. The jobs were cancelled.
+        """
+        for index in range(1, self.status.jobs + 1):
+            if self._folder.report(index).exists():
+                self._count(index, self._checked(index))
+            else:
+                self._folder.job(index)  # an edited one is refused before anything is measured
+                self._waiting.append(index)
+        away = self._clock()
+        try:
+            while self._waiting or self._submitted:
+                try:
+                    self._step()
+                    away, self.status.note = self._clock(), ""
+                except EngineAway as error:
+                    self.status.note = f"{error}; trying again"
+                    if self._clock() - away > AWAY:
+                        raise EngineError(f"{error}, for {AWAY / 60:.0f} minutes; {self._how_to_resume}") from None
+                self._tell(self.status)
+                if self._waiting or self._submitted:
+                    self._sleep(POLL)
+        except BaseException:  # also a wrong plan: no job may go on unnoticed
+            with suppress(EngineError):
+                self._engine.cancel()
+            raise
+        return self.status
+
+    @property
+    def _how_to_resume(self) -> str:
+        return f"tfbench fleet run --resume {self._folder.path} goes on"
+
+    def _step(self) -> None:
+        if room := WINDOW - len(self._submitted):
+            chosen = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+            if chosen:
+                try:
+                    self._engine.submit([self._submission(index) for index in chosen], list(self.status.aside))
+                except EngineError:
+                    self._waiting.extendleft(reversed(chosen))
+                    raise
+                self._submitted.update(chosen)
+        states = self._engine.poll()
+        self.status.running = sum(1 for state in states.values() if state is State.RUNNING)
+        ended = [index for index in sorted(self._submitted) if states.get(index, State.ENDED) is State.ENDED]
+        for index in ended:
+            self._submitted.discard(index)
+            self._end(index)
+        if new := {host: why for host, why in self._folder.aside() if host not in self.status.aside}:
+            self.status.aside.update(new)
+            self._engine.avoid(list(self.status.aside))
+
+    def _submission(self, index: int) -> Submission:
+        path = self._folder.job_file(index).absolute()
+        return Submission(index, path, self._folder.log(index).absolute(), self._folder.job(index).seconds)
+
+    def _end(self, index: int) -> None:
+        """Take the report of a job that its engine has ended, or give it to the engine again."""
+        why = ""
+        try:
+            self._count(index, self._checked(index))
+            return
+        except (JobError, ReportError) as error:
+            if self._folder.report(index).exists():  # damaged, or of another job
+                self._folder.report(index).unlink(missing_ok=True)
+                why = str(error)
+        attempts = self._folder.attempts(index)
+        last = attempts[-1] if attempts else {}
+        if last.get("event") != "aside":  # such a job has not been tried: its machine was not fit
+            self._attempts[index] += 1
+        tries = max(self._attempts[index], sum(row["event"] == "aside" for row in attempts) // _SOON)
+        if tries < ATTEMPTS:
+            self._waiting.append(index)
+            return
+        reason = why or brief(last.get("reason") or f"no process of it came to its end in {tries} attempts")
+        self.status.lost[index] = f"job {index} was lost: {reason}; its output is in {self._folder.log(index)}"
+
+    def _checked(self, index: int) -> tuple[Job, Counter[str]]:
+        job, path = self._folder.job(index), self._folder.report(index)
+        events = [row for row in self._folder.attempts(index) if row["event"] == "done"]
+        report = json_reader.read(read_text(path), str(path))
+        check_report(job, report, str(path))
+        known = events[-1].get("outcomes") if events else None
+        outcomes = known if isinstance(known, dict) else {}
+        return job, Counter({str(key): int(value) for key, value in outcomes.items() if isinstance(value, int)})
+
+    def _count(self, index: int, found: tuple[Job, Counter[str]]) -> None:
+        job, outcomes = found
+        self.status.done += 1
+        self.status.cases_done += len(job.cases)
+        self.status.seconds_done += job.seconds
+        self.status.outcomes.update(outcomes)
+
+
+def seconds_left(status: Status, slots: int, elapsed: float, done_before: float) -> float | None:
+    """Estimate the seconds left, from the speed so far; ``None`` until a job is done.
+
+    Args:
+        elapsed: Seconds since the fleet started.
+        done_before: Expected machine time of the jobs that were done when it started.
+    """
+    done = status.seconds_done - done_before
+    left = status.seconds - status.seconds_done
+    return elapsed * left / done if done > 0 else left / slots if slots else None
+
+
+def why_lost(status: Status) -> Mapping[int, str]:
+    """Return the lost jobs and why, by number."""
+    return dict(sorted(status.lost.items()))
+
+
+def failed_logs(folder: FleetFolder, status: Status, lines: int = 5) -> list[str]:
+    """Return the last lines of the logs of lost jobs, at most of three jobs."""
+    found = []
+    for index in sorted(status.lost)[:3]:
+        try:
+            text = read_text(folder.log(index))
+        except TfbenchError:
+            continue
+        found += [f"job {index}: {line}" for line in text.strip().splitlines()[-lines:]]
+    return found
