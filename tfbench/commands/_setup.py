@@ -37,11 +37,18 @@ _SELECTIONS = {
 """Options that pytest gets unchanged."""
 
 
-def add_selections(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select cases and processors."""
+def add_selections(parser: argparse.ArgumentParser, *, cpus: bool = True) -> None:
+    """Add the options that select cases and, for commands that measure in this process, processors."""
     for option, (metavar, text) in _SELECTIONS.items():
         parser.add_argument(option, action="append", default=[], metavar=metavar, dest=f"select {option}", help=text)
-    parser.add_argument("--cpus", metavar="LIST", help="processors for the workers, such as 0,2-3")
+    if cpus:
+        parser.add_argument("--cpus", metavar="LIST", help="processors for the workers, such as 0,2-3")
+
+
+def selected_words(arguments: argparse.Namespace) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the options of `add_selections` as words for pytest, and their values by option."""
+    selected = {option: getattr(arguments, f"select {option}") for option in _SELECTIONS}
+    return [word for option, values in selected.items() for value in values for word in (option, value)], selected
 
 
 def progress_bar(console: Console) -> Progress:
@@ -58,8 +65,7 @@ class CommandSetup:
     """
 
     def __init__(self, arguments: argparse.Namespace, paths: Sequence[str], policy: Policy) -> None:
-        selected = {option: getattr(arguments, f"select {option}") for option in _SELECTIONS}
-        words = (word for option, values in selected.items() for value in values for word in (option, value))
+        words, selected = selected_words(arguments)
         kind, gpus = parse_device((selected["--device"] or ["all"])[-1])
         where = worker_processors(arguments.cpus)
         self.collected: Collected = collect([*words, *paths])

@@ -1,0 +1,177 @@
+"""Spread a suite over the machines of Slurm or Ray, or plan the jobs for another engine.
+
+`plan` cuts the selected benchmarks into jobs of about equal cost, as files in a folder that all machines share. `run`
+plans as well, or takes a folder, runs the jobs, and merges their reports. Both sides of a case always race on one
+machine. Ctrl-C ends the jobs, and --resume FOLDER goes on.
+
+Exit codes of `run` are those of `tfbench gate` for the merged report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from tfbench.commands._setup import add_selections, selected_words
+from tfbench.errors import UsageError
+from tfbench.fleet import plan as planning
+from tfbench.fleet.controller import Fleet, Status, failed_logs, why_lost
+from tfbench.fleet.engine import Engine
+from tfbench.fleet.folder import FleetFolder, Plan
+from tfbench.fleet.merging import merge
+from tfbench.fleet.progress import FleetProgress, span
+from tfbench.fleet.recipe import pinned, sides_of
+from tfbench.fs import try_lock, write_whole
+from tfbench.gate.decide import MEANING, decided, load_report
+from tfbench.plugin.collect import collect
+from tfbench.policy import PRESETS, preset
+from tfbench.report import json_writer
+from tfbench.report.screen import Screen, say
+from tfbench.storage.baselines import now
+from tfbench.storage.histories import VARIABLE, is_url, opened
+from tfbench.storage.layout import Layout
+from tfbench.suite import scale
+
+ENGINES = ("local", "slurm", "ray")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, text in (("plan", "cut the suite into jobs"), ("run", "run the jobs, and merge their reports")):
+        action = actions.add_parser(name, help=text)
+        option = action.add_argument
+        option("paths", metavar="PATH", nargs="*", help="files, folders and cases, as in pytest")
+        option("--against", default="", metavar="SPEC", help="the baseline side, as in pytest --benchmark")
+        option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
+        option("--folder", type=Path, metavar="DIR", help="folder of the fleet, which all machines share")
+        option("--job-seconds", type=float, default=planning.JOB_SECONDS, metavar="SECONDS", help="cost of a job")
+        text = "an earlier report, whose costs of cases are used; repeatable"
+        option("--costs", type=Path, action="append", default=[], metavar="REPORT", help=text)
+        option("--machine-class", default="any", metavar="NAME", help="machines of the engine that run the jobs")
+        option("--driver", default="", metavar="VERSION", help="GPU driver that the machines must have")
+        add_selections(action, cpus=False)
+        if name == "run":
+            option("--engine", default="local", metavar="|".join(ENGINES), help="what runs the jobs")
+            option("--local-nodes", type=int, default=0, metavar="N", help="with ray: nodes of an own cluster here")
+            text = "with slurm: an option of sbatch, such as --gres=gpu:1; repeatable"
+            option("--engine-option", action="append", default=[], metavar="OPTION", help=text)
+            option("--history", default="", metavar="DIR|URL", help="add each job's run to this history")
+            option("--resume", type=Path, metavar="FOLDER", help="run the jobs of a fleet that have no report yet")
+            option("--report-json", type=Path, metavar="PATH", help="write the merged report here as well")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan, and run if asked to. Returns 0 for a plan, and the gate's code for a run."""
+    if arguments.action == "plan":
+        folder, plan = _plan(arguments)
+        say(_described(plan))
+        say(f"{folder.path}: tfbench fleet run --resume {folder.path} runs them")
+        return 0
+    if arguments.engine not in ENGINES:
+        raise UsageError(f"--engine {arguments.engine!r}: choose from {', '.join(ENGINES)}")
+    if arguments.resume and (arguments.against or arguments.paths):
+        raise UsageError("--resume runs the jobs as they were planned: leave out --against and benchmarks")
+    if arguments.history:
+        place = arguments.history if is_url(arguments.history) else str(Path(arguments.history).absolute())
+        opened(place)  # a wrong password is found before anything is measured
+        os.environ[VARIABLE] = place  # not in a file or a command line, where others read it
+    if arguments.resume:
+        folder = FleetFolder(arguments.resume)
+        plan = folder.plan()
+    else:
+        folder, plan = _plan(arguments)
+    say(_described(plan))
+    held = try_lock(folder.lock)
+    if held is None:
+        raise UsageError(f"another process runs the fleet in {folder.path}; wait for it, or end it")
+    with held, ExitStack() as stack:
+        engine = _engine(arguments, folder, plan)
+        stack.callback(engine.close)
+        return _run(arguments, folder, engine)
+
+
+def _described(plan: Plan) -> str:
+    kind = "any machine" if plan.machine_class == "any" else f"machines of the class {plan.machine_class}"
+    return f"{plan.cases} cases in {plan.jobs} jobs on {kind}, about {span(plan.seconds)} of machine time"
+
+
+def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
+    policy = preset(arguments.policy)
+    if not 0 < arguments.job_seconds < 1e6:
+        raise UsageError(f"--job-seconds {arguments.job_seconds:g}: write the seconds of a job, such as 900")
+    words, selected = selected_words(arguments)
+    collected = collect([*words, *arguments.paths])
+    cases = [case for case in collected.cases.values() if case.name not in collected.skipped]
+    if not cases:
+        raise UsageError("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
+    known: dict[str, float] = {}
+    for path in arguments.costs:
+        known.update(load_report(path).seconds_by_case)
+    spec = pinned(arguments.against, collected.root)
+    recipe = planning.Recipe(
+        policy=policy.as_json(),
+        sides=sides_of(spec, collected.root),
+        machine_class=arguments.machine_class,
+        driver=arguments.driver,
+        device=(selected["--device"] or ["all"])[-1],
+        scale=(selected["--scale"] or [os.environ.get(scale.VARIABLE, scale.SMALL)])[-1],
+        time=now(),
+    )
+    parts = planning.cut(cases, planning.costs(cases, known, policy.name), arguments.job_seconds)
+    layout = Layout.of(collected.root)
+    layout.write_gitignore()
+    place = arguments.folder or layout.fleets / f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
+    if place.exists():
+        raise UsageError(f"{place} exists: name another folder, or run its jobs with --resume")
+    return FleetFolder(place), planning.write(place, planning.jobs_of(parts, recipe), collected.root)
+
+
+def _engine(arguments: argparse.Namespace, folder: FleetFolder, plan: Plan) -> Engine:
+    """Create the engine. Each one is imported only here, and only if it is asked for."""
+    if arguments.local_nodes and arguments.engine != "ray":
+        raise UsageError("--local-nodes is for --engine ray")
+    if arguments.engine_option and arguments.engine != "slurm":
+        raise UsageError("--engine-option is for --engine slurm")
+    if arguments.engine == "slurm":
+        from tfbench.fleet.engines.slurm import SlurmEngine
+
+        return SlurmEngine(folder, plan.machine_class, arguments.engine_option)
+    if arguments.engine == "ray":
+        from tfbench.fleet.engines.ray import RayEngine
+
+        return RayEngine(plan.machine_class, arguments.local_nodes)
+    from tfbench.fleet.engines.local import LocalEngine
+
+    return LocalEngine()
+
+
+def _run(arguments: argparse.Namespace, folder: FleetFolder, engine: Engine) -> int:
+    console = Screen()
+    try:
+        with FleetProgress(console, lambda: engine.slots) as progress:
+            status = Fleet(folder, engine, progress).run()
+    except KeyboardInterrupt:
+        say(f"interrupted: tfbench fleet run --engine {arguments.engine} --resume {folder.path} goes on", error=True)
+        raise
+    return _conclude(arguments, folder, status)
+
+
+def _conclude(arguments: argparse.Namespace, folder: FleetFolder, status: Status) -> int:
+    for line in failed_logs(folder, status):
+        say(line)
+    report = merge(folder, why_lost(status))
+    for path in (folder.merged, *([arguments.report_json] if arguments.report_json else [])):
+        write_whole(path, json_writer.lines(report))
+    for machine in report.machines:
+        aside = f", set aside: {machine['aside']}" if machine.get("aside") else ""
+        say(f"{machine['host']}: {machine['jobs']} jobs, {span(machine['seconds'])}{aside}")
+    decision = decided(report)
+    for verdict in decision.verdicts[:20]:
+        say(f"{verdict.outcome} {verdict.case.name}: {verdict.reason.message}")
+    say(f"report written: {folder.merged}")
+    say(f"{MEANING[decision.gate][0]}: {decision.because}")
+    return int(decision.gate)
