@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 from rich.console import Console
 
+from tests.fakes.fleet_job import plan
 from tests.fakes.profiles import Built
 from tests.fakes.report import complete, row
 from tests.fuzz.mutations import (
@@ -41,6 +42,8 @@ from tfbench.compare.report_input import read_inputs
 from tfbench.doctor.calibration.journal import CalibrationTrial, Journal
 from tfbench.doctor.calibration.summary import by_workload
 from tfbench.errors import ReportError
+from tfbench.fleet.folder import FleetFolder
+from tfbench.fleet.job import load as load_job
 from tfbench.gate import accepted, merge
 from tfbench.gate.decide import ACCEPTED, as_comment, as_json, decided, load_accepted, load_artifact, load_report
 from tfbench.gate.trends import Trends
@@ -276,6 +279,11 @@ def earlier_histories(scratch: Path) -> list[str]:
     return [earlier()]
 
 
+def jobs(scratch: Path) -> list[str]:
+    plan(scratch / "fleet", 1, cases=2)
+    return [FleetFolder(scratch / "fleet").job_file(1).read_text()]
+
+
 def trials(scratch: Path) -> list[str]:
     journal = Journal(scratch / "j.jsonl")
     one = CalibrationTrial("race", "quick", "matmul", 0.05, "regressed", 1.5, 3, 1, (0.1, 0.2), (0, 1))
@@ -367,6 +375,7 @@ READERS = (
         result_file.read,
         refuses=(ReportError,),
     ),
+    Reader("job", "job.json", jobs, JSON_FILE, load_job),
     Reader("acceptance", "accepted.toml", lambda _: [ACCEPT], encoded(mutated_toml), use_accepted),
     Reader("calibration", "trials.jsonl", trials, encoded(mutated_lines), use_calibration),
     Reader("entry of a run", "entry.json", lambda _: [json.dumps(entry_of(ENTRY))], JSON_FILE, use_entry),

@@ -1,0 +1,135 @@
+"""Doing a job: once, complete or refused, by one service of a host at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import fleet_job
+from tests.fakes.fleet_job import plan, report_of
+from tfbench.errors import JobError, NodeError
+from tfbench.fleet import execute
+from tfbench.fleet.canary import Canary, judge
+from tfbench.fleet.execute import Place
+from tfbench.fleet.folder import FleetFolder, node_name
+from tfbench.fleet.lease import lease
+from tfbench.fs import write_whole
+from tfbench.model import Outcome
+from tfbench.race.process_launcher import Processors
+from tfbench.report import json_reader, json_writer
+
+WHERE = Processors((0,), (0,))
+GOOD = Canary("unchanged", "regressed", 0.1)
+
+
+@pytest.fixture(autouse=True)
+def locks(tmp_path, monkeypatch):
+    """Have tests not wait for each other."""
+    monkeypatch.setattr("tfbench.fleet.lease.lease_folder", lambda: tmp_path / "locks")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    plan(tmp_path / "fleet", 2)
+    return FleetFolder(tmp_path / "fleet")
+
+
+def run(folder, index=1, measure=fleet_job.measure, canary=GOOD, check=lambda *_: None, **more):
+    place = Place.of(folder.job_file(index))
+    how = {"race_canary": lambda *_: canary, "check": check, **more}
+    return execute.run(place, Path("/"), WHERE, measure, **how)
+
+
+def test_a_job_is_done_once(folder):
+    assert run(folder)
+    assert not run(folder, measure=None, canary=None)
+    report = json_reader.read(folder.report(1).read_text(), "it")
+    assert not report.gap
+    (machine,) = report.machines
+    assert machine["host"] == node_name()
+    assert machine["facts"].keys() >= {"governor", "turbo", "SMT", "ASLR", "system"}
+    assert [row["event"] for row in folder.attempts(1)] == ["began", "done"]
+    assert not folder.work(1).exists()
+
+
+def test_two_attempts_at_once_measure_once(folder):
+    measured = []
+
+    def measure(job, root, work, held):
+        measured.append(1)
+        time.sleep(0.2)
+        fleet_job.measure(job, root, work, held)
+
+    attempts = [threading.Thread(target=run, args=(folder, 1, measure)) for _ in range(3)]
+    for one in attempts:
+        one.start()
+    for one in attempts:
+        one.join()
+    assert len(measured) == 1
+
+
+def test_an_incomplete_report_is_not_kept(folder):
+    def measure(job, root, work, held):
+        write_whole(work / "report.json", json_writer.render(report_of(job, complete=False)))
+
+    with pytest.raises(JobError, match="is not complete: the run did not come to its end"):
+        run(folder, measure=measure)
+    assert not folder.report(1).exists()
+    assert folder.attempts(1)[-1]["event"] == "failed"
+
+
+def test_a_report_of_another_job_is_refused(folder):
+    with pytest.raises(JobError, match="is the report of another job"):
+        run(folder, measure=lambda job, *more: fleet_job.measure(folder.job(2), *more))
+    folder.report(1).parent.mkdir(parents=True)
+    folder.report(1).write_text(json_writer.render(report_of(folder.job(2))))
+    with pytest.raises(JobError, match="is the report of another job"):
+        run(folder)
+
+
+def test_a_machine_whose_canary_fails_is_set_aside_and_measures_no_more(folder):
+    bad = judge(Outcome.REGRESSED, Outcome.REGRESSED, 0.1)
+    with pytest.raises(NodeError, match="failed its canary, unchanged code is regressed"):
+        run(folder, canary=bad)
+    with pytest.raises(NodeError, match="was set aside: its canary failed: unchanged code is regressed; fix it"):
+        run(folder, index=2)
+    assert [row["event"] for row in folder.attempts(2)] == ["aside"]
+
+
+@pytest.mark.parametrize(
+    ("unchanged", "slowed", "failure"),
+    [
+        ("unchanged", "regressed", ""),
+        ("inconclusive", "regressed", ""),
+        ("improved", "regressed", "unchanged code is improved"),
+        ("unchanged", "inconclusive", "code slowed by 10% is inconclusive instead of regressed"),
+        ("unchanged", "unchanged", "code slowed by 10% is unchanged instead of regressed"),
+    ],
+)
+def test_a_canary(unchanged, slowed, failure):
+    assert judge(Outcome(unchanged), Outcome(slowed), 1.0).failure == failure
+
+
+def test_a_second_service_waits_and_then_says_who_measures(tmp_path):
+    with lease(0.0, tmp_path), pytest.raises(NodeError, match=r"another service measures on this host, process \d+"):
+        with lease(0.1, tmp_path):
+            pass
+    with lease(0.0, tmp_path):
+        pass
+
+
+def test_a_child_goes_on_holding_the_lease(tmp_path):
+    with lease(0.0, tmp_path) as held:
+        child = subprocess.Popen([sys.executable, "-c", "input()"], pass_fds=[held.fileno()], stdin=subprocess.PIPE)
+    try:
+        with pytest.raises(NodeError, match="another service measures"), lease(0.0, tmp_path):
+            pass
+    finally:
+        child.communicate(b"\n")
+    with lease(0.0, tmp_path):
+        pass

@@ -1,0 +1,96 @@
+"""The file of a job: read strictly, refused when edited, and matched with its report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.fleet_job import plan, report_of
+from tfbench.cli import main
+from tfbench.errors import JobError
+from tfbench.fleet.folder import FleetFolder
+from tfbench.fleet.job import check_report, load, read
+
+
+@pytest.fixture
+def folder(tmp_path):
+    plan(tmp_path / "fleet", 3, cases=2)
+    return FleetFolder(tmp_path / "fleet")
+
+
+@pytest.fixture
+def job(folder):
+    return folder.job(2)
+
+
+def edited(folder, **changes):
+    path = folder.job_file(2)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return path
+
+
+def test_it_reads_back(folder, job):
+    assert (job.index, job.of, len(job.cases), job.suite_cases) == (2, 3, 2, 6)
+    assert read(job.render(), "it") == job
+
+
+@pytest.mark.parametrize("changes", [{"seed": 1}, {"cases": ["benchmarks/test_a.py::test_9"]}, {"driver": "550.1"}])
+def test_an_edited_one_is_refused(folder, changes):
+    with pytest.raises(JobError, match="was edited: its content does not match its digest"):
+        load(edited(folder, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"schema": "tfbench-job/0"}, "has the schema tfbench-job/0, and this tfbench reads tfbench-job/1"),
+        ({"schema": "another"}, "is not a job of the schema"),
+        ({"cases": []}, "at cases"),
+        ({"extra": 1}, "at the top"),
+        ({"machine_class": "a b"}, "at machine_class"),
+    ],
+)
+def test_a_wrong_one_says_what_is_wrong(folder, changes, text):
+    with pytest.raises(JobError, match=text):
+        load(edited(folder, **changes))
+
+
+def test_the_command_says_it_in_one_line(folder, capsys):
+    assert main(["job", "run", str(edited(folder, seed=1))]) == 5
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_an_option_of_pytest_cannot_be_a_case(folder, job):
+    hostile = replace(job, cases=("--rootdir=/", job.cases[1]))
+    with pytest.raises(JobError, match="no name of a benchmark"):
+        read(hostile.render(), "it")
+
+
+def test_its_own_report_is_accepted(job):
+    check_report(job, report_of(job), "it")
+
+
+def test_the_report_of_another_job_is_refused(folder, job):
+    with pytest.raises(JobError, match="is the report of another job; job 2 of 3 has none"):
+        check_report(job, report_of(folder.job(1)), "it")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"complete": False}, "not complete"),
+        ({"policy": {"name": "quick"}}, "other thresholds"),
+        ({"sides": {"baseline": {"spec": "git:v1"}}}, "raced git:v1"),
+        ({"shard": None}, "another job"),
+        ({"verdicts": ()}, "not complete"),
+    ],
+)
+def test_an_unfit_report_is_refused(job, changes, text):
+    with pytest.raises(JobError, match=text):
+        check_report(job, replace(report_of(job), **changes), "it")
+
+
+def test_two_jobs_of_a_plan_have_two_identities_in_a_history(folder):
+    assert len({folder.job(index).session for index in (1, 2, 3)}) == 3

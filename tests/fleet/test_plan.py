@@ -1,0 +1,61 @@
+"""Cutting a suite into jobs by cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.fleet_job import plan
+from tfbench.errors import JobError
+from tfbench.fleet.folder import FleetFolder
+from tfbench.fleet.plan import costs, cut
+from tfbench.model import Case
+
+
+def cases(count, **more):
+    return [Case(f"t.py::test_{n}[a={n % 2}]", "w", f"t.py::test_{n}", **more) for n in range(count)]
+
+
+def test_jobs_take_at_most_their_time():
+    suite = cases(10)
+    jobs = cut(suite, dict.fromkeys((one.name for one in suite), 4.0), 10.0)
+    assert [len(names) for names, _ in jobs] == [2, 2, 2, 2, 2]
+    assert [seconds for _, seconds in jobs] == [8.0] * 5
+    assert [name for names, _ in jobs for name in names] == [one.name for one in suite]
+
+
+def test_variants_that_race_each_other_stay_together_whatever_they_cost():
+    suite = [Case(f"t.py::test_a[n={n}]", "w", "t.py::test_a") for n in range(5)]
+    assert len(cut(suite, dict.fromkeys((one.name for one in suite), 9.0), 10.0)) == 1
+
+
+def test_start_up_environments_are_not_mixed_more_than_necessary():
+    suite = [Case(f"t.py::test_{n}", "w", f"g{n}", env=(("A", str(n % 2)),)) for n in range(6)]
+    jobs = cut(suite, dict.fromkeys((one.name for one in suite), 1.0), 3.0)
+    assert [names for names, _ in jobs] == [tuple(f"t.py::test_{n}" for n in part) for part in ((0, 2, 4), (1, 3, 5))]
+
+
+def test_unknown_costs_are_estimated_from_like_cases():
+    suite = [Case(f"t.py::test_a[n={n}]", "w", "a") for n in range(3)] + [Case("t.py::test_b", "w", "b")]
+    known = {"t.py::test_a[n=0]": 2.0, "t.py::test_a[n=1]": 4.0, "gone.py::x": 9.0}
+    assert list(costs(suite, known, "quick").values()) == [2.0, 4.0, 3.0, 4.0]
+    assert set(costs(suite, {}, "quick").values()) == {6.0}
+
+
+def test_a_plan_is_a_folder_that_is_whole_or_not_there(tmp_path):
+    made = plan(tmp_path / "fleet", 3, cases=2)
+    folder = FleetFolder(tmp_path / "fleet")
+    assert folder.plan() == made
+    assert sorted(name for index in (1, 2, 3) for name in folder.job(index).cases) == sorted(
+        f"benchmarks/test_a.py::test_{n}" for n in range(6)
+    )
+    with pytest.raises(OSError, match=r"exist|not empty"):
+        plan(tmp_path / "fleet", 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["fleet"]
+
+
+def test_a_folder_without_a_plan(tmp_path):
+    with pytest.raises(JobError, match=r"is no folder of a fleet .* tfbench fleet plan writes one"):
+        FleetFolder(tmp_path).plan()
+    (tmp_path / "plan.json").write_text('{"schema": "tfbench-fleet/0"}')
+    with pytest.raises(JobError, match="has the schema tfbench-fleet/0"):
+        FleetFolder(tmp_path).plan()
