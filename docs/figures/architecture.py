@@ -22,6 +22,7 @@ ROLES = {
     "compare": "result files side by side",
     "plugin": "pytest hooks, items to cases",
     "versions": "version matrix, bisection",
+    "fleet": "jobs for many machines",
     "session": "one run: races, results, baselines",
     "doctor": "machine, error rates",
     "race": "launches, looks, confirmation",
