@@ -22,8 +22,8 @@ WINDOW = 2000
 """Jobs in the engine's queue at once. Slurm's default limit is 10,000 for all users."""
 AWAY = 1800.0
 """Seconds that an engine may not answer, such as during a restart of its controller."""
-POLL = 1.0
-"""Seconds between two polls. A job takes minutes."""
+POLL = 2.0
+"""Seconds between two polls. A job takes minutes, and a controller of Slurm serves other users too."""
 _SOON = 5
 """Refusals by machines that were set aside which count as an attempt. With no other machine, the fleet then ends."""
 
