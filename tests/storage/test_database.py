@@ -16,6 +16,7 @@ from tests.fleet.clusters import PASSWORD, WITHOUT_POSTGRES, postgres
 from tests.storage.test_history import ACCEPTED, FULL, LATER
 from tfbench.cli import main
 from tfbench.errors import HistoryError
+from tfbench.storage.database import HEAD
 from tfbench.storage.histories import opened
 from tfbench.storage.history import History
 from tfbench.storage.history_index import HistoryIndex
@@ -85,6 +86,14 @@ def test_a_run_is_recorded_while_the_database_restarts(server, url):
     history.record(FULL)
     starter.join()
     assert len(history.read()[0]) == 1
+
+
+def test_the_newest_migration_is_the_one_that_opening_looks_for(url):
+    import psycopg
+
+    opened(url)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT version_num FROM tfbench_version").fetchone() == (HEAD,)
 
 
 def test_older_tables_are_updated_and_newer_ones_refused(url):

@@ -10,6 +10,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 INSTALL = "pip install 'tfbench[postgres]'"
+HEAD = "0002"
+"""The newest migration."""
 RETRY = 60.0
 """Seconds for which a database may be away, such as during its restart. A run has measured for minutes by then."""
 _BETWEEN = 1.0
@@ -54,12 +57,11 @@ class DatabaseHistory:
 
     def __init__(self, url: str) -> None:
         try:
-            import alembic
-            import psycopg
             import sqlalchemy
-        except ImportError as error:
-            raise HistoryError(f"a history in PostgreSQL needs {error.name}: {INSTALL}") from None
-        del alembic, psycopg
+        except ImportError:
+            raise HistoryError(f"a history in PostgreSQL needs sqlalchemy: {INSTALL}") from None
+        if missing := next((name for name in ("psycopg", "alembic") if find_spec(name) is None), ""):
+            raise HistoryError(f"a history in PostgreSQL needs {missing}: {INSTALL}")
         self._sqlalchemy = sqlalchemy
         if not url.startswith(_SCHEMES):
             scheme = brief(url.partition("://")[0])
@@ -109,6 +111,11 @@ class DatabaseHistory:
         return HistoryError(f"the history in {self.place}: {brief(said)}")
 
     def _migrate(self, connection: Connection) -> None:
+        """Create or update the tables. Alembic is loaded only if they are not the newest: that takes half a second."""
+        text = self._sqlalchemy.text
+        known = connection.execute(text("SELECT to_regclass('tfbench_version')")).scalar()
+        if known is not None and connection.execute(text("SELECT version_num FROM tfbench_version")).scalar() == HEAD:
+            return
         from alembic import command
         from alembic.config import Config
         from alembic.util import CommandError
