@@ -24,8 +24,8 @@ _ERRORS = 100
 class Validator:
     """A schema of JSON Schema 2020-12.
 
-    The extra ``fleet`` has a second, faster library. It only decides that content is valid: a report takes it 0.1 ms
-    instead of 10 ms, and a fleet has a hundred thousand. Messages always come from the first library.
+    The extra ``fleet`` has a second, faster library. It only decides that content is valid: a small report takes it 0.02 ms
+    instead of 3 ms, and a fleet has a hundred thousand. Messages always come from the first library.
     """
 
     def __init__(self, schema: JSON) -> None:
