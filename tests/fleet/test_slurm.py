@@ -72,6 +72,7 @@ def test_a_class_that_no_node_has(folder):
 
 
 @pytest.mark.chaos
+@pytest.mark.skipif(not WHOLE, reason="takes a minute or more: set TFBENCH_CHAOS=whole")
 def test_nodes_the_controller_and_the_database_are_killed(cluster, folder, monkeypatch, stack):
     jobs = 200 if WHOLE else 12
     monkeypatch.setenv("FAKE_SECONDS", "0.5" if WHOLE else "0.2")
