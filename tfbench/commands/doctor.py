@@ -47,7 +47,10 @@ VERDICTS = {
 COLOURS = {State.BAD: "bold red", State.WARN: "yellow", State.UNKNOWN: "dim", State.OK: "green"}
 _SECONDS = (1.0, 3600.0)
 _ROOT = Path("/")
-_HEADINGS = "a step", "launches", "deviation: launches", "zygotes", "ratio", "min. detectable", "in", "unchanged in"
+_HEADINGS = (
+    "a step", "launches", "deviation between launches", "deviation between zygotes", "ratio to itself", "its interval",
+    "smallest detectable slowdown", "time to detect it", "time to report unchanged code",
+)  # fmt: skip
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -136,24 +139,27 @@ def _show(console: Console, findings: Sequence[Finding], test: noise.NoiseTest |
     console.print(Text.assemble(VERDICTS[code], f": {counts}"))
 
 
+def _cells(race: noise.SelfRace) -> tuple[str, ...]:
+    """Return what `_HEADINGS` names, of one workload."""
+    limit, launches = race.limit, str(len(race.launches))
+    if limit is None:
+        return ("", launches, "", "", "broke" if race.failure else "-", "", "-", "", "")
+    smallest, seconds = "-", "-"
+    if limit.smallest is not None:
+        smallest, seconds = f"{limit.smallest:.1%}", duration(limit.launches * race.launch_seconds)
+    center, _, interval = times(limit.itself).partition(" ")
+    return (
+        duration(race.iteration), launches, f"{limit.noise.launch_deviation:.2%}", f"{limit.noise.zygote_deviation:.2%}",
+        center, interval.strip("()"), smallest, seconds, duration(limit.unchanged_launches * race.launch_seconds),
+    )  # fmt: skip
+
+
 def _show_test(console: Console, test: noise.NoiseTest) -> None:
     made = table(f"The same code against itself, {test.seconds:.0f} s, policy {test.policy.name}")
-    add_columns(made, "workload")
-    for name in _HEADINGS:
-        made.add_column(name, justify="right")
-    for race in test.races:
-        limit, launches = race.limit, str(len(race.launches))
-        if limit is None:
-            add_row(made, race.name, "", launches, "", "", race.failure and "broke", "-", "", "")
-            continue
-        smallest, seconds = "-", "-"
-        if limit.smallest is not None:
-            smallest, seconds = f"{limit.smallest:.1%}", duration(limit.launches * race.launch_seconds)
-        add_row(
-            made, race.name, duration(race.iteration), launches, f"{limit.noise.launch_deviation:.2%}",
-            f"{limit.noise.zygote_deviation:.2%}", times(limit.itself), smallest, seconds,
-            duration(limit.unchanged_launches * race.launch_seconds),
-        )  # fmt: skip
+    add_columns(made, "")
+    add_columns(made, *(race.name for race in test.races), right=True)
+    for row in zip(_HEADINGS, *map(_cells, test.races), strict=True):
+        add_row(made, *row)
     console.print(made)
     console.print(f"{test.zygotes} zygotes started in {test.zygote_seconds:.0f} s before the races")
     if test.without_tensorflow:
