@@ -64,7 +64,8 @@ class Installed:
     def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a program of the environment in the repository."""
         env = environment(self.root)
-        del env["PYTHONPATH"]  # this checkout must not be found
+        del env["PYTHONPATH"]  # this checkout must not be found, and no uv of an activated environment
+        env["PATH"] = os.pathsep.join(one for one in env["PATH"].split(os.pathsep) if not Path(one, "uv").exists())
         return subprocess.run(
             [str(Path(self.python).parent / program), *arguments],
             cwd=self.root, env=env, capture_output=True, text=True, timeout=LIMIT, check=False,
