@@ -77,7 +77,7 @@ class Posterior:
 
     def below(self, value: float | Floats) -> Floats:
         """Probability that the true log-ratio is less than ``value``, one for all races or one each; shape (races,)."""
-        return self._sum(special.ndtr((np.reshape(value, (-1, 1)) - self.centers) / self.deviations))
+        return self._sum(special.ndtr(-(self.centers - np.reshape(value, (-1, 1))) / self.deviations))
 
     def above(self, value: float | Floats) -> Floats:
         """Probability that the true log-ratio is more than ``value``. Unlike 1 - below, it is exact where it is tiny."""
