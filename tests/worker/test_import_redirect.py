@@ -61,6 +61,8 @@ def test_a_copy_that_pip_installed_from_the_working_tree_leaks(trees, monkeypatc
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: copied\nVersion: 1\n")
     (record / "RECORD").write_text("copied/__init__.py,,\n")
+    (site / "copied").mkdir()
+    (site / "copied" / "__init__.py").touch()  # from 3.12 on, Python lists existing files only
     (record / "direct_url.json").write_text(json.dumps({"url": f"file://{there}", "dir_info": info}))
     monkeypatch.syspath_prepend(str(site))
     module = types.ModuleType("copied")
