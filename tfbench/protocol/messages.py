@@ -100,6 +100,8 @@ class ProbeCase(CaseRequest):
     """Calls after the first ones, to find retraces and tensors that stay alive."""
     windows: tuple[int, int, float]
     """Windows of calls after them to find leaks, most calls of each, and seconds of all."""
+    files: bool = False
+    """Whether to list the project's files that the benchmark imports, which only `--changed-only` needs."""
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,16 @@ from tfbench.worker.probes.graph import FOLDER, of_module
 
 
 class Prober:
-    """Probes cases in processes that are forked from the zygotes of their sides."""
+    """Probes cases in processes that are forked from the zygotes of their sides.
 
-    def __init__(self, launcher: ProcessLauncher, policy: Policy) -> None:
+    Args:
+        files: Whether to list the project's files that each case imports.
+    """
+
+    def __init__(self, launcher: ProcessLauncher, policy: Policy, *, files: bool = False) -> None:
         self._launcher = launcher
         self._policy = policy
+        self._files = files
 
     def probe(self, entrants: Sequence[Entrant]) -> list[ProbeOutput | Failure]:
         """Return the evidence of each entrant. As many run at once as there are processors, since none is timed.
@@ -57,7 +62,7 @@ class Prober:
                 cpus = every if entrant.case.cpus == "all" else (every[index % len(every)],)
                 seconds = self._policy.leak_seconds[bool(entrant.case.claims_on(LEAKS))]
                 windows = *self._policy.leak_windows, seconds
-                request = ProbeCase(cpus, entrant.case.name, folder, self._policy.probe_calls, windows)
+                request = ProbeCase(cpus, entrant.case.name, folder, self._policy.probe_calls, windows, self._files)
                 try:
                     process = stack.enter_context(self._launcher.start(entrant, 0, request))
                     started.append((process, Path(folder)))

@@ -56,9 +56,10 @@ def _project() -> Iterator[tuple[str, str]]:
     others = tuple(os.path.join(os.path.realpath(place), "") for place in places)
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or name.startswith(_GENERATED) or not os.path.isfile(file):
+        # Most modules are the environment's. Looking up the real path of each would take most of the time.
+        if not isinstance(file, str) or name.startswith(_GENERATED) or file.startswith(others):
             continue
-        if not os.path.realpath(file).startswith(others):
+        if os.path.isfile(file) and not os.path.realpath(file).startswith(others):
             yield name, os.path.abspath(file)
 
 

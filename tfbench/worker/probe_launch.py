@@ -71,8 +71,9 @@ class ProbingLaunch(Bench[ProbeCase]):
 
     def _send(self, found: JSON, absent: dict[str, str]) -> None:
         # Last, since a step may import what it needs in its first call. An unreadable file leaves the files unknown.
-        with suppress(OSError, SyntaxError, ValueError):
-            self.facts["files"] = imported_files(getattr(self.function, "__module__", ""))
+        if self.request.files:
+            with suppress(OSError, SyntaxError, ValueError):
+                self.facts["files"] = imported_files(getattr(self.function, "__module__", ""))
         self.channel.send(Probed(found, absent, self.facts))
 
     def _ask(self, probe: Probe, method: Callable[..., Any], *arguments: Any) -> Any:
