@@ -36,9 +36,9 @@ class Launcher:
 @pytest.fixture
 def writer(tmp_path, monkeypatch):
     monkeypatch.setattr(findings, "compose", lambda *given: "print('the file')\n")
-    monkeypatch.setattr(Writer, "_changes", lambda *given: ["graph: Sum added"])
+    monkeypatch.setattr(findings, "changes", lambda *given: ["graph: Sum added"])
     shown = {"result": ReproResult(1.52, 1.5, 1.55, True, "ratio 1.520")}
-    monkeypatch.setattr(findings, "run_file", lambda *given: shown["result"])
+    monkeypatch.setattr(findings, "run_code", lambda *given: shown["result"])
     made = Writer(FindingsFolder(tmp_path / "found"), {CASE.name: None}, tmp_path, Launcher(), preset("quick"), SIDES)
     return made, shown
 

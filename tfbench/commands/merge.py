@@ -21,7 +21,13 @@ from tfbench.report.screen import say
 
 def add(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
-    option("reports", metavar="REPORT", type=Path, nargs="+", help="reports of shards, folders of them, or the folder of a fleet")
+    option(
+        "reports",
+        metavar="REPORT",
+        type=Path,
+        nargs="+",
+        help="reports of shards, folders of them, or the folder of a fleet",
+    )
     option("--confirmed-by", type=Path, metavar="REPORT", help="report of a second run of the regressed cases")
     option("--report-json", type=Path, required=True, metavar="PATH", help="write the merged report")
 

@@ -23,18 +23,16 @@ from tfbench.model import TIME, Case, Outcome
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import Prober
 from tfbench.race.profiler import USUAL, Profiler
 from tfbench.report.screen import Screen
 from tfbench.report.units import times
-from tfbench.session.explain import explained
 from tfbench.session.profiling import BASELINE, CONTENDER, take
 from tfbench.sides.side import Side
 from tfbench.sides.spec import KINDS, TENSORFLOWS
 from tfbench.untrusted import brief, command
+from tfbench.versions.repro.confirm import changes, run_code
 from tfbench.versions.repro.modules import AVAILABLE
 from tfbench.versions.repro.write import BugReport, ReproResult, about, compose
-from tfbench.versions.repro.write import run as run_file
 from tfbench.worker.environment import packages
 
 _WITHOUT_TREES = "a file alone cannot have another source tree; give versions, python:PATH or env:NAME=VALUE"
@@ -90,20 +88,17 @@ def run(arguments: argparse.Namespace) -> int:
         if decision.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
             raise TfbenchError(f"there is no difference to show: {decision.reason.message}")
         status.update("running the extracted file")
-        with tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
-            place = Path(folder, file.name)
-            place.write_text(code, encoding="utf-8")
-            shown = run_file(place, own.executable, other.executable, setup.policy.setup_seconds * 5)
+        shown = run_code(code, file.name, (other, own), setup.policy)
         console.print(shown.output)
         _check(shown, ratio.center)
         status.update("reading what changed")
         environments = {
             label: setup.launcher.environment(side) for label, side in zip(labels, (other, own), strict=True)
         }
-        changes = _changes(setup, case, other)
+        changed = changes(setup.launcher, setup.policy, Entrant(case, other), Entrant(case, own))
         profile = [] if arguments.no_profile else _profile(setup, case, other, ratio.center - 1, status.update)
     made = command("tfbench", "repro", case.short_name, "--against", arguments.against)
-    text = BugReport(case, environments, ratio, race.launches, shown, changes, profile, made).render(file, code)
+    text = BugReport(case, environments, ratio, race.launches, shown, changed, profile, made).render(file, code)
     for path, content in ((file, code), (report, text)):
         write_whole(path, content, replace=False)
         console.print(f"written: {path}")
@@ -133,20 +128,9 @@ def _race(setup: CommandSetup, case: Case, other: Side, policy: Policy) -> Confi
 
 def _check(shown: ReproResult, raced: float) -> None:
     """Refuse a file that does not show the difference of the race."""
-    if not shown.shown or (shown.ratio > 1) != (raced > 1):
+    if not shown.agrees(raced):
         text = f"the race found a ratio of {raced:.3f}, the extracted file {shown.ratio:.3f}"
         raise TfbenchError(f"the file does not show the difference, so it was not written: {text}")
-
-
-def _changes(setup: CommandSetup, case: Case, other: Side) -> list[str]:
-    """Return the changes of graphs and exact metrics, or why they are unknown, a line each."""
-    try:
-        found = explained(Prober(setup.launcher, setup.policy), Entrant(case, other), Entrant(case, setup.contender))
-    except TfbenchError as error:
-        return [f"the graphs could not be compared: {brief(error)}"]
-    lines = [": ".join(filter(None, row)) for row in found.changes]
-    lines += [f"{name}: {before} before, {now} now; {what}" for name, before, now, what in found.metrics]
-    return [*(lines or ["the graphs, XLA's modules and every exact metric are the same"]), *found.notes]
 
 
 def _profile(setup: CommandSetup, case: Case, other: Side, slowdown: float, tell: Callable[[str], None]) -> list[str]:

@@ -51,7 +51,9 @@ class Merger:
         self._owner: dict[str, str] = {}
         """Case -> name of its report."""
         self._verdicts: list[Verdict] = []
-        self._lists: dict[str, list[Any]] = {name: [] for name in ("variant_results", "skips", "profiles", "rounds", "due")}
+        self._lists: dict[str, list[Any]] = {
+            name: [] for name in ("variant_results", "skips", "profiles", "rounds", "due")
+        }
         self._seconds: dict[str, dict[str, float]] = {"seconds_by_phase": defaultdict(float), "seconds_by_case": {}}
         self._wall = 0.0
         self._interrupted = False

@@ -76,7 +76,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--report-json", "write the report as JSON", "PATH")
     add("--report-html", "write the report as a page: one file with charts, for a browser", "PATH")
     add("--report-markdown", "write the report as Markdown, for a pull request", "PATH")
-    text = f"add this run to the history in DIR or a database (default: {HISTORY}), with its baseline side as the anchor"
+    text = (
+        f"add this run to the history in DIR or a database (default: {HISTORY}), with its baseline side as the anchor"
+    )
     add("--history", text, "DIR|URL", nargs="?", const=HISTORY)
     text = f"profile each case in a separate launch, into DIR (default: {PROFILES})"
     add(SHARED, text, "DIR", nargs="?", const=PROFILES)

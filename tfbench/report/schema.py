@@ -44,9 +44,9 @@ class Validator:
     @cached_property
     def _is_valid(self) -> Callable[[Any], bool] | None:
         with suppress(ImportError):
-            fast: Callable[[Any], bool] = importlib.import_module("jsonschema_rs").Draft202012Validator(
-                self._schema
-            ).is_valid
+            fast: Callable[[Any], bool] = (
+                importlib.import_module("jsonschema_rs").Draft202012Validator(self._schema).is_valid
+            )
             return fast
         return None
 

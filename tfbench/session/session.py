@@ -61,7 +61,9 @@ class Session:
         self._recorder = RunRecorder(request)
         env = {**request.env, **self._gpu_session.environment}
         self._contender = Side("contender", request.executable, request.root, "", env, request.slowdown)
-        checker = MetricChecker(Prober(self._launcher, request.policy, files=request.changed_only), request.policy, cases)
+        checker = MetricChecker(
+            Prober(self._launcher, request.policy, files=request.changed_only), request.policy, cases
+        )
         self._starter = SideStarter(request, self._launcher, checker, self._gpu_session.machine, report)
         sharing = max(len(cases), request.sharing)
         races = Races(request, self._launcher, self._contender, sharing, report)

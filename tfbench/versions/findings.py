@@ -8,30 +8,25 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tfbench.errors import TfbenchError
-from tfbench.fs import scratch_dir, write_whole
+from tfbench.fs import write_whole
 from tfbench.model import JSON, Case, Outcome, Ratio
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.session.explain import explained
 from tfbench.sides.side import Side
 from tfbench.sides.spec import TENSORFLOWS
 from tfbench.untrusted import brief, command
 from tfbench.versions.matrix import Matrix
-from tfbench.versions.repro.write import BugReport, ReproResult, about, compose
-from tfbench.versions.repro.write import run as run_file
+from tfbench.versions.repro.confirm import changes, run_code
+from tfbench.versions.repro.write import BugReport, about, compose
 
-RUN_LIMIT = 5
-"""A file with five launches may take so many times the policy's seconds for the set-up of one."""
 _SLUG = 60
 """Characters of a case that the name of a finding keeps; a digest follows, as names of cases are longer."""
 
@@ -131,32 +126,15 @@ class Writer:
             self.functions[found.case.name], found.case, (other, own), search, about(found.case, reference, found.side)
         )
         self.tell(f"running the file of {found.case.short_name}")
-        with tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
-            place = Path(folder, "repro.py")
-            place.write_text(code, encoding="utf-8")
-            shown = run_file(place, own.executable, other.executable, self.policy.setup_seconds * RUN_LIMIT)
-        _check(shown, found.ratio)
-        changes = self._changes(found.case, other, own)
+        shown = run_code(code, "repro.py", (other, own), self.policy)
+        if not shown.agrees(found.ratio.center):
+            text = f"the race found a ratio of {found.ratio.center:.3f}, the extracted file {shown.ratio:.3f}"
+            raise TfbenchError(f"the file does not confirm the slowdown: {text}")
+        changed = changes(self.launcher, self.policy, Entrant(found.case, other), Entrant(found.case, own))
         made = command("tfbench", "versions", reference, found.side, found.case.name)
         both = {label: environments[label] for label in (reference, found.side)}
-        report = BugReport(found.case, both, found.ratio, found.launches, shown, changes, [], made)
+        report = BugReport(found.case, both, found.ratio, found.launches, shown, changed, [], made)
         self.folder.write(name, code, report.render(Path(f"{name}.py"), code))
-
-    def _changes(self, case: Case, other: Side, own: Side) -> Sequence[str]:
-        self.launcher.ready([(side, case.env) for side in (other, own)], [0])
-        try:
-            found = explained(Prober(self.launcher, self.policy), Entrant(case, other), Entrant(case, own))
-        except TfbenchError as error:
-            return [f"the graphs could not be compared: {brief(error)}"]
-        lines = [": ".join(filter(None, row)) for row in found.changes]
-        lines += [f"{name}: {before} before, {now} now; {what}" for name, before, now, what in found.metrics]
-        return [*(lines or ["the graphs, XLA's modules and every exact metric are the same"]), *found.notes]
-
-
-def _check(shown: ReproResult, raced: Ratio) -> None:
-    if not shown.shown or shown.ratio <= 1:
-        text = f"the race found a ratio of {raced.center:.3f}, the extracted file {shown.ratio:.3f}"
-        raise TfbenchError(f"the file does not confirm the slowdown: {text}")
 
 
 def _tensorflow(environment: JSON) -> str:

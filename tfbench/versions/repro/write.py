@@ -51,6 +51,10 @@ class ReproResult:
     """Whether every launch shows the difference."""
     output: str
 
+    def agrees(self, raced: float) -> bool:
+        """Whether the file shows a difference in the direction of the race's ratio."""
+        return self.shown and (self.ratio > 1) == (raced > 1)
+
 
 def compose(function: pytest.Function, case: Case, sides: tuple[Side, Side], search: Sequence[Path], about: str) -> str:
     """Return the text of the file.
