@@ -19,7 +19,7 @@ from pathlib import Path
 from tfbench.commands._setup import add_selections, selected_words
 from tfbench.errors import UsageError
 from tfbench.fleet import plan as planning
-from tfbench.fleet.controller import Fleet, Status, failed_logs, why_lost
+from tfbench.fleet.controller import Fleet, Status, failed_logs
 from tfbench.fleet.engine import Engine
 from tfbench.fleet.folder import FleetFolder, Plan
 from tfbench.fleet.merging import merge
@@ -163,7 +163,7 @@ def _run(arguments: argparse.Namespace, folder: FleetFolder, engine: Engine) -> 
 def _conclude(arguments: argparse.Namespace, folder: FleetFolder, status: Status) -> int:
     for line in failed_logs(folder, status):
         say(line)
-    report = merge(folder, why_lost(status))
+    report = merge(folder, status.lost)
     for path in (folder.merged, *([arguments.report_json] if arguments.report_json else [])):
         write_whole(path, json_writer.lines(report))
     for machine in report.machines:

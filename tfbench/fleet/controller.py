@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -183,11 +183,6 @@ def seconds_left(status: Status, slots: int, elapsed: float, done_before: float)
     done = status.seconds_done - done_before
     left = status.seconds - status.seconds_done
     return elapsed * left / done if done > 0 else left / slots if slots else None
-
-
-def why_lost(status: Status) -> Mapping[int, str]:
-    """Return the lost jobs and why, by number."""
-    return dict(sorted(status.lost.items()))
 
 
 def failed_logs(folder: FleetFolder, status: Status, lines: int = 5) -> list[str]:

@@ -25,6 +25,7 @@ from tfbench.model import TIME, Report
 from tfbench.race.process_launcher import Processors
 from tfbench.report import json_reader, json_writer
 from tfbench.storage.histories import VARIABLE
+from tfbench.storage.layout import JOURNAL
 
 WAIT = 24 * 3600.0
 """Seconds to wait for the lease of the host by default: an engine counts the job as running meanwhile."""
@@ -136,10 +137,6 @@ def _read(job: Job, path: Path) -> Report:
         raise JobError(f"job {job.index} has no report: {error}") from None
     check_report(job, report, str(path))
     return report
-
-
-JOURNAL = "journal.jsonl"
-"""File of the finished cases, as `tfbench.plugin.options.job_options` names it."""
 
 
 def options_of(job: Job, file: Path, work: Path, history: bool) -> list[str]:

@@ -33,10 +33,10 @@ def check(job: Job, root: Path) -> None:
     if changed := sorted(key for key in ours.keys() | job.policy.keys() if ours.get(key) != job.policy.get(key)):
         text = f"its policy {name} has other thresholds than the job ({', '.join(changed[:3])})"
         raise NodeError(f"{platform.node()}: {text}; install the tfbench that planned it")
-    recipe = job.sides["contender"]
+    recipe, installed = job.sides["contender"], packages()
     for what, planned, found in (
         ("Python", minor(recipe["python"]), minor(platform.python_version())),
-        *((package, version, packages().get(package, "none")) for package, version in recipe["packages"].items()),
+        *((package, version, installed.get(package, "none")) for package, version in recipe["packages"].items()),
         ("GPU driver", job.driver, machine().get("driver", "none") if job.driver else ""),
     ):
         if planned != found:

@@ -11,6 +11,7 @@ from tfbench.gate.accepted import Accepted
 from tfbench.metrics.catalog import DECISIVE
 from tfbench.model import TIME, Outcome, ReasonCode, Report, Verdict
 from tfbench.policy import Policy
+from tfbench.report.summary import SAME_CODE
 
 
 class Gate(enum.IntEnum):
@@ -41,8 +42,6 @@ _BY_SEVERITY: Mapping[Outcome, Gate] = {
     Outcome.INCONCLUSIVE: Gate.INCONCLUSIVE,
 }
 """Outcomes that prevent a pass, most severe first. A regression is certain, whatever the other cases are."""
-_SAME = "same code"
-"""What a case is called that both sides run with the same code, so that it was not raced."""
 COMPARED = (Outcome.UNCHANGED, Outcome.IMPROVED, *_BY_SEVERITY)
 
 
@@ -117,8 +116,8 @@ def _gap(report: Report) -> str:
 
 def _counts(verdicts: Sequence[Verdict]) -> str:
     counts = Counter(_word(verdict) for verdict in verdicts)
-    return ", ".join(f"{counts[word]} {word}" for word in (*map(str, Outcome), _SAME) if counts[word])
+    return ", ".join(f"{counts[word]} {word}" for word in (*map(str, Outcome), SAME_CODE) if counts[word])
 
 
 def _word(verdict: Verdict) -> str:
-    return _SAME if verdict.reason.code == ReasonCode.SAME_CODE else str(verdict.outcome)
+    return SAME_CODE if verdict.reason.code == ReasonCode.SAME_CODE else str(verdict.outcome)

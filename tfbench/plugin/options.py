@@ -18,7 +18,7 @@ from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
 from tfbench.race.workers import Suite
 from tfbench.stats.thresholds import FIELDS
 from tfbench.storage.histories import VARIABLE, is_url
-from tfbench.storage.layout import HISTORY, Layout
+from tfbench.storage.layout import HISTORY, JOURNAL, Layout
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
 from tfbench.suite.fingerprint import digest
@@ -223,7 +223,7 @@ def job_options(config: pytest.Config) -> dict[str, Any]:
         job = load(Path(path))
     except TfbenchError as error:
         raise UsageError(f"--job: {error}") from None
-    journal = Path(config.getoption("report_json")).with_name("journal.jsonl")
+    journal = Path(config.getoption("report_json")).with_name(JOURNAL)
     return {"job": job.part, "seed": job.seed, "session_name": job.session, "journal": journal}
 
 

@@ -114,9 +114,8 @@ class Runner:
         self._patterns = parse_patterns(config.getini(INI))
         self._policy = preset(option("policy"))
         raced = bool(option("against") or option("baseline"))
-        partial = (
-            "--shard" if self._shard else "--job" if self._job else "--changed-only" if option("changed_only") else ""
-        )
+        parts = {"--shard": self._shard, "--job": self._job, "--changed-only": option("changed_only")}
+        partial = next((name for name, given in parts.items() if given), "")
         self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced, partial=partial)
         if option("changed_only") and not option("against"):
             raise UsageError("--changed-only compares the code of two sides; add --against git:REV")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable
 from functools import cache
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
 from tfbench.errors import ReportError
 from tfbench.model import (
@@ -27,7 +25,7 @@ from tfbench.model import (
 )
 from tfbench.model.rounds import LARGEST as LARGEST_ROUNDS
 from tfbench.policy import RENAMED_FIELDS
-from tfbench.report.schema import Validator
+from tfbench.report.schema import Validator, duplicate
 from tfbench.untrusted import (
     a_list,
     a_text,
@@ -40,8 +38,6 @@ from tfbench.untrusted import (
     printable,
     times,
 )
-
-Value = TypeVar("Value")
 
 SCHEMA = "tfbench-report/1"
 _SCHEMA = re.compile(r"tfbench-report/\d{1,4}")
@@ -98,7 +94,7 @@ def report_of(content: Any, name: str) -> Report:
     verdicts = tuple(map(_verdict_of, content["verdicts"]))
     rows = [(verdict.case.name, verdict.metric) for verdict in verdicts]
     if len(set(rows)) != len(rows):
-        case, metric = _duplicate(rows)
+        case, metric = duplicate(rows)
         raise ReportError(f"{brief(name)} has two verdicts on the {brief(metric)} of {brief(case)}")
     return Report(
         policy={RENAMED_FIELDS.get(key, key): value for key, value in content["policy"].items()},
@@ -159,11 +155,6 @@ def _validator() -> Validator:
     # A large report has twenty thousand rows of rounds. The library would take three seconds for them.
     schema["properties"]["rounds"].pop("items")
     return Validator(schema)
-
-
-def _duplicate(values: Iterable[Value]) -> Value:
-    """Return a value that occurs more than once. The caller knows that there is one."""
-    return Counter(values).most_common(1)[0][0]
 
 
 def _plain(text: str) -> str:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 from tfbench.model import JSON
 from tfbench.untrusted import brief
 
+Value = TypeVar("Value")
 _RECURSIVE = "anything"
 """The definition of a schema that refers to itself."""
 _ERRORS = 100
@@ -72,5 +73,9 @@ def _inlined(schema: Any, definitions: JSON) -> Any:
 def _unique(_: Any, unique: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
     texts = [one for one in instance if isinstance(one, str)] if isinstance(instance, list) else []
     if unique and len(set(texts)) != len(texts):
-        text, _count = Counter(texts).most_common(1)[0]
-        yield ValidationError(f"{text!r} is there twice")
+        yield ValidationError(f"{duplicate(texts)!r} is there twice")
+
+
+def duplicate(values: Iterable[Value]) -> Value:
+    """Return a value that occurs more than once. The caller knows that there is one."""
+    return Counter(values).most_common(1)[0][0]

@@ -21,8 +21,10 @@ _CAUSES = 5
 """Maximum lines of causes of a case. A profile has at most five; `unexplained` has the metrics that are left out."""
 _REACH = 10.0
 """Ratio from which on an interval would flatten all others, and is drawn at the end."""
+SAME_CODE = "same code"
+"""What a case is called that was not raced because both sides run the same code."""
 _MEASURED: Mapping[str, str] = {
-    ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held", ReasonCode.SAME_CODE: "same code",
+    ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held", ReasonCode.SAME_CODE: SAME_CODE,
 }  # fmt: skip
 """Reasons that say more than their outcomes."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
 from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import TIME, Case, Reason, ReasonCode
 from tfbench.sides.side import Side
+from tfbench.storage.history_index import digest
 
 _METADATA = re.compile(r", metadata=\{[^}]*\}")
 """Where an instruction of XLA comes from: among others, paths of the source tree."""
@@ -35,9 +34,8 @@ class ExecutedCode:
         """Extract it from the output of a probing launch."""
         graphs = output.found.get("graph") or output.absent.get("graph", "")
         modules = sorted(_METADATA.sub("", text) for text in output.modules.values())
-        content = json.dumps([graphs, modules], sort_keys=True)
         facts = output.facts
-        return ExecutedCode(facts.get("source", ""), facts.get("files", {}), sha256(content.encode()).hexdigest())
+        return ExecutedCode(facts.get("source", ""), facts.get("files", {}), digest([graphs, modules]))
 
 
 def drawn(cases: Sequence[Case], share: float, seed: int) -> frozenset[str]:

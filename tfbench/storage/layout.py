@@ -10,6 +10,8 @@ HISTORY = f"{DATA_FOLDER}/history"
 """Default folder of histories, relative to pytest's root."""
 PROFILES = f"{DATA_FOLDER}/profiles"
 """Default folder of profiles, relative to pytest's root."""
+JOURNAL = "journal.jsonl"
+"""File of the finished cases of a run that has not come to its end."""
 _UNSHARED = ("candidates/", "calibration/", "fleets/", "history/", "made/", "profiles/", "trees/", "journal.*")
 """Patterns that git ignores. Baselines may be shared."""
 
@@ -30,8 +32,7 @@ class Layout:
         self.calibration = folder / "calibration"
         self.fleets = folder / "fleets"
         """Folders of plans, jobs and reports of `tfbench fleet`."""
-        self.journal = folder / "journal.jsonl"
-        """Finished cases of a run that has not come to its end."""
+        self.journal = folder / JOURNAL
 
     @staticmethod
     def of(root: Path) -> Layout:
