@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from tfbench.versions import bisect_report
 from tfbench.versions.bisect import Bisection
 from tfbench.versions.defaults import Candidate, candidates, defaults_of, search, set_back
 from tfbench.versions.points import points_between
-from tfbench.versions.search import Point, max_steps
+from tfbench.versions.search import max_steps
 
 ANSWERED, INCONCLUSIVE, BROKEN = 0, 3, 5
 METRICS = (TIME, FIRST_CALL, PEAK_HOST_MEMORY)
@@ -94,13 +94,18 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(bisect_report.terminal(result, points, skipped))
             if result.first_bad is not None:
                 status.update("reading what changed")
-                ends = points[result.search.good], points[result.first_bad]
+                ends = [
+                    setup.side(point.spec, point.label)
+                    for point in (points[result.search.good], points[result.first_bad])
+                ]
                 found = _changed(setup, result.case, ends, console)
                 changes[result.case.name] = [*found.changes, *found.metrics] if found else []
                 if arguments.causes and found and result.found and result.found.ratio:
                     sides = Ends(setup, result.case, ends, result.found.ratio, arguments.metric)
                     named[result.case.name] = sides.causes(found, status.update)
                     console.print("\n".join(named[result.case.name]) or "no cause was found")
+                for side in ends:
+                    setup.launcher.release(side)
         for note in setup.notes:
             console.print(note)
     seconds = time.monotonic() - began
@@ -133,14 +138,13 @@ class Ends:
 
     setup: CommandSetup
     case: Case
-    points: tuple[Point, Point]
+    sides: Sequence[Side]
     ratio: Ratio
     metric: str
 
     def causes(self, found: Explanation, tell: Callable[[str], None]) -> list[str]:
         """Return the cause and what supports it, a line each. Where graphs do not differ, defaults are raced."""
-        setup = self.setup
-        good, bad = (setup.side(point.spec, point.label) for point in self.points)
+        setup, (good, bad) = self.setup, self.sides
         setup.launcher.ready([(side, self.case.env) for side in (good, bad)], [0])
         sides = Entrant(self.case, good), Entrant(self.case, bad)
         lines = causes(setup.launcher, setup.policy, sides, self.metric, found, self.ratio.center - 1, tell)
@@ -152,8 +156,6 @@ class Ends:
                 lines = [*search(self.ratio, tried, race, tell), *lines]
             except SideError as error:
                 lines.append(f"defaults: {error}")
-        for side in (good, bad):
-            setup.launcher.release(side)
         return lines
 
     def _with_default(self, good: Side, bad: Side, candidate: Candidate) -> Ratio | str:
@@ -171,18 +173,16 @@ class Ends:
         return race.decision.comparison.ratio
 
 
-def _changed(setup: CommandSetup, case: Case, ends: tuple[Point, Point], console: Console) -> Explanation | None:
+def _changed(setup: CommandSetup, case: Case, ends: Sequence[Side], console: Console) -> Explanation | None:
     """Print and return the changes in the case's graph from the last good to the first bad point."""
+    before, now = (Entrant(case, side) for side in ends)
     try:
-        before, now = (Entrant(case, setup.side(point.spec, point.label)) for point in ends)
         found = explained(Prober(setup.launcher, setup.policy), before, now)
     except TfbenchError as error:
         console.print(f"{case.short_name}: the changes could not be read: {error}")
         return None
     title = f"what changed from {before.side.name} to {now.side.name}"
     console.print(changes_of(title, found.changes, found.metrics, found.notes))
-    for entrant in (before, now):
-        setup.launcher.release(entrant.side)
     return found
 
 
