@@ -14,7 +14,7 @@ class Finding:
 
     name: str
     threads: tuple[str, ...]
-    """Such as ``keras#22823``; empty for a regression that nobody reported."""
+    """Such as ``keras#22823``; empty for a regression that had not been reported."""
     claim: str
     case: str
     """Selects the benchmark, as pytest's -k."""

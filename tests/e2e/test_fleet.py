@@ -27,7 +27,9 @@ def project(tmp_path):
 
 
 def test_a_suite_is_measured_in_jobs_and_goes_on_where_it_was(project):
-    plan = project.tfbench("fleet", "plan", "--against", "git:HEAD", "--policy", "quick", "--job-seconds=6", "--folder=fleet")
+    plan = project.tfbench(
+        "fleet", "plan", "--against", "git:HEAD", "--policy", "quick", "--job-seconds=6", "--folder=fleet"
+    )
     assert plan.stdout.startswith("2 cases in 2 jobs on any machine, about 12 s of machine time\n"), plan.stderr
     first = project.tfbench("job", "run", "fleet/jobs/000/000001.json")
     assert first.returncode == 0, first.stdout + first.stderr

@@ -1,7 +1,7 @@
 """Show how the cases changed over many runs, accept a change, or rebuild the index.
 
 A run with `pytest --benchmark --against SPEC --history DIR` adds itself. Without CASE, one line per case that changed.
-Exit code 1 if a case is slower than before, or drifted since the last release, and nobody accepted it.
+Exit code 1 if a case is slower than before, or drifted since the last release, and the change is not accepted.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         case = setup.collected.named(arguments.case)
         file = arguments.output or Path(f"repro_{case.workload.removeprefix('test_')}.py")
         report = file.with_suffix(".md")
-        if file.stem in AVAILABLE or file.suffix != ".py":  # Python would import the file in the place of the module
+        if file.stem in AVAILABLE or file.suffix != ".py":  # Python would import the file instead of the module
             raise UsageError(f"--output {brief(file)}: name a .py file unlike a module, such as repro_{file.stem}.py")
         for path in (file, report):
             if path.exists():

@@ -16,7 +16,7 @@ class State(str, enum.Enum):
     WAITING = "waiting"
     RUNNING = "running"
     ENDED = "ended"
-    """The engine does nothing more for it. Whether it succeeded is told by its report alone."""
+    """The engine has finished with it. Only its report shows whether it succeeded."""
 
 
 @dataclass(frozen=True)

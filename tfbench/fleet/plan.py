@@ -121,7 +121,7 @@ def write(place: Path, jobs: Iterable[Job], root: Path) -> Plan:
         for job in jobs:
             path = folder.job_file(job.index)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(job.render(), encoding="utf-8")  # seen by nobody before the folder has its name
+            path.write_text(job.render(), encoding="utf-8")  # the folder is renamed when all files are whole
             made, seconds, last = made + 1, seconds + job.seconds, job
         if last is None:
             raise UsageError("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")

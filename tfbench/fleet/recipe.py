@@ -35,7 +35,7 @@ def sides_of(spec: str, root: Path) -> dict[str, JSON]:
     try:
         tree = code_digest(root)
     except NoCheckout:
-        tree = ""  # nobody can tell whether machines have the same code; the page on fleets says so
+        tree = ""  # the code of machines cannot be compared without git; docs/fleet.md says so
     revision = next((part[4:] for part in spec.split("+") if part.startswith("git:")), "")
     named = dict(part.split("==", 1) for part in spec.split("+") if "==" in part and ":" not in part)
     baseline = {"spec": spec, "tree": tree_of(root, revision) if revision else tree, "python": "", "packages": named}

@@ -60,7 +60,7 @@ class Case:
     shared: bool = False
     """Whether the benchmark uses a shared set-up, built once for all launches."""
     thresholds: tuple[tuple[str, float], ...] = ()
-    """Its own ``minimum_effect`` and ``tolerance`` in the place of the policy's, empty for those."""
+    """Its own ``minimum_effect`` and ``tolerance`` instead of the policy's, empty for those."""
     alone: bool = False
     """Whether it may take its own time, so that no other process may prepare at the same time."""
     place: tuple[int, int] = (0, 0)

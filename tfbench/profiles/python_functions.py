@@ -13,7 +13,7 @@ HALF = 0.5
 FEWEST = 50
 """Samples below which a share has an error of more than 7%."""
 _GENERATED = ("autograph_generated", "importlib._bootstrap")
-"""Modules that a name helps nobody to find."""
+"""Modules whose names do not lead to code that a user could change."""
 KEEPERS = {
     "python": "held by Python objects",
     "native": "held by TensorFlow and other libraries outside Python",

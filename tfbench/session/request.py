@@ -65,7 +65,7 @@ class RunRequest:
     resume: bool = False
     """Whether to use the finished cases of a run that was interrupted."""
     uncollected: Sequence[CaseResult] = ()
-    """Results in the place of the cases of files that pytest could not collect."""
+    """Results instead of the cases of files that pytest could not collect."""
     profile: Path | None = None
     """Folder for a profile of each case; ``None`` for no profiles."""
     profile_regressed: Path | None = None

@@ -236,7 +236,7 @@ def not_measured(case: Case, why: str = "the run ended before this case was meas
 
 
 def not_collected(name: str, error: str, skip: str = "", fix: str = "") -> CaseResult:
-    """Return a result in the place of the cases of a file or class that pytest could not collect.
+    """Return a result instead of the cases of a file or class that pytest could not collect.
 
     Args:
         name: Its node id.

@@ -70,7 +70,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     """Return what a result depends on, by the name that messages use.
 
     Raises:
-        SideError: The code is in no git checkout, so nobody can tell whether it has changed.
+        SideError: The code is in no git checkout, so a change of it would go unnoticed.
     """
     places = [[one.name, one.executable, str(one.root), dict(one.env), list(one.unset)] for one in sides]
     options = [

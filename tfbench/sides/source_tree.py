@@ -129,7 +129,7 @@ def code_digest(root: Path) -> str:
     Unlike `snapshot`, it leaves out other new files, such as a report that a run writes.
 
     Raises:
-        SideError: ``root`` is in no checkout that git reads, so nobody can tell whether the code is the same.
+        SideError: ``root`` is in no checkout that git reads, so the code of two sides cannot be compared.
     """
     top = checkout(root)
     new = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *_CODE)

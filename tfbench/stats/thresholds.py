@@ -1,4 +1,4 @@
-"""A case's own thresholds in the place of the policy's."""
+"""A case's own thresholds instead of the policy's."""
 
 from __future__ import annotations
 

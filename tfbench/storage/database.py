@@ -36,7 +36,7 @@ INSTALL = "pip install 'tfbench[postgres]'"
 HEAD = "0002"
 """The newest migration."""
 RETRY = 60.0
-"""Seconds for which a database may be away, such as during its restart. A run has measured for minutes by then."""
+"""Seconds to retry while the database cannot be reached, such as during its restart: a lost run costs minutes."""
 _BETWEEN = 1.0
 _SCHEMES = ("postgresql://", "postgresql+psycopg://")
 _ALEMBIC = threading.Lock()

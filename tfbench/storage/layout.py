@@ -40,7 +40,7 @@ class Layout:
         return Layout(root / DATA_FOLDER)
 
     def write_gitignore(self) -> None:
-        """Make git ignore the folders that nobody commits. An existing file stays unchanged.
+        """Make git ignore the folders that are not shared. An existing file stays unchanged.
 
         Raises:
             OSError: The folder cannot be created or written.

@@ -25,9 +25,9 @@ _SWITCH = 1e-4
 _SMALLEST = 0.01
 """Share of the samples below which a function is not sent, since it cannot hold half of a slowdown of 2%."""
 _LINES = 3
-"""Lines of Python whose memory is reported, those that hold most."""
+"""Number of lines of Python that are reported, in descending order of the memory that they hold."""
 _TYPES = 5
-"""Types of Python objects that are reported, those that grew most."""
+"""Number of types of Python objects that are reported, in descending order of their growth."""
 
 
 class SamplingLaunch(Bench[SampleCase]):

@@ -56,7 +56,7 @@ _TAIL = 6000
 
 
 def main(start: StartZygote) -> None:
-    """Run as a zygote in the place of one that has run an op."""
+    """Run as a zygote instead of one that has run an op."""
     run(start, tf_runtime.ImportTimer.installed(), os.getcwd(), None)
 
 
