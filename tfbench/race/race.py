@@ -12,8 +12,9 @@ from tfbench.policy import Policy, Thresholds
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.launch import run_launch
-from tfbench.race.schedule import make_plan, one_sample
-from tfbench.stats.interval import median_log_ratio
+from tfbench.race.schedule import make_plan, one_sample, planned_seconds
+from tfbench.stats.allocation import best_rounds
+from tfbench.stats.interval import Floats, log_ratios, median_log_ratio
 from tfbench.stats.thresholds import policy_of
 from tfbench.stats.throughput import log_items_ratio
 from tfbench.stats.verdict import Decision, decide, launches_needed
@@ -208,7 +209,31 @@ class Race:
         waiting = [ready.waiting for ready in prepared.values()]
         most = self.policy.sliced_waiting * self.policy.minimum_effect
         sliceable = all(share is not None and share <= most for share in waiting)
-        return make_plan(self.entrants, iteration, self.policy, on_device, seconds, sliceable, self._untimed)
+        plan = make_plan(self.entrants, iteration, self.policy, on_device, seconds, sliceable, self._untimed)
+        return self._allocated(plan, planned_seconds(plan, iteration) / plan.rounds) if self.launches else plan
+
+    def _allocated(self, plan: Plan, round_seconds: float) -> Plan:
+        """Return the plan with the rounds that lower the error of an open comparison most per second."""
+        rounds = [max(len(run.seconds) for run in launch.runs if run) for launch in self.launches]
+        starts = [
+            launch.wall_seconds - count * round_seconds for launch, count in zip(self.launches, rounds, strict=True)
+        ]
+        start = max(sum(starts) / len(starts), round_seconds)
+        best = [
+            best_rounds(ratios, self._thresholds(entrant).launch_deviation, start, round_seconds)
+            for entrant in self.undecided
+            if (ratios := self._log_ratios(entrant))
+        ]
+        least, most = self.policy.rounds_allocated
+        if len(self.launches) < self.policy.looks[0]:
+            most = 1.0
+        wanted = min(max(max(best, default=plan.rounds), least * plan.rounds), most * plan.rounds)
+        return replace(plan, rounds=max(self.policy.rounds_min, round(wanted)))
+
+    def _log_ratios(self, entrant: int) -> list[Floats]:
+        """Return the log-ratios of the rounds of an entrant to those of the reference, an array per launch."""
+        pairs = ((launch.runs[entrant], launch.runs[self.reference or 0]) for launch in self.launches)
+        return [log_ratios(theirs.seconds, mine.seconds) for mine, theirs in pairs if mine and theirs]
 
     def _share_zygote(self, entrant: int) -> bool:
         mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]

@@ -48,7 +48,12 @@ _FEW = 5
 
 
 def median_log_ratio(baseline: Sequence[float], contender: Sequence[float]) -> float:
-    """Compute the statistic of a launch: the median over its rounds of log(contender / baseline).
+    """Compute the statistic of a launch: the median of `log_ratios`. Raises as that."""
+    return float(np.median(log_ratios(baseline, contender)))
+
+
+def log_ratios(baseline: Sequence[float], contender: Sequence[float]) -> Floats:
+    """Compute log(contender / baseline) of each round; shape (rounds,).
 
     Both arguments are seconds per iteration, one value per round, of the same rounds.
 
@@ -60,7 +65,8 @@ def median_log_ratio(baseline: Sequence[float], contender: Sequence[float]) -> f
     times = np.array([baseline, contender], dtype=float)
     if not (np.isfinite(times) & (times > 0)).all():
         raise ValueError("a time is not a positive number")
-    return float(np.median(np.diff(np.log(times), axis=0)))
+    found: Floats = np.diff(np.log(times), axis=0)[0]
+    return found
 
 
 @dataclass(frozen=True)

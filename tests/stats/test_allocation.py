@@ -1,0 +1,104 @@
+"""The number of rounds of a launch."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfbench.policy import Policy
+from tfbench.stats.allocation import best_rounds, median_error
+
+
+@pytest.mark.parametrize("draw", ["normal", "laplace"])
+def test_the_error_of_a_median_is_that_of_repeated_draws(draw):
+    rng = np.random.default_rng(1)
+    samples = getattr(rng, draw)(size=(2000, 200))
+    true = np.median(samples, axis=1).std()
+    assert np.mean([median_error(one) for one in samples[:300]]) == pytest.approx(true, rel=0.1)
+
+
+def launches(rng, between, within, rounds, count=3):
+    return [between * rng.normal() + within * rng.normal(size=rounds) for _ in range(count)]
+
+
+def mean_variance(between, within, rounds):
+    return between**2 + math.pi / 2 * within**2 / rounds
+
+
+@pytest.mark.parametrize(("between", "within"), [(0.008, 0.02), (0.003, 0.14), (0.005, 0.06)])
+def test_the_chosen_number_has_nearly_the_least_variance_per_second(between, within):
+    """With three launches, a tenth of the time is lost to the error of the choice."""
+    rng = np.random.default_rng(2)
+
+    def variance_of_a_second(rounds):
+        return mean_variance(between, within, rounds) * (0.6 + rounds * 0.0014)
+
+    best = min(map(variance_of_a_second, range(10, 3000, 5)))
+    chosen = [best_rounds(launches(rng, between, within, 200), 0.006, 0.6, 0.0014) for _ in range(300)]
+    assert np.median([variance_of_a_second(one) for one in chosen]) < 1.1 * best
+    assert np.quantile([variance_of_a_second(one) for one in chosen], 0.9) < 1.5 * best
+
+
+def test_slow_starts_and_noisy_rounds_ask_for_more_rounds():
+    rng = np.random.default_rng(3)
+    quiet, noisy = launches(rng, 0.005, 0.02, 200), launches(rng, 0.005, 0.10, 200)
+    assert best_rounds(noisy, 0.006, 0.6, 0.0014) > 2 * best_rounds(quiet, 0.006, 0.6, 0.0014)
+    assert best_rounds(quiet, 0.006, 2.4, 0.0014) == pytest.approx(2 * best_rounds(quiet, 0.006, 0.6, 0.0014))
+
+
+def test_launches_that_agree_do_not_ask_for_endless_rounds():
+    same = [np.linspace(-0.01, 0.01, 201)] * 3
+    assert best_rounds(same, 0.006, 0.6, 0.0014) < 1000
+
+
+# Recorded rounds: 16 workloads on an idle machine, and beside a process that keeps one of two cores busy in bursts
+
+RECORDED = Path(__file__).parents[1] / "data" / "rounds.npz"
+
+
+def recorded(kind):
+    """Yield the log-ratios of launches of unchanged code, shape (launches, rounds), with the costs of both in seconds."""
+    with np.load(RECORDED) as arrays:
+        for name in arrays.files:
+            if name.startswith(f"{kind}/") and not name.endswith("|costs"):
+                yield arrays[name] / 1e4, *arrays[f"{name}|costs"]
+
+
+def hodges_lehmann(values):
+    first, second = np.triu_indices(len(values))
+    return np.median((values[first] + values[second]) / 2)
+
+
+@pytest.mark.parametrize("kind", ["quiet", "busy"])
+def test_no_other_estimator_scatters_much_less_than_the_median(kind):
+    """The median of a launch's rounds is kept, since the Hodges-Lehmann estimator gains less than it costs in outliers."""
+    gains = []
+    for ratios, *_ in recorded(kind):
+        some = ratios[:, :150]
+        gains.append(np.std([hodges_lehmann(one) for one in some]) / np.std(np.median(some, axis=1)))
+    assert len(gains) >= 15
+    assert np.exp(np.mean(np.log(gains))) > 0.9
+
+
+@pytest.mark.parametrize("kind", ["quiet", "busy"])
+def test_recorded_launches_get_more_evidence_per_second(kind):
+    """Chosen from three launches of ten, against launches with 0.3 s of rounds. Prints the gain of each workload."""
+    rng, (least, most) = np.random.default_rng(4), Policy().rounds_allocated
+    gains = []
+    for ratios, start, turn in recorded(kind):
+        errors = np.array([median_error(one) for one in ratios])
+        of_round = np.mean(errors**2) * ratios.shape[1]
+        between = max(np.var(np.median(ratios, axis=1), ddof=1) - np.mean(errors**2), 0.001**2)
+
+        def variance_of_a_second(rounds, between=between, of_round=of_round, start=start, turn=turn):
+            return (between + of_round / rounds) * (start + rounds * turn)
+
+        usual = min(300, 0.3 / turn)
+        for _ in range(6):
+            best = best_rounds(ratios[rng.permutation(len(ratios))[:3]], 0.006, start, turn)
+            chosen = min(max(best, least * usual), most * usual)
+            gains.append(variance_of_a_second(usual) / variance_of_a_second(chosen))
+    print(kind, np.round(np.exp(np.mean(np.log(gains))), 3), np.round(np.quantile(gains, [0, 0.1, 0.5, 0.9, 1]), 2))
+    assert np.exp(np.mean(np.log(gains))) > 1.07
+    assert min(gains) > 0.7
