@@ -1,7 +1,7 @@
 """Find the released version, or the commit, in which a case became slower.
 
 Each step is a race against the good end, with confirmation. An inconclusive step is raced again with more launches,
-and may stay inconclusive. The command also prints what changed in the graph between the last good and the first bad
+and may stay inconclusive. A metric that is counted, such as graph_ops, is read without a race. The command also prints what changed in the graph between the last good and the first bad
 point. Ends are versions of TensorFlow (2.15.1), specifications with a version (keras==3.5.0), or revisions of the
 benchmarks' checkout. Exit code 0: all cases are answered. 3: a case stays inconclusive. 5: an end cannot run.
 """
@@ -35,11 +35,12 @@ from tfbench.sides.side import Side
 from tfbench.versions import bisect_report
 from tfbench.versions.bisect import Bisection
 from tfbench.versions.defaults import Candidate, candidates, defaults_of, search, set_back
+from tfbench.versions.difference import COUNTED, RACED, Difference, counted, raced
 from tfbench.versions.points import points_between
 from tfbench.versions.search import max_steps
 
 ANSWERED, INCONCLUSIVE, BROKEN = 0, 3, 5
-METRICS = (TIME, FIRST_CALL, PEAK_HOST_MEMORY)
+METRICS = (*RACED, *COUNTED)
 _SHOWN = 12
 """Largest number of points that are listed in full."""
 
@@ -52,7 +53,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--bad", required=True, metavar="END", help="a version or revision that is slower")
     text = "try every release, not only the last of each minor version"
     option("--all-releases", action="store_true", help=text)
-    option("--metric", default=TIME, metavar="|".join(METRICS), help="the metric that became worse")
+    text = "the metric that became worse, or one that is counted, such as graph_ops or fused_ops"
+    option("--metric", default=TIME, metavar="|".join(RACED), help=text)
     text = "smallest slowdown that counts, such as 0.1"
     option("--min-slowdown", type=float, metavar="FRACTION", help=text)
     option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
@@ -83,10 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
             labels[2:-2] = [f"… {len(labels) - 4} more …"]
         console.print(f"{' '.join(labels)}: at most {races} race{'s' * (races > 1)} per case")
         # Every race can produce a false positive.
-        race_sides = partial(_race_sides, setup, len(setup.cases) * races, random.Random(), arguments.metric)
+        compare = partial(_compared, setup, len(setup.cases) * races, random.Random(), arguments.metric)
         search = Bisection(
-            points, lambda point: setup.side(point.spec, point.label), race_sides,
-            setup.launcher.release, policy, arguments.metric, status.update,
+            points, lambda point: setup.side(point.spec, point.label), compare, setup.launcher.release, policy,
+            "slower" if arguments.metric in (TIME, FIRST_CALL) else "worse", status.update,
         )  # fmt: skip
         results = search.run(setup.cases)
         skipped = not arguments.all_releases and not points[0].spec.startswith("git:") and len(points) > 2
@@ -100,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
                 ]
                 found = _changed(setup, result.case, ends, console)
                 changes[result.case.name] = [*found.changes, *found.metrics] if found else []
-                if arguments.causes and found and result.found and result.found.ratio:
+                if arguments.causes and found and result.found:
                     sides = Ends(setup, result.case, ends, result.found.ratio, arguments.metric)
                     named[result.case.name] = sides.causes(found, status.update)
                     console.print("\n".join(named[result.case.name]) or "no cause was found")
@@ -124,6 +126,10 @@ def policy_of(arguments: argparse.Namespace) -> Policy:
     chosen = preset(arguments.policy)
     if (effect := arguments.min_slowdown) is None:
         return chosen
+    if arguments.metric in COUNTED:
+        raise UsageError(
+            f"--min-slowdown: {arguments.metric} is counted, so any difference counts; leave the option out"
+        )
     if arguments.metric == FIRST_CALL:
         return replace(chosen, first_call_effect=effect, first_call_tolerance=2 * effect)
     if arguments.metric == PEAK_HOST_MEMORY:
@@ -139,7 +145,7 @@ class Ends:
     setup: CommandSetup
     case: Case
     sides: Sequence[Side]
-    ratio: Ratio
+    ratio: Ratio | None
     metric: str
 
     def causes(self, found: Explanation, tell: Callable[[str], None]) -> list[str]:
@@ -147,30 +153,30 @@ class Ends:
         setup, (good, bad) = self.setup, self.sides
         setup.launcher.ready([(side, self.case.env) for side in (good, bad)], [0])
         sides = Entrant(self.case, good), Entrant(self.case, bad)
-        lines = causes(setup.launcher, setup.policy, sides, self.metric, found, self.ratio.center - 1, tell)
-        if self.metric == TIME and self.ratio.low > 1 and not graph_changed(found) and not in_own_python(lines):
+        ratio = self.ratio
+        slowdown = ratio.center - 1 if ratio else None
+        lines = causes(setup.launcher, setup.policy, sides, self.metric, found, slowdown, tell)
+        slower = self.metric == TIME and ratio is not None and ratio.low > 1
+        if ratio and slower and not graph_changed(found) and not in_own_python(lines):
             try:
                 tell("comparing defaults")
                 tried = candidates(defaults_of(good), defaults_of(bad))
                 race = partial(self._with_default, good, bad)
-                lines = [*search(self.ratio, tried, race, tell), *lines]
+                lines = [*search(ratio, tried, race, tell), *lines]
             except SideError as error:
                 lines.append(f"defaults: {error}")
         return lines
 
     def _with_default(self, good: Side, bad: Side, candidate: Candidate) -> Ratio | str:
         side = set_back(bad, candidate)
+        policy = replace(self.setup.policy, confirm=False)
         try:
-            race = _race_sides(
-                self.setup, 1, random.Random(), TIME, self.case, good, side, replace(self.setup.policy, confirm=False)
-            )
+            found = _compared(self.setup, 1, random.Random(), TIME, self.case, good, side, policy)
         except SideError as error:
             return str(error)
         finally:
             self.setup.launcher.release(side)
-        if race.failures or race.decision is None:
-            return "; ".join(map(str, race.failures.values())) or "it was not timed"
-        return race.decision.comparison.ratio
+        return found.ratio or "; ".join(map(str, found.failures.values())) or found.reason
 
 
 def _changed(setup: CommandSetup, case: Case, ends: Sequence[Side], console: Console) -> Explanation | None:
@@ -186,13 +192,16 @@ def _changed(setup: CommandSetup, case: Case, ends: Sequence[Side], console: Con
     return found
 
 
-def _race_sides(
+def _compared(
     setup: CommandSetup, races: int, rng: random.Random, metric: str, case: Case, good: Side, side: Side, policy: Policy
-) -> ConfirmedRace:
+) -> Difference:
     case = replace(case, thresholds=())  # the slowdown to be found is an argument
     entrants = [Entrant(case, good), Entrant(case, side)]
+    if metric in COUNTED:
+        setup.launcher.ready([(one.side, case.env) for one in entrants], [0])
+        return counted(Prober(setup.launcher, policy), policy, metric, *entrants)
     setup.prepare(entrants, policy)
     policy = replace(policy, sampled_seconds=policy.case_seconds)  # a first call is all that this race is for
     made = ConfirmedRace(entrants, setup.launcher, policy, races, time.perf_counter, rng, metrics=(metric,))
     made.run()
-    return made
+    return raced(made, metric)

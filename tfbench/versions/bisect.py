@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.errors import SideError, TfbenchError
-from tfbench.metrics.catalog import PEAK_HOST_MEMORY
-from tfbench.model import TIME, Case, Outcome, Verdict
+from tfbench.model import Case, Outcome
 from tfbench.policy import Policy
-from tfbench.race.confirmed import ConfirmedRace
 from tfbench.sides.side import Side
-from tfbench.stats.verdict import Decision
+from tfbench.versions.difference import Difference
 from tfbench.versions.search import BisectResult, BisectStep, Point, Search
 
-SideRacer = Callable[[Case, Side, Side, Policy], ConfirmedRace]
-"""Races a case on two sides until the race ends."""
+Compare = Callable[[Case, Side, Side, Policy], Difference]
+"""Compares a case on two sides, the good one first. Raises `SideError` if a process does not start."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +24,12 @@ class Bisection:
     """In order, the good end first and the bad end last."""
     make: Callable[[Point], Side]
     """Creates a point's side. Raises `SideError` if it cannot."""
-    race_sides: SideRacer
+    compare: Compare
     release: Callable[[Side], None]
     """Called with a side that is no longer needed."""
     policy: Policy
-    metric: str = TIME
-    """`TIME`, ``first_call`` or ``peak_host_memory``."""
+    word: str = "slower"
+    """What a bad point is called, ``worse`` for metrics that are no durations."""
     progress: Callable[[str], None] = lambda text: None
     """Called with the current activity."""
 
@@ -41,7 +39,7 @@ class Bisection:
         Raises `SideError` if the good or the bad end cannot be created.
         """
         good = self.make(self.points[0])
-        results = [BisectResult(case, Search(len(self.points))) for case in cases]
+        results = [BisectResult(case, Search(len(self.points)), word=self.word) for case in cases]
         self._wave(results, len(self.points) - 1, good, self.make(self.points[-1]))
         while wave := sorted({point for result in results if (point := result.next) is not None}):
             for point in wave:
@@ -69,23 +67,15 @@ class Bisection:
 
     def _race(self, result: BisectResult, point: int, good: Side, side: Side, policy: Policy) -> BisectStep:
         try:
-            race = self.race_sides(result.case, good, side, policy)
+            found = self.compare(result.case, good, side, policy)
         except SideError as error:
             return BisectStep(point, None, _headline(error))
-        if failure := race.failures.get(1):
+        if failure := found.failures.get(1):
             return BisectStep(point, None, _headline(failure))
-        if failure := race.failures.get(0):
+        if failure := found.failures.get(0):
             result.failure = f"the good end cannot run it: {_headline(failure)}"
             return BisectStep(point, None, result.failure)
-        if race.abort_reason:
-            return BisectStep(point, None, f"disturbed: {race.abort_reason}")
-        judged: Decision | Verdict | None = race.decision
-        if self.metric != TIME:
-            judged = race.memory if self.metric == PEAK_HOST_MEMORY else race.first_call
-        if judged is None or judged.outcome is None:
-            return BisectStep(point, None, f"no {self.metric} was measured")
-        ratio = judged.ratio if isinstance(judged, Verdict) else judged.comparison.ratio
-        return BisectStep(point, judged.outcome, judged.reason.message, ratio, race.launches, race.wall_seconds)
+        return BisectStep(point, found.outcome, found.reason, found.ratio, found.launches, found.seconds)
 
 
 def _headline(error: TfbenchError) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tfbench.model import JSON
+from tfbench.model import JSON, Outcome
 from tfbench.report.style import COLOURS, add_columns, add_row, table
 from tfbench.report.units import duration, times
 from tfbench.untrusted import command
@@ -24,15 +24,15 @@ def answer(result: BisectResult, points: Sequence[Point]) -> str:
         return result.failure
     end = result.steps[0]
     if end.bad is None:
-        return f"inconclusive whether {bad} is slower than {good}: {end.reason}"
+        return f"inconclusive whether {bad} is {result.word} than {good}: {end.reason}"
     if end.bad is False:
-        faster = "; swap --good and --bad to find where it became faster" if end.ratio and end.ratio.high < 1 else ""
-        return f"{bad} is not slower than {good}: {end.reason}{faster}"
+        better = "; swap --good and --bad to find where it became better" if end.outcome is Outcome.IMPROVED else ""
+        return f"{bad} is not {result.word} than {good}: {end.reason}{better}"
     before = points[result.search.good].label
     if (found := result.found) is None:
         named = ", ".join(points[point].label for point in result.search.suspects)
-        return f"slower since one of {named}, which the races could not tell apart; {before} is not slower"
-    return f"slower since {points[found.point].label}: {found.reason}; {before} is not slower"
+        return f"{result.word} since one of {named}, which could not be told apart; {before} is not {result.word}"
+    return f"{result.word} since {points[found.point].label}: {found.reason}; {before} is not {result.word}"
 
 
 def hints(result: BisectResult, points: Sequence[Point], skipped: bool) -> list[str]:

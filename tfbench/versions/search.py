@@ -85,6 +85,8 @@ class BisectResult:
     search: Search
     steps: list[BisectStep] = field(default_factory=list)
     """The first step races the bad end."""
+    word: str = "slower"
+    """What a bad point is called."""
     failure: str = ""
     """Why the good end cannot run the case, which ends the search."""
 

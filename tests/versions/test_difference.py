@@ -1,0 +1,62 @@
+"""Metrics that are counted on two sides."""
+
+from pathlib import Path
+
+import pytest
+
+from tfbench.errors import BenchmarkError
+from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.model import Case, Outcome, Ratio
+from tfbench.policy import Policy
+from tfbench.race.interfaces import Entrant
+from tfbench.sides.side import Side
+from tfbench.versions.difference import counted
+
+CASE = Case("w.py::w", "w", "w.py::w")
+BEFORE, NOW = (Entrant(CASE, Side(name, "python", Path("/"))) for name in ("good", "bad"))
+
+
+class Prober:
+    """Returns scripted evidence, a list per side and a launch each."""
+
+    def __init__(self, before, now):
+        self.scripts = {"good": iter(before), "bad": iter(now)}
+
+    def probe(self, entrants):
+        return [next(self.scripts[entrant.side.name]) for entrant in entrants]
+
+
+def launch(*ops):
+    nodes = [{"name": f"{op}_{i}", "op": op, "inputs": [], "fused": [], "types": {}} for i, op in enumerate(ops)]
+    graph = {"optimized": [nodes], "executed": [nodes], "onednn": False}
+    return ProbeOutput({"graph": graph}, {})
+
+
+def found(before, now, metric="graph_ops"):
+    return counted(Prober(before, now), Policy(), metric, BEFORE, NOW)
+
+
+def test_more_ops_are_a_regression_with_their_ratio():
+    one = found([launch("MatMul")] * 3, [launch("MatMul", "Sum", "Mul")] * 3)
+    assert (one.outcome, one.ratio, one.launches) == (Outcome.REGRESSED, Ratio(3.0, 3.0, 3.0, 1.0), 3)
+    assert one.reason == "1 before, 3 now: gained Mul, Sum"
+    assert found([launch("MatMul")] * 3, [launch("MatMul")] * 3).outcome is Outcome.UNCHANGED
+
+
+def test_launches_of_a_side_that_disagree_decide_nothing():
+    assert (
+        found([launch("MatMul")] * 3, [launch("Sum"), launch("MatMul"), launch("Sum")]).outcome is Outcome.INCONCLUSIVE
+    )
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_side_that_breaks_is_named(side):
+    sides = [[launch("MatMul")] * 3, [launch("MatMul")] * 3]
+    sides[side] = [BenchmarkError("it raised")] * 3
+    assert list(found(*sides).failures) == [side]
+
+
+def test_what_neither_side_reports_is_no_verdict():
+    one = found([launch("MatMul")] * 3, [launch("MatMul")] * 3, "accuracy")
+    assert one.outcome is None
+    assert "accuracy" in one.reason
