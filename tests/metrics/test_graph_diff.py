@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tfbench.metrics.graph_diff import Change, explain, graph_changes, metric_changes, xla_changes
+from tfbench.metrics.graph_diff import Change, explain, graph_changes, metric_changes, result_changes, xla_changes
 from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import MetricValues
 
@@ -95,3 +95,10 @@ def test_only_differing_metrics_are_listed():
     ]
     gone = MetricValues(counts={"fused_ops": {"_F": 1}})
     assert [row[0] for row in metric_changes(before, gone)] == ["artifact_bytes"]  # an absent metric equals 0
+
+
+def test_an_array_of_the_result_with_another_type_is_reported():
+    assert result_changes(["float32", "int64"], ["float32", "float32"]) == [
+        Change("result", "other type", "array 2 is float32 instead of int64")
+    ]
+    assert result_changes(["float32"], ["float32", "int64"]) == []

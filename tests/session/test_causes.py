@@ -2,7 +2,7 @@
 
 from tfbench.profiles.attribution import Attribution, Cause
 from tfbench.profiles.step_breakdown import TimeCategory
-from tfbench.session.causes import op_lines, ops_changed, traced_again, xla_changed
+from tfbench.session.causes import op_lines, ops_changed, result_changed, traced_again, xla_changed
 from tfbench.session.explain import Explanation
 
 
@@ -45,3 +45,10 @@ def test_lost_and_gained_ops_are_a_line():
     assert ops_changed(explanation(("graph_ops", "53", "436", "gained 60 Enter, 58 NextIteration"))) == [
         "while loop: 53 ops before, 436 now; gained 60 Enter, 58 NextIteration"
     ]
+
+
+def test_a_result_of_another_type_is_a_line():
+    found = Explanation(
+        [("graph", "added", "Cast"), ("result", "other type", "array 1 is int64 instead of float32")], [], []
+    )
+    assert result_changed(found) == ["result: array 1 is int64 instead of float32"]

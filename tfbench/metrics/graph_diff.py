@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tfbench.metrics import catalog, hlo
@@ -15,7 +15,7 @@ from tfbench.model import MetricValues
 
 _SOURCES = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
 """Ops that only provide values, and so are no part of a fusion."""
-GRAPH, XLA = "graph", "XLA"
+GRAPH, XLA, RESULT = "graph", "XLA", "result"
 _LIBRARIES = {(False, True): ", a kernel of oneDNN's", (True, False): ", a kernel of TensorFlow's own"}
 """Whether an op was, and is now, one of oneDNN."""
 _PARTS = frozenset({"parameter", "constant", "broadcast", "bitcast", "tuple", "get-tuple-element", "iota"})
@@ -27,13 +27,28 @@ class Change(NamedTuple):
 
     where: str
     what: str
-    """``other kernel``, ``fused apart``, ``fused together``, ``folded``, ``removed``, ``added``."""
+    """``other kernel``, ``fused apart``, ``fused together``, ``folded``, ``removed``, ``added``, ``other type``."""
     text: str
 
 
 def explain(before: ProbeOutput, now: ProbeOutput) -> list[Change]:
-    """List every change of the executed graphs and of XLA's modules."""
-    return graph_changes(before.executed, now.executed) + xla_changes(before.modules, now.modules)
+    """List every change of the executed graphs, of XLA's modules, and of the types of the result."""
+    return [
+        *graph_changes(before.executed, now.executed),
+        *xla_changes(before.modules, now.modules),
+        *result_changes([one.dtype.name for one in before.outputs], [one.dtype.name for one in now.outputs]),
+    ]
+
+
+def result_changes(before: Sequence[str], now: Sequence[str]) -> list[Change]:
+    """List the arrays of a result whose types differ, by the names of their types; none if their numbers differ."""
+    if len(before) != len(now):
+        return []
+    return [
+        Change(RESULT, "other type", f"array {number} is {became} instead of {was}")
+        for number, (was, became) in enumerate(zip(before, now, strict=True), 1)
+        if was != became
+    ]
 
 
 def graph_changes(before: Nodes, now: Nodes) -> list[Change]:

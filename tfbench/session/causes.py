@@ -11,7 +11,7 @@ from pathlib import Path
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError
 from tfbench.fs import scratch_dir
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
-from tfbench.metrics.graph_diff import GRAPH, XLA
+from tfbench.metrics.graph_diff import GRAPH, RESULT, XLA
 from tfbench.model import TIME
 from tfbench.policy import Policy
 from tfbench.profiles.attribution import Attribution
@@ -49,11 +49,11 @@ def causes(
 
     Args:
         sides: The case before, and now.
-        metric: ``time``, ``first_call`` or ``peak_host_memory``.
+        metric: ``time``, ``first_call``, ``peak_host_memory``, or one that is counted.
         found: The changes of the case's graphs and exact metrics.
         slowdown: What the race measured, as a fraction.
     """
-    lines = [*traced_again(found), *xla_changed(found)]
+    lines = [*traced_again(found), *result_changed(found), *xla_changed(found)]
     ops = ops_changed(found)
     if metric == PEAK_HOST_MEMORY:
         return [*lines, *_memory(launcher, policy, sides, tell), *ops]
@@ -61,6 +61,8 @@ def causes(
         attribution = _profiled(launcher, policy, sides, slowdown, tell)
         if ops_found := op_lines(attribution, (slowdown or 0.0) * policy.profile_found):
             return [*lines, *ops_found, *ops]
+    if metric not in (TIME, FIRST_CALL):
+        return [*lines, *ops]
     return [*lines, *_python(launcher, policy, sides, metric, tell), *ops]
 
 
@@ -95,6 +97,11 @@ def in_own_python(lines: list[str]) -> bool:
 def xla_changed(found: Explanation) -> list[str]:
     """Return a line for each module of XLA whose kernels changed."""
     return [f"{where}: {what}: {text}" for where, what, text in found.changes if where.startswith(XLA)]
+
+
+def result_changed(found: Explanation) -> list[str]:
+    """Return a line for each part of the step's result that has another type: what follows works on other numbers."""
+    return [f"result: {text}" for where, _, text in found.changes if where == RESULT]
 
 
 def op_lines(attribution: Attribution | None, enough: float = 0.0) -> list[str]:
