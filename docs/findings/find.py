@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from packaging.version import Version
-from reports import FINDINGS, MEMORY, Finding
+from reports import FINDINGS, MEMORY, OPS, TIME, Finding
 
 from tfbench.fs import write_whole
 from tfbench.untrusted import command
@@ -37,6 +37,7 @@ BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
 DETAILS, DETAILS_END = "<!-- details: begin -->", "<!-- details: end -->"
 MOST = 10
 """Findings that the page shows with their commands."""
+METRICS = {TIME: "time", MEMORY: "peak of host memory", OPS: "ops of the graph"}
 POLICY = "quick"
 """Detects 5%, with a budget that three releases of a range fit into five minutes."""
 SECONDS = 1800
@@ -108,9 +109,9 @@ def row(finding: Finding, found: dict) -> list[str]:
         limit = f" ({finding.limit})" if finding.limit else ""
         return [f"`{finding.name}`", claim, f"not reproduced here{limit}: {why}", "", "", "", finding.named, ""]
     case, ratio = case_of(race), end["ratio"]
-    shown = f"{ratio['center']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
-    metric = "peak of host memory" if finding.metric == MEMORY else "time"
-    cells = [f"`{finding.name}`", claim, shown, when(finding, found), metric]
+    interval = "exact" if ratio["low"] == ratio["high"] else f"{ratio['low']:.2f} to {ratio['high']:.2f}"
+    shown = f"{ratio['center']:.2f} ({interval})"
+    cells = [f"`{finding.name}`", claim, shown, when(finding, found), METRICS[finding.metric]]
     lines = [
         *setting(finding),
         *([cause(case.get("causes", []))] if case.get("causes") or not setting(finding) else []),
@@ -159,6 +160,7 @@ def fix(finding: Finding, found: dict) -> str:
     return "not known" if case["steps"][0]["outcome"] == "inconclusive" else f"not up to {finding.fixed}"
 
 
+COLOURS = {TIME: "#c2410c", MEMORY: "#2563eb", OPS: "#15803d"}
 HEADINGS = ("finding", "reported", "ratio here", "since", "metric", "cause named here", "cause named there", "fixed")
 
 
@@ -224,13 +226,13 @@ def draw(known: Sequence[tuple[Finding, dict]]) -> None:
     figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.32 * len(ordered)), layout="constrained")
     for height, (finding, found) in enumerate(ordered):
         ratio = end_of(found["race"])["ratio"]
-        colour = "#2563eb" if finding.metric == MEMORY else "#c2410c"
+        colour = COLOURS[finding.metric]
         axes.plot([ratio["low"], ratio["high"]], [height] * 2, color=colour, lw=2)
         axes.plot([ratio["center"]], [height], "o", color=colour, ms=5)
     axes.set_yticks(range(len(ordered)), [finding.name for finding, _ in ordered])
     axes.axvline(1, color="#9aa5b1", lw=1)
     ticks = [1, 2, 5, 10, 20, 50, 100, 200, 500]
-    axes.set(xscale="log", xlabel="ratio of the bad side to the good one, with its interval (blue: memory, red: time)")
+    axes.set(xscale="log", xlabel="ratio of the bad side to the good one, with its interval (blue: memory, red: time, green: ops)")
     axes.xaxis.set_major_locator(mpl.ticker.FixedLocator(ticks))
     axes.xaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
     axes.xaxis.set_minor_locator(mpl.ticker.NullLocator())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TIME, MEMORY = "time", "peak_host_memory"
+TIME, MEMORY, OPS = "time", "peak_host_memory", "graph_ops"
 REPORTED = "benchmarks/reported"
 
 
@@ -98,7 +98,7 @@ FINDINGS = (
     ),
     Finding(
         "layer_normalization", ("keras#20003",), "no fused layer normalization in Keras 3",
-        "layer_normalization", "2.15.1", "2.16.2", "FusedBatchNormV3 became moments, Rsqrt and Mul",
+        "layer_normalization", "2.15.1", "2.16.2", "FusedBatchNormV3 became moments, Rsqrt and Mul", metric=OPS,
     ),
     Finding(
         "eager_lstm", ("keras#18854", "keras#18859"), "`fit` is several times slower in Keras 3.0.0",
