@@ -81,11 +81,11 @@ $(VENV)/.mutants: $(READY)
 	@touch $@
 
 chaos: $(READY)
-	$(info tfbench: injecting faults into real processes: pytest -m chaos $(ARGS))
-	@TFBENCH_CHAOS=whole $(PYTEST) $(PARALLEL) -m chaos $(ARGS)
+	$(info tfbench: injecting faults into real processes: pytest -m "chaos or long" $(ARGS))
+	@TFBENCH_CHAOS=whole $(PYTEST) $(PARALLEL) -m "chaos or long" $(ARGS)
 	@$(MAKE) --no-print-directory fuzz
 
-# TFBENCH_TRACED_WORKERS: otherwise a run takes coverage away from its workers, since nobody can time what it traces.
+# TFBENCH_TRACED_WORKERS: otherwise a run takes coverage away from its workers, since traced code cannot be timed.
 coverage: $(READY)
 	$(info tfbench: running all tests under coverage)
 	@rm -rf .coverage.d && mkdir .coverage.d

@@ -42,21 +42,24 @@ def test_a_difference_becomes_a_file_and_a_report(project):
     assert "import tfbench" not in code
     assert "faster with" in report.partition("\n")[0]
     assert code.rstrip() in report
+    assert "faster in every launch" in done.stdout  # of the file, which the command has run
     again = subprocess.run(
-        [sys.executable, "-I", "repro_stack.py", "--launches", "2"],
+        [sys.executable, "-I", "repro_stack.py", "--launches", "1"],
         cwd=project.root, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert again.returncode == 0, again.stdout + again.stderr
     assert "faster in every launch" in again.stdout
-    # The files stay as they are, and what shows no difference is refused.
-    assert "exists; remove it" in project.tfbench("repro", "test_stack[compiler=xla]", "--against", "self").stderr
-    same = project.tfbench(
-        "repro", "test_stack[compiler=xla]", "--against", "self", "--policy", "quick", "--output", "other.py"
-    )
-    assert same.returncode == 5
-    assert "there is no difference to show" in same.stderr
+
+
+@pytest.mark.slow
+def test_what_shows_no_difference_or_would_replace_a_file_is_refused(project):
+    project.write("def test_sum(bench):\n    bench(sum, range(500))\n")
+    project.write("mine", "repro_sum.py")
+    command = ["repro", "test_sum", "--against", "self", "--policy", "quick"]
+    refused = project.tfbench_each(command, [*command, "--output", "json.py"], [*command, "--output", "other.py"])
+    assert "exists; remove it" in refused[0].output
+    assert "unlike a module" in refused[1].output
+    assert refused[2].code == 5
+    assert "there is no difference to show" in refused[2].output
     assert not (project.root / "other.py").exists()
-    assert (
-        "unlike a module"
-        in project.tfbench("repro", "test_stack[compiler=xla]", "--against", "self", "--output", "json.py").stderr
-    )
+    assert (project.root / "repro_sum.py").read_text() == "mine"

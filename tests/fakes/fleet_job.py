@@ -65,9 +65,7 @@ def main(path: str) -> int:
     try:
         place = execute.Place.of(Path(path))
         every = tuple(sorted(os.sched_getaffinity(0)))
-        execute.run(
-            place, Path("/"), Processors(every[-1:], every), measure, race_canary=canary, check=lambda *_: None
-        )
+        execute.run(place, Path("/"), Processors(every[-1:], every), measure, race_canary=canary, check=lambda *_: None)
     except TfbenchError as error:
         print(error, flush=True)
         return 5
@@ -79,7 +77,9 @@ def intervals(folder) -> list[tuple[float, float, int]]:
     found = []
     for path in sorted((folder.path / "attempts").rglob("*.jsonl")):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
-        found += [(one["began"], one["time"], cpu) for one in rows if one["event"] == "done" for cpu in one["processors"]]
+        found += [
+            (one["began"], one["time"], cpu) for one in rows if one["event"] == "done" for cpu in one["processors"]
+        ]
     return sorted(found)
 
 

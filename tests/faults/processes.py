@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -18,8 +17,6 @@ from tfbench.worker.tracers import ALLOWED
 FOLDER = Path(__file__).parent / "benchmarks"
 MARK = "TFBENCH_FAULTS"
 """Environment variable that every process of a run inherits."""
-WHOLE = os.environ.get("TFBENCH_CHAOS") == "whole"
-"""Whether every test runs in full length, as `make chaos` does."""
 _PRIVATE = re.compile(r"^Private_\w+: +(\d+) kB$", re.MULTILINE)
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.project import LIMIT
-from tests.faults.processes import WHOLE, Run, left
+from tests.faults.processes import Run, left
+from tests.length import WHOLE
 from tfbench.sides.source_tree import KEPT
 from tfbench.storage.baselines import Baselines
 from tfbench.storage.layout import Layout

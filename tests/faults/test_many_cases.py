@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 
 from tests.fakes import measured, worker
-from tests.faults.processes import WHOLE, Run
+from tests.faults.processes import Run
+from tests.length import WHOLE
 
 CASES = 5000 if WHOLE else 250
 MANY = """

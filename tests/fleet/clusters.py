@@ -70,7 +70,10 @@ class SlurmCluster:
         ports = [_free_port() for _ in range(nodes + 1)]
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
         host = socket.gethostname().partition(".")[0]
-        rows = "\n".join(f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port}" for name, port in zip(self.names, ports[1:], strict=True))
+        rows = "\n".join(
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port}"
+            for name, port in zip(self.names, ports[1:], strict=True)
+        )
         for name in ("state", "munge"):
             (folder / name).mkdir()
         folder.chmod(0o755)
@@ -174,7 +177,10 @@ def _daemons_of(folder: Path, node: str) -> list[int]:
         if entry.name.isdigit():
             with suppress(OSError):
                 words = (entry / "cmdline").read_bytes()
-                if words.startswith(b"slurmstepd") and str(folder / f"spool-{node}").encode() in (entry / "environ").read_bytes():
+                if (
+                    words.startswith(b"slurmstepd")
+                    and str(folder / f"spool-{node}").encode() in (entry / "environ").read_bytes()
+                ):
                     found.append(int(entry.name))
     return found
 
@@ -195,9 +201,9 @@ def _wait(ready: object, what: str, seconds: float = 30.0) -> None:
 
 # PostgreSQL
 
-_SERVERS = [
-    str(path.parent) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-] or ([str(Path(found).resolve().parent)] if (found := shutil.which("initdb")) else [])
+_SERVERS = [str(path.parent) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))] or (
+    [str(Path(found).resolve().parent)] if (found := shutil.which("initdb")) else []
+)
 WITHOUT_POSTGRES = "" if _SERVERS else "PostgreSQL is missing; install it: apt-get install postgresql"
 PASSWORD = "s3cret-of-the-database"
 
@@ -211,7 +217,9 @@ class Postgres:
         self._user = "postgres" if os.getuid() == 0 else None
         if self._user:
             shutil.chown(folder, self._user)
-        self._do("initdb", "--no-sync", "--auth-local=trust", "--auth-host=scram-sha-256", "-U", "bench", "-D", self._data)
+        self._do(
+            "initdb", "--no-sync", "--auth-local=trust", "--auth-host=scram-sha-256", "-U", "bench", "-D", self._data
+        )
 
     @property
     def _data(self) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.fakes.fleet_job import PROGRAM, intervals, plan
 from tests.fleet.once import check_once
+from tests.length import WHOLE
 from tfbench.errors import EngineError
 from tfbench.fleet.controller import Fleet
 from tfbench.fleet.engines.ray import RayEngine
@@ -20,7 +21,6 @@ from tfbench.fleet.folder import FleetFolder
 from tfbench.fleet.merging import merge
 
 WITHOUT_RAY = "" if importlib.util.find_spec("ray") else "Ray is missing; install it: pip install 'tfbench[ray]'"
-WHOLE = os.environ.get("TFBENCH_CHAOS") == "whole"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(WITHOUT_RAY), reason=WITHOUT_RAY),
@@ -38,7 +38,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.chaos
 def test_two_nodes_are_killed(folder, monkeypatch):
     jobs = 200 if WHOLE else 12
-    monkeypatch.setenv("FAKE_SECONDS", "0.7" if WHOLE else "0.2")
+    monkeypatch.setenv("FAKE_SECONDS", "1" if WHOLE else "0.2")
     plan(folder.path, jobs)
     engine = RayEngine(local_nodes=3, program=PROGRAM)
     try:

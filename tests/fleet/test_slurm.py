@@ -14,6 +14,7 @@ import pytest
 from tests.fakes.fleet_job import PROGRAM, intervals, plan
 from tests.fleet.clusters import WITHOUT_SLURM, postgres, slurm
 from tests.fleet.once import check_once
+from tests.length import WHOLE
 from tests.storage.test_database import WITHOUT
 from tfbench.errors import EngineError
 from tfbench.fleet.controller import Fleet
@@ -23,7 +24,6 @@ from tfbench.fleet.merging import merge
 from tfbench.storage.histories import opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WITHOUT_SLURM), reason=WITHOUT_SLURM)]
-WHOLE = os.environ.get("TFBENCH_CHAOS") == "whole"
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_class_that_no_node_has(folder):
 @pytest.mark.skipif(not WHOLE, reason="takes a minute or more: set TFBENCH_CHAOS=whole")
 def test_nodes_the_controller_and_the_database_are_killed(cluster, folder, monkeypatch, stack):
     jobs = 200 if WHOLE else 12
-    monkeypatch.setenv("FAKE_SECONDS", "0.5" if WHOLE else "0.2")
+    monkeypatch.setenv("FAKE_SECONDS", "1" if WHOLE else "0.2")
     plan(folder.path, jobs)
     database = stack.enter_context(postgres()) if WHOLE and not WITHOUT else None
     if database:

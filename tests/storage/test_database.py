@@ -58,7 +58,9 @@ def test_a_database_reads_back_what_a_folder_does(url, tmp_path):
 
 
 def test_many_writers_write_a_run_once_and_lose_none(url):
-    records = [replace(FULL, context=replace(FULL.context, session=f"2026-01-01T00:00:00+00:00-{n:08x}")) for n in range(20)]
+    records = [
+        replace(FULL, context=replace(FULL.context, session=f"2026-01-01T00:00:00+00:00-{n:08x}")) for n in range(20)
+    ]
     failures = []
 
     def write():
