@@ -56,7 +56,7 @@ def measure(job: Job, root: Path, work: Path, held: IO[str]) -> None:
         DatabaseHistory(url).record(record_of_job(job))
 
 
-def canary(processors: Processors, rng: random.Random) -> Canary:
+def canary(processors: Processors, rng: random.Random, device: str) -> Canary:
     bad = node_name() in os.environ.get("FAKE_CANARY", "").split(",")
     return Canary("regressed" if bad else "unchanged", "regressed", 0.0, "unchanged code is regressed" if bad else "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import threading
@@ -13,13 +14,16 @@ import pytest
 from tests.fakes import fleet_job
 from tests.fakes.fleet_job import plan, report_of
 from tfbench.errors import JobError, NodeError
+from tfbench.fleet import canary as canaries
 from tfbench.fleet import execute
 from tfbench.fleet.canary import Canary, judge
 from tfbench.fleet.execute import Place
 from tfbench.fleet.folder import FleetFolder, node_name
 from tfbench.fleet.lease import lease
 from tfbench.fs import write_whole
+from tfbench.gpus.session import GpuSession
 from tfbench.model import Outcome
+from tfbench.plugin.options import available_cpus
 from tfbench.race.process_launcher import Processors
 from tfbench.report import json_reader, json_writer
 
@@ -133,3 +137,19 @@ def test_a_child_goes_on_holding_the_lease(tmp_path):
         child.communicate(b"\n")
     with lease(0.0, tmp_path):
         pass
+
+
+@pytest.mark.tensorflow
+def test_the_canary_of_a_job_on_gpus_multiplies_matrices_there(monkeypatch):
+    class Session(GpuSession):
+        """A machine whose GPU is in fact a CPU."""
+
+        def __init__(self, kind, names, policy):
+            assert (kind, names) == ("gpu", ("0",))
+            super().__init__("cpu", (), policy)
+            self.gpus = [None]
+
+    monkeypatch.setattr(canaries, "GpuSession", Session)
+    every = tuple(available_cpus())
+    found = canaries.race(Processors(every[-1:], every), random.Random(1), "gpu:0")
+    assert (found.unchanged, found.slowed, found.failure) == ("unchanged", "regressed", "")

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfbench.errors import TfbenchError
+from tfbench.gpus.selection import parse_device
+from tfbench.gpus.session import GpuSession
 from tfbench.model import JSON, TIME, Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.confirmed import ConfirmedRace
@@ -23,8 +25,9 @@ SLOWDOWN = 0.10
 that still decides."""
 ATTEMPTS = 2
 """A canary that fails is raced once more. A fit machine fails one by chance in a hundred, and two in ten thousand."""
-_FILE = Path(__file__).with_name("canary_workload.py")
-_NAME = f"{_FILE.name}::test_canary"
+_ON_CPU = Path(__file__).with_name("canary_workload.py"), "test_canary"
+_ON_GPU = Path(__file__).parents[1] / "worker" / "workloads" / "test_product.py", "test_product"
+"""File and benchmark. The first needs no TensorFlow, so its processes start within a second."""
 _CASES = 2
 """Verdicts of a canary, which share alpha."""
 
@@ -61,30 +64,38 @@ def judge(unchanged: Outcome, slowed: Outcome, seconds: float) -> Canary:
     return Canary(unchanged.value, slowed.value, seconds, why)
 
 
-def race(processors: Processors, rng: random.Random) -> Canary:
-    """Race the canary, again after a failure. It never raises: a machine that cannot race it is not fit."""
+def race(processors: Processors, rng: random.Random, device: str = "cpu") -> Canary:
+    """Race the canary, again after a failure. It never raises: a machine that cannot race it is not fit.
+
+    Args:
+        device: What the job measures on, as ``--device`` names it. If that includes a GPU, the canary is raced there.
+    """
     began = time.perf_counter()
-    found = _raced(processors, rng, began)
+    found = _raced(processors, rng, device, began)
     for _ in range(ATTEMPTS - 1):
-        found = _raced(processors, rng, began) if found.failure else found
+        found = _raced(processors, rng, device, began) if found.failure else found
     return found
 
 
-def _raced(processors: Processors, rng: random.Random, began: float) -> Canary:
+def _raced(processors: Processors, rng: random.Random, device: str, began: float) -> Canary:
     try:
-        return judge(*_outcomes(processors, rng), time.perf_counter() - began)
+        with closing(GpuSession(*parse_device(device), preset("quick"))) as gpu_session:
+            outcomes = _outcomes(processors, rng, gpu_session)
+        return judge(*outcomes, time.perf_counter() - began)
     except TfbenchError as error:
         lines = str(error).strip().splitlines()
         why = f"it could not run: {lines[-1] if lines else type(error).__name__}"
         return Canary("error", "error", time.perf_counter() - began, why)
 
 
-def _outcomes(processors: Processors, rng: random.Random) -> tuple[Outcome, Outcome]:
-    policy = preset("quick")
-    suite = Suite((_FILE.name,), "", "importlib", made="", cpus=processors.every, imports_tensorflow=False)
-    sides = [Side(name, sys.executable, _FILE.parent) for name in ("baseline", "contender")]
-    case = Case(_NAME, "test_canary", _NAME)
-    with closing(ProcessLauncher(suite, policy, processors)) as launcher:
+def _outcomes(processors: Processors, rng: random.Random, gpu_session: GpuSession) -> tuple[Outcome, Outcome]:
+    policy, on_gpu = preset("quick"), bool(gpu_session.gpus)
+    file, function = _ON_GPU if on_gpu else _ON_CPU
+    suite = Suite((file.name,), "", "importlib", made="", cpus=processors.every, imports_tensorflow=on_gpu)
+    sides = [Side(name, sys.executable, file.parent, env=gpu_session.environment) for name in ("baseline", "contender")]
+    name = f"{file.name}::{function}"
+    case = Case(name, function, name)
+    with closing(ProcessLauncher(suite, policy, processors, gpu_session.gpu_monitor)) as launcher:
         of_sides = launcher.policy_of(policy, [Entrant(case, side) for side in sides])
 
         def outcome(slowdown: float) -> Outcome:

@@ -77,7 +77,7 @@ def run(
     measure: Measure,
     *,
     wait: float = WAIT,
-    race_canary: Callable[[Processors, random.Random], canary.Canary] = canary.race,
+    race_canary: Callable[[Processors, random.Random, str], canary.Canary] = canary.race,
     check: Callable[[Job, Path], None] = node.check,
 ) -> bool:
     """Do a job once, whatever number of processes try: false if its report was complete already.
@@ -103,7 +103,7 @@ def run(
         began = time.time()
         _note(place, job, "began", host, processors=list(processors.one))
         try:
-            found = race_canary(processors, random.Random(job.seed))
+            found = race_canary(processors, random.Random(job.seed), job.device)
             if found.failure:
                 if place.fleet:
                     place.fleet.set_aside(host, f"its canary failed: {found.failure}")
