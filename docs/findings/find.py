@@ -232,7 +232,7 @@ def draw(known: Sequence[tuple[Finding, dict]]) -> None:
     axes.set_yticks(range(len(ordered)), [finding.name for finding, _ in ordered])
     axes.axvline(1, color="#9aa5b1", lw=1)
     ticks = [1, 2, 5, 10, 20, 50, 100, 200, 500]
-    axes.set(xscale="log", xlabel="ratio of the bad side to the good one, with its interval (blue: memory, red: time, green: ops)")
+    axes.set(xscale="log", xlabel="ratio with its interval (red: time, blue: memory, green: ops of the graph)")
     axes.xaxis.set_major_locator(mpl.ticker.FixedLocator(ticks))
     axes.xaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
     axes.xaxis.set_minor_locator(mpl.ticker.NullLocator())
