@@ -129,3 +129,37 @@ def test_a_command_that_fails_is_a_result(monkeypatch, capsys):
     found = find.measure(reports.FINDINGS[0])
     assert found["race"]["failed"] == "tensorflow has no version 9.9.9"
     assert "tfbench bisect --good tensorflow==2.21.0+keras==3.15.0" in capsys.readouterr().out
+
+
+# The survey of the suite
+
+survey = loaded("survey")
+
+
+def surveyed(*ratios):
+    sides = ["2.16.2", "2.17.1", "2.18.1", "2.19.1"]
+    entries = [None if one is None else {"center": one, "low": one * 0.98, "high": one * 1.02} for one in ratios]
+    cells = [{"why": "broke"} if entry is None else {"ratio": entry} for entry in entries]
+    row = {"case": "w.py::w", "sides": dict(zip(sides, [{"ratio": None}, *cells], strict=True))}
+    return list(survey.slower({"sides": dict.fromkeys(sides), "reference": sides[0], "cases": [row]}))
+
+
+def test_a_release_that_is_slower_than_the_one_before_is_listed():
+    (one,) = surveyed(1.0, 1.5, 1.5)
+    assert (one.before, one.release, one.ratio, one.stays) == ("2.17.1", "2.18.1", 1.5, True)
+    assert one.low < one.ratio
+    (mended,) = surveyed(1.3, 1.3, 1.0)
+    assert (mended.before, mended.release, mended.stays) == ("2.16.2", "2.17.1", False)
+
+
+def test_small_uncertain_and_broken_steps_are_not_listed():
+    assert surveyed(1.05, 1.1, 1.15) == []
+    assert surveyed(1.0, None, 1.5) == []
+    assert surveyed(0.5, 0.5, 0.5) == []
+
+
+def test_surveys_are_lists_of_releases_in_order():
+    for releases, files in survey.SURVEYS.values():
+        versions = [find.Version(one.rpartition("==")[2]) for one in releases]
+        assert versions == sorted(versions)
+        assert set(files) <= {path.stem for path in (ROOT / "benchmarks").glob("test_*.py")}

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.e2e.project import Project
+from tests.e2e.test_other_metrics import QUICKLY
 
 CLASSES = """
 import time
@@ -55,6 +56,7 @@ class Broken(tf.test.Benchmark):
 @pytest.mark.tensorflow
 def test_their_ops_take_turns_and_their_reported_times_are_compared_launch_by_launch(project: Project):
     project.write(CLASSES, "ops_benchmark.py")
+    project.write(QUICKLY, "conftest.py")
     project.write("[pytest]\ntfbench_tf_test_benchmarks =\n    *_benchmark.py\n", "pytest.ini")
     done = project.run("--against", "self")
     found = done.outcomes()

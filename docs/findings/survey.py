@@ -1,0 +1,162 @@
+"""Race the whole suite over releases, and list what became slower by 10% from one release to the next.
+
+    python docs/findings/survey.py                       # every file that docs/findings/survey lacks; hours
+    python docs/findings/survey.py --only tensorflow/test_fusion
+    python docs/findings/survey.py --show                # the table, from the recorded data
+
+A survey races its releases in the same rounds, `tfbench versions`, one file of benchmarks after the other. Each file is
+one file of results, written whole, so an interrupted survey goes on where it stopped. A slower release is bisected once,
+with its cause, and a file that shows it is made: `tfbench bisect --causes` and `tfbench repro`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tfbench.fs import write_whole
+from tfbench.untrusted import command
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = Path(__file__).parent / "survey"
+POLICY = "quick"
+SLOWER = 1.1
+"""Ratio to the release before from which on a case is listed."""
+SECONDS = 7200
+"""Time limit of a command: six environments to build, and a file of benchmarks."""
+_TENSORFLOW = ("2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
+_KERAS = ("3.8.0", "3.9.2", "3.10.0", "3.11.3", "3.12.0", "3.13.2", "3.14.1", "3.15.0")
+_FILES = sorted(path.stem for path in (ROOT / "benchmarks").glob("test_*.py"))
+_USES_KERAS = [name for name in _FILES if "keras" in (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")]
+SURVEYS = {
+    "tensorflow": (_TENSORFLOW, _FILES),
+    "keras": (tuple(f"tensorflow==2.19.1+keras=={release}" for release in _KERAS), _USES_KERAS),
+}
+"""Survey -> its releases, in order, and its files of benchmarks. TensorFlow 2.19 admits all of these releases of Keras."""
+
+
+class Slower(NamedTuple):
+    """A case that became slower from one release to the next."""
+
+    case: str
+    before: str
+    release: str
+    ratio: float
+    low: float
+    """The lower end of the interval of the slow release, divided by the upper end of the one before."""
+    stays: bool
+    """Whether the newest release is slow too."""
+
+
+def measure(releases: Sequence[str], name: str) -> dict:
+    """Race a file of benchmarks, then bisect and extract what became slower; return what its file holds."""
+    found = run("versions", *releases, f"benchmarks/{name}.py", "--policy", POLICY, "--device", "cpu")
+    if "report" in found:
+        found["slower"] = [
+            {**one._asdict(), "bisect": bisect(one), "repro": repro(one)} for one in slower(found["report"])
+        ]
+        found["report"].pop("policy", None)
+    return found
+
+
+def run(*words: str, json_report: bool = True) -> dict:
+    """Run tfbench in a process; return its command, its seconds, and its report or last output."""
+    print(command("tfbench", *words), flush=True)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        options = [f"--report-json={report}"] if json_report else [f"--output={Path(folder, 'repro_case.py')}"]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "tfbench", *words, *options], cwd=ROOT, stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=SECONDS, check=False,
+            )  # fmt: skip
+            printed = done.stdout + done.stderr
+        except subprocess.TimeoutExpired:
+            printed = f"it took longer than {SECONDS} s"
+        content = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
+        files = {path.suffix: path.read_text(encoding="utf-8") for path in Path(folder).glob("repro_case.*")}
+    found = {"command": command("tfbench", *words), "wall_seconds": round(time.monotonic() - began, 1)}
+    if content is not None:
+        return {**found, "report": content}
+    return {**found, **({"file": files[".py"]} if ".py" in files else {"failed": printed.strip()[-1500:]})}
+
+
+def slower(report: dict) -> Iterator[Slower]:
+    """Yield the cases that became slower by `SLOWER`, and certainly slower, from one release to the next."""
+    labels = list(report["sides"])
+    for row in report["cases"]:
+        ratios = {side: row["sides"][side].get("ratio") for side in labels}
+        ratios[report["reference"]] = {"center": 1.0, "low": 1.0, "high": 1.0}
+        for before, now in itertools.pairwise(labels):
+            first, second, last = ratios[before], ratios[now], ratios[labels[-1]]
+            if not (first and second) or None in (first["high"], second["low"]):
+                continue  # a release that cannot run the case, or an interval without an end
+            ratio, low = second["center"] / first["center"], second["low"] / first["high"]
+            if ratio >= SLOWER and low > 1:
+                stays = bool(last) and last["center"] > first["center"] * (1 + ratio) / 2
+                yield Slower(row["case"], before, now, ratio, low, stays)
+
+
+def bisect(one: Slower) -> dict:
+    """Bisect a case between two releases, with its cause."""
+    return run("bisect", "--good", one.before, "--bad", one.release, one.case, "--policy", POLICY, "--causes")
+
+
+def repro(one: Slower) -> dict:
+    """Make the file that shows a case, on this environment's release and one that differs from it."""
+    other = one.before if one.stays else one.release
+    return run("repro", one.case, "--against", other, "--policy", POLICY, "--no-profile", json_report=False)
+
+
+def table() -> str:
+    """Return what became slower as a Markdown table, the largest first, and how many cases were raced."""
+    rows, cases = [], dict.fromkeys(SURVEYS, 0)
+    for survey in SURVEYS:
+        for path in sorted((DATA / survey).glob("*.json")):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            cases[survey] += len(content.get("report", {}).get("cases", ()))
+            for one in content.get("slower", ()):
+                found = one["bisect"].get("report", {}).get("cases", [{}])[0]
+                cause = next(iter(found.get("causes", ())), "")
+                rows.append(
+                    (one["ratio"], one["case"].partition("::")[2], one["release"], found.get("answer", ""), cause)
+                )
+    lines = [
+        f"{', '.join(f'{count} cases over {len(SURVEYS[survey][0])} releases of {survey}' for survey, count in cases.items())}.",
+        "", "| case | since | ratio to the release before | bisected | cause |", "| --- | --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for ratio, case, release, answer, cause in sorted(rows, reverse=True):
+        cells = (f"`{case}`", release, f"{ratio:.2f}", answer, cause)
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    names = [f"{survey}/{name}" for survey, (_, files) in SURVEYS.items() for name in files]
+    parser.add_argument("--only", action="append", choices=names, metavar="SURVEY/FILE", help="measure again")
+    parser.add_argument("--show", action="store_true", help="measure nothing; print the table")
+    asked = parser.parse_args(arguments)
+    if not asked.show:
+        for name in names:
+            file = DATA / f"{name}.json"
+            if name in asked.only if asked.only else not file.exists():
+                survey, _, benchmarks = name.partition("/")
+                found = measure(SURVEYS[survey][0], benchmarks)
+                write_whole(file, json.dumps(found, indent=1, allow_nan=False) + "\n")
+    print(table(), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
