@@ -57,6 +57,7 @@ def test_a_bisection_finds_the_commit_where_a_case_got_slower(repository):
     assert "is not slower than" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_bisection_of_one_step_reports_its_changes(repository):
     done = repository.tfbench("bisect", "--good", "HEAD~4", "--bad", "HEAD~2", "-k", "work", "--policy", "quick")
     assert done.returncode == 3, done.stdout + done.stderr

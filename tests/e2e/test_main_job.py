@@ -144,6 +144,7 @@ def test_a_baseline_gates_even_after_the_code_has_changed(project):
     assert "missing" in gone.output
 
 
+@pytest.mark.slow
 def test_only_a_run_of_the_whole_baseline_offers_to_update_it(project):
     checkout(project)
     project.write("".join(benchmark(name, 5e-5) for name in ("test_mine", "test_other")))
@@ -215,6 +216,7 @@ def test_a_baseline_is_raced_with_its_own_packages_and_settings(project):
     assert "its environment cannot be recreated: numpy has no version 2.0.99" in unmade.reason("test_mine")
 
 
+@pytest.mark.slow
 def test_only_suspects_are_raced_again(project):
     checkout(project)
     project.write("AMOUNT = 5e-5\n", "amount.py")

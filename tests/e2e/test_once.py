@@ -56,6 +56,7 @@ def test_one_sample_per_launch_is_raced_and_gated_like_a_time(project):
     assert set(slower.outcomes().values()) == {"regressed"}, slower.output
 
 
+@pytest.mark.slow
 def test_variants_race_and_a_baseline_keeps_the_samples(project):
     project.write(BENCHMARKS)
     done = project.run("-k", "test_build", "--save-baseline", "first")

@@ -75,6 +75,7 @@ def test_compared_environments_get_the_same_python(tmp_path, monkeypatch):
             ours.prefer([SMALL], "3.7")
 
 
+@pytest.mark.slow
 def test_two_runs_with_the_same_request_build_one_environment(tmp_path):
     program = (
         "import sys; from pathlib import Path; from tfbench.sides.environments import *;"
@@ -137,6 +138,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
+@pytest.mark.slow
 def test_unused_environments_are_pruned(tmp_path, built, monkeypatch):
     ours = Environments(tmp_path)
     folder = ours.get(SMALL).folder
