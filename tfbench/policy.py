@@ -60,7 +60,10 @@ class Policy(
             "0 < once_effects[0] < once_effects[1] < 1 must hold": 0 < self.once_effects[0] < self.once_effects[1] < 1,
             "probe_calls, probe_launches and memory_launches must be at least 1": counts >= 1,
             "leak_windows must be at least 2 windows of 2 calls": min(self.leak_windows) >= 2,
-            "bisect_retry_factor must be at least 1": self.bisect_retry_factor >= 1,
+            "bisect_retry_factor and repro_launches must be at least 1": min(
+                self.bisect_retry_factor, self.repro_launches
+            )
+            >= 1,
             "sessions must be at least 3, and floor_launches 1": self.sessions >= 3 and self.floor_launches >= 1,
         }
         for rule, holds in rules.items():
@@ -133,7 +136,7 @@ RENAMED_FIELDS = {
 # Detects 5%, where standard detects 3%, in three launches of half the length from three pairs of zygotes.
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, looks=(3, 4, 6, 9, 13, 20), zygotes=6, ancestors=2, floor_launches=3,
-    launch_seconds=0.15, rounds_max=150, case_seconds=40.0, sampled_seconds=5.0,
+    launch_seconds=0.15, rounds_max=150, case_seconds=40.0, sampled_seconds=5.0, repro_launches=3,
 )  # fmt: skip
 # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
 _STRICT = Policy(

@@ -99,7 +99,7 @@ def project(tmp_path, monkeypatch):
         )
         case = case or Case(f"test_mine.py::{name}", name, name)
         side = Side("baseline", sys.executable, tmp_path)
-        return compose(function, case, (side, side), [tmp_path], "about it")
+        return compose(function, case, (side, side), [tmp_path], "about it", 4)
 
     return make
 
@@ -119,6 +119,7 @@ def test_a_benchmark_is_extracted_with_its_levels_helpers_and_constants(project,
     assert "requires=lambda" not in text
     assert "flops" not in text
     assert "def shared" not in text
+    assert "\nLAUNCHES = 4 " in text
     # What the processes of the sides run, but with a plain call in the place of the race.
     text = text.replace("bench=StepServer()", "bench=lambda step: print(step())")
     (tmp_path / "repro.py").write_text(text.replace("limit_threads()\n", ""))

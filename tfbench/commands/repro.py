@@ -74,7 +74,12 @@ def run(arguments: argparse.Namespace) -> int:
         search = [setup.collected.root, *(Path(one) for one in sys.path if one)]
         labels = arguments.against, _label()
         code = compose(
-            setup.collected.functions[case.name], case, (other, own), search, about(case, *labels)
+            setup.collected.functions[case.name],
+            case,
+            (other, own),
+            search,
+            about(case, *labels),
+            setup.policy.repro_launches,
         )  # fails before anything takes long
         status.update(f"racing {case.short_name}")
         race = _race(setup, case, other, setup.policy)

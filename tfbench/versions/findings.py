@@ -123,8 +123,9 @@ class Writer:
         other, own = self.sides[reference], self.sides[found.side]
         search = [self.root, *(Path(one) for one in sys.path if one)]
         code = compose(
-            self.functions[found.case.name], found.case, (other, own), search, about(found.case, reference, found.side)
-        )
+            self.functions[found.case.name], found.case, (other, own), search,
+            about(found.case, reference, found.side), self.policy.repro_launches,
+        )  # fmt: skip
         self.tell(f"running the file of {found.case.short_name}")
         shown = run_code(code, "repro.py", (other, own), self.policy)
         if not shown.agrees(found.ratio.center):

@@ -20,6 +20,9 @@ class LaunchBudgets:
     zygotes_variants: int = 15
     """The same for a race of more than two sides or environments, which share it: with six environments, the processes
     of a run stay below 4 GB of private memory."""
+    repro_launches: int = 5
+    """Fresh processes of each side in a file of `tfbench repro`, all of which must show the difference: by chance, five
+    agree about its direction in one of 16 files. Each imports TensorFlow."""
     block_seconds: float = 3e-4
     """Length of a timed block. Faster turns cancel more of a noise burst."""
     device_block_seconds: float = 3e-3

@@ -56,7 +56,9 @@ class ReproResult:
         return self.shown and (self.ratio > 1) == (raced > 1)
 
 
-def compose(function: pytest.Function, case: Case, sides: tuple[Side, Side], search: Sequence[Path], about: str) -> str:
+def compose(
+    function: pytest.Function, case: Case, sides: tuple[Side, Side], search: Sequence[Path], about: str, launches: int
+) -> str:
     """Return the text of the file.
 
     Args:
@@ -64,6 +66,7 @@ def compose(function: pytest.Function, case: Case, sides: tuple[Side, Side], sea
         sides: The other side, and this one.
         search: Folders that the project's modules are imported from.
         about: What the file shows, for its docstring.
+        launches: Fresh processes of each side, unless the file is run with another number.
 
     Raises:
         UsageError: The case cannot be extracted.
@@ -78,7 +81,7 @@ def compose(function: pytest.Function, case: Case, sides: tuple[Side, Side], sea
         for alias in node.names
     }
     found = extract(function, case, search, {*defined, *imports, "LEVELS", "__name__"}, imports)
-    head = _settings(_without_unused(source, tree, found), case, sides)
+    head = _settings(_without_unused(source, tree, found), case, sides, launches)
     docstring = ast.get_docstring(tree, clean=False)
     head = head.replace(f'"""{docstring}"""', f'"""{about}\n"""', 1)
     return "\n".join([f"{head.rstrip()}\n{_START}{chr(10).join(found.imports)}", "", "", found.code, ""])
@@ -101,8 +104,8 @@ def _without_unused(source: str, tree: ast.Module, found: Extract) -> str:
     return re.sub(r"\n{3,}", "\n\n\n", "\n".join(lines) + "\n")
 
 
-def _settings(source: str, case: Case, sides: tuple[Side, Side]) -> str:
-    """Fill in the settings of both sides."""
+def _settings(source: str, case: Case, sides: tuple[Side, Side], launches: int) -> str:
+    """Fill in the settings of both sides and of the race."""
     scale = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
     own, other = ({**scale, **side.env, **dict(case.env)} for side in (sides[1], sides[0]))
     common = {name: value for name, value in own.items() if other.get(name) == value}
@@ -113,6 +116,7 @@ def _settings(source: str, case: Case, sides: tuple[Side, Side]) -> str:
     }
     for line, value in filled.items():
         source = source.replace(f"\n{line}", f"\n{line.removesuffix('{}')}{value!r}", 1)
+    source = source.replace(f"\nLAUNCHES = {standalone.LAUNCHES}", f"\nLAUNCHES = {launches}", 1)
     return source.replace("\nONE_PROCESSOR = True", f"\nONE_PROCESSOR = {case.cpus != 'all'}", 1)
 
 
