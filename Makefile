@@ -1,5 +1,5 @@
 # make bench   create the environment and run a selection of the benchmarks, minutes   (ARGS="-k matmul" selects others)
-# make suite   create the environment and run all benchmarks under the policy quick, twenty to thirty minutes
+# make suite   create the environment and run all benchmarks under the policy quick, 24 to 34 minutes
 # make test    create the environment, then lint, types, the tests without TensorFlow and a smoke test with it
 # make test-all  the same, then the tests with TensorFlow and with faults
 # make chaos   create the environment, inject faults into real processes, load, kill and fuzz; at most 15 minutes
