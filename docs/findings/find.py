@@ -12,24 +12,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from commands import ROOT, run
 from packaging.version import Version
 from reports import FINDINGS, MEMORY, OPS, TIME, Finding
 
 from tfbench.fs import write_whole
-from tfbench.untrusted import command
 
-ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).parent / "data"
 PAGE = ROOT / "docs" / "findings.md"
 FIGURE = ROOT / "docs" / "figures" / "findings.svg"
@@ -42,8 +38,6 @@ POLICY = "quick"
 """Detects 5%, with a budget that three releases of a range fit into five minutes."""
 SECONDS = 1800
 """Time limit of a command: six environments to build, and the races between them."""
-_TAIL = 1500
-"""Characters of a failed command that a row keeps."""
 
 
 def measure(finding: Finding) -> dict:
@@ -61,24 +55,7 @@ def bisect(finding: Finding, good: str, bad: str, causes: bool) -> dict:
     words = ["bisect", "--good", good, "--bad", bad, finding.path, "-k", finding.case, "--policy", POLICY]
     words += ["--metric", finding.metric] if finding.metric != "time" else []
     words += ["--causes"] if causes else []
-    print(command("tfbench", *words), flush=True)
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.json")
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "tfbench", *words, f"--report-json={report}"], cwd=ROOT, stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=SECONDS, check=False,
-            )  # fmt: skip
-            printed = done.stdout + done.stderr
-        except subprocess.TimeoutExpired:
-            printed = f"it took longer than {SECONDS} s"
-        content = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
-    found = {"command": command("tfbench", *words), "wall_seconds": round(time.monotonic() - began, 1)}
-    if content is None:
-        return {**found, "failed": printed.strip()[-_TAIL:]}
-    content.pop("policy", None)
-    return {**found, "report": content}
+    return run(*words, seconds=SECONDS)
 
 
 def case_of(run: dict) -> dict | None:

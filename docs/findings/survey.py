@@ -14,19 +14,17 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tfbench.fs import write_whole
-from tfbench.untrusted import command
+sys.path.insert(0, str(Path(__file__).parent))
 
-ROOT = Path(__file__).resolve().parents[2]
+from commands import ROOT, run
+
+from tfbench.fs import write_whole
+
 DATA = Path(__file__).parent / "survey"
 POLICY = "quick"
 SLOWER = 1.1
@@ -59,36 +57,12 @@ class Slower(NamedTuple):
 
 def measure(releases: Sequence[str], name: str) -> dict:
     """Race a file of benchmarks, then bisect and extract what became slower; return what its file holds."""
-    found = run("versions", *releases, f"benchmarks/{name}.py", "--policy", POLICY, "--device", "cpu")
+    found = run("versions", *releases, f"benchmarks/{name}.py", "--policy", POLICY, "--device", "cpu", seconds=SECONDS)
     if "report" in found:
         found["slower"] = [
             {**one._asdict(), "bisect": bisect(one), "repro": repro(one)} for one in slower(found["report"])
         ]
-        found["report"].pop("policy", None)
     return found
-
-
-def run(*words: str, json_report: bool = True) -> dict:
-    """Run tfbench in a process; return its command, its seconds, and its report or last output."""
-    print(command("tfbench", *words), flush=True)
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.json")
-        options = [f"--report-json={report}"] if json_report else [f"--output={Path(folder, 'repro_case.py')}"]
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "tfbench", *words, *options], cwd=ROOT, stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=SECONDS, check=False,
-            )  # fmt: skip
-            printed = done.stdout + done.stderr
-        except subprocess.TimeoutExpired:
-            printed = f"it took longer than {SECONDS} s"
-        content = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
-        files = {path.suffix: path.read_text(encoding="utf-8") for path in Path(folder).glob("repro_case.*")}
-    found = {"command": command("tfbench", *words), "wall_seconds": round(time.monotonic() - began, 1)}
-    if content is not None:
-        return {**found, "report": content}
-    return {**found, **({"file": files[".py"]} if ".py" in files else {"failed": printed.strip()[-1500:]})}
 
 
 def slower(report: dict) -> Iterator[Slower]:
@@ -109,13 +83,15 @@ def slower(report: dict) -> Iterator[Slower]:
 
 def bisect(one: Slower) -> dict:
     """Bisect a case between two releases, with its cause."""
-    return run("bisect", "--good", one.before, "--bad", one.release, one.case, "--policy", POLICY, "--causes")
+    return run(
+        "bisect", "--good", one.before, "--bad", one.release, one.case, "--policy", POLICY, "--causes", seconds=SECONDS
+    )
 
 
 def repro(one: Slower) -> dict:
     """Make the file that shows a case, on this environment's release and one that differs from it."""
     other = one.before if one.stays else one.release
-    return run("repro", one.case, "--against", other, "--policy", POLICY, "--no-profile", json_report=False)
+    return run("repro", one.case, "--against", other, "--policy", POLICY, "--no-profile", seconds=SECONDS, makes="file")
 
 
 def table() -> str:

@@ -125,7 +125,7 @@ def test_a_command_that_fails_is_a_result(monkeypatch, capsys):
     def run(words, **settings):
         return subprocess.CompletedProcess(words, 5, "", "tensorflow has no version 9.9.9")
 
-    monkeypatch.setattr(find.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     found = find.measure(reports.FINDINGS[0])
     assert found["race"]["failed"] == "tensorflow has no version 9.9.9"
     assert "tfbench bisect --good tensorflow==2.21.0+keras==3.15.0" in capsys.readouterr().out
