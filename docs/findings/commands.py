@@ -1,4 +1,4 @@
-"""Run tfbench in a process, for find.py and survey.py."""
+"""Run tfbench in a process and write the page, for find.py and survey.py."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from tfbench.untrusted import command
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "findings.md"
 _TAIL = 1500
 """Characters of a failed command that are kept."""
 
@@ -45,3 +46,9 @@ def run(*words: str, seconds: float, makes: str = "report") -> dict:
         if file.exists():
             return {**found, "file": file.read_text(encoding="utf-8")}
     return {**found, "failed": printed.strip()[-_TAIL:]}
+
+
+def within(page: str, begin: str, text: str, end: str) -> str:
+    """Return the page with this text between two marks."""
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n{text}{end}{rest.partition(end)[2]}"

@@ -20,14 +20,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from commands import ROOT, run
+from commands import PAGE, ROOT, run, within
 from packaging.version import Version
 from reports import FINDINGS, MEMORY, OPS, TIME, Finding
 
 from tfbench.fs import write_whole
 
 DATA = Path(__file__).parent / "data"
-PAGE = ROOT / "docs" / "findings.md"
 FIGURE = ROOT / "docs" / "figures" / "findings.svg"
 BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
 DETAILS, DETAILS_END = "<!-- details: begin -->", "<!-- details: end -->"
@@ -181,12 +180,6 @@ def show() -> None:
     page = within(page, BEGIN, text, END)
     write_whole(PAGE, within(page, DETAILS, details(known), DETAILS_END))
     draw([one for one in known if size(*one)])
-
-
-def within(page: str, begin: str, text: str, end: str) -> str:
-    """Return the page with this text between two marks."""
-    before, _, rest = page.partition(begin)
-    return f"{before}{begin}\n{text}{end}{rest.partition(end)[2]}"
 
 
 def draw(known: Sequence[tuple[Finding, dict]]) -> None:

@@ -2,7 +2,7 @@
 
     python docs/findings/survey.py                       # every file that docs/findings/survey lacks; hours
     python docs/findings/survey.py --only tensorflow/test_fusion
-    python docs/findings/survey.py --show                # the table, from the recorded data
+    python docs/findings/survey.py --show                # the table and the page's copy of it, from the recorded data
 
 A survey races its releases in the same rounds, `tfbench versions`, one file of benchmarks after the other. Each file is
 one file of results, written whole, so an interrupted survey goes on where it stopped. A slower release is bisected once,
@@ -21,11 +21,12 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from commands import ROOT, run
+from commands import PAGE, ROOT, run, within
 
 from tfbench.fs import write_whole
 
 DATA = Path(__file__).parent / "survey"
+BEGIN, END = "<!-- survey: begin -->", "<!-- survey: end -->"
 POLICY = "quick"
 SLOWER = 1.1
 """Ratio to the release before from which on a case is listed."""
@@ -101,27 +102,32 @@ def table() -> str:
         for path in sorted((DATA / survey).glob("*.json")):
             content = json.loads(path.read_text(encoding="utf-8"))
             cases[survey] += len(content.get("report", {}).get("cases", ()))
-            for one in content.get("slower", ()):
-                found = one["bisect"].get("report", {}).get("cases", [{}])[0]
-                cause = next(iter(found.get("causes", ())), "")
-                rows.append(
-                    (one["ratio"], one["case"].partition("::")[2], one["release"], found.get("answer", ""), cause)
-                )
-    lines = [
-        f"{', '.join(f'{count} cases over {len(SURVEYS[survey][0])} releases of {survey}' for survey, count in cases.items())}.",
-        "", "| case | since | ratio to the release before | bisected | cause |", "| --- | --- | --- | --- | --- |",
-    ]  # fmt: skip
-    for ratio, case, release, answer, cause in sorted(rows, reverse=True):
-        cells = (f"`{case}`", release, f"{ratio:.2f}", answer, cause)
+            rows += [_row(one) for one in content.get("slower", ())]
+    raced = [f"{count} cases over {len(SURVEYS[survey][0])} releases of {survey}" for survey, count in cases.items()]
+    lines = [f"{', '.join(raced)}.", "", "| case | since | ratio | cause |", "| --- | --- | --- | --- |"]
+    for _, cells in sorted(rows, reverse=True):
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _row(one: dict) -> tuple[float, tuple[str, ...]]:
+    """Return the ratio to the release before, and the cells of a slower case: as bisected, if that found the release."""
+    found = one["bisect"].get("report", {}).get("cases", [{}])[0]
+    steps = {step["point"]: step for step in found.get("steps", ())}
+    first = found.get("first_bad") or ""
+    if ratio := steps.get(first, {}).get("ratio"):
+        since, shown = first, f"{ratio['center']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+    else:
+        since, shown = one["release"], f"{one['ratio']:.2f}, not bisected: {found.get('answer', 'the command failed')}"
+    case = one["case"].partition("::")[2]
+    return one["ratio"], (f"`{case}`", since, shown, next(iter(found.get("causes", ())), ""))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     names = [f"{survey}/{name}" for survey, (_, files) in SURVEYS.items() for name in files]
     parser.add_argument("--only", action="append", choices=names, metavar="SURVEY/FILE", help="measure again")
-    parser.add_argument("--show", action="store_true", help="measure nothing; print the table")
+    parser.add_argument("--show", action="store_true", help="measure nothing; write the table")
     asked = parser.parse_args(arguments)
     if not asked.show:
         for name in names:
@@ -130,7 +136,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 survey, _, benchmarks = name.partition("/")
                 found = measure(SURVEYS[survey][0], benchmarks)
                 write_whole(file, json.dumps(found, indent=1, allow_nan=False) + "\n")
-    print(table(), end="")
+    text = table()
+    print(text, end="")
+    write_whole(PAGE, within(PAGE.read_text(encoding="utf-8"), BEGIN, text, END))
     return 0
 
 
