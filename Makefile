@@ -81,8 +81,8 @@ $(VENV)/.mutants: $(READY)
 	@touch $@
 
 chaos: $(READY)
-	$(info tfbench: injecting faults into real processes: pytest -m "chaos or long" $(ARGS))
-	@TFBENCH_CHAOS=whole $(PYTEST) $(PARALLEL) -m "chaos or long" $(ARGS)
+	$(info tfbench: injecting faults into real processes: pytest -m chaos $(ARGS))
+	@TFBENCH_CHAOS=whole $(PYTEST) $(PARALLEL) -m chaos $(ARGS)
 	@$(MAKE) --no-print-directory fuzz
 
 # TFBENCH_TRACED_WORKERS: otherwise a run takes coverage away from its workers, since traced code cannot be timed.

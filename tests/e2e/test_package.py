@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.project import ROOT, environment
-from tests.length import WHOLE
 from tfbench.sides.interpreters import interpreters, minor, version_of
 from tfbench.sides.uv import run as uv
 
@@ -148,10 +147,9 @@ def test_it_brings_no_tensorflow_and_says_what_is_missing(installed):
     assert "tfbench[versions]" in other.stderr
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("installed", "tensorflow"),
-    [("3.13", "tensorflow-cpu==2.21.0"), *([("3.11", "tensorflow-cpu==2.15.1")] if WHOLE else [])],
+    [("3.11", "tensorflow-cpu==2.15.1"), ("3.13", "tensorflow-cpu==2.21.0")],
     indirect=["installed"],
 )
 def test_it_works_in_a_foreign_repository_beside_its_tensorflow(installed, tensorflow):

@@ -1,7 +1,6 @@
 """Bisections of scripted sides on a fake clock."""
 
 import random
-import re
 from pathlib import Path
 
 import pytest
@@ -129,10 +128,10 @@ def test_an_end_that_cannot_be_created_is_an_error():
 
 
 def test_hints_name_the_commands_for_later_slowdowns():
-    seconds = {"2.18": 1.1, "2.19": 1.1, "2.20": 1.1, "2.21": 1.5}
+    seconds = {"2.18": 1.1, "2.19": 1.1, "2.20": 1.1, "2.21": 1.52}
     scripted = Scripted(lambda case, label: 1e-4 * seconds.get(label, 1))
     (result,) = scripted.run(CASE)
     patches, later = bisect_report.hints(result, SEVEN, skipped=True)
     assert patches.endswith("tfbench bisect --good tensorflow==2.17 --bad tensorflow==2.18")
-    assert re.search(r"2\.21 is slower still, 1\.(49|50)", later)
+    assert "2.21 is slower still, 1.5" in later
     assert later.endswith("tfbench bisect --good tensorflow==2.18 --bad tensorflow==2.21")
