@@ -1,9 +1,10 @@
 """Find the released version, or the commit, in which a case became slower.
 
 Each step is a race against the good end, with confirmation. An inconclusive step is raced again with more launches,
-and may stay inconclusive. A metric that is counted, such as graph_ops, is read without a race. The command also prints what changed in the graph between the last good and the first bad
-point. Ends are versions of TensorFlow (2.15.1), specifications with a version (keras==3.5.0), or revisions of the
-benchmarks' checkout. Exit code 0: all cases are answered. 3: a case stays inconclusive. 5: an end cannot run.
+and may stay inconclusive. A metric that is counted, such as graph_ops, is read without a race. The command also prints
+what changed in the graph between the last good and the first bad point. Ends are versions of TensorFlow (2.15.1),
+specifications with a version (keras==3.5.0), or revisions of the benchmarks' checkout. Exit code 0: all cases are
+answered. 3: a case stays inconclusive. 5: an end cannot run.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tfbench.versions.bisect import Bisection
 from tfbench.versions.defaults import Candidate, candidates, defaults_of, search, set_back
 from tfbench.versions.difference import COUNTED, RACED, Difference, counted, raced
 from tfbench.versions.points import points_between
-from tfbench.versions.search import max_steps
+from tfbench.versions.search import Point, max_steps
 
 ANSWERED, INCONCLUSIVE, BROKEN = 0, 3, 5
 METRICS = (*RACED, *COUNTED)
@@ -96,18 +97,16 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(bisect_report.terminal(result, points, skipped))
             if result.first_bad is not None:
                 status.update("reading what changed")
-                ends = [
-                    setup.side(point.spec, point.label)
-                    for point in (points[result.search.good], points[result.first_bad])
-                ]
-                found = _changed(setup, result.case, ends, console)
-                changes[result.case.name] = [*found.changes, *found.metrics] if found else []
-                if arguments.causes and found and result.found:
-                    sides = Ends(setup, result.case, ends, result.found.ratio, arguments.metric)
-                    named[result.case.name] = sides.causes(found, status.update)
-                    console.print("\n".join(named[result.case.name]) or "no cause was found")
-                for side in ends:
-                    setup.launcher.release(side)
+                ends = points[result.search.good], points[result.first_bad]
+                if (changed := _changed(setup, result.case, ends, console)) is not None:
+                    found, sides = changed
+                    changes[result.case.name] = [*found.changes, *found.metrics]
+                    if arguments.causes and result.found:
+                        of_ends = Ends(setup, result.case, sides, result.found.ratio, arguments.metric)
+                        named[result.case.name] = of_ends.causes(found, status.update)
+                        console.print("\n".join(named[result.case.name]) or "no cause was found")
+                    for side in sides:
+                        setup.launcher.release(side)
         for note in setup.notes:
             console.print(note)
     seconds = time.monotonic() - began
@@ -156,8 +155,8 @@ class Ends:
         ratio = self.ratio
         slowdown = ratio.center - 1 if ratio else None
         lines = causes(setup.launcher, setup.policy, sides, self.metric, found, slowdown, tell)
-        slower = self.metric == TIME and ratio is not None and ratio.low > 1
-        if ratio and slower and not graph_changed(found) and not in_own_python(lines):
+        unexplained = not graph_changed(found) and not in_own_python(lines)
+        if self.metric == TIME and ratio and ratio.low > 1 and unexplained:
             try:
                 tell("comparing defaults")
                 tried = candidates(defaults_of(good), defaults_of(bad))
@@ -179,17 +178,19 @@ class Ends:
         return found.ratio or "; ".join(map(str, found.failures.values())) or found.reason
 
 
-def _changed(setup: CommandSetup, case: Case, ends: Sequence[Side], console: Console) -> Explanation | None:
-    """Print and return the changes in the case's graph from the last good to the first bad point."""
-    before, now = (Entrant(case, side) for side in ends)
+def _changed(
+    setup: CommandSetup, case: Case, ends: tuple[Point, Point], console: Console
+) -> tuple[Explanation, Sequence[Side]] | None:
+    """Print and return the changes in the case's graph from the last good to the first bad point, with both sides."""
     try:
-        found = explained(Prober(setup.launcher, setup.policy), before, now)
+        sides = [setup.side(point.spec, point.label) for point in ends]
+        found = explained(Prober(setup.launcher, setup.policy), *(Entrant(case, side) for side in sides))
     except TfbenchError as error:
         console.print(f"{case.short_name}: the changes could not be read: {error}")
         return None
-    title = f"what changed from {before.side.name} to {now.side.name}"
+    title = f"what changed from {sides[0].name} to {sides[1].name}"
     console.print(changes_of(title, found.changes, found.metrics, found.notes))
-    return found
+    return found, sides
 
 
 def _compared(
