@@ -70,7 +70,7 @@ def draw_costs(raced: list[CalibrationTrial]) -> None:
     ):
         seconds = sorted(trial.seconds for trial in raced if trial.slowdown == slowdown)
         share = [100 * (index + 1) / len(seconds) for index in range(len(seconds))]
-        axes.step(seconds, share, where="post", color=colour, label=f"+{slowdown:.0%}" if slowdown else "unchanged")
+        axes.step(seconds, share, where="post", color=colour, label=f"+{100 * slowdown:g}%" if slowdown else "unchanged")
     axes.set(
         xlabel="seconds per verdict, without the start of zygotes",
         ylabel="verdicts reached, %",

@@ -40,7 +40,8 @@ MEMORY_BOUND = frozenset({"elementwise"})
 LEGEND = (
     "false positives: changes reported on unchanged code, and the upper bound of their rate at 95% confidence;\n"
     "+N%: share of these slowdowns that are reported; min. detectable: smallest slowdown reported 95% of the time; "
-    "s: median seconds per verdict"
+    "s: median seconds per verdict; "
+    "verdicts on a workload from the same zygotes are a cluster in every interval"
 )
 
 
@@ -54,9 +55,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--cases", type=int, default=30, help="size of the suite that shares alpha (default 30)")
     option("--cpus", default="", metavar="LIST", help="processors for the workers")
     slowdowns = ",".join(map(str, SLOWDOWNS))
-    option("--slowdowns", default=slowdowns, help="injected fractions of extra work, in turn")
+    option("--slowdowns", default=slowdowns, help="injected fractions of extra work, in turn, or none")
     option("--with-load", action="store_true", help="keep the other processors busy")
-    option("--variants", action="store_true", help="race variants of one run: common zygotes, no confirmation")
+    sides = parser.add_mutually_exclusive_group().add_argument
+    sides("--variants", action="store_true", help="race variants of one run: common zygotes, no confirmation")
+    text = "let each side import TensorFlow itself, as two versions do (default: common ancestors)"
+    sides("--separate", action="store_true", help=text)
     text = "verdicts on unchanged code per verdict on slowed code (default 3)"
     option("--repeats", type=int, default=3, metavar="N", help=text)
     text = "probe each benchmark N times instead, and report metrics that differ"
@@ -72,22 +76,25 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.determinism:
         return _determinism(arguments, policy)
     root, files = _files(arguments.paths)
-    if arguments.repeats < 0:
-        raise UsageError(f"--repeats {arguments.repeats} must not be negative")
+    slowdowns = _fractions(arguments.slowdowns)
+    if arguments.repeats < 0 or not (arguments.repeats or slowdowns):
+        raise UsageError(f"--repeats {arguments.repeats} must not be negative, and not 0 with --slowdowns none")
     plan = Plan(
         policy=policy,
         cases=arguments.cases,
         processors=worker_processors(arguments.cpus),
         cpus=available_cpus(),
-        slowdowns=_fractions(arguments.slowdowns),
+        slowdowns=slowdowns,
         saved=not arguments.no_saved,
         root=root,
         files=files,
         chosen=arguments.chosen,
         repeats=arguments.repeats,
         variants=arguments.variants,
+        separate=arguments.separate,
     )
-    name = f"{policy.name}{'-variants' * arguments.variants}{'-busy' * arguments.with_load}.jsonl"
+    kind = f"{'-variants' * plan.variants}{'-separate' * plan.separate}{'-busy' * arguments.with_load}"
+    name = f"{policy.name}{kind}.jsonl"
     journal = Journal(arguments.journal or Layout.of(Path()).calibration / name)
     console = Screen()
     load = background_load(plan.cpus, plan.processors.one) if arguments.with_load else nullcontext()
@@ -148,12 +155,14 @@ def _files(paths: list[str]) -> tuple[Path, tuple[str, ...]]:
 
 
 def _fractions(text: str) -> tuple[float, ...]:
+    if text == "none":
+        return ()
     try:
         found = tuple(float(part) for part in text.split(","))
     except ValueError:
         found = ()
     if not found or not all(0 < fraction <= 10 for fraction in found):
-        raise UsageError(f"--slowdowns {text!r}: write fractions like 0.02,0.05")
+        raise UsageError(f"--slowdowns {text!r}: write fractions like 0.02,0.05, or none")
     return found
 
 
@@ -162,7 +171,8 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
     if not raced:
         console.print("no verdict yet; give the calibration more time with --budget")
         return
-    what = f"policy {plan.policy.name}, a suite of {plan.cases} cases{', variants from one zygote' * plan.variants}"
+    how = f"{', variants from one zygote' * plan.variants}{', separate imports' * plan.separate}"
+    what = f"policy {plan.policy.name}, a suite of {plan.cases} cases{how}"
     console.print(table(f"tfbench, {what}", by_workload(RACED, trials), console.width))
     totals = [tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])]
     for name in sorted(MEMORY_BOUND):
@@ -173,6 +183,7 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
     totals = [row for row in totals if row.false_alarms.trials or row.detected]
     console.print(table("all workloads", totals, console.width))
     console.print(LEGEND)
+    console.print(f"verdicts: {len(raced)}, from {len({trial.run for trial in raced})} runs with zygotes of their own")
     runs = whole_runs(raced, plan.cases)
     if runs.trials:
         console.print(f"runs of {plan.cases} unchanged cases with a false positive: {of(runs)}")

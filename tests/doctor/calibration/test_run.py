@@ -52,6 +52,23 @@ def test_variants_share_zygotes_without_confirmation(calibrate):
     assert {(trial.outcome, trial.launches) for trial in trials} == {("regressed", 3)}
 
 
+def test_sides_with_imports_of_their_own_have_no_common_ancestor(calibrate, monkeypatch):
+    asked = []
+    monkeypatch.setattr(policy.Policy, "with_common_ancestors", lambda self: asked.append(1) or self)
+    calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "0")
+    assert asked
+    asked.clear()
+    _, trials = calibrate("--journal", "j.jsonl", "--separate", "--slowdowns", "0.5", "--repeats", "0")
+    assert trials
+    assert not asked
+
+
+def test_variants_have_no_separate_imports(calibrate, capsys):
+    with pytest.raises(SystemExit):
+        calibrate("--variants", "--separate")
+    assert "not allowed with" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_calibration_with_background_load_ends(calibrate):
     code, trials = calibrate("--journal", "j.jsonl", "--with-load", "--slowdowns", "0.5", "--repeats", "0")
@@ -76,6 +93,12 @@ def test_an_incomplete_line_is_ignored(tmp_path):
 def test_a_selection_without_a_case_is_an_error(calibrate, capsys):
     assert calibrate("--journal", "j.jsonl", "-k", "nothing")[0] == 5
     assert "no case of bench_mine.py" in capsys.readouterr().err
+
+
+def test_unchanged_code_alone_is_raced_on_request(calibrate):
+    _, trials = calibrate("--journal", "j.jsonl", "--slowdowns", "none", "--repeats", "1")
+    assert {trial.slowdown for trial in trials} == {0.0}
+    assert calibrate("--slowdowns", "none", "--repeats", "0")[0] == 2
 
 
 def test_a_negative_number_is_a_usage_error(calibrate):

@@ -1,11 +1,12 @@
 """Rates of trials, and the journal that stores trials."""
 
+import numpy as np
 import pytest
 from scipy.stats import binomtest
 
 from tfbench.doctor.calibration.journal import CalibrationTrial, Journal
 from tfbench.doctor.calibration.pytest_benchmark import SavedRun, compare
-from tfbench.doctor.calibration.summary import by_workload, rate, tally, whole_runs
+from tfbench.doctor.calibration.summary import by_workload, clustered_rate, rate, tally, whole_runs
 from tfbench.errors import ReportError
 
 
@@ -17,6 +18,42 @@ def trial(outcome="unchanged", slowdown=0.0, workload="w", seconds=2.0, run=0):
 def test_the_interval_is_scipys_exact_one(hits, trials):
     found, expected = rate(hits, trials), binomtest(hits, trials).proportion_ci(0.95, "exact")
     assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
+
+
+@pytest.mark.parametrize("hits", [0, 1, 30, 40])
+def test_clusters_of_one_trial_have_the_exact_interval(hits):
+    found, expected = clustered_rate([1] * hits + [0] * (40 - hits), [1] * 40), rate(hits, 40)
+    assert (found.hits, found.trials) == (hits, 40)
+    assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
+
+
+def test_without_hits_a_cluster_counts_as_one_trial():
+    assert clustered_rate([0] * 10, [5] * 10).high == pytest.approx(rate(0, 10).high)
+    assert clustered_rate([5] * 10, [5] * 10).low == pytest.approx(rate(10, 10).low)
+
+
+def test_clusters_whose_trials_agree_tell_no_more_than_one_trial_each():
+    found, expected = clustered_rate([6] * 8 + [0] * 12, [6] * 20), rate(8, 20)
+    assert found.value == expected.value
+    assert found.high - found.low == pytest.approx(expected.high - expected.low, rel=0.12)
+
+
+def test_the_interval_of_clustered_trials_covers_the_rate():
+    rng = np.random.default_rng(1)
+    covered, covered_if_independent = 0, 0
+    for _ in range(400):
+        hits = rng.binomial(6, rng.beta(0.3, 1.2, size=60)).tolist()  # a rate of 20%, within clusters 40% correlated
+        found, independent = clustered_rate(hits, [6] * 60), rate(sum(hits), 360)
+        covered += found.low <= 0.2 <= found.high
+        covered_if_independent += independent.low <= 0.2 <= independent.high
+    assert covered >= 0.93 * 400
+    assert covered_if_independent <= 0.85 * 400
+
+
+def test_trials_of_a_workload_in_one_run_are_a_cluster():
+    same_run = [trial("regressed")] * 4 + [trial(run=1)] * 4 + [trial(run=2)] * 4
+    other_runs = [trial("regressed" if number < 4 else "unchanged", run=number) for number in range(12)]
+    assert tally("w", "race", same_run).false_alarms.high > tally("w", "race", other_runs).false_alarms.high
 
 
 def test_no_trials_give_the_widest_interval():

@@ -25,6 +25,7 @@ from tfbench.storage.layout import Layout
 
 WORKLOADS = Path(__file__).resolve().parents[2] / "worker" / "workloads"
 SLOWDOWNS = (0.02, 0.03, 0.05, 0.10)
+_SEPARATE = "TFBENCH_SEPARATE"
 SAVED_SLOWDOWNS = (0.0, 0.05, 0.0, 0.10)
 """Slowdowns of pytest-benchmark's runs, in turn."""
 
@@ -43,6 +44,8 @@ class Plan:
     """Verdicts on unchanged code per verdict on slowed code, in each run."""
     variants: bool
     """Whether both entrants come from one zygote without confirmation, as in a comparison of variants."""
+    separate: bool
+    """Whether each side imports TensorFlow itself, as two versions do."""
     saved: bool
     """Whether pytest-benchmark's method runs too, in every second run."""
     root: Path
@@ -91,7 +94,9 @@ def _one_run(
     made = Layout.of(Path.cwd()).shared_set_ups  # beside the journal
     suite = Suite(plan.files, "", "importlib", str(made), plan.cpus)
     contender = Side("contender", sys.executable, plan.root)
-    baseline = contender if plan.variants else replace(contender, name="baseline")
+    # A variable that only one side starts with keeps the sides from having common ancestors.
+    own = {_SEPARATE: "1"} if plan.separate else {}
+    baseline = contender if plan.variants else replace(contender, name="baseline", env=own)
     with closing(ProcessLauncher(suite, plan.policy, plan.processors)) as launcher:
         progress(f"run {number}: starting zygotes")
         none = Case("", "", "")
@@ -103,10 +108,11 @@ def _one_run(
         if not names:
             raise BenchmarkError(f"no case of {', '.join(plan.files)} has {plan.chosen!r} in its name")
         jobs = [(name, 0.0) for name in names for _ in range(plan.repeats)]
-        jobs += [(name, plan.slowdowns[(number + index) % len(plan.slowdowns)]) for index, name in enumerate(names)]
+        if turn := plan.slowdowns:
+            jobs += [(name, turn[(number + index) % len(turn)]) for index, name in enumerate(names)]
         for name, slowdown in rng.sample(jobs, len(jobs)):
             case, short = Case(name, name, name), _short(name)
-            progress(f"run {number}: {short}{f' slowed by {slowdown:.0%}' if slowdown else ''}")
+            progress(f"run {number}: {short}{f' slowed by {100 * slowdown:g}%' if slowdown else ''}")
             entrants = [Entrant(case, baseline), Entrant(case, replace(contender, slowdown=slowdown))]
             confirm = not plan.variants
             race = ConfirmedRace(entrants, launcher, policy, plan.cases, time.perf_counter, rng, confirm, (TIME,))

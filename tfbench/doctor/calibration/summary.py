@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
 from statistics import median
 
-from scipy.special import betaincinv
+from scipy.special import betaincinv, stdtrit
 
 from tfbench.doctor.calibration.journal import CalibrationTrial
 from tfbench.model import Outcome, Rate, RateRow
@@ -19,12 +20,40 @@ _CHANGES = (Outcome.REGRESSED, Outcome.IMPROVED)
 """Outcomes that are false on unchanged code."""
 
 
+_TAIL = (1 - CONFIDENCE) / 2
+
+
 def rate(hits: int, trials: int) -> Rate:
     """Compute a rate with its exact binomial interval (Clopper and Pearson 1934, Biometrika 26)."""
-    tail = (1 - CONFIDENCE) / 2
-    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
-    high = float(betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0
-    return Rate(hits, trials, low, high)
+    return Rate(hits, trials, *_interval(hits, trials))
+
+
+def clustered_rate(hits: Sequence[int], trials: Sequence[int]) -> Rate:
+    """Compute a rate whose trials come in clusters, inside of which they are alike.
+
+    The exact interval takes as many trials as independent ones would tell as much (Korn and Graubard 1998, Survey
+    Methodology 24). Where all trials or none are hits, nothing shows how alike they are, and a cluster counts as one.
+
+    Args:
+        hits: Hits of each cluster.
+        trials: Trials of each cluster, at least one.
+    """
+    hit, total, clusters = sum(hits), sum(trials), len(trials)
+    effective = float(clusters)
+    if 0 < hit < total and clusters > 1:
+        value = hit / total
+        spread = sum((h - value * n) ** 2 for h, n in zip(hits, trials, strict=True))
+        between = clusters / (clusters - 1) * spread / total**2
+        design_effect = max(1.0, between * (total - 1) / (value * (1 - value)))
+        few = float(stdtrit(total - 1, _TAIL) / stdtrit(clusters - 1, _TAIL))
+        effective = total / design_effect * few**2
+    return Rate(hit, total, *_interval(hit * effective / max(1, total), effective))
+
+
+def _interval(hits: float, trials: float) -> tuple[float, float]:
+    low = float(betaincinv(hits, trials - hits + 1, _TAIL)) if hits > 0 else 0.0
+    high = float(betaincinv(hits + 1, trials - hits, 1 - _TAIL)) if hits < trials else 1.0
+    return low, high
 
 
 def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow:
@@ -62,4 +91,7 @@ def whole_runs(trials: Sequence[CalibrationTrial], cases: int) -> Rate:
 
 
 def _rate(trials: Sequence[CalibrationTrial], *outcomes: Outcome) -> Rate:
-    return rate(sum(trial.outcome in outcomes for trial in trials), len(trials))
+    """Compute the rate of these outcomes. Trials of a workload in one run share zygotes, and are a cluster."""
+    sizes = Counter((trial.run, trial.workload) for trial in trials)
+    hits = Counter((trial.run, trial.workload) for trial in trials if trial.outcome in outcomes)
+    return clustered_rate([hits[cluster] for cluster in sizes], list(sizes.values()))

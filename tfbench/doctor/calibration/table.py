@@ -21,7 +21,7 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     made = style.table(title)
     made.add_column("workload", overflow="fold", min_width=13)
-    for name in (false_positives, inconclusive, *(f"+{slowdown:.0%}" for slowdown in slowdowns), detectable, "s"):
+    for name in (false_positives, inconclusive, *(f"+{100 * slowdown:g}%" for slowdown in slowdowns), detectable, "s"):
         made.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         made.add_row(
@@ -29,7 +29,7 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
             of(row.false_alarms, " ≤"),
             percent(row.inconclusive),
             *(percent(row.detected[s]) if s in row.detected else "" for s in slowdowns),
-            "-" if row.smallest_found is None else f"{row.smallest_found:.0%}",
+            "-" if row.smallest_found is None else f"{100 * row.smallest_found:g}%",
             "-" if row.seconds is None else f"{row.seconds:.1f}",
         )
     return made
