@@ -105,4 +105,4 @@ def test_quantization_threads(bench, variant, shared):
 def test_quantization_conversion(bench, variant, shared):
     """Convert a model in memory to the bytes of its file. int8 runs a hundred images to find the ranges of values."""
     model = optimized.network("mlp", shared(optimized.trained, "mlp"))
-    bench(lambda: optimized.convert(optimized.converter("mlp", model, variant.precision())), items=1)
+    bench.once(lambda: optimized.convert(optimized.converter("mlp", model, variant.precision())), items=1)
