@@ -191,8 +191,9 @@ class ProcessLaunch:
             EntrantFailed: A benchmark failed after it had been timed.
         """
         failures = []
-        for entrant, process in self._running.items():
+        for process in self._running.values():  # all before the first answer, so that they end at the same time
             process.ask(Stop())
+        for entrant, process in self._running.items():
             try:
                 done = self._answer(entrant, Done, "after it had been timed", self._policy.answer_seconds)
                 self._facts[entrant].update(done.facts)
