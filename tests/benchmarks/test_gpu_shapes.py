@@ -1,6 +1,7 @@
 """Every benchmark can be traced at its GPU shapes, see `gpu_shapes`."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -13,9 +14,10 @@ LARGER = {"test_matmul", "test_conv2d_3x3", "test_attention", "test_mirrored_ste
 
 
 @pytest.mark.tensorflow
-def test_every_workload_can_be_traced_at_its_shapes_on_a_gpu():
+def test_every_workload_can_be_traced_at_its_shapes_on_a_gpu(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", gpu_shapes.__name__, "--first"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # TensorFlow leaves generated code there
         cwd=gpu_shapes.ROOT, capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
