@@ -62,6 +62,15 @@ def test_a_race_without_hope_ends_early_with_the_cost_of_a_decision():
     assert int(found[2]) == pytest.approx(0.7 * int(found[1]), rel=0.01)
 
 
+def test_one_outlying_launch_does_not_end_a_race():
+    def burst(number, pair, rng):
+        return (4e-4 if number == 1 else 1e-4) * (1 + rng.gauss(0, 0.002))
+
+    race, _ = raced(sides_of(CASE), [steady(1e-4, 0.002), burst])
+    assert len(race.launches) > POLICY.looks[0]
+    assert "would take" not in race.decisions[1].reason.message
+
+
 def test_the_budget_of_seconds_ends_a_race():
     policy = replace(POLICY, case_seconds=5.0, hopeless=math.inf)
     race, _ = raced(sides_of(CASE), [steady(1e-4, 0.3), steady(1e-4, 0.3)], policy=policy)

@@ -271,8 +271,23 @@ def test_changes_are_formatted_for_people():
 
 @pytest.mark.parametrize(("center", "launches"), [(0.0, 4.1), (0.015, 61.0), (0.05, 1.0)])
 def test_the_launches_that_a_decision_takes_follow_from_mean_and_scatter(center, launches):
-    evidence = [Effect(center + away, pair) for pair, away in enumerate((-0.02, 0.0, 0.02))]
-    assert launches_needed(evidence, POLICY.step_time) == pytest.approx(launches, rel=0.05)
+    evidence = [Effect(center + away, pair) for pair, away in enumerate((-0.02, -0.02, 0.0, 0.02, 0.02))]
+    assert launches_needed(evidence, POLICY.step_time, POLICY.clip) == pytest.approx(launches, rel=0.05)
+
+
+@pytest.mark.parametrize("launches", [3, 4, 6, 9])
+def test_one_outlying_launch_does_not_make_a_decision_look_out_of_reach(launches):
+    alike = [0.001 * (-1) ** number for number in range(launches - 1)]
+    needed = [
+        launches_needed([Effect(value, 0) for value in (*alike, outlier)], POLICY.step_time, POLICY.clip)
+        for outlier in (0.0, 0.3, -0.8)
+    ]
+    assert max(needed) < POLICY.looks[-1]
+
+
+def test_launches_that_all_scatter_make_a_decision_look_out_of_reach():
+    for launches in ((0.0, 0.1, -0.1, 0.3), (0.0, 0.1, 0.2, -0.1, -0.2, 0.3)):
+        assert launches_needed([Effect(value, 0) for value in launches], POLICY.step_time, POLICY.clip) > 2 * POLICY.looks[-1]
 
 
 def test_the_estimated_launches_decide_most_races():
@@ -280,7 +295,7 @@ def test_the_estimated_launches_decide_most_races():
     decided = 0
     for _ in range(100):
         first = [Effect(float(value), 0) for value in rng.normal(0, 0.02, 6)]
-        needed = math.ceil(launches_needed(first, POLICY.step_time))
+        needed = math.ceil(launches_needed(first, POLICY.step_time, POLICY.clip))
         mean = rng.normal(0, 0.02, max(6, 2 * needed)).mean()
         decided += abs(mean) + 2 * 0.02 / math.sqrt(max(6, 2 * needed)) < math.log1p(POLICY.tolerance)
     assert decided >= 80

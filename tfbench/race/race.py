@@ -271,7 +271,7 @@ class Race:
 
     def _hopeless(self, entrant: int, effects: Sequence[Effect], limit: float) -> str:
         """Return what a decision would cost, if it is out of reach; ``""`` if it is not."""
-        needed = launches_needed(effects, self._thresholds(entrant))
+        needed = launches_needed(effects, self._thresholds(entrant), self.policy.clip)
         done, each = len(self.launches), self.wall_seconds / len(self.all_launches)
         reach = min(self.policy.looks[-1], done + (limit - self.wall_seconds) / max(each, 1e-9))
         if needed <= self.policy.hopeless * reach:

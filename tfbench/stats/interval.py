@@ -44,7 +44,8 @@ The finer one resolves the likelihood of 30 launches, the coarser one that of a 
 _UNLIKELY = 8.0
 """Nodes are dropped if their prior is less than the largest one by e to this power: both deviations far off."""
 _BISECTIONS = 50
-_FEW = 5
+FEW = 5
+"""Launches from which on single outliers can be told from noise, see `huber_pseudovalues`."""
 
 
 def median_log_ratio(baseline: Sequence[float], contender: Sequence[float]) -> float:
@@ -182,7 +183,7 @@ def huber_pseudovalues(effects: Floats, expected: float, clip: float) -> Floats:
     ``effects`` has the shape (races, launches), and ``expected`` is the prior deviation of a launch, as a log-ratio.
     """
     launches = effects.shape[1]
-    if launches < _FEW:
+    if launches < FEW:
         return effects
     middle = np.median(effects, axis=1, keepdims=True)
     away = effects - middle

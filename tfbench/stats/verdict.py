@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason, ReasonCode
 from tfbench.policy import Policy, Thresholds
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, look_of, unchanged_alpha
-from tfbench.stats.interval import Floats, interval
+from tfbench.stats.interval import FEW, Floats, huber_pseudovalues, interval
 
 
 @dataclass(frozen=True)
@@ -129,15 +129,22 @@ def decide(
     return Decision(outcome, reason, comparison)
 
 
-def launches_needed(effects: Sequence[Effect], thresholds: Thresholds) -> float:
+def launches_needed(effects: Sequence[Effect], thresholds: Thresholds, clip: float) -> float:
     """Estimate the launches after which the interval proves an outcome, from the mean and the scatter of these.
 
     Two standard errors have to fit between the mean and the nearer of what the interval can prove: no more than the
     tolerance, or more than the minimum effect. The interval itself says less, since it is far too wide after few launches.
+    A single outlying launch does not count: it is limited as in the interval or, where that takes more launches, left out.
+
+    Args:
+        clip: Deviations from the median beyond which a launch is an outlier, see `huber_pseudovalues`.
     """
     values = np.array([effect.value for effect in effects])
     if len(values) < 2:
         return 0.0
+    if 2 < len(values) < FEW:
+        values = np.delete(values, np.abs(values - np.median(values)).argmax())
+    values = huber_pseudovalues(values[np.newaxis], thresholds.launch_deviation, clip)[0]
     away = abs(float(values.mean()))
     room = max(math.log1p(thresholds.tolerance) - away, away - math.log1p(thresholds.minimum_effect))
     return float(2 * values.std(ddof=1) / room) ** 2
