@@ -179,7 +179,7 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
         totals.append(tally(f"{name} (bound by memory)", RACED, [t for t in raced if t.workload == name]))
     for method in SAVED:
         those = [t for t in trials if t.method == method and t.workload not in MEMORY_BOUND]
-        totals.append(tally(f"pytest-benchmark, {method.removeprefix('saved ')} +5%", method, those))
+        totals.append(tally(f"pytest-benchmark {method.removeprefix('saved ')} +5%", method, those))
     totals = [row for row in totals if row.false_alarms.trials or row.detected]
     console.print(table("all workloads", totals, console.width))
     console.print(LEGEND)
