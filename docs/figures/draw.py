@@ -45,7 +45,7 @@ def draw_found(trials: list[CalibrationTrial]) -> None:
         high = [100 * (rate.high - rate.value) for rate in points.values()]
         axes.errorbar(x, y, yerr=[low, high], color=colour, marker=mark, capsize=3, label=name)
     axes.set(xlabel="injected slowdown, %", ylabel="reported as regressed, %", ylim=(-3, 103))
-    axes.legend(frameon=False, loc="center right")
+    axes.legend(frameon=False, loc="upper left")
     figure.savefig(FOLDER / "found.png", dpi=110)
 
 
@@ -78,7 +78,7 @@ def draw_costs(raced: list[CalibrationTrial]) -> None:
         ylim=(0, 101),
     )
     axes.minorticks_off()
-    axes.set_xticks([2, 3, 5, 10, 20, 50], ["2", "3", "5", "10", "20", "50"])
+    axes.set_xticks([1, 2, 3, 5, 10, 20, 50], ["1", "2", "3", "5", "10", "20", "50"])
     axes.legend(frameon=False, loc="lower right")
     figure.savefig(FOLDER / "costs.png", dpi=110)
 
