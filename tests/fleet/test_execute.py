@@ -140,6 +140,7 @@ def test_a_child_goes_on_holding_the_lease(tmp_path):
 
 
 @pytest.mark.tensorflow
+@pytest.mark.alone
 def test_the_canary_of_a_job_on_gpus_multiplies_matrices_there(monkeypatch):
     class Session(GpuSession):
         """A machine whose GPU is in fact a CPU."""
@@ -152,6 +153,4 @@ def test_the_canary_of_a_job_on_gpus_multiplies_matrices_there(monkeypatch):
     monkeypatch.setattr(canaries, "GpuSession", Session)
     every = tuple(available_cpus())
     found = canaries.race(Processors(every[-1:], every), random.Random(1), "gpu:0")
-    assert found.failure == ""
-    assert found.unchanged in ("unchanged", "inconclusive")  # the latter beside other tests
-    assert found.slowed == "regressed"
+    assert (found.unchanged, found.slowed, found.failure) == ("unchanged", "regressed", "")
