@@ -133,7 +133,7 @@ RENAMED_FIELDS = {
 }
 """Field name in reports of earlier versions -> current field name."""
 
-# Detects 5%, where standard detects 3%, in three launches of half the length, which are prepared in 30 ms less.
+# Detects 5%, where standard detects 3%, in three launches of half the length, after a shorter warm-up.
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, looks=(3, 4, 6, 9, 13, 20), zygotes=6, ancestors=2, floor_launches=3,
     launch_seconds=0.15, rounds_max=150, case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, warmup_seconds=0.03,

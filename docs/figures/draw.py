@@ -13,7 +13,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from tfbench.doctor.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
+from tfbench.doctor.calibration.journal import RACED, SAVED, CalibrationTrial, Journal, slowdown_text
 from tfbench.doctor.calibration.summary import tally
 
 FOLDER = Path(__file__).parent
@@ -70,7 +70,9 @@ def draw_costs(raced: list[CalibrationTrial]) -> None:
     ):
         seconds = sorted(trial.seconds for trial in raced if trial.slowdown == slowdown)
         share = [100 * (index + 1) / len(seconds) for index in range(len(seconds))]
-        axes.step(seconds, share, where="post", color=colour, label=f"+{100 * slowdown:g}%" if slowdown else "unchanged")
+        axes.step(
+            seconds, share, where="post", color=colour, label=f"+{slowdown_text(slowdown)}" if slowdown else "unchanged"
+        )
     axes.set(
         xlabel="seconds per verdict, without the start of zygotes",
         ylabel="verdicts reached, %",

@@ -40,8 +40,7 @@ MEMORY_BOUND = frozenset({"elementwise"})
 LEGEND = (
     "false positives: changes reported on unchanged code, and the upper bound of their rate at 95% confidence;\n"
     "+N%: share of these slowdowns that are reported; min. detectable: smallest slowdown reported 95% of the time; "
-    "s: median seconds per verdict; "
-    "verdicts on a workload from the same zygotes are a cluster in every interval"
+    "s: median seconds per verdict; verdicts on a workload from the same zygotes are a cluster in every interval"
 )
 
 
@@ -77,8 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
         return _determinism(arguments, policy)
     root, files = _files(arguments.paths)
     slowdowns = _fractions(arguments.slowdowns)
-    if arguments.repeats < 0 or not (arguments.repeats or slowdowns):
-        raise UsageError(f"--repeats {arguments.repeats} must not be negative, and not 0 with --slowdowns none")
+    if arguments.repeats < 0:
+        raise UsageError(f"--repeats {arguments.repeats} must not be negative")
+    if not (arguments.repeats or slowdowns):
+        raise UsageError("--repeats 0 with --slowdowns none leaves nothing to race; raise --repeats or give slowdowns")
     plan = Plan(
         policy=policy,
         cases=arguments.cases,

@@ -38,6 +38,11 @@ class CalibrationTrial:
     pairs: tuple[int, ...] = ()
 
 
+def slowdown_text(slowdown: float) -> str:
+    """Format an injected slowdown, however small: ``0.5%``, ``10%``."""
+    return f"{100 * slowdown:g}%"
+
+
 class Journal:
     """A file of trials. It grows by one line per trial, so that a calibration can be resumed."""
 

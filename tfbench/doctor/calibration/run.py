@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfbench.doctor.calibration import pytest_benchmark
-from tfbench.doctor.calibration.journal import RACED, CalibrationTrial, Journal
+from tfbench.doctor.calibration.journal import RACED, CalibrationTrial, Journal, slowdown_text
 from tfbench.errors import BenchmarkError
 from tfbench.model import TIME, Case
 from tfbench.policy import Policy
@@ -25,9 +25,10 @@ from tfbench.storage.layout import Layout
 
 WORKLOADS = Path(__file__).resolve().parents[2] / "worker" / "workloads"
 SLOWDOWNS = (0.02, 0.03, 0.05, 0.10)
-_SEPARATE = "TFBENCH_SEPARATE"
 SAVED_SLOWDOWNS = (0.0, 0.05, 0.0, 0.10)
 """Slowdowns of pytest-benchmark's runs, in turn."""
+_SEPARATE = {"TFBENCH_SEPARATE": "1"}
+"""Environment of one side only, which keeps the sides from having common ancestors."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,8 @@ def _one_run(
     made = Layout.of(Path.cwd()).shared_set_ups  # beside the journal
     suite = Suite(plan.files, "", "importlib", str(made), plan.cpus)
     contender = Side("contender", sys.executable, plan.root)
-    # A variable that only one side starts with keeps the sides from having common ancestors.
-    own = {_SEPARATE: "1"} if plan.separate else {}
-    baseline = contender if plan.variants else replace(contender, name="baseline", env=own)
+    env = _SEPARATE if plan.separate else {}
+    baseline = contender if plan.variants else replace(contender, name="baseline", env=env)
     with closing(ProcessLauncher(suite, plan.policy, plan.processors)) as launcher:
         progress(f"run {number}: starting zygotes")
         none = Case("", "", "")
@@ -112,7 +112,7 @@ def _one_run(
             jobs += [(name, turn[(number + index) % len(turn)]) for index, name in enumerate(names)]
         for name, slowdown in rng.sample(jobs, len(jobs)):
             case, short = Case(name, name, name), _short(name)
-            progress(f"run {number}: {short}{f' slowed by {100 * slowdown:g}%' if slowdown else ''}")
+            progress(f"run {number}: {short}{f' slowed by {slowdown_text(slowdown)}' if slowdown else ''}")
             entrants = [Entrant(case, baseline), Entrant(case, replace(contender, slowdown=slowdown))]
             confirm = not plan.variants
             race = ConfirmedRace(entrants, launcher, policy, plan.cases, time.perf_counter, rng, confirm, (TIME,))

@@ -13,14 +13,12 @@ from tfbench.doctor.calibration.journal import CalibrationTrial
 from tfbench.model import Outcome, Rate, RateRow
 
 CONFIDENCE = 0.95
+_TAIL = (1 - CONFIDENCE) / 2
 DETECTABLE = 0.95
 """A slowdown counts as detectable if at least this share of its trials has regressed."""
 
 _CHANGES = (Outcome.REGRESSED, Outcome.IMPROVED)
 """Outcomes that are false on unchanged code."""
-
-
-_TAIL = (1 - CONFIDENCE) / 2
 
 
 def rate(hits: int, trials: int) -> Rate:
@@ -39,15 +37,15 @@ def clustered_rate(hits: Sequence[int], trials: Sequence[int]) -> Rate:
         trials: Trials of each cluster, at least one.
     """
     hit, total, clusters = sum(hits), sum(trials), len(trials)
+    value = hit / max(1, total)
     effective = float(clusters)
-    if 0 < hit < total and clusters > 1:
-        value = hit / total
+    if 0 < value < 1 and clusters > 1:
         spread = sum((h - value * n) ** 2 for h, n in zip(hits, trials, strict=True))
         between = clusters / (clusters - 1) * spread / total**2
         design_effect = max(1.0, between * (total - 1) / (value * (1 - value)))
         few = float(stdtrit(total - 1, _TAIL) / stdtrit(clusters - 1, _TAIL))
         effective = total / design_effect * few**2
-    return Rate(hit, total, *_interval(hit * effective / max(1, total), effective))
+    return Rate(hit, total, *_interval(value * effective, effective))
 
 
 def _interval(hits: float, trials: float) -> tuple[float, float]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from tfbench.doctor.calibration.journal import slowdown_text
 from tfbench.model import Rate, RateRow
 from tfbench.report import style
 
@@ -21,7 +22,8 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     made = style.table(title)
     made.add_column("workload", overflow="fold", min_width=13)
-    for name in (false_positives, inconclusive, *(f"+{100 * slowdown:g}%" for slowdown in slowdowns), detectable, "s"):
+    injected = [f"+{slowdown_text(slowdown)}" for slowdown in slowdowns]
+    for name in (false_positives, inconclusive, *injected, detectable, "s"):
         made.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         made.add_row(
@@ -29,7 +31,7 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
             of(row.false_alarms, " ≤"),
             percent(row.inconclusive),
             *(percent(row.detected[s]) if s in row.detected else "" for s in slowdowns),
-            "-" if row.smallest_found is None else f"{100 * row.smallest_found:g}%",
+            "-" if row.smallest_found is None else slowdown_text(row.smallest_found),
             "-" if row.seconds is None else f"{row.seconds:.1f}",
         )
     return made
