@@ -137,11 +137,11 @@ RENAMED_FIELDS = {
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, looks=(3, 4, 6, 9, 13, 20), zygotes=6, ancestors=2, floor_launches=3,
     launch_seconds=0.15, rounds_max=150, case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, warmup_seconds=0.03,
-    settle_seconds=0.004,
+    settle_seconds=0.004, hopeless=4.0,
 )  # fmt: skip
 # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
 _STRICT = Policy(
-    "strict", minimum_effect=0.005, tolerance=0.01, looks=(4, 6, 8, 12, 16, 24, 32, 48), zygotes=16, ancestors=8,
+    "strict", minimum_effect=0.005, tolerance=0.01, looks=(4, 6, 8, 12, 18, 32, 60, 108), zygotes=16, ancestors=8,
     zygotes_alive=32, exact_across_versions=True, case_seconds=180.0, sampled_seconds=30.0,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
