@@ -322,5 +322,8 @@ def _last_line(report: pytest.TestReport) -> str:
 
 
 def _skip_reason(report: pytest.TestReport) -> str:
+    if hasattr(report, "wasxfail"):
+        expected = f" ({report.wasxfail})" if report.wasxfail else ""
+        return f"marked xfail{expected}: {_last_line(report)}"
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
     return str(reason).removeprefix("Skipped: ")
