@@ -231,6 +231,13 @@ def test_a_specification_names_the_python_of_its_packages(tmp_path):
     assert packages_of("tensorflow==2.15.1+python==3.10") == []
 
 
+def test_a_bare_version_is_one_of_tensorflow(tmp_path):
+    made = Recorded(tmp_path)
+    side = parse("2.15.1+env:A=b", Side("contender", sys.executable, tmp_path), tmp_path, made)
+    assert made.request == ["tensorflow==2.15.1"]
+    assert (side.spec, side.env) == ("tensorflow==2.15.1+env:A=b", {"A": "b"})
+
+
 def test_old_releases_without_an_upper_bound_get_the_numpy_that_they_were_built_for():
     assert "numpy<2" in environments._needed(["tensorflow==2.10.1"])
     assert environments._needed(["tensorflow==2.12.1"]) == environments.NEEDED

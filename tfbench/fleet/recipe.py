@@ -8,6 +8,7 @@ from pathlib import Path
 from tfbench.errors import UsageError
 from tfbench.model import JSON
 from tfbench.sides.source_tree import NoCheckout, code_digest, commit_of, tree_of
+from tfbench.sides.spec import of_version
 from tfbench.worker.environment import packages
 
 
@@ -18,7 +19,7 @@ def pinned(spec: str, root: Path) -> str:
         UsageError: It is empty, or a part names an interpreter, which other machines do not have.
         SideError: A revision does not exist.
     """
-    parts = [part.strip() for part in spec.split("+")]
+    parts = [part.strip() for part in of_version(spec).split("+")]
     if not spec.strip():
         raise UsageError("a fleet races two sides: give --against SPEC, such as git:HEAD~1 or self")
     if local := next((part for part in parts if part.startswith("python:")), ""):

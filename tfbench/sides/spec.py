@@ -14,7 +14,7 @@ from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
 from tfbench.sides.source_tree import materialise, tree_of
 
-KINDS = "self, tensorflow==VERSION, tf-nightly, python==MINOR, env:NAME=VALUE, python:PATH, git:REV, joined by +"
+KINDS = "self, tensorflow==VERSION or just VERSION, tf-nightly, python==MINOR, env:NAME=VALUE, python:PATH, git:REV, joined by +"
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly")
 OLDEST = (2, 10)
 """Oldest TensorFlow that can be measured: the first whose optimizers are those of later versions."""
@@ -28,6 +28,7 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
     """Return the baseline side that ``spec`` describes. The contender gives everything else.
 
     Args:
+        spec: In full, or a shorthand of `of_version`.
         cache: Folder for source trees of other revisions.
         environments: Builds environments with other packages.
 
@@ -35,6 +36,7 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
         UsageError: The text is no specification, or names a missing interpreter.
         SideError: A source tree or an environment cannot be created.
     """
+    spec = of_version(spec)
     side = replace(contender, name="baseline", spec=spec, slowdown=0.0)
     packages = []
     python = ""

@@ -87,8 +87,8 @@ def sides_of(labels: Sequence[str], make: Callable[[str, str], Side]) -> list[Si
 
     ``make`` gets a specification and a name, and raises `SideError` if the side cannot be created.
     """
-    first = make(of_version(labels[0]), labels[0])
-    others = [replace(first, name=one) if one == "self" else make(of_version(one), one) for one in labels[1:]]
+    first = make(labels[0], labels[0])
+    others = [replace(first, name=one) if one == "self" else make(one, one) for one in labels[1:]]
     return [first, *others]
 
 
