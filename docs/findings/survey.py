@@ -2,11 +2,13 @@
 
     python docs/findings/survey.py                       # every file that docs/findings/survey lacks; hours
     python docs/findings/survey.py --only tensorflow/test_fusion
-    python docs/findings/survey.py --show                # the table and the page's copy of it, from the recorded data
+    python docs/findings/survey.py --again               # the bisections and files that failed in the recorded ones
+    python docs/findings/survey.py --show                # the table, the page's copy of it, and the files, as recorded
 
 A survey races its releases in the same rounds, `tfbench versions`, one file of benchmarks after the other. Each file is
 one file of results, written whole, so an interrupted survey goes on where it stopped. A slower release is bisected once,
-with its cause, and a file that shows it is made: `tfbench bisect --causes` and `tfbench repro`.
+with its cause, and a file that shows it is made: `tfbench bisect --causes` and `tfbench repro`. The files are in
+docs/findings/repros.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +29,7 @@ from commands import PAGE, ROOT, run, within
 from tfbench.fs import write_whole
 
 DATA = Path(__file__).parent / "survey"
+FILES = Path(__file__).parent / "repros"
 BEGIN, END = "<!-- survey: begin -->", "<!-- survey: end -->"
 POLICY = "quick"
 SLOWER = 1.1
@@ -66,6 +70,16 @@ def measure(releases: Sequence[str], name: str) -> dict:
     return found
 
 
+def again(found: dict) -> dict:
+    """Return what a file holds, after its failed bisections and files have been tried again."""
+    done = []
+    for one in found.get("slower", ()):
+        case = Slower(*(one[name] for name in Slower._fields))
+        tried = {name: make(case) for name, make in (("bisect", bisect), ("repro", repro)) if "failed" in one[name]}
+        done.append({**one, **tried})
+    return {**found, "slower": done} if done else found
+
+
 def slower(report: dict) -> Iterator[Slower]:
     """Yield the cases that became slower by `SLOWER`, and certainly slower, from one release to the next."""
     labels = list(report["sides"])
@@ -96,7 +110,10 @@ def repro(one: Slower) -> dict:
 
 
 def table() -> str:
-    """Return what became slower as a Markdown table, the largest first, and how many cases were raced."""
+    """Write the files, and return what became slower as a Markdown table, the largest first.
+
+    The table begins with how many cases were raced.
+    """
     rows, cases = [], dict.fromkeys(SURVEYS, 0)
     for survey in SURVEYS:
         for path in sorted((DATA / survey).glob("*.json")):
@@ -120,22 +137,36 @@ def _row(one: dict) -> tuple[float, tuple[str, ...]]:
     else:
         since, shown = one["release"], f"{one['ratio']:.2f}, not bisected: {found.get('answer', 'the command failed')}"
     case = one["case"].partition("::")[2]
-    return one["ratio"], (f"`{case}`", since, shown, next(iter(found.get("causes", ())), ""))
+    return one["ratio"], (_linked(case, since, one["repro"]), since, shown, next(iter(found.get("causes", ())), ""))
+
+
+def _linked(case: str, since: str, made: dict) -> str:
+    """Write the file that shows a case, and return the case with a link to it, if the file could be made."""
+    if "file" not in made:
+        return f"`{case}`"
+    name = re.sub(r"[^\w.]+", "_", f"{case.removeprefix('test_')} {since}").strip("_")
+    write_whole(FILES / f"{name}.py", made["file"])
+    return f"[`{case}`](findings/{FILES.name}/{name}.py)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     names = [f"{survey}/{name}" for survey, (_, files) in SURVEYS.items() for name in files]
     parser.add_argument("--only", action="append", choices=names, metavar="SURVEY/FILE", help="measure again")
-    parser.add_argument("--show", action="store_true", help="measure nothing; write the table")
+    parser.add_argument("--again", action="store_true", help="try again what failed in the recorded files, and no more")
+    parser.add_argument("--show", action="store_true", help="measure nothing; write the table and the files")
     asked = parser.parse_args(arguments)
     if not asked.show:
-        for name in names:
+        for name in asked.only or names:
             file = DATA / f"{name}.json"
-            if name in asked.only if asked.only else not file.exists():
+            if asked.again and file.exists():
+                found = again(json.loads(file.read_text(encoding="utf-8")))
+            elif not asked.again and (asked.only or not file.exists()):
                 survey, _, benchmarks = name.partition("/")
                 found = measure(SURVEYS[survey][0], benchmarks)
-                write_whole(file, json.dumps(found, indent=1, allow_nan=False) + "\n")
+            else:
+                continue
+            write_whole(file, json.dumps(found, indent=1, allow_nan=False) + "\n")
     text = table()
     print(text, end="")
     write_whole(PAGE, within(PAGE.read_text(encoding="utf-8"), BEGIN, text, END))

@@ -163,3 +163,23 @@ def test_surveys_are_lists_of_releases_in_order():
         versions = [find.Version(one.rpartition("==")[2]) for one in releases]
         assert versions == sorted(versions)
         assert set(files) <= {path.stem for path in (ROOT / "benchmarks").glob("test_*.py")}
+
+
+def test_what_failed_is_tried_again_and_the_rest_is_kept(monkeypatch):
+    monkeypatch.setattr(survey, "repro", lambda one: {"file": f"{one.case} since {one.release}"})
+    fields = {"before": "2.17.1", "release": "2.18.1", "ratio": 1.5, "low": 1.4, "stays": True, "bisect": {"report": {}}}
+    failed, made = {"failed": "no network"}, {"file": "kept"}
+    found = {"report": {}, "slower": [{"case": "a", **fields, "repro": failed}, {"case": "b", **fields, "repro": made}]}
+    first, second = survey.again(found)["slower"]
+    assert (first["repro"], first["bisect"]) == ({"file": "a since 2.18.1"}, {"report": {}})
+    assert second["repro"] == made
+    assert survey.again({"failed": "no network"}) == {"failed": "no network"}
+
+
+def test_a_finding_links_to_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(survey, "FILES", tmp_path)
+    linked = survey._linked("test_matmul[compiler=xla-8]", "2.18.0", {"file": "import tensorflow\n"})
+    name = "matmul_compiler_xla_8_2.18.0.py"
+    assert linked.endswith(f"/{name})")
+    assert (tmp_path / name).read_text() == "import tensorflow\n"
+    assert survey._linked("test_a", "2.18.0", {"failed": "no network"}) == "`test_a`"
