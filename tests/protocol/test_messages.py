@@ -37,7 +37,7 @@ EXAMPLES = [
     Stop(),
     Prepared(1e-5, {"parts": [1, None, {"a": "b"}]}, True),
     Rounds((1, 3), (2, 4), ()),
-    ServeSliced(20, (1, 2), 1, 0.05),
+    ServeSliced((0, 2), (1, 2), 1, 0.05),
     Prepared(0.1, {}, False, 0.003),
     DevicesListed({"CPU": ("cpu:0",), "GPU": ("a", "b")}),
     SampleCase((0,), "a", 1.0, False, True),

@@ -1,6 +1,7 @@
 """The plan of a launch, from the time of an iteration."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tests.fakes.race import sides_of, variants_of
 from tfbench.model import Case
 from tfbench.policy import Policy
-from tfbench.race.schedule import followers, make_plan, orders
+from tfbench.race.schedule import followers, make_plan, orders, starting_places, with_even_slices
 
 POLICY = Policy()
 CASE = Case("w.py::w", "w", "w.py::w")
@@ -95,3 +96,17 @@ def test_a_block_with_untimed_work_has_one_iteration_and_the_work_counts_as_cost
     assert plan.rounds == pytest.approx(POLICY.launch_seconds / (2 * 2 * 9.1e-4), rel=0.02)
     # Blocks of both sides are alike, also if only one side has such work.
     assert make_plan(sides_of(CASE), {0: 1e-5, 1: 1e-5}, POLICY, untimed={1: 1e-6}).iterations == (1, 1)
+
+
+def test_sliced_rounds_are_even():
+    plan = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, sliceable=True)
+    assert [with_even_slices(replace(plan, rounds=count)).rounds for count in (7, 8, 9)] == [8, 8, 10]
+    assert with_even_slices(replace(plan, rounds=7, sliced=False)).rounds == 7
+
+
+def test_of_two_entrants_each_starts_as_many_sliced_rounds_as_the_other():
+    drawn = orders([0, 3], 8, random.Random(2))
+    first, second = (starting_places(drawn, entrant) for entrant in (0, 3))
+    assert [one + other for one, other in zip(first, second, strict=True)] == [1] * 8
+    assert sum(first) == sum(second) == 4
+    assert starting_places([[2, 0, 1], [0, 1, 2], [1, 0, 2]], 2) == (0, 2, 2)

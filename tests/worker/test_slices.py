@@ -28,13 +28,13 @@ def busy(seconds):
     return 1
 
 
-def serve(pipes, own, call, rounds=5, extra=0.0):
+def serve(pipes, own, call, pairs=3, extra=0.0):
     others = tuple(index for index in range(len(pipes)) if index != own)
-    order = ServeSliced(rounds, others, 1, extra)
+    order = ServeSliced((own, len(others) - own) * pairs, others, 1, extra)
     return serve_slices(call, order, pipes[own][0], [outbox for _, outbox in pipes])
 
 
-def test_all_start_each_round_together(pipes):
+def test_all_are_in_each_round_together(pipes):
     done, ahead, lock = Counter(), [], threading.Lock()
 
     def step(own):
@@ -48,7 +48,7 @@ def test_all_start_each_round_together(pipes):
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert done == {0: 5, 1: 5, 2: 5}
+    assert done == {0: 6, 1: 6, 2: 6}
     assert set(ahead) <= {0, 1}
 
 
@@ -60,3 +60,19 @@ def test_a_block_has_the_time_of_the_process_with_its_injected_slowdown(pipes):
     rounds = serve(pipes[:1], 0, step, extra=0.25)
     times = [end - start for start, end in zip(rounds.began, rounds.ended, strict=True)]
     assert min(times) == pytest.approx(1.25e7, rel=0.1)
+
+
+def test_the_entrants_of_a_round_start_at_their_places(pipes):
+    began, lock = [], threading.Lock()
+
+    def step(own):
+        with lock:
+            began.append(own)
+        time.sleep(0.01)
+
+    threads = [threading.Thread(target=serve, args=(pipes[:2], own, lambda own=own: step(own))) for own in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert began == [0, 1, 1, 0] * 3

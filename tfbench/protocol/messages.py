@@ -209,9 +209,10 @@ class Serve(Message):
 class ServeSliced(Message):
     """Time blocks by processor time, while the scheduler alternates the processes of the launch on one processor."""
 
-    rounds: int
+    places: tuple[int, ...]
+    """For each round, how many of the others start before this entrant."""
     others: tuple[int, ...]
-    """The other entrants, which start each round with this one."""
+    """The other entrants, which are in each round together with this one."""
     iterations: int
     extra: float
     """Injected slowdown, as a fraction of a block."""

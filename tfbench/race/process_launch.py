@@ -28,7 +28,7 @@ from tfbench.protocol.messages import (
 )  # fmt: skip
 from tfbench.race.child import LOG_LOOK_SECONDS, Process
 from tfbench.race.interfaces import Entrant, EntrantFailed, Failure
-from tfbench.race.schedule import followers, planned_seconds
+from tfbench.race.schedule import followers, planned_seconds, starting_places
 from tfbench.worker.block import TOKEN
 
 Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
@@ -136,7 +136,8 @@ class ProcessLaunch:
         if plan.sliced:
             for entrant, process in self._running.items():
                 others = tuple(other for other in self._running if other != entrant)
-                process.ask(ServeSliced(plan.rounds, others, plan.iterations[entrant], plan.extra[entrant]))
+                places = starting_places(orders, entrant)
+                process.ask(ServeSliced(places, others, plan.iterations[entrant], plan.extra[entrant]))
         else:
             for entrant, turns in followers(orders).items():
                 request = Serve(tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant])

@@ -12,7 +12,7 @@ from tfbench.policy import Policy, Thresholds
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.launch import run_launch
-from tfbench.race.schedule import make_plan, one_sample, planned_seconds
+from tfbench.race.schedule import make_plan, one_sample, planned_seconds, with_even_slices
 from tfbench.stats.allocation import best_rounds
 from tfbench.stats.interval import Floats, log_ratios, median_log_ratio
 from tfbench.stats.thresholds import policy_of
@@ -210,7 +210,9 @@ class Race:
         most = self.policy.sliced_waiting * self.policy.minimum_effect
         sliceable = all(share is not None and share <= most for share in waiting)
         plan = make_plan(self.entrants, iteration, self.policy, on_device, seconds, sliceable, self._untimed)
-        return self._allocated(plan, planned_seconds(plan, iteration) / plan.rounds) if self.launches else plan
+        if self.launches:
+            plan = self._allocated(plan, planned_seconds(plan, iteration) / plan.rounds)
+        return with_even_slices(plan)
 
     def _allocated(self, plan: Plan, round_seconds: float) -> Plan:
         """Return the plan with the rounds that lower the error of an open comparison most per second."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tfbench.model import Plan
 from tfbench.policy import Policy
@@ -102,3 +103,19 @@ def followers(order: Sequence[Sequence[int]]) -> dict[int, list[int]]:
     for entrant, after in zip(turns, [*turns[1:], -1], strict=True):
         follow[entrant].append(after)
     return follow
+
+
+def with_even_slices(plan: Plan) -> Plan:
+    """Return the plan with an even number of rounds if they are sliced, so that each of two entrants starts half of them."""
+    return replace(plan, rounds=plan.rounds + plan.rounds % 2) if plan.sliced else plan
+
+
+def starting_places(orders: Sequence[Sequence[int]], entrant: int) -> tuple[int, ...]:
+    """Return how many others start a sliced round before this entrant, for each round.
+
+    Every second round has the reversed order of the one before, so that of two entrants each is the first as often.
+    """
+    return tuple(
+        order.index(entrant) if number % 2 == 0 else len(order) - 1 - orders[number - 1].index(entrant)
+        for number, order in enumerate(orders)
+    )
