@@ -115,7 +115,5 @@ def starting_places(orders: Sequence[Sequence[int]], entrant: int) -> tuple[int,
 
     Every second round has the reversed order of the one before, so that of two entrants each is the first as often.
     """
-    return tuple(
-        order.index(entrant) if number % 2 == 0 else len(order) - 1 - orders[number - 1].index(entrant)
-        for number, order in enumerate(orders)
-    )
+    mirrored = [orders[number - 1][::-1] if number % 2 else order for number, order in enumerate(orders)]
+    return tuple(order.index(entrant) for order in mirrored)
