@@ -160,7 +160,7 @@ def share(bad: Ratio, back: Ratio) -> float:
 def search(
     bad: Ratio, found: Sequence[Candidate], race: Callable[[Candidate], Ratio | str], tell: Callable[[str], None]
 ) -> list[str]:
-    """Race candidates until one removes the slowdown. Describe those that remove part of it, the largest part first.
+    """Race candidates until one removes the slowdown; return a line for each that removes a share of it, largest first.
 
     Args:
         bad: The slowdown, a ratio to the good side.
