@@ -5,8 +5,9 @@ It replaces `tfbench.worker` in tests of the controller. `install` writes an int
 
     {"cases": {"t.py::test_a": {"seconds": 1e-5, "at": "rounds", "does": "die"}}}
 
-``seconds`` is the time of an iteration. The process answers once it has had ``waits`` turns, 0 by default. At ``at`` the process does what ``does`` names, see `ACTIONS`.
-``at`` is ``set-up``, ``rounds``, ``result`` or ``stop`` of a launch, or, at the top of the file, ``start`` or ``launch``
+``seconds`` is the time of an iteration, and ``meets`` how often the process waits for the other side before it is
+prepared. The process answers once it has had ``waits`` turns, 0 by default. At ``at`` the process does what ``does`` names, see `ACTIONS`.
+``at`` is ``set-up``, ``meeting``, ``rounds``, ``result`` or ``stop`` of a launch, or, at the top of the file, ``start`` or ``launch``
 of the zygote. ``env`` names an environment variable without which nothing happens, and
 ``once`` a file that the action makes and that prevents it from then on.
 """
@@ -38,6 +39,7 @@ from tfbench.protocol.messages import (
     Probed,
     ProfileCase,
     Profiled,
+    Reached,
     Ready,
     Reap,
     Reaped,
@@ -45,6 +47,8 @@ from tfbench.protocol.messages import (
     Repeated,
     Rounds,
     Serve,
+    Settle,
+    Settled,
     Skipped,
     StartAncestor,
     StartZygote,
@@ -192,7 +196,7 @@ def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Re
 
 def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipes: list[int]) -> None:
     seconds = case.get("seconds", 1e-5)
-    facts = {"first_call": 0.1, "peak_host_memory": 1 << 24}
+    facts = {"first_call": 0.1, "first_call_parts": {}, "peak_host_memory": 1 << 24}
     _act(case, "set-up", channel)
     if isinstance(request, ProbeCase):
         channel.send(Probed({}, {}, facts))
@@ -204,8 +208,15 @@ def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipe
         _act(case, "result", channel)
         channel.send(Repeated(100))
     elif isinstance(request, CaseRequest):
-        channel.send(Prepared(seconds, facts))
-        while isinstance(serve := channel.receive(Serve, Stop), Serve):
+        for _ in range(case.get("meets", 0)):
+            channel.send(Reached())
+            channel.receive(Begin)
+            _act(case, "meeting", channel)
+        channel.send(Prepared(seconds, facts, first_call=case.get("first_call")))
+        while not isinstance(serve := channel.receive(Serve, Settle, Stop), Stop):
+            if isinstance(serve, Settle):
+                channel.send(Settled())
+                continue
             _act(case, "rounds", channel)
             for _ in range(case.get("waits", 0)):
                 os.read(pipes[0], 1)

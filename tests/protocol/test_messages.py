@@ -95,7 +95,7 @@ def test_numbers_that_json_lacks_are_refused():
         ('{"kind":"Rounds","began":null,"ended":[2],"dispatched":[]}', "field began .* wrong type"),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
         (
-            '{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false,"waiting":null,"untimed":null}',
+            '{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false,"waiting":null,"untimed":null,"first_call":null}',
             "field facts .* wrong type",
         ),
         (encode(EXAMPLES[3]).decode().replace("[10,60]", "[10]"), "field steps .* wrong type"),

@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
+from statistics import median
 from types import SimpleNamespace
 
 import pytest
@@ -43,7 +44,7 @@ def launcher(tmp_path):
     def start(odd=None, policy=POLICY, fine=None, **script):
         executable = worker.install(tmp_path, cases={FINE: fine or {}, ODD: odd or {}}, **script)
         suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ())
-        opened.append(ProcessLauncher(suite, policy, Processors((), (0,))))
+        opened.append(ProcessLauncher(suite, policy, Processors((0,), (0,), near=(0, 1))))
         sides = (Side("baseline", executable, tmp_path), Side("contender", executable, tmp_path))
         return opened[-1], [Entrant(case(FINE), sides[0]), Entrant(case(ODD), sides[1])]
 
@@ -85,6 +86,9 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
         ("set-up", "cut", WorkerDied, "exit code 0"),
         ("set-up", "garble", BenchmarkError, "sent no valid message: .*no JSON"),
         ("set-up", "mistake", BenchmarkError, "sent no valid message: .*Launched"),
+        ("meeting", "die", WorkerDied, "exit code 3"),
+        ("meeting", "hang", WorkerHung, "did not answer within 0.5 s"),
+        ("meeting", "fail", BenchmarkError, "^it broke"),
         ("rounds", "die", WorkerDied, "exit code 3.*while it was timed"),
         ("rounds", "kill", WorkerDied, "SIGKILL"),
         ("rounds", "hang", WorkerHung, r"did not answer within 0.5\d* s while it was timed"),
@@ -105,11 +109,13 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
     ],
 )
 def test_an_entrant_that_breaks_is_named_with_its_reason(launcher, at, does, error, words):
-    opened, entrants = launcher({"at": at, "does": does}, IMPATIENT if does in ("hang", "stop") else POLICY)
-    with pytest.raises(error if at == "set-up" else EntrantFailed, match=words) as caught:
+    odd = {"at": at, "does": does, "meets": 2}
+    opened, entrants = launcher(odd, IMPATIENT if does in ("hang", "stop") else POLICY, fine={"meets": 2})
+    early = at in ("set-up", "meeting")
+    with pytest.raises(error if early else EntrantFailed, match=words) as caught:
         raced(opened, entrants)
     failure = caught.value
-    if at != "set-up":
+    if not early:
         assert failure.entrant == 1
         failure = failure.failure
         assert isinstance(failure, error)
@@ -118,6 +124,32 @@ def test_an_entrant_that_breaks_is_named_with_its_reason(launcher, at, does, err
     if does == "fail":
         assert failure.output == "where"
     assert raced(opened, [entrants[0], replace(entrants[1], case=case(FINE))])  # the zygotes still work
+
+
+def prepared(launcher, entrants):
+    """Returns what the preparation of one launch ends in, by entrant."""
+    launch = launcher.open(entrants, 0)
+    try:
+        return launch.prepare((0, 1))
+    finally:
+        launch.kill()
+
+
+def test_first_calls_of_two_sides_lose_the_time_in_which_they_waited_for_each_other(launcher):
+    call = {"meets": 2, "first_call": [0.1, 0.06]}
+    found = prepared(*launcher({**call, "first_call": [0.1, 0.07]}, fine=call))
+    assert [found[entrant].facts["first_call"] for entrant in (0, 1)] == pytest.approx([0.07, 0.07])
+
+
+def test_an_entrant_that_does_not_wait_for_the_other_one_keeps_its_first_call(launcher):
+    found = prepared(*launcher({"meets": 2, "first_call": [0.1, 0.06]}))
+    assert [found[entrant].facts["first_call"] for entrant in (0, 1)] == [0.1, 0.1]
+
+
+def test_an_entrant_that_never_stops_waiting_for_the_other_one_is_an_error(launcher):
+    found = prepared(*launcher({"meets": 3}, fine={"meets": 2}))
+    assert found[0].facts["first_call"] == 0.1
+    assert "more often than it should" in str(found[1])
 
 
 @pytest.mark.parametrize("does", ["fail", "skip", "done", "malform", "die"])
@@ -336,6 +368,68 @@ def test_own_clock(bench):
     bench.clock = time.monotonic_ns
     bench(busy, 0.03)
 """
+
+
+FIRST_CALLS = (
+    SLICED
+    + """
+def step(first, wait=0.0):
+    calls = []
+    def run():
+        if not calls:
+            busy(first)
+            time.sleep(wait)
+        calls.append(1)
+        return calls
+    return run
+
+def test_fine(bench):
+    bench(step(0.1))
+
+def test_slow(bench):
+    bench(step(0.15))
+
+def test_waiting(bench):
+    bench(step(0.1, 0.05))
+
+def test_fine_once(bench):
+    bench.once(step(0.1))
+
+def test_slow_once(bench):
+    bench.once(step(0.15))
+"""
+)
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("fine", "odd", "ratio"),
+    [
+        ("test_fine", "test_fine", 1), ("test_fine", "test_slow", 1.5), ("test_fine", "test_waiting", 1.5),
+        ("test_fine_once", "test_fine_once", 1), ("test_fine_once", "test_slow_once", 1.5),
+    ],
+)  # fmt: skip
+def test_first_calls_that_share_a_processor_differ_by_their_own_time(tmp_path, fine, odd, ratio):
+    if len(cpus := sorted(os.sched_getaffinity(0))) < 2:
+        pytest.skip("both sides prepare at once on two processors only")
+    (tmp_path / "t.py").write_text(FIRST_CALLS)
+    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ())
+    sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
+    opened = ProcessLauncher(suite, POLICY, Processors((cpus[0],), tuple(cpus), tuple(cpus)))
+    entrants = [Entrant(case(f"t.py::{name}"), side) for name, side in zip((fine, odd), sides, strict=True)]
+    found = []
+    try:
+        for _ in range(5):
+            launch = opened.open(entrants, 0)
+            both = launch.prepare((0, 1))
+            launch.kill()
+            found.append([both[index].facts.get("first_call", both[index].iteration) for index in (0, 1)])
+    finally:
+        opened.close()
+    baseline, contender = (median(seconds) for seconds in zip(*found, strict=True))
+    assert contender / baseline == pytest.approx(ratio, rel=0.1)
+    assert baseline == pytest.approx(0.1, rel=0.5)  # and not twice as long
 
 
 def long_steps(tmp_path, odd, cpus=(0,), slowdown=0.0):

@@ -142,6 +142,8 @@ PARITY = parity.PARITY
 PEAK_HOST_MEMORY = "peak_host_memory"
 FIRST_CALL = "first_call"
 """These three metrics have decision rules of their own."""
+FIRST_CALL_PARTS = "first_call_parts"
+"""Seconds of the first call by part: ``trace``, ``compile`` and ``execute``."""
 
 DISPATCH_TIME = "dispatch_time"
 """Seconds until a step has handed its work to an accelerator, if that is before the work is done."""

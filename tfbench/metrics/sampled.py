@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median, stdev
 
-from tfbench.metrics.catalog import BYTES, FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.metrics.catalog import BYTES, FIRST_CALL, FIRST_CALL_PARTS, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import amount
 from tfbench.model import JSON, Case, Effect, Outcome, Ratio, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
@@ -104,7 +104,7 @@ def _parts(before: Facts, now: Facts) -> str:
     """Describe the parts of the first call: ``; trace 20 ms before, 45 ms now, …``."""
 
     def shown(facts: Facts, part: str) -> str:
-        return f"{1e3 * median(float(one.get('first_call_parts', {}).get(part, 0)) for one in facts):.0f} ms"
+        return f"{1e3 * median(float(one.get(FIRST_CALL_PARTS, {}).get(part, 0)) for one in facts):.0f} ms"
 
     parts = ("trace", "compile", "execute")
     return "; " + ", ".join(f"{part} {shown(before, part)} before, {shown(now, part)} now" for part in parts)

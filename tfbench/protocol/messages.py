@@ -88,6 +88,8 @@ class TimeCase(CaseRequest):
     entrant: int
     warmup: tuple[float, float, float]
     """Seconds, limit in seconds and relative steadiness, see `worker.block.warm_up`."""
+    meeting: tuple[int, ...] = ()
+    """Processor on which the first calls of all entrants run at once; empty if each makes its own without waiting."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ class Settled(Message):
 
 @dataclass(frozen=True)
 class Begin(Message):
-    """Start repeating the step."""
+    """Go on where the process waits: repeat the step, or make its first call at the same time as others."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,17 @@ class Stop(Message):
 
 
 @dataclass(frozen=True)
-class Prepared(Message):
+class Preparing(Message):
+    """Base of what a process of a launch sends before its rounds."""
+
+
+@dataclass(frozen=True)
+class Reached(Preparing):
+    """The process is where it waits for the others: before its first call, or after it."""
+
+
+@dataclass(frozen=True)
+class Prepared(Preparing):
     """The process is warm and waits for its first turn."""
 
     iteration: float
@@ -256,6 +268,8 @@ class Prepared(Message):
     processor time cannot replace the benchmark's clock: on several processors, on a device, with a clock of its own."""
     untimed: float | None = None
     """Seconds of untimed work that each iteration needs around it, so that a block holds one; ``None`` without any."""
+    first_call: tuple[float, float] | None = None
+    """Seconds and processor seconds of the first call, if it shared its processor with that of another entrant."""
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 from tfbench.errors import ProtocolError, SideError
 from tfbench.fs import isolated_package_dir
@@ -23,6 +24,9 @@ from tfbench.sides.side import Side
 
 CLOSE_SECONDS = 0.5
 """A zygote or an ancestor gets this long to exit by itself."""
+_OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+"""Only the controller handles Ctrl-C. No session of its own: Linux shares a processor among sessions, not evenly after
+a process has moved there from another one (autogroups), and first calls of two sides have to run there evenly."""
 A = TypeVar("A", bound=messages.ForkAnswer)
 
 
@@ -98,7 +102,7 @@ class Ancestor:
                 stdout=self._log,
                 stderr=self._log,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # only the controller handles Ctrl-C
+                **_OWN_GROUP,
             )
         except OSError as error:
             channel.close()

@@ -14,10 +14,12 @@ from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
 from tfbench.model import JSON, Plan
 from tfbench.policy import Policy
 from tfbench.protocol.messages import (
+    Begin,
     Done,
     LaunchRequest,
     M,
     Prepared,
+    Preparing,
     Rounds,
     Serve,
     ServeSliced,
@@ -27,12 +29,17 @@ from tfbench.protocol.messages import (
     TimeCase,
 )  # fmt: skip
 from tfbench.race.child import LOG_LOOK_SECONDS, Process
+from tfbench.race.first_calls import alone, time_in_queue
 from tfbench.race.interfaces import Entrant, EntrantFailed, Failure
 from tfbench.race.schedule import followers, planned_seconds, starting_places
 from tfbench.worker.block import TOKEN
 
 Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
 """Forks the process of an entrant from the zygote of a pair, with these open files."""
+
+
+MEETINGS = 2
+"""Points at which a process waits for the other side: before and after its first call."""
 
 
 class ProcessLaunch:
@@ -61,6 +68,8 @@ class ProcessLaunch:
         self._running: dict[int, Process] = {}
         self._facts: dict[int, JSON] = {}
         self._iteration: dict[int, float] = {}
+        self._scale: dict[int, float] = {}
+        """Factor that takes the time in the queue from the times of a step that runs once."""
 
     def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
         warmup = self._policy.warmup(brief)
@@ -72,7 +81,7 @@ class ProcessLaunch:
                     self._start(entrant, place, warmup)
                 except BenchmarkError as error:
                     found[entrant] = error
-            found |= {entrant: self._prepared(entrant) for entrant in batch if entrant in self._running}
+            found |= self._prepared([entrant for entrant in batch if entrant in self._running])
         if len(self._places) > 1 and not brief:
             for entrant, process in list(self._running.items()):
                 process.ask(Settle(self._cpus, self._policy.settle_seconds))
@@ -82,16 +91,44 @@ class ProcessLaunch:
         return found
 
     def _start(self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float]) -> None:
-        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup)
+        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup, self._meeting)
         pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
         self._running[entrant] = self._start_process(self._entrants[entrant], self._pair, request, pipes)
 
-    def _prepared(self, entrant: int) -> Prepared | Failure:
-        prepared = self._reply(entrant, Prepared, "", self._policy.setup_seconds)
-        if isinstance(prepared, Prepared):
-            self._facts[entrant] = prepared.facts
-            self._iteration[entrant] = prepared.iteration + (prepared.untimed or 0)
-        return prepared
+    @property
+    def _meeting(self) -> tuple[int, ...]:
+        """The processor on which the first calls of two sides run at once, if they have one."""
+        sides = {entrant.side.name for entrant in self._entrants}
+        two = len(sides) == len(self._entrants) == 2 <= len(self._places)
+        return self._cpus if two and len(self._cpus) == 1 else ()
+
+    def _prepared(self, batch: Sequence[int]) -> dict[int, Prepared | Failure]:
+        found = self._met(batch)
+        ready = {entrant: one for entrant, one in found.items() if isinstance(one, Prepared)}
+        queue = time_in_queue({entrant: one.first_call for entrant, one in ready.items() if one.first_call})
+        for entrant, one in ready.items():
+            found[entrant] = shortened = alone(one, queue)
+            self._facts[entrant] = shortened.facts
+            self._iteration[entrant] = one.iteration + (one.untimed or 0)
+            self._scale[entrant] = shortened.iteration / one.iteration if one.iteration else 1.0
+        return found
+
+    def _met(self, batch: Sequence[int]) -> dict[int, Prepared | Failure]:
+        """Wait until these processes are prepared. Where they wait for each other, let them go on at once."""
+        found: dict[int, Prepared | Failure] = {}
+        waiting = list(batch)
+        for _ in range(MEETINGS + 1):
+            for entrant in tuple(waiting):
+                reply = self._reply(entrant, Preparing, "", self._policy.setup_seconds)
+                if isinstance(reply, Prepared | Failure):
+                    found[entrant] = reply
+                    waiting.remove(entrant)
+            for entrant in waiting:
+                self._running[entrant].ask(Begin())
+        for entrant in waiting:
+            self._running.pop(entrant).end(kill=True)
+            found[entrant] = BenchmarkError("the process waits for the other side more often than it should")
+        return found
 
     def _reply(self, entrant: int, wanted: type[M], when: str, seconds: float) -> M | Failure:
         """Return the answer of an entrant, or the failure with which it leaves the launch."""
@@ -108,7 +145,8 @@ class ProcessLaunch:
             if len(times) != len(orders) or min(times) <= 0:
                 error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
                 raise EntrantFailed(entrant, error)
-            seconds[entrant] = [time * 1e-9 / plan.iterations[entrant] for time in times]
+            scale = 1e-9 * self._scale[entrant] / plan.iterations[entrant]
+            seconds[entrant] = [time * scale for time in times]
         self.finish()
         return seconds
 

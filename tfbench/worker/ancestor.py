@@ -93,5 +93,5 @@ class Ancestor:
         for output in (1, 2):
             os.dup2(log, output)
         os.close(log)
-        os.setsid()
+        containment.lead_group()
         zygote.run(replace(request, channel=talk), self._timer, self._home, self._inheritance)

@@ -16,8 +16,10 @@ from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, ONCE, REPORTED
 from tfbench.protocol.channel import Channel
 from tfbench.protocol.messages import (
+    Begin,
     CaseRequest,
     Prepared,
+    Reached,
     Rounds,
     Serve,
     ServeSliced,
@@ -197,14 +199,14 @@ class TimingLaunch(Bench[TimeCase]):
         if self.facts.get(ONCE):
             self._serve_once(block)
             return
-        self.facts.update(first_call(block, self.check_result))
+        first = self._first_call(block)
         self._peak.mark()
         iteration, waiting = warm_up(block, *self.request.warmup)
         self._note_peak()
         on_device, untimed = block.synchronise is not None, block.untimed
         alone = len(self.request.cpus) == 1 and not on_device and untimed is None
         by_processor = alone and self.clock is time.perf_counter_ns
-        self.channel.send(Prepared(iteration, self.facts, on_device, waiting if by_processor else None, untimed))
+        self.channel.send(Prepared(iteration, self.facts, on_device, waiting if by_processor else None, untimed, first))
         inbox, *outboxes = self.pipes
 
         def timed(order: Serve | ServeSliced) -> Rounds:
@@ -222,6 +224,28 @@ class TimingLaunch(Bench[TimeCase]):
     def serve_reported(self, seconds: float) -> None:
         self.facts.update({REPORTED: True, ONCE: True})
         self._repeat(seconds)
+
+    def _first_call(self, block: Block) -> tuple[float, float] | None:
+        """Add the times of `first_call` to the facts; returns those of a call that shared its processor."""
+        shared = self._meets()
+        facts, used = first_call(block, self.check_result)
+        self.facts.update(facts)
+        if shared:
+            self._meet()  # a warm-up beside the first call of another entrant would find the step slow
+            tf_runtime.pin(self.request.cpus)
+        return (facts["first_call"], used) if shared else None
+
+    def _meets(self) -> bool:
+        """Go where the entrants meet, if they do, and wait for the others."""
+        meets = bool(self.request.meeting) and self.clock is time.perf_counter_ns
+        if meets:
+            tf_runtime.pin(self.request.meeting)
+            self._meet()
+        return meets
+
+    def _meet(self) -> None:
+        self.channel.send(Reached())
+        self.channel.receive(Begin)
 
     def _take_turns(self, timed: Callable[[Serve | ServeSliced], Rounds], settle: Callable[[Settle], object]) -> None:
         """Serve requests until the launch stops.
@@ -256,19 +280,25 @@ class TimingLaunch(Bench[TimeCase]):
 
     def _serve_once(self, block: Block) -> None:
         """Call the step once, and answer every request for rounds with this time."""
+        shared = self._meets()
         with block.one() as call:
-            began = block.clock()
+            used, began = time.process_time(), block.clock()
             result = call()
             block.wait()
-            elapsed = block.clock() - began
+            elapsed, used = block.clock() - began, time.process_time() - used
         self.check_result(result)
         self._note_peak()
-        self._repeat(max(elapsed, 1) * 1e-9)
+        seconds = max(elapsed, 1) * 1e-9
+        self._repeat(seconds, (seconds, used) if shared else None)
 
-    def _repeat(self, seconds: float) -> None:
-        """Answer every request for rounds with the same time."""
+    def _repeat(self, seconds: float, first: tuple[float, float] | None = None) -> None:
+        """Answer every request for rounds with the same time.
+
+        Args:
+            first: Its times, if it was taken on a shared processor.
+        """
         elapsed = round(seconds * 1e9)
-        self.channel.send(Prepared(seconds, self.facts))
+        self.channel.send(Prepared(seconds, self.facts, first_call=first))
         while True:
             order = self.channel.receive(Settle, Serve, Stop)
             if isinstance(order, Settle):
@@ -288,7 +318,7 @@ class TimingLaunch(Bench[TimeCase]):
                 return
 
 
-def first_call(block: Block, check: Callable[[object], None]) -> JSON:
+def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, float]:
     """Call the step for the first time, and once more. It leaves no trace before the rounds.
 
     Args:
@@ -297,15 +327,16 @@ def first_call(block: Block, check: Callable[[object], None]) -> JSON:
     Returns:
         The seconds of the first call: in total, in tracing of Python functions, in compilation and in execution.
         The second call gives the execution. Compilation (grappler, XLA, the choice of kernels) is the rest.
+        And the processor seconds of the first call.
     """
     traces: list[float] = []
     with ExitStack() as watch:
         watch.callback(tf_internals.on_trace(lambda name, graph, seconds: traces.append(seconds)))
         with block.one() as call:
-            began = time.perf_counter()
+            used, began = time.process_time(), time.perf_counter()
             result = call()
             block.wait()
-            whole = time.perf_counter() - began
+            whole, used = time.perf_counter() - began, time.process_time() - used
     check(result)
     del result
     with block.one() as call:
@@ -315,4 +346,4 @@ def first_call(block: Block, check: Callable[[object], None]) -> JSON:
         again = time.perf_counter() - began
     trace = sum(traces)
     parts = {"trace": trace, "compile": max(0.0, whole - trace - again), "execute": min(again, whole)}
-    return {"first_call": whole, "first_call_parts": parts}
+    return {"first_call": whole, "first_call_parts": parts}, used
