@@ -30,6 +30,18 @@ def test_work_on_a_device_has_longer_blocks():
     assert make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, on_device=True).iterations == (1, 1)
 
 
+@pytest.mark.parametrize(("seconds", "primes"), [(4e-4, 1), (6e-4, 0), (6e-3, 0)])
+def test_steps_longer_than_half_a_millisecond_are_not_primed(seconds, primes):
+    plan = make_plan(sides_of(CASE), {0: seconds, 1: seconds}, POLICY)
+    assert (plan.iterations, plan.primes) == ((1, 1), (primes, primes))
+    assert plan.rounds == pytest.approx(POLICY.launch_seconds / (2 * seconds * (1 + primes)), rel=0.02)
+
+
+def test_longer_steps_are_primed_on_a_device():
+    assert make_plan(sides_of(CASE), {0: 6e-3, 1: 6e-3}, POLICY, on_device=True).primes == (1, 1)
+    assert make_plan(sides_of(CASE), {0: 0.03, 1: 0.03}, POLICY, on_device=True).primes == (0, 0)
+
+
 def test_a_long_step_is_a_block_of_one_iteration_and_few_rounds():
     plan = make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY)
     assert plan.iterations == (1, 1)

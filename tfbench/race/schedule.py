@@ -43,6 +43,7 @@ def make_plan(
     untimed = untimed or {}
     sliced = sliceable and len(iteration) > 1 and min(iteration.values()) >= policy.sliced_above_seconds
     block = policy.device_block_seconds if on_device else policy.block_seconds
+    prime_below = policy.device_prime_below_seconds if on_device else policy.prime_below_seconds
     if sliced:
         block = max(iteration.values())  # equal shares of the processor then bring all through a round together
     iterations, primes, extra = [], [], []
@@ -51,7 +52,7 @@ def make_plan(
         single = any(index in untimed for index in alike)
         seconds = max(1e-9, min((iteration[index] + untimed.get(index, 0) for index in alike), default=block))
         iterations.append(1 if single else max(1, round(block / seconds)))
-        primed = not sliced and seconds < policy.prime_below_seconds
+        primed = not sliced and min((iteration[index] for index in alike), default=block) < prime_below
         primes.append(max(1, round(policy.prime_seconds / seconds)) if primed else 0)
         extra.append(entrant.side.slowdown)
     whole = {index: time + untimed.get(index, 0) for index, time in iteration.items()}
