@@ -72,16 +72,18 @@ class ScriptedLaunch:
     def _seconds(self, entrant: int) -> float:
         return self.launcher.scripts[entrant](self.number, self.pair, self.launcher.rng)
 
-    def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
-        return {entrant: self._prepared(entrant) for entrant in entrants}
+    def prepare(
+        self, entrants: Sequence[int], brief: bool = False, together: bool = True
+    ) -> dict[int, Prepared | Failure]:
+        return {entrant: self._prepared(entrant, together) for entrant in entrants}
 
-    def _prepared(self, entrant: int) -> Prepared | Failure:
+    def _prepared(self, entrant: int, together: bool) -> Prepared | Failure:
         self.launcher.clock.now += self.launcher.preparation_seconds
         if entrant in self.launcher.broken:
             return self.launcher.broken[entrant]
         self.launcher.active[-1].append(entrant)
-        facts: JSON = {"first_call": 0.1}
-        if self.launcher.first_calls:
+        facts: JSON = {"first_call": 0.1} if together else {}
+        if self.launcher.first_calls and together:
             facts["first_call"] = self.launcher.first_calls[entrant](self.number, self.pair, self.launcher.rng)
         if self.launcher.memory:
             facts["peak_host_memory"] = self.launcher.memory[entrant](self.number, self.pair, self.launcher.rng)

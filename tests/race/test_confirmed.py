@@ -213,6 +213,26 @@ def test_a_first_call_gets_the_launches_that_decide_it():
     assert {len(run.seconds) for launch in race.short_launches for run in launch.runs} == {1}
 
 
+def test_launches_after_the_first_look_have_no_first_calls():
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(1e-4, 0.03)] * 2, seed=3)
+    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 320, clock, random.Random(0))
+    found.run()
+    (race,) = found.races
+    with_first = ["first_call" in launch.runs[1].facts for launch in race.launches]
+    assert len(with_first) > POLICY.looks[0]
+    assert with_first == [number < POLICY.looks[0] for number in range(len(with_first))]
+    assert found.first_call.comparison.launches == POLICY.looks[0]
+
+
+def test_a_race_for_time_alone_learns_in_its_first_launch_whether_the_step_runs_once():
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, TIMES, seed=3)
+    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 320, clock, random.Random(0), metrics=(TIME,))
+    found.run()
+    assert ["first_call" in launch.runs[1].facts for launch in found.races[0].launches][:3] == [True, False, False]
+
+
 def test_short_launches_are_no_evidence_on_time():
     scattered, calm = with_first_calls([call(0.5, 0.12)] * 2), with_first_calls([call(0.5, 0.0)] * 2)
     assert scattered.races[0].short_launches

@@ -126,11 +126,11 @@ def test_an_entrant_that_breaks_is_named_with_its_reason(launcher, at, does, err
     assert raced(opened, [entrants[0], replace(entrants[1], case=case(FINE))])  # the zygotes still work
 
 
-def prepared(launcher, entrants):
+def prepared(launcher, entrants, **how):
     """Returns what the preparation of one launch ends in, by entrant."""
     launch = launcher.open(entrants, 0)
     try:
-        return launch.prepare((0, 1))
+        return launch.prepare((0, 1), **how)
     finally:
         launch.kill()
 
@@ -144,6 +144,11 @@ def test_first_calls_of_two_sides_lose_the_time_in_which_they_waited_for_each_ot
 def test_an_entrant_that_does_not_wait_for_the_other_one_keeps_its_first_call(launcher):
     found = prepared(*launcher({"meets": 2, "first_call": [0.1, 0.06]}))
     assert [found[entrant].facts["first_call"] for entrant in (0, 1)] == [0.1, 0.1]
+
+
+def test_a_launch_that_needs_no_first_calls_reports_none(launcher):
+    found = prepared(*launcher(), together=False)
+    assert [sorted(found[entrant].facts) for entrant in (0, 1)] == [["peak_host_memory"]] * 2
 
 
 def test_an_entrant_that_never_stops_waiting_for_the_other_one_is_an_error(launcher):

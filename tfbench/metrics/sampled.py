@@ -71,21 +71,24 @@ def memory(
 def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, cases: int) -> Decision | None:
     """Decide on the first call of the step, one effect per launch; ``None`` if no launch reports both sides.
 
-    Facts and ``pairs``, the pair of zygotes, are launch by launch. First calls have an alpha of their own, equal to
-    the run's, which its ``cases`` share. The number of launches tells the look. An undecided one is inconclusive.
+    Facts and ``pairs``, the pair of zygotes, are launch by launch. Launches without first calls do not count. First
+    calls have an alpha of their own, equal to the run's, which its ``cases`` share. The number of launches tells the
+    look. An undecided one is inconclusive.
     """
     both = [
-        (float(old[FIRST_CALL]), float(new[FIRST_CALL]), pair)
+        (old, new, pair)
         for old, new, pair in zip(before, now, pairs, strict=True)
         if FIRST_CALL in old and FIRST_CALL in new
     ]
-    effects = [Effect(math.log(new / old), pair) for old, new, pair in both if old > 0 and new > 0]
+    before, now = [old for old, _, _ in both], [new for _, new, _ in both]
+    times = [(float(old[FIRST_CALL]), float(new[FIRST_CALL]), pair) for old, new, pair in both]
+    effects = [Effect(math.log(new / old), pair) for old, new, pair in times if old > 0 and new > 0]
     if not effects:
         return None
     decision = decide(
         effects, len(effects), policy, cases=cases, shared_zygote=False, final=True, thresholds=policy.first_call
     )
-    difference = median(new for _, new, _ in both) - median(old for old, _, _ in both)
+    difference = median(new for _, new, _ in times) - median(old for old, _, _ in times)
     if decision.outcome is not Outcome.UNCHANGED and abs(difference) < policy.first_call_abs_tolerance:
         text = f"within {policy.first_call_abs_tolerance * 1e3:.0f} ms either way: {difference * 1e3:+.1f} ms"
         return replace(decision, outcome=Outcome.UNCHANGED, reason=Reason(ReasonCode.WITHIN_ABS_TOLERANCE, text))

@@ -103,8 +103,9 @@ class ConfirmedRace:
     ) -> None:
         zygotes = policy.zygotes
         self._stopwatch = launcher.stopwatch
-        self._first = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes)), clock, rng)
-        self._second = Race(entrants, launcher, policy, RaceConfig(cases, range(zygotes, 2 * zygotes)), clock, rng)
+        both = FIRST_CALL in metrics
+        configs = (RaceConfig(cases, range(first, first + zygotes), both) for first in (0, zygotes))
+        self._first, self._second = (Race(entrants, launcher, policy, config, clock, rng) for config in configs)
         self._policy = policy
         self._confirm = policy.confirm and confirm
         self._time: _Judge[Decision] = _Judge(TIME, lambda race: race.decisions.get(1))

@@ -9,6 +9,8 @@ from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_PARTS
 from tfbench.model import ONCE
 from tfbench.protocol.messages import Prepared
 
+_FACTS = (FIRST_CALL, FIRST_CALL_PARTS)
+
 
 def time_in_queue(calls: Mapping[int, tuple[float, float]]) -> float:
     """Return for how many seconds each of two first calls waited for the processor that they shared.
@@ -36,3 +38,8 @@ def alone(one: Prepared, queue: float) -> Prepared:
         return replace(one, iteration=wall - queue)
     parts = {part: value * (1 - queue / wall) for part, value in one.facts[FIRST_CALL_PARTS].items()}
     return replace(one, facts={**one.facts, FIRST_CALL: wall - queue, FIRST_CALL_PARTS: parts})
+
+
+def without_first_call(one: Prepared) -> Prepared:
+    """Drop a first call that was made apart from that of the other side, with which it cannot be compared well."""
+    return replace(one, facts={name: fact for name, fact in one.facts.items() if name not in _FACTS})

@@ -38,11 +38,15 @@ class EntrantFailed(TfbenchError):
 class OpenLaunch(Protocol):
     """One launch: a fresh process for each entrant."""
 
-    def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
+    def prepare(
+        self, entrants: Sequence[int], brief: bool = False, together: bool = True
+    ) -> dict[int, Prepared | Failure]:
         """Start and warm up the processes of these entrants, in this order.
 
         Args:
             brief: Do not warm them up: the launch is for the first call and the peak of memory.
+            together: Have two sides make their first calls at once, which takes longer. Otherwise sides that could do
+                so report none.
 
         Returns:
             What each is ready with, or why it broke or cannot run here. The others can go on then.

@@ -27,6 +27,7 @@ def run_launch(
     rng: random.Random,
     least: int,
     brief: bool = False,
+    together: bool = True,
 ) -> tuple[Launch | None, dict[int, Failure]]:
     """Race the active entrants once. If an entrant breaks during its set-up, the others go on.
 
@@ -35,6 +36,7 @@ def run_launch(
         planner: Makes the plan of the rounds from the results of the warm-up.
         least: With fewer prepared entrants the launch ends without rounds.
         brief: The launch is for the first call and the peak of memory, so it warms nothing up and has one round.
+        together: Two sides make their first calls at once.
 
     Raises:
         LaunchDisturbed: The launch does not count.
@@ -46,7 +48,7 @@ def run_launch(
     began = clock()  # the start of zygotes is no cost of this case
     try:
         with launcher.stopwatch.phase(Phase.PREPARING):
-            ready = opened.prepare(rng.sample(list(active), len(active)), brief)
+            ready = opened.prepare(rng.sample(list(active), len(active)), brief, together)
         prepared = {entrant: one for entrant, one in ready.items() if isinstance(one, Prepared)}
         failures = {entrant: one for entrant, one in ready.items() if not isinstance(one, Prepared)}
         if len({bool(one.facts.get(ONCE)) for one in prepared.values()}) > 1:

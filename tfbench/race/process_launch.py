@@ -29,7 +29,7 @@ from tfbench.protocol.messages import (
     TimeCase,
 )  # fmt: skip
 from tfbench.race.child import LOG_LOOK_SECONDS, Process
-from tfbench.race.first_calls import alone, time_in_queue
+from tfbench.race.first_calls import alone, time_in_queue, without_first_call
 from tfbench.race.interfaces import Entrant, EntrantFailed, Failure
 from tfbench.race.schedule import followers, planned_seconds, starting_places
 from tfbench.worker.block import TOKEN
@@ -68,11 +68,15 @@ class ProcessLaunch:
         self._running: dict[int, Process] = {}
         self._facts: dict[int, JSON] = {}
         self._iteration: dict[int, float] = {}
+        self._together = True
         self._scale: dict[int, float] = {}
         """Factor that takes the time in the queue from the times of a step that runs once."""
 
-    def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
+    def prepare(
+        self, entrants: Sequence[int], brief: bool = False, together: bool = True
+    ) -> dict[int, Prepared | Failure]:
         warmup = self._policy.warmup(brief)
+        self._together = together
         found: dict[int, Prepared | Failure] = {}
         for first in range(0, len(entrants), len(self._places)):
             batch = entrants[first : first + len(self._places)]
@@ -91,7 +95,8 @@ class ProcessLaunch:
         return found
 
     def _start(self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float]) -> None:
-        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup, self._meeting)
+        meeting = self._meeting if self._together else ()
+        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup, meeting)
         pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
         self._running[entrant] = self._start_process(self._entrants[entrant], self._pair, request, pipes)
 
@@ -106,8 +111,9 @@ class ProcessLaunch:
         found = self._met(batch)
         ready = {entrant: one for entrant, one in found.items() if isinstance(one, Prepared)}
         queue = time_in_queue({entrant: one.first_call for entrant, one in ready.items() if one.first_call})
+        apart = bool(self._meeting) and not self._together
         for entrant, one in ready.items():
-            found[entrant] = shortened = alone(one, queue)
+            found[entrant] = shortened = without_first_call(one) if apart else alone(one, queue)
             self._facts[entrant] = shortened.facts
             self._iteration[entrant] = one.iteration + (one.untimed or 0)
             self._scale[entrant] = shortened.iteration / one.iteration if one.iteration else 1.0

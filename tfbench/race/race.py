@@ -28,6 +28,8 @@ class RaceConfig:
     """Cases of the whole run, which share its alpha."""
     pairs: Sequence[int]
     """Pairs of zygotes that the launches come from in turn."""
+    first_calls: bool = False
+    """Whether the first calls of two sides are judged, too."""
 
 
 def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) -> range:
@@ -167,8 +169,9 @@ class Race:
         self._tries += 1
         try:
             launch, failures = run_launch(
-                self.entrants, active, self._launcher, pair, self._plan, self._clock, self._rng, self._least, brief
-            )
+                self.entrants, active, self._launcher, pair, self._plan, self._clock, self._rng, self._least, brief,
+                brief or self._first_calls_count,
+            )  # fmt: skip
         except LaunchDisturbed as error:
             self.disturbed.append(str(error))
             return None
@@ -176,6 +179,12 @@ class Race:
             self.decisions.clear()  # they compared with another reference
         self.failures.update(failures)
         return launch
+
+    @property
+    def _first_calls_count(self) -> bool:
+        """Whether the next launch needs first calls: it tells whether the step runs once, or the first look needs it."""
+        done = len(self.all_launches)
+        return not done or self._once or (self.config.first_calls and done < self.policy.looks[0])
 
     @property
     def _can_be_disturbed(self) -> bool:

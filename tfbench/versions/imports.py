@@ -54,7 +54,9 @@ class ImportLaunch:
     policy: Policy
     _seconds: dict[int, float] = field(default_factory=dict, init=False)
 
-    def prepare(self, entrants: Sequence[int], brief: bool = False) -> dict[int, Prepared | Failure]:
+    def prepare(
+        self, entrants: Sequence[int], brief: bool = False, together: bool = True
+    ) -> dict[int, Prepared | Failure]:
         found: dict[int, Prepared | Failure] = {}
         for entrant in entrants:
             try:
