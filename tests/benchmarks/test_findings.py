@@ -167,7 +167,14 @@ def test_surveys_are_lists_of_releases_in_order():
 
 def test_what_failed_is_tried_again_and_the_rest_is_kept(monkeypatch):
     monkeypatch.setattr(survey, "repro", lambda one: {"file": f"{one.case} since {one.release}"})
-    fields = {"before": "2.17.1", "release": "2.18.1", "ratio": 1.5, "low": 1.4, "stays": True, "bisect": {"report": {}}}
+    fields = {
+        "before": "2.17.1",
+        "release": "2.18.1",
+        "ratio": 1.5,
+        "low": 1.4,
+        "stays": True,
+        "bisect": {"report": {}},
+    }
     failed, made = {"failed": "no network"}, {"file": "kept"}
     found = {"report": {}, "slower": [{"case": "a", **fields, "repro": failed}, {"case": "b", **fields, "repro": made}]}
     first, second = survey.again(found)["slower"]

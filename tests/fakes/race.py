@@ -82,9 +82,10 @@ class ScriptedLaunch:
         if entrant in self.launcher.broken:
             return self.launcher.broken[entrant]
         self.launcher.active[-1].append(entrant)
-        facts: JSON = {"first_call": 0.1} if together else {}
-        if self.launcher.first_calls and together:
-            facts["first_call"] = self.launcher.first_calls[entrant](self.number, self.pair, self.launcher.rng)
+        facts: JSON = {}
+        if together:
+            scripts = self.launcher.first_calls
+            facts["first_call"] = scripts[entrant](self.number, self.pair, self.launcher.rng) if scripts else 0.1
         if self.launcher.memory:
             facts["peak_host_memory"] = self.launcher.memory[entrant](self.number, self.pair, self.launcher.rng)
         return Prepared(1e-4, facts)

@@ -60,7 +60,11 @@ def test_a_root_that_is_not_shared(job, tmp_path):
 
 def test_specifications_mean_the_same_everywhere(tmp_path):
     assert pinned("self", tmp_path) == "self"
-    assert pinned("2.20.0+env:A=1", tmp_path) == pinned("tensorflow==2.20.0+env:A=1", tmp_path) == "tensorflow==2.20.0+env:A=1"
+    assert (
+        pinned("2.20.0+env:A=1", tmp_path)
+        == pinned("tensorflow==2.20.0+env:A=1", tmp_path)
+        == "tensorflow==2.20.0+env:A=1"
+    )
     with pytest.raises(UsageError, match="other machines have no such path"):
         pinned("python:/usr/bin/python3", tmp_path)
     with pytest.raises(UsageError, match="give --against SPEC"):

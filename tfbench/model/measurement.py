@@ -17,7 +17,7 @@ class Plan:
     iterations: tuple[int, ...]
     """Timed iterations per block, for each entrant."""
     primes: tuple[int, ...]
-    """Untimed iterations before each block, for each entrant. At least one."""
+    """Untimed iterations before each block, for each entrant. Long steps have none."""
     extra: tuple[float, ...]
     """Injected extra work, as a fraction of the block, for each entrant."""
     sliced: bool = False

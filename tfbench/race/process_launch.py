@@ -36,9 +36,7 @@ from tfbench.worker.block import TOKEN
 
 Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
 """Forks the process of an entrant from the zygote of a pair, with these open files."""
-
-
-MEETINGS = 2
+_MEETINGS = 2
 """Points at which a process waits for the other side: before and after its first call."""
 
 
@@ -68,7 +66,6 @@ class ProcessLaunch:
         self._running: dict[int, Process] = {}
         self._facts: dict[int, JSON] = {}
         self._iteration: dict[int, float] = {}
-        self._together = True
         self._scale: dict[int, float] = {}
         """Factor that takes the time in the queue from the times of a step that runs once."""
 
@@ -76,16 +73,17 @@ class ProcessLaunch:
         self, entrants: Sequence[int], brief: bool = False, together: bool = True
     ) -> dict[int, Prepared | Failure]:
         warmup = self._policy.warmup(brief)
-        self._together = together
+        meeting = self._meeting()
+        apart = bool(meeting) and not together
         found: dict[int, Prepared | Failure] = {}
         for first in range(0, len(entrants), len(self._places)):
             batch = entrants[first : first + len(self._places)]
             for entrant, place in zip(batch, self._places, strict=False):
                 try:
-                    self._start(entrant, place, warmup)
+                    self._start(entrant, place, warmup, meeting if together else ())
                 except BenchmarkError as error:
                     found[entrant] = error
-            found |= self._prepared([entrant for entrant in batch if entrant in self._running])
+            found |= self._prepared([entrant for entrant in batch if entrant in self._running], apart)
         if len(self._places) > 1 and not brief:
             for entrant, process in list(self._running.items()):
                 process.ask(Settle(self._cpus, self._policy.settle_seconds))
@@ -94,24 +92,28 @@ class ProcessLaunch:
                     found[entrant] = settled
         return found
 
-    def _start(self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float]) -> None:
-        meeting = self._meeting if self._together else ()
+    def _start(
+        self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float], meeting: tuple[int, ...]
+    ) -> None:
         request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup, meeting)
         pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
         self._running[entrant] = self._start_process(self._entrants[entrant], self._pair, request, pipes)
 
-    @property
     def _meeting(self) -> tuple[int, ...]:
         """The processor on which the first calls of two sides run at once, if they have one."""
         sides = {entrant.side.name for entrant in self._entrants}
         two = len(sides) == len(self._entrants) == 2 <= len(self._places)
         return self._cpus if two and len(self._cpus) == 1 else ()
 
-    def _prepared(self, batch: Sequence[int]) -> dict[int, Prepared | Failure]:
+    def _prepared(self, batch: Sequence[int], apart: bool) -> dict[int, Prepared | Failure]:
+        """Wait until these processes are prepared.
+
+        Args:
+            apart: Drop their first calls, which were not made together though they could have been.
+        """
         found = self._met(batch)
         ready = {entrant: one for entrant, one in found.items() if isinstance(one, Prepared)}
         queue = time_in_queue({entrant: one.first_call for entrant, one in ready.items() if one.first_call})
-        apart = bool(self._meeting) and not self._together
         for entrant, one in ready.items():
             found[entrant] = shortened = without_first_call(one) if apart else alone(one, queue)
             self._facts[entrant] = shortened.facts
@@ -123,7 +125,7 @@ class ProcessLaunch:
         """Wait until these processes are prepared. Where they wait for each other, let them go on at once."""
         found: dict[int, Prepared | Failure] = {}
         waiting = list(batch)
-        for _ in range(MEETINGS + 1):
+        for _ in range(_MEETINGS + 1):
             for entrant in tuple(waiting):
                 reply = self._reply(entrant, Preparing, "", self._policy.setup_seconds)
                 if isinstance(reply, Prepared | Failure):

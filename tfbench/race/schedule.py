@@ -46,16 +46,18 @@ def make_plan(
     prime_below = policy.device_prime_below_seconds if on_device else policy.prime_below_seconds
     if sliced:
         block = max(iteration.values())  # equal shares of the processor then bring all through a round together
+    whole = {index: time + untimed.get(index, 0) for index, time in iteration.items()}
     iterations, primes, extra = [], [], []
     for entrant in entrants:
         alike = [index for index in iteration if entrants[index].case == entrant.case]
         single = any(index in untimed for index in alike)
-        seconds = max(1e-9, min((iteration[index] + untimed.get(index, 0) for index in alike), default=block))
+        seconds, timed = (
+            max(1e-9, min((times[index] for index in alike), default=block)) for times in (whole, iteration)
+        )
         iterations.append(1 if single else max(1, round(block / seconds)))
-        primed = not sliced and min((iteration[index] for index in alike), default=block) < prime_below
+        primed = not sliced and timed < prime_below
         primes.append(max(1, round(policy.prime_seconds / seconds)) if primed else 0)
         extra.append(entrant.side.slowdown)
-    whole = {index: time + untimed.get(index, 0) for index, time in iteration.items()}
     turn = _turn(whole, iterations, primes, extra)
     budget = policy.launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
     rounds, more = (math.floor(seconds / max(turn, 1e-9)) for seconds in (budget, preparation))

@@ -7,7 +7,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar
@@ -28,7 +27,7 @@ from tfbench.protocol.messages import (
     Stop,
     TimeCase,
 )  # fmt: skip
-from tfbench.worker import bench_options, tf_internals, tf_runtime
+from tfbench.worker import bench_options, tf_runtime
 from tfbench.worker.block import (
     Block,
     Clock,
@@ -41,6 +40,7 @@ from tfbench.worker.block import (
     spins_for,
     warm_up,
 )
+from tfbench.worker.first_call import call_once, first_call
 from tfbench.worker.probes.memory import HostPeak
 from tfbench.worker.slices import serve_slices
 from tfbench.worker.tracers import tracer
@@ -281,14 +281,9 @@ class TimingLaunch(Bench[TimeCase]):
     def _serve_once(self, block: Block) -> None:
         """Call the step once, and answer every request for rounds with this time."""
         shared = self._meets()
-        with block.one() as call:
-            used, began = time.process_time(), block.clock()
-            result = call()
-            block.wait()
-            elapsed, used = block.clock() - began, time.process_time() - used
+        result, seconds, used = call_once(block, block.clock)
         self.check_result(result)
         self._note_peak()
-        seconds = max(elapsed, 1) * 1e-9
         self._repeat(seconds, (seconds, used) if shared else None)
 
     def _repeat(self, seconds: float, first: tuple[float, float] | None = None) -> None:
@@ -316,34 +311,3 @@ class TimingLaunch(Bench[TimeCase]):
                 self.seconds = [seconds] * len(order.follow)
             else:
                 return
-
-
-def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, float]:
-    """Call the step for the first time, and once more. It leaves no trace before the rounds.
-
-    Args:
-        check: Called with the result of the first call.
-
-    Returns:
-        The seconds of the first call: in total, in tracing of Python functions, in compilation and in execution.
-        The second call gives the execution. Compilation (grappler, XLA, the choice of kernels) is the rest.
-        And the processor seconds of the first call.
-    """
-    traces: list[float] = []
-    with ExitStack() as watch:
-        watch.callback(tf_internals.on_trace(lambda name, graph, seconds: traces.append(seconds)))
-        with block.one() as call:
-            used, began = time.process_time(), time.perf_counter()
-            result = call()
-            block.wait()
-            whole, used = time.perf_counter() - began, time.process_time() - used
-    check(result)
-    del result
-    with block.one() as call:
-        began = time.perf_counter()
-        call()
-        block.wait()
-        again = time.perf_counter() - began
-    trace = sum(traces)
-    parts = {"trace": trace, "compile": max(0.0, whole - trace - again), "execute": min(again, whole)}
-    return {"first_call": whole, "first_call_parts": parts}, used
