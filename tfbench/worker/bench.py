@@ -27,7 +27,7 @@ from tfbench.protocol.messages import (
     Stop,
     TimeCase,
 )  # fmt: skip
-from tfbench.worker import bench_options, tf_runtime
+from tfbench.worker import allocator, bench_options, tf_runtime
 from tfbench.worker.block import (
     Block,
     Clock,
@@ -189,6 +189,9 @@ class TimingLaunch(Bench[TimeCase]):
 
     _peak: HostPeak = field(default_factory=HostPeak, init=False)
 
+    def __post_init__(self) -> None:
+        allocator.map_large_blocks()  # until the peak of memory is known
+
     def serve(self, call: Step) -> None:
         if found := tracer():
             raise BenchmarkError(
@@ -200,9 +203,9 @@ class TimingLaunch(Bench[TimeCase]):
             self._serve_once(block)
             return
         first = self._first_call(block)
-        self._peak.mark()
-        iteration, waiting = warm_up(block, *self.request.warmup)
         self._note_peak()
+        allocator.keep_freed_memory()
+        iteration, waiting = warm_up(block, *self.request.warmup)
         on_device, untimed = block.synchronise is not None, block.untimed
         alone = len(self.request.cpus) == 1 and not on_device and untimed is None
         by_processor = alone and self.clock is time.perf_counter_ns
@@ -280,6 +283,7 @@ class TimingLaunch(Bench[TimeCase]):
 
     def _serve_once(self, block: Block) -> None:
         """Call the step once, and answer every request for rounds with this time."""
+        allocator.keep_freed_memory()  # a step that runs once may contain a loop
         shared = self._meets()
         result, seconds, used = call_once(block, block.clock)
         self.check_result(result)

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tfbench.model import JSON
+from tfbench.worker import allocator
 
 PACKAGES = (
     "tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-intel", "keras", "tf-keras", "numpy", "jaxlib",
@@ -19,7 +20,10 @@ PACKAGES = (
 )  # fmt: skip
 """Distributions that can change a time."""
 _PREFIXES = ("TF_", "XLA_", "KERAS_")
-_NAMES = ("NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", "MALLOC_ARENA_MAX", "LD_PRELOAD", "TFBENCH_SCALE")
+_NAMES = (
+    "NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", *allocator.VARIABLES.values(), allocator.TUNABLES, "LD_PRELOAD",
+    "TFBENCH_SCALE",
+)  # fmt: skip
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 """They select the GPUs. To hide all GPUs is a setting; which ones are visible is a fact of the machine."""
 _TERRAFORM = (

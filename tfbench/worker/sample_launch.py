@@ -14,8 +14,8 @@ from types import CodeType, FrameType
 
 from tfbench.model import JSON, ONCE
 from tfbench.protocol.messages import SampleCase, Sampled
+from tfbench.worker.allocator import mallinfo
 from tfbench.worker.bench import Bench, Step
-from tfbench.worker.probes.leaks import mallinfo
 from tfbench.worker.probes.memory import resident
 
 INTERVAL = 1e-3

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tfbench.errors import BenchmarkError
-from tfbench.worker import tf_runtime
+from tfbench.worker import allocator, tf_runtime
 from tfbench.worker.bench import Bench
 
 _NOTHING = "it ran no op by run_op_benchmark and reported no wall_time here"
@@ -85,6 +85,7 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
     base.run_op_benchmark = lambda self, *given, **options: recorder.run_op_benchmark(*given, **options)
     base.report_benchmark = lambda self, *given, **options: recorder.report_benchmark(*given, **options)
     tf.compat.v1.Session.close = lambda session: None
+    allocator.keep_freed_memory()  # the method may loop by itself
     getattr(instance, name)()
     if not recorder.calls and not recorder.times:
         pytest.skip(_NOTHING)

@@ -27,7 +27,7 @@ from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKERS
 from tfbench.suite.ini_file import ini_file
 from tfbench.suite.scale import add_scale
-from tfbench.worker import containment, probes, tf_internals, tf_runtime
+from tfbench.worker import allocator, containment, probes, tf_internals, tf_runtime
 from tfbench.worker.bench import Bench, TimingLaunch
 from tfbench.worker.energy_launch import EnergyLaunch
 from tfbench.worker.environment import describe
@@ -244,6 +244,8 @@ class Zygote:
             )
             return
         tf_runtime.set_threads(len(request.cpus))
+        allocator.limit_arenas(len(request.cpus))
+        allocator.keep_freed_memory()
         if not isinstance(request, CaseRequest):
             channel.send(messages.DevicesListed(tf_runtime.devices()))
             return

@@ -6,7 +6,6 @@ and a leak in every one. The growth of a window is therefore the smallest of all
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import math
 import os
@@ -20,6 +19,7 @@ import numpy as np
 
 from tfbench.model import JSON
 from tfbench.worker import tf_internals
+from tfbench.worker.allocator import mallinfo
 from tfbench.worker.probes import MetricUnavailable, Probe
 from tfbench.worker.probes.memory import resident
 
@@ -30,24 +30,6 @@ _FEWEST = 2
 """Calls of a window. A single one could be the one in several that grows."""
 _TEN = 10
 """Longer windows have a multiple of ten calls, so that one event in ten calls is in every window equally often."""
-
-
-class _Mallinfo(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
-                     "keepcost")
-    ]  # fmt: skip
-
-
-def mallinfo() -> Callable[[], _Mallinfo] | None:
-    """Return glibc's function that counts the bytes of its allocator, ``None`` with another or an older library than 2.33."""
-    try:
-        function = ctypes.CDLL(None).mallinfo2
-    except (OSError, AttributeError):
-        return None
-    function.restype = _Mallinfo
-    return function
 
 
 class Leaks(Probe):
