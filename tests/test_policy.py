@@ -19,7 +19,17 @@ def test_an_unknown_preset_lists_those_there_are():
 
 
 @pytest.mark.parametrize(
-    "change", [{"alpha": 0}, {"alpha": 0.6}, {"looks": ()}, {"looks": (9, 6)}, {"zygotes": 0}, {"minimum_effect": 0.5}]
+    "change",
+    [
+        {"alpha": 0},
+        {"alpha": 0.6},
+        {"looks": ()},
+        {"looks": (9, 6)},
+        {"looks": (1, 3)},
+        {"alone_launches": 0},
+        {"zygotes": 0},
+        {"minimum_effect": 0.5},
+    ],
 )
 def test_impossible_thresholds_are_refused(change):
     with pytest.raises(UsageError):

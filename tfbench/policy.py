@@ -41,9 +41,9 @@ class Policy(
     name: str = "standard"
 
     def __post_init__(self) -> None:
-        looks = self.looks and self.looks[0] >= 3 and list(self.looks) == sorted(set(self.looks))
+        looks = self.looks and self.looks[0] >= 2 and list(self.looks) == sorted(set(self.looks))
         first_call = 0 < self.first_call_effect < self.first_call_tolerance < 1
-        counts = min(self.probe_calls, self.probe_launches, self.memory_launches)
+        counts = min(self.probe_calls, self.probe_launches, self.memory_launches, self.alone_launches)
         limits = min(self.overrun, self.output_bytes, self.file_bytes)
         rules = {
             "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
@@ -52,13 +52,13 @@ class Policy(
             "changed_only_share must lie between 0 and 1": 0 < self.changed_only_share <= 1,
             "alpha_case must lie between 0 and 0.5": 0 < self.alpha_case < 0.5,
             "alpha_unchanged must lie between 0 and 0.25": 0 < self.alpha_unchanged < 0.25,
-            "looks must be increasing numbers of launches, the first at least 3": looks,
+            "looks must be increasing numbers of launches, the first at least 2": looks,
             "zygotes and ancestors must be at least 1": min(self.zygotes, self.ancestors) >= 1,
             "overrun, output_bytes and file_bytes must be at least 1": limits >= 1,
             "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
             "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
             "0 < once_effects[0] < once_effects[1] < 1 must hold": 0 < self.once_effects[0] < self.once_effects[1] < 1,
-            "probe_calls, probe_launches and memory_launches must be at least 1": counts >= 1,
+            "probe_calls, probe_launches, memory_launches and alone_launches must be at least 1": counts >= 1,
             "leak_windows must be at least 2 windows of 2 calls": min(self.leak_windows) >= 2,
             "bisect_retry_factor and repro_launches must be at least 1": min(
                 self.bisect_retry_factor, self.repro_launches
@@ -133,16 +133,16 @@ RENAMED_FIELDS = {
 }
 """Field name in reports of earlier versions -> current field name."""
 
-# Detects 5%, where standard detects 3%, in three launches of half the length, after a shorter warm-up.
+# Detects 5%, where standard detects 3%, with a first look after two launches and a shorter warm-up.
 _QUICK = Policy(
-    "quick", minimum_effect=0.02, tolerance=0.05, looks=(3, 4, 6, 9, 13, 20), zygotes=6, ancestors=2, floor_launches=3,
-    launch_seconds=0.15, rounds_max=150, case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, warmup_seconds=0.03,
+    "quick", minimum_effect=0.02, tolerance=0.05, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, floor_launches=3,
+    case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, warmup_seconds=0.03,
     settle_seconds=0.004, hopeless=4.0,
 )  # fmt: skip
 # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
 _STRICT = Policy(
     "strict", minimum_effect=0.005, tolerance=0.01, looks=(4, 6, 8, 12, 18, 32, 60, 108), zygotes=16, ancestors=8,
-    zygotes_alive=32, exact_across_versions=True, case_seconds=180.0, sampled_seconds=30.0,
+    zygotes_alive=32, exact_across_versions=True, alone_launches=4, case_seconds=180.0, sampled_seconds=30.0,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
 

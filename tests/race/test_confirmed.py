@@ -225,6 +225,31 @@ def test_launches_after_the_first_look_have_no_first_calls():
     assert found.first_call.comparison.launches == POLICY.looks[0]
 
 
+def first_calls_along_with_the_time(scatter, policy=POLICY):
+    """Race a step whose time takes many launches; returns its first calls of about half a second, 0 without one."""
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(1e-4, 0.03)] * 2, seed=3)
+    launcher.first_calls = [call(0.5, scatter)] * 2
+    found = ConfirmedRace(sides_of(CASE), launcher, policy, 320, clock, random.Random(0))
+    found.run()
+    return [launch.runs[1].facts.get("first_call", 0.0) for launch in found.races[0].launches]
+
+
+def test_first_calls_are_sampled_along_with_the_time_until_a_look_decides_them():
+    seconds = first_calls_along_with_the_time(0.12)
+    number = sum(map(bool, seconds))
+    assert POLICY.looks[0] < number < len(seconds)
+    assert number in POLICY.looks
+    assert all(seconds[:number])
+
+
+def test_first_calls_along_with_the_time_take_a_limited_time():
+    seconds = first_calls_along_with_the_time(0.9, replace(POLICY, sampled_seconds=2.0))
+    beyond = [one for one in seconds[POLICY.looks[0] :] if one]
+    assert sum(beyond[:-1]) <= 2.0 < sum(beyond)
+    assert not all(seconds)
+
+
 def test_a_race_for_time_alone_learns_in_its_first_launch_whether_the_step_runs_once():
     clock = Clock()
     launcher = ScriptedLauncher(clock, TIMES, seed=3)

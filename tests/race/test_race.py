@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.model import Case, Outcome
-from tfbench.policy import Policy
+from tfbench.policy import Policy, preset
 from tfbench.race.race import Race, RaceConfig
 
 CASE = Case("w.py::w", "w", "w.py::w")
@@ -121,8 +121,9 @@ def test_the_last_variant_that_works_is_measured_alone():
     def prepare(launcher):
         launcher.broken[0] = BenchmarkSkipped("no")
 
-    race, _ = raced(variants_of("a", "b"), [steady(1e-4)] * 2, prepare=prepare)
-    assert len(race.runs(1)) == POLICY.looks[0]
+    for policy in (POLICY, preset("quick")):
+        race, _ = raced(variants_of("a", "b"), [steady(1e-4)] * 2, policy=policy, prepare=prepare)
+        assert len(race.runs(1)) == policy.alone_launches
 
 
 def test_one_side_of_a_pair_is_not_raced():

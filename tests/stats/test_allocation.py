@@ -1,21 +1,14 @@
 """The number of rounds of a launch."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.stats.recorded import recorded
 from tfbench.policy import Policy
-from tfbench.stats.allocation import best_rounds, median_error
-
-
-@pytest.mark.parametrize("draw", ["normal", "laplace"])
-def test_the_error_of_a_median_is_that_of_repeated_draws(draw):
-    rng = np.random.default_rng(1)
-    samples = getattr(rng, draw)(size=(2000, 200))
-    true = np.median(samples, axis=1).std()
-    assert np.mean([median_error(one) for one in samples[:300]]) == pytest.approx(true, rel=0.1)
+from tfbench.stats.allocation import best_rounds
+from tfbench.stats.interval import median_error
 
 
 def launches(rng, between, within, rounds, count=3):
@@ -50,19 +43,6 @@ def test_slow_starts_and_noisy_rounds_ask_for_more_rounds():
 def test_launches_that_agree_do_not_ask_for_endless_rounds():
     same = [np.linspace(-0.01, 0.01, 201)] * 3
     assert best_rounds(same, 0.006, 0.6, 0.0014) < 1000
-
-
-# Recorded rounds: 16 workloads on an idle machine, and beside a process that keeps one of two cores busy in bursts
-
-RECORDED = Path(__file__).parents[1] / "data" / "rounds.npz"
-
-
-def recorded(kind):
-    """Yield the log-ratios of launches of unchanged code, shape (launches, rounds), with the costs of both in seconds."""
-    with np.load(RECORDED) as arrays:
-        for name in arrays.files:
-            if name.startswith(f"{kind}/") and not name.endswith("|costs"):
-                yield arrays[name] / 1e4, *arrays[f"{name}|costs"]
 
 
 def hodges_lehmann(values):

@@ -93,7 +93,8 @@ def noise_of(effects: Sequence[Effect], policy: Policy) -> NoiseModel:
     freedom = len(means) - 1
     between = float(np.sum((means - means.mean()) ** 2)) - freedom * own
     zygote = _shrunk(max(0.0, between), freedom, policy.zygote_deviation, policy.zygote_spread)
-    return NoiseModel(0.0, math.sqrt(launch), math.sqrt(zygote))
+    error = math.sqrt(np.mean([effect.error**2 for effect in effects]))
+    return NoiseModel(0.0, math.sqrt(launch), math.sqrt(zygote), rounds_error=error)
 
 
 def _shrunk(squares: float, freedom: int, usual: float, spread: float) -> float:

@@ -25,7 +25,7 @@ from tfbench.race.schedule import make_plan
 from tfbench.race.workers import Suite
 from tfbench.report.units import duration, times
 from tfbench.sides.side import Side
-from tfbench.stats.interval import median_log_ratio
+from tfbench.stats.interval import launch_effect
 from tfbench.stats.verdict import change, classify
 
 FILE = Path(__file__).with_name("workloads.py")
@@ -75,7 +75,7 @@ class SelfRace:
         else:
             baseline, contender = (run.seconds for run in launch.runs if run is not None)
             self.launches.append(launch)
-            self.effects.append(Effect(median_log_ratio(baseline, contender), pair))
+            self.effects.append(launch_effect(baseline, contender, pair))
 
     @property
     def iteration(self) -> float:

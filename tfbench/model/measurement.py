@@ -54,6 +54,8 @@ class Effect:
 
     value: float
     pair: int
+    error: float = 0.0
+    """Standard error of the median, as the scatter of the rounds shows it; 0 where that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

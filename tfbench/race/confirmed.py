@@ -103,8 +103,8 @@ class ConfirmedRace:
     ) -> None:
         zygotes = policy.zygotes
         self._stopwatch = launcher.stopwatch
-        both = FIRST_CALL in metrics
-        configs = (RaceConfig(cases, range(first, first + zygotes), both) for first in (0, zygotes))
+        wanted = _first_call_is_open if FIRST_CALL in metrics else lambda race: False
+        configs = (RaceConfig(cases, range(first, first + zygotes), wanted) for first in (0, zygotes))
         self._first, self._second = (Race(entrants, launcher, policy, config, clock, rng) for config in configs)
         self._policy = policy
         self._confirm = policy.confirm and confirm
@@ -225,6 +225,22 @@ def _memory(race: Race) -> Verdict | None:
 def _first_call(race: Race) -> Decision | None:
     before, now, pairs = _common(race)
     return sampled.first_call(before, now, pairs, race.policy, race.config.cases)
+
+
+def _first_call_is_open(race: Race) -> bool:
+    """Whether first calls in the next launch serve their decision, which ends their sampling at a look only.
+
+    Each takes as long as the call of one side, since both sides share a processor. Beyond the first look, those calls
+    take no more than ``sampled_seconds``.
+    """
+    policy = race.policy
+    if len(race.all_launches) < policy.looks[0]:
+        return True
+    decision = _first_call(race)
+    seconds = [float(facts[FIRST_CALL]) for facts in _common(race)[1] if FIRST_CALL in facts]
+    if decision is None or sum(seconds[policy.looks[0] :]) > policy.sampled_seconds:
+        return False
+    return decision.comparison.launches not in policy.looks or decision.outcome is Outcome.INCONCLUSIVE
 
 
 def _common(race: Race) -> tuple[sampled.Facts, sampled.Facts, list[int]]:

@@ -14,7 +14,7 @@ from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.launch import run_launch
 from tfbench.race.schedule import make_plan, one_sample, planned_seconds, with_even_slices
 from tfbench.stats.allocation import best_rounds
-from tfbench.stats.interval import Floats, log_ratios, median_log_ratio
+from tfbench.stats.interval import Floats, launch_effect, log_ratios
 from tfbench.stats.thresholds import policy_of
 from tfbench.stats.throughput import log_items_ratio
 from tfbench.stats.verdict import Decision, decide, launches_needed
@@ -28,8 +28,8 @@ class RaceConfig:
     """Cases of the whole run, which share its alpha."""
     pairs: Sequence[int]
     """Pairs of zygotes that the launches come from in turn."""
-    first_calls: bool = False
-    """Whether the first calls of two sides are judged, too."""
+    first_calls: Callable[[Race], bool] = lambda race: False
+    """Tells whether the first calls of two sides are judged, too, and need another launch."""
 
 
 def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) -> range:
@@ -47,7 +47,7 @@ class Race:
     """A race of several entrants against a reference. Its state is readable at any time, also after an interruption.
 
     The reference is the first entrant that works. An entrant leaves the race once its comparison is decided.
-    A single entrant is measured in as many launches as the first look has.
+    A single entrant is measured in ``alone_launches``.
     """
 
     def __init__(
@@ -109,10 +109,10 @@ class Race:
         for launch in self.launches:
             mine, theirs = launch.runs[entrant], None if reference is None else launch.runs[reference]
             if mine is not None and theirs is not None:
-                value = median_log_ratio(theirs.seconds, mine.seconds)
+                effect = launch_effect(theirs.seconds, mine.seconds, launch.pair)
                 if not self._share_side(entrant, reference):
-                    value -= log_items_ratio(theirs, mine)
-                found.append(Effect(value, launch.pair))
+                    effect = replace(effect, value=effect.value - log_items_ratio(theirs, mine))
+                found.append(effect)
         return found
 
     def _share_side(self, entrant: int, other: int | None) -> bool:
@@ -182,9 +182,8 @@ class Race:
 
     @property
     def _first_calls_count(self) -> bool:
-        """Whether the next launch needs first calls: it tells whether the step runs once, or the first look needs it."""
-        done = len(self.all_launches)
-        return not done or self._once or (self.config.first_calls and done < self.policy.looks[0])
+        """Whether the next launch needs first calls: it tells whether the step runs once, or they are still to be decided."""
+        return not self.all_launches or self._once or self.config.first_calls(self)
 
     @property
     def _can_be_disturbed(self) -> bool:
@@ -202,7 +201,7 @@ class Race:
 
     def _finished(self) -> bool:
         if len(self.working) == 1:
-            return len(self.launches) >= self.policy.looks[0]
+            return len(self.launches) >= self.policy.alone_launches
         return not self.undecided
 
     def _plan(self, prepared: Mapping[int, Prepared], seconds: float) -> Plan:

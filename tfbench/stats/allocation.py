@@ -13,26 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tfbench.stats.interval import Floats
+from tfbench.stats.interval import Floats, median_error
 
-_NORMAL = 1.96
-"""Quantile of the order statistics that bracket a median with 95% confidence."""
 _PRIOR_LAUNCHES = 3.0
-"""Launches that the usual deviation counts for: as many as the first look has, so both have the same weight there."""
+"""Launches that the usual deviation counts for: as many as the first look of `standard` has, so both weigh the same there."""
 _LEAST = 0.25
 """Deviation of launches apart from their rounds, at least, as a fraction of the usual one. A few launches that agree
 are no proof of none."""
-
-
-def median_error(values: Floats) -> float:
-    """Estimate the standard error of the median from the order statistics around it (McKean & Schrader 1984).
-
-    Args:
-        values: Shape (rounds,), at least two.
-    """
-    ordered, count = np.sort(values), len(values)
-    rank = max(1, round((count + 1) / 2 - _NORMAL * math.sqrt(count / 4)))
-    return float(ordered[count - rank] - ordered[rank - 1]) / (2 * _NORMAL)
 
 
 def best_rounds(launches: Sequence[Floats], usual: float, launch_seconds: float, round_seconds: float) -> float:

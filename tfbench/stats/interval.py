@@ -11,6 +11,9 @@ Given the deviations, everything is normal, so the posterior is a mixture of nor
 grid. This is the random-effects model with an informative prior of Higgins, Thompson & Spiegelhalter
 (2009, J. R. Stat. Soc. A 172), computed as in Roever (2020, J. Stat. Softw. 93(6)). The priors have the
 tails of Student's t, so that the launches of a case that contradicts them outweigh them.
+
+What a launch tells by its median of rounds has an error that the rounds themselves show, from the first launch on.
+The typical deviation of launches therefore includes it (`with_error`).
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ Array = Any
 
 _NORMAL_MAD = 1.482602218505602
 """Factor from the median absolute deviation to the standard deviation of a normal distribution."""
+_BRACKET = 1.96
+"""Quantile of the order statistics that bracket a median with 95% confidence."""
 _TAIL_DOF = 2.0
 """Degrees of freedom of the t prior of a deviation's logarithm: so few that launches with a hundred times
 the usual noise outweigh the prior at once."""
@@ -49,9 +54,14 @@ FEW = 5
 """Launches from which on single outliers can be told from noise, see `huber_pseudovalues`."""
 
 
-def median_log_ratio(baseline: Sequence[float], contender: Sequence[float]) -> float:
-    """Compute the statistic of a launch: the median of `log_ratios`. Raises as that."""
-    return float(np.median(log_ratios(baseline, contender)))
+def launch_effect(baseline: Sequence[float], contender: Sequence[float], pair: int) -> Effect:
+    """Compute the evidence of a launch: the median of `log_ratios` and its error. Raises as that.
+
+    Args:
+        pair: The pair of zygotes that the launch comes from.
+    """
+    ratios = log_ratios(baseline, contender)
+    return Effect(float(np.median(ratios)), pair, median_error(ratios))
 
 
 def log_ratios(baseline: Sequence[float], contender: Sequence[float]) -> Floats:
@@ -69,6 +79,17 @@ def log_ratios(baseline: Sequence[float], contender: Sequence[float]) -> Floats:
         raise ValueError("a time is not a positive number")
     found: Floats = np.diff(np.log(times), axis=0)[0]
     return found
+
+
+def median_error(values: Floats) -> float:
+    """Estimate the standard error of the median from the order statistics around it (McKean & Schrader 1984).
+
+    Args:
+        values: Shape (rounds,), at least one; the error of one is 0.
+    """
+    ordered, count = np.sort(values), len(values)
+    rank = max(1, round((count + 1) / 2 - _BRACKET * math.sqrt(count / 4)))
+    return float(ordered[count - rank] - ordered[rank - 1]) / (2 * _BRACKET)
 
 
 @dataclass(frozen=True)
@@ -117,6 +138,11 @@ class Posterior:
     def _sum(self, values: Floats) -> Floats:
         found: Floats = np.einsum("rn,rn->r", self.weights, values)
         return found
+
+
+def with_error(expected: Thresholds, error: float) -> Thresholds:
+    """Return the thresholds of launches whose medians have this standard error, besides what launches usually differ."""
+    return expected._replace(launch_deviation=math.hypot(expected.launch_deviation, error))
 
 
 def posterior(
@@ -209,6 +235,8 @@ def interval(
     if not np.isfinite(values).all():
         raise ValueError("an effect is not a finite number")
     pairs = np.array([effect.pair for effect in effects])
-    distribution = posterior(values, pairs, policy, shared_zygote=shared_zygote, expected=expected)
+    error = math.sqrt(np.mean([effect.error**2 for effect in effects]))
+    noise = with_error(expected or policy.step_time, error)
+    distribution = posterior(values, pairs, policy, shared_zygote=shared_zygote, expected=noise)
     low, high = distribution.bounds(alpha)
     return Ratio(math.exp(distribution.center[0]), math.exp(low[0]), math.exp(high[0]), 1 - alpha)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tfbench.model import Outcome
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import look_alpha, unchanged_alpha
-from tfbench.stats.interval import Array, Floats, Posterior, posterior
+from tfbench.stats.interval import Array, Floats, Posterior, posterior, with_error
 from tfbench.stats.verdict import balanced, regions
 
 _BATCH = 2_500
@@ -53,6 +53,8 @@ class NoiseModel:
     zygote_deviation: float = 0.005
     """Deviation between pairs of zygotes; all launches of a pair share its value."""
     noise: Noise = Noise.NORMAL
+    rounds_error: float = 0.0
+    """The part of ``launch_deviation`` that is the error of the rounds' median, which launches show."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def simulate(
     The cases of a run share its alpha. Variants of a run come from one zygote, and are not confirmed.
     """
     rng = np.random.default_rng(seed)
+    expected = with_error(policy.step_time, model.rounds_error)
 
     def stage(races: int) -> tuple[Codes, Counts]:
         codes, launches = np.full(races, _INCONCLUSIVE, dtype=np.int8), np.zeros(races, dtype=np.int64)
@@ -94,7 +97,7 @@ def simulate(
                 pairs = np.arange(count) % policy.zygotes
                 bias = pair_bias[:, pairs[effects.shape[1] :]]
                 effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(rng, model, bias)])
-                distribution = posterior(effects, pairs, policy, shared_zygote=shared_zygote)
+                distribution = posterior(effects, pairs, policy, shared_zygote=shared_zygote, expected=expected)
                 levels = look_alpha(policy, cases, look), unchanged_alpha(policy, look)
                 found = evaluate(distribution, *levels, policy)
                 found[(found == _UNCHANGED) & ~balanced(effects, policy.step_time)] = _INCONCLUSIVE

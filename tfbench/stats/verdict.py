@@ -135,14 +135,15 @@ def launches_needed(effects: Sequence[Effect], thresholds: Thresholds, clip: flo
     Two standard errors have to fit between the mean and the nearer of what the interval can prove: no more than the
     tolerance, or more than the minimum effect. The interval itself says less, since it is far too wide after few launches.
     A single outlying launch does not count: it is limited as in the interval or, where that takes more launches, left out.
+    Two launches cannot tell which of them is one, so the estimate is 0.
 
     Args:
         clip: Deviations from the median beyond which a launch is an outlier, see `huber_pseudovalues`.
     """
     values = np.array([effect.value for effect in effects])
-    if len(values) < 2:
+    if len(values) < 3:
         return 0.0
-    if 2 < len(values) < FEW:
+    if len(values) < FEW:
         values = np.delete(values, np.abs(values - np.median(values)).argmax())
     values = huber_pseudovalues(values[np.newaxis], thresholds.launch_deviation, clip)[0]
     away = abs(float(values.mean()))

@@ -20,6 +20,8 @@ class LaunchBudgets:
     zygotes_variants: int = 15
     """The same for a race of more than two sides or environments, which share it: with six environments, the processes
     of a run stay below 4 GB of private memory."""
+    alone_launches: int = 3
+    """Launches of a case that has nothing to race against. An interval over the launches of a saved run needs three."""
     repro_launches: int = 5
     """Fresh processes of each side in a file of `tfbench repro`, all of which must show the difference: by chance, five
     agree about its direction in one of 16 files. Each imports TensorFlow."""

@@ -10,7 +10,8 @@ class NoiseThresholds:
     """Prior knowledge of the noise, so that few launches suffice: standard deviations of log-ratios."""
 
     launch_deviation: float = 0.006
-    """Standard deviation between launches of the same code, as a log-ratio: the median of fourteen workloads."""
+    """Standard deviation between launches of the same code, as a log-ratio: the median of fourteen workloads on a calm
+    machine. To it comes the error that the rounds of a case show."""
     zygote_deviation: float = 0.005
     """Standard deviation between pairs of zygotes of the same program: the median of six workloads."""
     ancestor_deviation: float = 0.0015
