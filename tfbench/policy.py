@@ -136,7 +136,7 @@ RENAMED_FIELDS = {
 # Detects 5%, where standard detects 3%, with a first look after two launches and a shorter warm-up.
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, floor_launches=3,
-    case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, warmup_seconds=0.03,
+    rounds_max=150, case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, warmup_seconds=0.03,
     settle_seconds=0.004, hopeless=4.0,
 )  # fmt: skip
 # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
