@@ -1,7 +1,6 @@
 """The command that shows, accepts and rebuilds a history."""
 
 import json
-import re
 import sys
 import time
 
@@ -115,7 +114,6 @@ def test_a_page_has_every_series_of_the_newest_runs(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 def test_a_thousand_runs_of_500_cases_are_indexed_in_a_minute_and_queried_at_once(tmp_path, capsys):
     """Print the seconds: ``pytest -m slow -s tests/commands/test_history.py``."""
     rng = np.random.default_rng(0)
@@ -136,17 +134,3 @@ def test_a_thousand_runs_of_500_cases_are_indexed_in_a_minute_and_queried_at_onc
     assert build < 60
     assert one < 0.5
     assert all_cases < 0.5
-
-
-@pytest.mark.slow
-def test_ten_thousand_series_take_three_megabytes_on_a_page(tmp_path, capsys):
-    rng = np.random.default_rng(0)
-    nightly(
-        tmp_path, {f"b/test_x.py::test_x[size={i}]": rng.normal(0, 0.005, 100) for i in range(10_000)}, floors=False
-    )
-    history(tmp_path, "--html", str(tmp_path / "h.html"))
-    page = (tmp_path / "h.html").read_text()
-    data = sum(len(one) for one in re.findall(r'id="data-[^"]*">([^<]*)<', page))
-    with capsys.disabled():
-        print(f"\n10,000 series x 100 runs: {data / 1e6:.2f} MB of data, page {len(page) / 1e6:.2f} MB")
-    assert data < 3e6

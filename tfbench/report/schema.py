@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
-from typing import Any, TypeVar
-
-from jsonschema import Draft202012Validator, ValidationError, validators
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfbench.model import JSON
 from tfbench.untrusted import brief
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 Value = TypeVar("Value")
 _RECURSIVE = "anything"
@@ -53,6 +54,9 @@ class Validator:
 
     @cached_property
     def _validator(self) -> Any:
+        # Importing it would cost every start of tfbench a tenth of a second, and most runs read no report.
+        from jsonschema import Draft202012Validator, validators
+
         # The library's own check of uniqueItems takes quadratic time for items of mixed types.
         validator = validators.extend(Draft202012Validator, {"uniqueItems": _unique})
         return validator(_inlined(self._schema, self._schema.get("$defs", {})))
@@ -71,6 +75,8 @@ def _inlined(schema: Any, definitions: JSON) -> Any:
 
 
 def _unique(_: Any, unique: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    from jsonschema import ValidationError
+
     texts = [one for one in instance if isinstance(one, str)] if isinstance(instance, list) else []
     if unique and len(set(texts)) != len(texts):
         yield ValidationError(f"{duplicate(texts)!r} is there twice")

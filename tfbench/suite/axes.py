@@ -20,11 +20,12 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from tfbench.errors import DeclarationError
+
+if TYPE_CHECKING:
+    import pytest
 
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 
@@ -188,4 +189,6 @@ def across(*axes: Axis) -> pytest.MarkDecorator:
         )
         for levels in itertools.product(*(axis.levels for axis in axes))
     ]
+    import pytest  # `tfbench COMMAND` imports this package, and most commands need no pytest
+
     return pytest.mark.parametrize("variant", [pytest.param(variant, id=variant.id) for variant in variants])

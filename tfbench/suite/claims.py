@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
-
-import pytest
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfbench.errors import DeclarationError
 from tfbench.model import LEAKS, TIME, Claim
 from tfbench.suite.axes import Variant
+
+if TYPE_CHECKING:
+    import pytest
 
 Benchmark = TypeVar("Benchmark", bound=Callable[..., Any])
 MARK = "tfbench_claim"
@@ -83,6 +84,8 @@ def _positive(decorator: str, levels: str, name: str, value: float) -> float:
 
 
 def _claim(name: str, levels: str, other: str, bound: float, metric: str) -> pytest.MarkDecorator:
+    import pytest  # as in `across`
+
     mark: pytest.MarkDecorator = getattr(pytest.mark, MARK)(name, levels, other, bound, metric)
     return mark
 
