@@ -53,7 +53,10 @@ class Policy(
             "alpha_case must lie between 0 and 0.5": 0 < self.alpha_case < 0.5,
             "alpha_unchanged must lie between 0 and 0.25": 0 < self.alpha_unchanged < 0.25,
             "looks must be increasing numbers of launches, the first at least 2": looks,
-            "zygotes and ancestors must be at least 1": min(self.zygotes, self.ancestors) >= 1,
+            "zygotes, first_zygotes and ancestors must be at least 1": min(
+                self.zygotes, self.first_zygotes, self.ancestors
+            )
+            >= 1,
             "overrun, output_bytes and file_bytes must be at least 1": limits >= 1,
             "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
             "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
@@ -103,9 +106,19 @@ class Policy(
 
     def with_common_ancestors(self) -> Policy:
         """Return the policy for a race of two sides whose zygotes have common ancestors."""
-        pairs = min(self.ancestors, self.zygotes)
+        zygotes = min(2 * self.ancestors, self.zygotes)
         deviation = min(self.ancestor_deviation, self.zygote_deviation)
-        return dataclasses.replace(self, zygotes=pairs, zygote_deviation=deviation)
+        return dataclasses.replace(self, zygotes=zygotes, first_zygotes=self.ancestors, zygote_deviation=deviation)
+
+    def pair_order(self) -> tuple[int, ...]:
+        """Return the pair of zygotes of each launch of a race of two sides: the one with the fewest launches so far."""
+        used = [0] * self.zygotes
+        order = list[int]()
+        for launch in range(self.looks[-1]):
+            among = used if launch >= self.more_zygotes_after else used[: self.first_zygotes]
+            order.append(among.index(min(among)))
+            used[order[-1]] += 1
+        return tuple(order)
 
     def pairs(self, pools: int) -> int:
         """Return the pairs of zygotes that a race starts at most.
@@ -135,14 +148,14 @@ RENAMED_FIELDS = {
 
 # Detects 5%, where standard detects 3%, with a first look after two launches and a shorter warm-up.
 _QUICK = Policy(
-    "quick", minimum_effect=0.02, tolerance=0.05, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, floor_launches=3,
-    rounds_max=150, case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, warmup_seconds=0.03,
+    "quick", minimum_effect=0.02, tolerance=0.05, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
+    floor_launches=3, rounds_max=150, case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, warmup_seconds=0.03,
     settle_seconds=0.004, hopeless=4.0,
 )  # fmt: skip
 # Detects 2% between sides and 1% between variants, for two to four times the launches. Any other graph counts.
 _STRICT = Policy(
     "strict", minimum_effect=0.005, tolerance=0.01, looks=(4, 6, 8, 12, 18, 32, 60, 108), zygotes=16, ancestors=8,
-    zygotes_alive=32, exact_across_versions=True, alone_launches=4, case_seconds=180.0, sampled_seconds=30.0,
+    more_zygotes_after=12, zygotes_alive=32, exact_across_versions=True, alone_launches=4, case_seconds=180.0, sampled_seconds=30.0,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
 

@@ -339,7 +339,7 @@ def missed(kind, launches, rounds, policy, shown):
         for _ in range(40):
             chosen = rng.permutation(len(values))[:launches]
             noise = with_error(policy.step_time, math.sqrt(np.mean(errors[chosen] ** 2)) if shown else 0.0)
-            pairs = np.arange(launches) % policy.zygotes
+            pairs = np.array(policy.pair_order()[:launches])
             low, high = posterior(values[None, chosen], pairs, policy, shared_zygote=False, expected=noise).bounds(0.07)
             misses.append(not low[0] <= 0 <= high[0])
         rates.append(np.mean(misses))

@@ -101,10 +101,10 @@ class ConfirmedRace:
         confirm: bool = True,
         metrics: Collection[str] = (TIME, FIRST_CALL, PEAK_HOST_MEMORY),
     ) -> None:
-        zygotes = policy.zygotes
+        order = policy.pair_order()
         self._stopwatch = launcher.stopwatch
         wanted = _first_call_is_open if FIRST_CALL in metrics else lambda race: False
-        configs = (RaceConfig(cases, range(first, first + zygotes), wanted) for first in (0, zygotes))
+        configs = (RaceConfig(cases, [first + pair for pair in order], wanted) for first in (0, policy.zygotes))
         self._first, self._second = (Race(entrants, launcher, policy, config, clock, rng) for config in configs)
         self._policy = policy
         self._confirm = policy.confirm and confirm

@@ -87,6 +87,7 @@ def simulate(
     """
     rng = np.random.default_rng(seed)
     expected = with_error(policy.step_time, model.rounds_error)
+    order = np.array(policy.pair_order())
 
     def stage(races: int) -> tuple[Codes, Counts]:
         codes, launches = np.full(races, _INCONCLUSIVE, dtype=np.int8), np.zeros(races, dtype=np.int64)
@@ -94,7 +95,7 @@ def simulate(
             pair_bias = rng.normal(0, model.zygote_deviation, (len(open_races), policy.zygotes))
             effects: Array = np.empty((len(open_races), 0))
             for look, count in enumerate(policy.looks):
-                pairs = np.arange(count) % policy.zygotes
+                pairs = order[:count]
                 bias = pair_bias[:, pairs[effects.shape[1] :]]
                 effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(rng, model, bias)])
                 distribution = posterior(effects, pairs, policy, shared_zygote=shared_zygote, expected=expected)
