@@ -34,3 +34,16 @@ def test_an_unknown_preset_lists_those_there_are():
 def test_impossible_thresholds_are_refused(change):
     with pytest.raises(UsageError):
         replace(Policy(), **change)
+
+
+def test_a_race_that_goes_on_takes_launches_from_twice_as_many_pairs_of_zygotes():
+    order = preset("quick").with_common_ancestors().pair_order()
+    assert order[:12] == (0, 1, 0, 1, 0, 2, 3, 2, 3, 1, 2, 3)
+    assert [order.count(pair) for pair in range(4)] == [5, 5, 5, 5]
+    assert preset("quick").pair_order() == tuple(launch % 6 for launch in range(20))
+    assert {name: len(set(preset(name).with_common_ancestors().pair_order())) for name in PRESETS} == {
+        "quick": 4,
+        "standard": 8,
+        "strict": 16,
+    }
+    assert set(replace(Policy(), zygotes=1).with_common_ancestors().pair_order()) == {0}

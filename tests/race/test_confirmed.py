@@ -10,7 +10,7 @@ from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.metrics.sampled import first_call, memory
 from tfbench.model import TIME, Case, Outcome, Reason
-from tfbench.policy import Policy
+from tfbench.policy import Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 
 CASE = Case("w.py::w", "w", "w.py::w")
@@ -365,3 +365,12 @@ def test_an_interruption_of_the_short_launches_keeps_the_time():
         found.run(progress)
     assert found.decision.outcome is Outcome.UNCHANGED
     assert found.first_call.outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_race_that_goes_on_and_its_confirmation_share_no_pair_of_zygotes():
+    policy = preset("quick").with_common_ancestors()
+    noisy = [steady(1e-4), lambda number, pair, rng: 1e-4 * (1.055 + (-0.02, 0.02, 0.02, -0.02)[number % 4])]
+    found = made(noisy, policy=policy, cases=320)
+    found.run()
+    pairs = [[launch.pair for launch in race.all_launches] for race in found.races]
+    assert [one[:8] for one in pairs] == [[0, 1, 0, 1, 0, 2, 3, 2], [4, 5, 4, 5, 4, 6, 7, 6]]

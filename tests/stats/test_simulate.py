@@ -171,6 +171,17 @@ def test_noise_that_rounds_show_leads_to_no_hasty_verdicts(policy, error):
     assert edge.rate(Outcome.UNCHANGED) < unaware.rate(Outcome.UNCHANGED)
 
 
+@pytest.mark.parametrize(("policy", "share"), [(QUICK, 0.9), (STANDARD, 0.97)], ids=["quick", "standard"])
+def test_more_pairs_find_small_slowdowns_of_noisy_cases_in_fewer_launches(policy, share):
+    chosen = policy.with_common_ancestors()
+    few = replace(chosen, zygotes=chosen.first_zygotes)
+    deviation = policy.minimum_effect if policy is STANDARD else 0.02
+    model = NoiseModel(policy.tolerance, deviation, 0.0015, rounds_error=math.sqrt(deviation**2 - 0.006**2))
+    found, before = (simulate(one, model, 600, 31, cases=320) for one in (chosen, few))
+    assert found.rate(Outcome.REGRESSED) >= share > before.rate(Outcome.REGRESSED)
+    assert found.launches.mean() < 0.9 * before.launches.mean()
+
+
 def test_an_improvement_is_a_mirrored_regression():
     slower = simulate(STANDARD, replace(TYPICAL, effect=0.02), 4_000, 15, cases=CASES)
     faster = simulate(STANDARD, replace(TYPICAL, effect=1 / 1.02 - 1), 4_000, 16, cases=CASES)
