@@ -340,8 +340,8 @@ def missed(kind, launches, rounds, policy, shown):
             chosen = rng.permutation(len(values))[:launches]
             noise = with_error(policy.step_time, math.sqrt(np.mean(errors[chosen] ** 2)) if shown else 0.0)
             pairs = np.array(policy.pair_order()[:launches])
-            low, high = posterior(values[None, chosen], pairs, policy, shared_zygote=False, expected=noise).bounds(0.07)
-            misses.append(not low[0] <= 0 <= high[0])
+            found = posterior(values[None, chosen], pairs, policy, shared_zygote=False, expected=noise)
+            misses.append(min(found.below(0.0)[0], found.above(0.0)[0]) < 0.07 / 2)
         rates.append(np.mean(misses))
     return float(np.mean(rates))
 

@@ -10,7 +10,7 @@ from tfbench.model import Effect, Outcome
 from tfbench.policy import PRESETS
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, unchanged_alpha
 from tfbench.stats.interval import interval, posterior
-from tfbench.stats.simulate import OUTCOMES, Noise, NoiseModel, classify_races, evaluate, simulate
+from tfbench.stats.simulate import OUTCOMES, Noise, NoiseModel, classify_races, evaluate, region_tails, simulate
 from tfbench.stats.verdict import balanced, classify, decide
 
 STANDARD, STRICT, QUICK = PRESETS["standard"], PRESETS["strict"], PRESETS["quick"]
@@ -31,7 +31,7 @@ def test_many_races_at_once_are_classified_as_one_at_a_time(launches, shared):
     values[rng.random(values.shape) < 0.05] -= 0.3
     distribution = posterior(values, pairs, STANDARD, shared_zygote=shared)
     low, high = distribution.bounds(0.004)
-    codes = classify_races(distribution, 0.004, STANDARD)
+    codes = classify_races(region_tails(distribution, STANDARD, 0.004), 0.004)
     seen = set()
     for race, row in enumerate(values):
         evidence = [Effect(value, pair) for value, pair in zip(row, pairs.tolist(), strict=True)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ from tfbench.stats.alpha_spending import look_alpha, unchanged_alpha
 from tfbench.stats.interval import Array, Floats, Posterior, posterior, with_error
 from tfbench.stats.verdict import balanced, regions
 
-_BATCH = 2_500
+_BATCH = 500
 """Races per batch: enough to be fast, few enough to stay in the processor's caches."""
 _HEAVY_DOF = 3
 _OTHER_MODE, _OTHER_MODE_SHARE = -math.log(0.7), 0.1
@@ -91,22 +92,27 @@ def simulate(
 
     def stage(races: int) -> tuple[Codes, Counts]:
         codes, launches = np.full(races, _INCONCLUSIVE, dtype=np.int8), np.zeros(races, dtype=np.int64)
-        for open_races in np.array_split(np.arange(races), range(_BATCH, races, _BATCH)):
-            pair_bias = rng.normal(0, model.zygote_deviation, (len(open_races), policy.zygotes))
-            effects: Array = np.empty((len(open_races), 0))
-            for look, count in enumerate(policy.looks):
-                pairs = order[:count]
-                bias = pair_bias[:, pairs[effects.shape[1] :]]
-                effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(rng, model, bias)])
-                distribution = posterior(effects, pairs, policy, shared_zygote=shared_zygote, expected=expected)
-                levels = look_alpha(policy, cases, look), unchanged_alpha(policy, look)
-                found = evaluate(distribution, *levels, policy)
-                found[(found == _UNCHANGED) & ~balanced(effects, policy.step_time)] = _INCONCLUSIVE
-                codes[open_races], launches[open_races] = found, count
-                undecided = found == _INCONCLUSIVE
-                open_races, pair_bias, effects = open_races[undecided], pair_bias[undecided], effects[undecided]
-                if not len(open_races):
-                    break
+        open_races = np.arange(races)
+        pair_bias = rng.normal(0, model.zygote_deviation, (races, policy.zygotes))
+        effects: Array = np.empty((races, 0))
+        for look, count in enumerate(policy.looks):
+            pairs = order[:count]
+            bias = pair_bias[:, pairs[effects.shape[1] :]]
+            effects = np.hstack([effects, math.log1p(model.effect) + bias + scatter(rng, model, bias)])
+            levels = look_alpha(policy, cases, look), unchanged_alpha(policy, look)
+            found = np.empty(len(effects), dtype=np.int8)
+            for part in range(0, len(effects), _BATCH):
+                batch = slice(part, part + _BATCH)
+                found[batch] = evaluate(
+                    posterior(effects[batch], pairs, policy, shared_zygote=shared_zygote, expected=expected),
+                    *levels, policy,
+                )  # fmt: skip
+            found[(found == _UNCHANGED) & ~balanced(effects, policy.step_time)] = _INCONCLUSIVE
+            codes[open_races], launches[open_races] = found, count
+            undecided = found == _INCONCLUSIVE
+            open_races, pair_bias, effects = open_races[undecided], pair_bias[undecided], effects[undecided]
+            if not len(open_races):
+                break
         return codes, launches
 
     first, launches = stage(races)
@@ -139,26 +145,43 @@ def evaluate(distribution: Posterior, alpha: float, alpha_unchanged: float, poli
         alpha: Level of the interval that finds a change, both ends together.
         alpha_unchanged: Level of the interval that proves `unchanged`, both ends together.
     """
-    codes, probable = (classify_races(distribution, level, policy) for level in (alpha, alpha_unchanged))
+    tails = region_tails(distribution, policy, max(alpha, alpha_unchanged))
+    codes, probable = (classify_races(tails, level) for level in (alpha, alpha_unchanged))
     unchanged = np.where(probable == _UNCHANGED, _UNCHANGED, _INCONCLUSIVE)
     found: Codes = np.where((codes == _REGRESSED) | (codes == _IMPROVED), codes, unchanged).astype(np.int8)
     return found
 
 
-def classify_races(distribution: Posterior, alpha: float, policy: Policy) -> Codes:
+def region_tails(distribution: Posterior, policy: Policy, alpha: float) -> dict[int, Floats]:
+    """Return code -> for each race the probability that the truth is beyond the nearer end of the region; (races,).
+
+    An interval lies in a region exactly if this probability is less than half its level. Computing it once for
+    all levels is faster than computing both ends of each interval.
+
+    Args:
+        alpha: The largest level of interest. A race that does not reach it has a tail of 1.
+    """
+    center = np.exp(distribution.center)
+    tails = {}
+    for region in regions(policy.step_time):
+        # An interval in the region has its centre there, so most races need the tails of one region.
+        races = np.flatnonzero((region.low <= center) & (center <= region.high))
+        found = np.zeros(len(center))
+        for end, beyond in ((region.low, Posterior.below), (region.high, Posterior.above)):
+            if 0 < end < math.inf:
+                found[races] = np.maximum(found[races], beyond(distribution.of(races), math.log(end)))
+                races = races[found[races] < alpha / 2]
+        tail = np.ones(len(center))
+        tail[races] = found[races]
+        tails[OUTCOMES.index(region.outcome)] = tail
+    return tails
+
+
+def classify_races(tails: Mapping[int, Floats], alpha: float) -> Codes:
     """Classify the intervals of all races at level ``alpha``, as `tfbench.stats.verdict.classify` does; shape (races,).
 
-    An interval lies above a ratio exactly if the probability below that ratio is less than ``alpha / 2``.
-    Asking for that probability is faster than computing both ends of the interval.
+    Args:
+        tails: Of `region_tails`. The first region that holds an interval counts.
     """
-    codes = np.full(len(distribution.weights), _INCONCLUSIVE, dtype=np.int8)
-    center = np.exp(distribution.center)
-    for region in regions(policy.step_time):
-        # An interval in the region has its centre there, so most races need no more than one probability.
-        races = np.flatnonzero((codes == _INCONCLUSIVE) & (region.low <= center) & (center <= region.high))
-        if region.low > 0:
-            races = races[distribution.of(races).below(math.log(region.low)) < alpha / 2]
-        if region.high < math.inf:
-            races = races[distribution.of(races).above(math.log(region.high)) < alpha / 2]
-        codes[races] = OUTCOMES.index(region.outcome)
-    return codes
+    lies_in = [tail < alpha / 2 for tail in tails.values()]
+    return np.select(lies_in, list(tails), _INCONCLUSIVE).astype(np.int8)
