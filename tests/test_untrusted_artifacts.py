@@ -21,7 +21,7 @@ GOOD = json_writer.render(REPORT)
 def archive(*files, compression=zipfile.ZIP_DEFLATED):
     """Build a zip of names, or of entries, with their contents."""
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", compression) as writing:
+    with zipfile.ZipFile(made, "w", compression, compresslevel=1) as writing:
         for name, content in files:
             writing.writestr(name, content)
     return made.getvalue()

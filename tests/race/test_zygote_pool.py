@@ -29,7 +29,11 @@ def pool(tmp_path):
 
     def start(policy=POLICY, **script):
         executable = worker.install(tmp_path, cases={}, **script)
-        opened.append(ZygotePool(Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ()), policy, 2))
+        opened.append(
+            ZygotePool(
+                Suite(("t.py",), "", "importlib", str(tmp_path / "made"), (), imports_tensorflow=False), policy, 2
+            )
+        )
         return opened[-1], Side("contender", executable, tmp_path)
 
     yield start

@@ -2,13 +2,16 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tfbench import cli, policy
+from tfbench.doctor.calibration import run as runs
 from tfbench.doctor.calibration.journal import Journal
 from tfbench.errors import ReportError
+from tfbench.race.workers import Suite
 
 STEP = "from tests.fakes.steps import taking\n\n\ndef test_mine(bench):\n    bench(taking(bench, 1e-5))\n"
 ROOT = Path(__file__).resolve().parents[3]
@@ -19,6 +22,7 @@ def calibrate(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setitem(policy.PRESETS, "quick", replace(policy.preset("quick"), zygotes=1))
+    monkeypatch.setattr(runs, "Suite", partial(Suite, imports_tensorflow=False))
     (tmp_path / "bench_mine.py").write_text(STEP)
 
     def run(*options):
