@@ -10,26 +10,15 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from tests.e2e.forks import Forks
+
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 240
-
-
-EACH = """
-import contextlib, io, json, sys
-import tests.fakes.cheap
-import pytest
-from tfbench import cli
-
-for program, options in json.loads(sys.argv[1]):
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
-        code = {"pytest": pytest.main, "tfbench": cli.main}[program](options)
-    print(json.dumps([int(code), out.getvalue()]))
-"""
 
 
 @dataclass
@@ -65,13 +54,22 @@ def environment(root: Path) -> dict[str, str]:
     return {**caches, **clean, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
 
 
+@cache
+def forks() -> Forks:
+    """Return the process whose forks run the programs of this session's projects."""
+    return Forks(environment(ROOT))
+
+
 class Project:
     """A folder with benchmarks, run with the policy ``quick`` and one zygote per side.
 
     Args:
         root: The folder.
-        full: Start the policy's number of zygotes.
+        full: Load all plugins, and start the policy's number of zygotes.
     """
+
+    forked = True
+    """Whether runs are `forks`."""
 
     def __init__(self, root: Path, full: bool = False) -> None:
         self.root = root
@@ -94,39 +92,21 @@ class Project:
         report = self.root / "report.json"
         report.unlink(missing_ok=True)
         flags = ["--benchmark", f"--report-json={report}"] if benchmark else []
-        done = subprocess.run(
-            self.command(*flags, *options),
-            cwd=self.root,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-        )
+        done = self._execute(self.command(*flags, *options))
         found = json.loads(report.read_text()) if report.exists() else {}
         return Done(done.returncode, done.stdout + done.stderr, found)
 
-    def run_each(self, *runs: Sequence[str]) -> list[Done]:
-        """Run pytest with each list of options in one process, for runs that end before they measure."""
-        options = [*self.command("--benchmark")[3:], "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        return self._each([("pytest", [*options, *one]) for one in runs])
-
-    def tfbench_each(self, *runs: Sequence[str]) -> list[Done]:
-        """Run the command line with each list of arguments in one process."""
-        return self._each([("tfbench", list(one)) for one in runs])
-
-    def _each(self, runs: list[tuple[str, list[str]]]) -> list[Done]:
-        done = subprocess.run(
-            [sys.executable, "-c", EACH, json.dumps(runs)],
-            cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=True,
-        )  # fmt: skip
-        return [Done(*json.loads(line)) for line in done.stdout.splitlines()]
+    def _execute(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        _, option, program, *arguments = command
+        if option == "-m" and self.forked and not self._full:
+            return forks().run(program, arguments, self.root, self.environment(), LIMIT)
+        return subprocess.run(
+            command, cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=False
+        )
 
     def tfbench(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command line in this project."""
-        return subprocess.run(
-            [sys.executable, "-m", self._program, *arguments],
-            cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=False,
-        )  # fmt: skip
+        return self._execute([sys.executable, "-m", self._program, *arguments])
 
     def git(self, *arguments: str) -> None:
         """Run git in this project, with an identity."""

@@ -179,7 +179,7 @@ def test_a_run_that_is_killed_leaves_every_case_as_an_error(project, ending):
 def test_a_report_that_cannot_be_written_is_said_before_anything_is_measured(project):
     project.write(STEP + GOOD)
     (project.root / "folder").mkdir()
-    (done,) = project.run_each(["--report-json=folder", "--against", "self"])
+    done = project.run("--report-json=folder", "--against", "self")
     assert done.code == 4
     assert "--report-json folder: Is a directory" in done.output
 

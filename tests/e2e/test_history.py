@@ -52,7 +52,7 @@ def test_runs_against_a_tag_are_followed_by_their_ratio_to_it(checkout):
 
 def test_an_anchor_that_moves_is_refused_before_anything_is_measured(checkout):
     against = ("self", "git:main", "git:HEAD", "tf-nightly", "git:v1.0+tf-nightly")
-    done = checkout.run_each(*(["--history", "--against", spec] for spec in against))
+    done = [checkout.run("--history", "--against", spec) for spec in against]
     assert [one.code for one in done] == [4] * len(against)
     for one, reason in zip(
         done,

@@ -56,10 +56,10 @@ def test_what_shows_no_difference_or_would_replace_a_file_is_refused(project):
     project.write("def test_sum(bench):\n    bench(sum, range(500))\n")
     project.write("mine", "repro_sum.py")
     command = ["repro", "test_sum", "--against", "self", "--policy", "quick"]
-    refused = project.tfbench_each(command, [*command, "--output", "json.py"], [*command, "--output", "other.py"])
-    assert "exists; remove it" in refused[0].output
-    assert "unlike a module" in refused[1].output
-    assert refused[2].code == 5
-    assert "there is no difference to show" in refused[2].output
+    assert "exists; remove it" in project.tfbench(*command).stderr
+    assert "unlike a module" in project.tfbench(*command, "--output", "json.py").stderr
+    same = project.tfbench(*command, "--output", "other.py")
+    assert same.returncode == 5
+    assert "there is no difference to show" in same.stderr
     assert not (project.root / "other.py").exists()
     assert (project.root / "repro_sum.py").read_text() == "mine"

@@ -51,7 +51,7 @@ def test_unlike_scales_have_no_case_in_common(project):
 
 def test_an_unknown_scale_is_refused(project):
     project.write(BENCHMARKS)
-    (done,) = project.run_each(["--scale", "huge"])
+    done = project.run("--scale", "huge")
     assert done.code == 4
     assert "--scale 'huge': choose from small, medium, large" in done.output
 

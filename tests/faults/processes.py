@@ -53,6 +53,8 @@ def private_bytes(process: Path) -> int:
 class Run(Project):
     """A project whose runs have a folder for temporary files, and leave nothing there."""
 
+    forked = False  # /proc shows the environment of the process that a fork is of
+
     def __init__(self, root: Path, full: bool = False) -> None:
         super().__init__(root, full)
         self.temporary = root / "temporary"
