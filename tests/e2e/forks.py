@@ -25,7 +25,7 @@ from typing import NoReturn
 import tfbench.commands
 
 IMPORTED = ("jinja2", "jsonschema", "pytest", "tfbench.session.session", "tfbench.sides.environments")
-"""With the commands all but tfbench's plugin, which keeps the environment that it is imported in."""
+"""What runs import besides the commands."""
 
 
 class Forks:
@@ -70,6 +70,7 @@ def serve() -> None:
     commands = [module.name for module in iter_modules(tfbench.commands.__path__, "tfbench.commands.")]
     for name in (*IMPORTED, *commands):
         import_module(name)
+    sys.modules.pop("tfbench.plugin", None)  # it keeps the environment that it is imported in, so each fork imports it
     gc.freeze()  # pytest collects garbage twice when it ends
     for line in sys.stdin:
         if (child := os.fork()) == 0:
