@@ -70,7 +70,9 @@ def serve() -> None:
     commands = [module.name for module in iter_modules(tfbench.commands.__path__, "tfbench.commands.")]
     for name in (*IMPORTED, *commands):
         import_module(name)
-    sys.modules.pop("tfbench.plugin", None)  # it keeps the environment that it is imported in, so each fork imports it
+    # The plugin keeps the environment that it is imported in, so each fork imports it, and the commands that refer to it.
+    for name in [name for name in sys.modules if name.startswith(("tfbench.plugin", "tfbench.commands."))]:
+        del sys.modules[name]
     gc.freeze()  # pytest collects garbage twice when it ends
     for line in sys.stdin:
         if (child := os.fork()) == 0:
