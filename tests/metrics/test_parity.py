@@ -52,6 +52,8 @@ def test_results_of_other_shapes_are_refused():
         error([np.ones(2)], [])
     with pytest.raises(ValueError, match=r"^the shapes of the results differ: \[\(2,\), \(1,\)\] and \[\(3,\)\]$"):
         error([np.ones(2), np.ones(1)], [np.ones(3)])
+    with pytest.raises(ValueError, match=r"and \[\(1,\), \(1,\), \(1,\), \(1,\), \(1,\), and 1,995 more\]$"):
+        error([np.ones(2)], [np.ones(1)] * 2000)
     assert error([], []) == 0
 
 

@@ -92,6 +92,9 @@ def test_numbers_are_found_in_nested_results(tmp_path):
     outputs.between("no number")
     with pytest.raises(MetricUnavailable, match="no numbers"):
         outputs.found()
+    outputs.between([0.5] * 5000)
+    with pytest.raises(MetricUnavailable, match="returns 5,000 arrays, more than the limit of 4,096"):
+        outputs.found()
 
 
 def test_only_modules_of_the_step_are_reported(tmp_path, monkeypatch):

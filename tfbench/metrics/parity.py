@@ -20,6 +20,8 @@ from tfbench.policy import Policy
 PARITY = "parity"
 """The metric: largest error of the result against the reference variant's, relative to the largest number in that."""
 Arrays = Sequence[NDArray[Any]]
+_SHAPES = 5
+"""A message shows at most so many shapes of a result."""
 
 
 def nonfinite(arrays: Arrays) -> dict[str, int]:
@@ -38,8 +40,15 @@ def error(result: Arrays, reference: Arrays) -> float:
     """
     shapes = [[array.shape for array in arrays] for arrays in (result, reference)]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"the shapes of the results differ: {shapes[0]} and {shapes[1]}")
+        raise ValueError(f"the shapes of the results differ: {_listed(shapes[0])} and {_listed(shapes[1])}")
     return max((_error(mine, theirs) for mine, theirs in zip(result, reference, strict=True)), default=0.0)
+
+
+def _listed(shapes: Sequence[tuple[int, ...]]) -> str:
+    """Format shapes for people: the first ones, and the number of the others."""
+    shown = ", ".join(map(str, shapes[:_SHAPES]))
+    others = f", and {len(shapes) - _SHAPES:,} more" if len(shapes) > _SHAPES else ""
+    return f"[{shown}{others}]"
 
 
 def _error(mine: NDArray[Any], theirs: NDArray[Any]) -> float:

@@ -17,6 +17,8 @@ from tfbench.worker.probes import MetricUnavailable, Probe
 FILE = "outputs.npz"
 LARGEST = 1 << 28
 """Upper limit in bytes, since the controller holds the results of all variants of a workload at once."""
+MOST = 4096
+"""Upper limit of arrays, each of which is written and read on its own in 0.1 ms."""
 
 
 class Outputs(Probe):
@@ -34,6 +36,8 @@ class Outputs(Probe):
     def found(self) -> JSON:
         if not self._arrays:
             raise MetricUnavailable("the step returns no numbers")
+        if (count := len(self._arrays)) > MOST:
+            raise MetricUnavailable(f"the step returns {count:,} arrays, more than the limit of {MOST:,}")
         if (size := sum(array.nbytes for array in self._arrays)) > LARGEST:
             raise MetricUnavailable(f"the step returns {size >> 20} MiB, more than the limit of {LARGEST >> 20} MiB")
         # Not every version of numpy reads extension types, such as bfloat16.
