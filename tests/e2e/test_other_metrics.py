@@ -7,8 +7,8 @@ QUICKLY = """
 
     from tfbench import policy
 
-    # These tests are not about times, so three launches will do.
-    policy.PRESETS["quick"] = dataclasses.replace(policy.PRESETS["quick"], looks=(3,), confirm=False)
+    # These tests are not about times, so two launches will do.
+    policy.PRESETS["quick"] = dataclasses.replace(policy.PRESETS["quick"], looks=(2,), confirm=False)
 """
 
 FAULTS = """

@@ -3,11 +3,13 @@
 import pytest
 
 from tests.e2e.project import Project
+from tests.e2e.test_other_metrics import QUICKLY
 
 pytestmark = pytest.mark.tensorflow
 
 
 def test_a_new_copy_between_devices_is_a_regression(project: Project):
+    project.write(QUICKLY, "conftest.py")
     project.write("""
         import os
 

@@ -39,8 +39,8 @@ UNDECIDED = """
 
     from tfbench import policy
 
-    # Enough launches before the first look for every pair of zygotes.
-    policy.PRESETS["standard"] = dataclasses.replace(policy.PRESETS["standard"], looks=(4,), case_seconds=600.0)
+    # Six environments have two pairs of zygotes each, and every pair has a launch before the only look.
+    policy.PRESETS["standard"] = dataclasses.replace(policy.PRESETS["standard"], looks=(2,), case_seconds=600.0)
 """
 
 
