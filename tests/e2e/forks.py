@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -23,6 +24,7 @@ from threading import Timer
 from typing import NoReturn
 
 import tfbench.commands
+from tests.fakes import preloaded
 
 IMPORTED = ("jinja2", "jsonschema", "pytest", "tfbench.session.session", "tfbench.sides.environments")
 """What runs import besides the commands."""
@@ -36,10 +38,13 @@ class Forks:
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        command = [sys.executable, "-m", __name__]
-        self._process = subprocess.Popen(
-            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        start = partial(subprocess.Popen, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = start([sys.executable, "-m", __name__])
+        self._folder = TemporaryDirectory()
+        self.preloaded = str(Path(self._folder.name, "preloaded"))
+        """Socket of the process that ancestors are forked from."""
+        self._ancestors = start([sys.executable, preloaded.__file__, self.preloaded])
+        assert self._ancestors.stdout.readline() == "ready\n"
 
     def run(
         self, module: str, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], timeout: float
@@ -51,7 +56,13 @@ class Forks:
         """
         with TemporaryDirectory() as folder:
             outputs = [Path(folder, name) for name in ("stdout", "stderr")]
-            request = [module, [*arguments], str(cwd), {**environment}, [str(path) for path in outputs]]
+            request = [
+                module,
+                [*arguments],
+                str(cwd),
+                {**environment, preloaded.VARIABLE: self.preloaded},
+                [str(path) for path in outputs],
+            ]
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
             late = Timer(timeout, os.kill, (int(self._process.stdout.readline()), signal.SIGKILL))

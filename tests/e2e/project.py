@@ -64,7 +64,7 @@ class Project:
     """A folder with benchmarks, run with the policy ``quick`` and one zygote per side.
 
     Args:
-        root: The folder.
+        root: The folder. Its ``folder`` is where programs start.
         full: Load all plugins, and start the policy's number of zygotes.
     """
 
@@ -72,7 +72,7 @@ class Project:
     """Whether runs are `forks`."""
 
     def __init__(self, root: Path, full: bool = False) -> None:
-        self.root = root
+        self.root = self.folder = root
         self._plugins = [] if full else ["-p", "pytest_benchmark.plugin", "-p", "tests.fakes.cheap"]
         self._full = full
         self._program = "tfbench" if full else "tests.fakes.cheap"
@@ -97,11 +97,11 @@ class Project:
         return Done(done.returncode, done.stdout + done.stderr, found)
 
     def _execute(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        _, option, program, *arguments = command
-        if option == "-m" and self.forked and not self._full:
-            return forks().run(program, arguments, self.root, self.environment(), LIMIT)
+        python, option, program, *arguments = command
+        if (python, option) == (sys.executable, "-m") and self.forked and not self._full:
+            return forks().run(program, arguments, self.folder, self.environment(), LIMIT)
         return subprocess.run(
-            command, cwd=self.root, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=False
+            command, cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=False
         )
 
     def tfbench(self, *arguments: str) -> subprocess.CompletedProcess[str]:

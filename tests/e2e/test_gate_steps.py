@@ -5,6 +5,8 @@ import json
 import pytest
 
 from tests.e2e import gate_demo
+from tests.e2e.project import forks
+from tests.fakes import preloaded
 
 MODEL = """
     import math
@@ -51,7 +53,8 @@ def repository(tmp_path):
 @pytest.mark.slow
 class TestPullRequest:
     @pytest.mark.tensorflow
-    def test_that_is_slower_fails_with_the_cause(self, tmp_path):
+    def test_that_is_slower_fails_with_the_cause(self, tmp_path, monkeypatch):
+        monkeypatch.setenv(preloaded.VARIABLE, forks().preloaded)
         gate_demo.build(tmp_path / "repository")
         found = gate_demo.gate(tmp_path / "repository", "slower", cheap=True, policy="quick")
         assert found.code == 1, found.output

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.project import LIMIT, ROOT, Done, Project, environment
+from tests.e2e.project import ROOT, Done, Project, environment
 from tfbench import cli
 
 pytestmark = pytest.mark.slow
@@ -48,8 +47,6 @@ class Place(Project):
         self.around: list[str] = []
         """A command that runs the command that follows."""
         self.variables: dict[str, str] = {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
-        self.folder = self.root
-        """Where pytest is started."""
         self.autoload = False
         """Whether pytest loads every installed plugin."""
         self.report = folder / "report.json"
@@ -65,10 +62,7 @@ class Place(Project):
 
     def run(self, *options: str, benchmark: bool = True) -> Done:
         self.report.unlink(missing_ok=True)
-        done = subprocess.run(
-            self.command("--benchmark", f"--report-json={self.report}", *options), cwd=self.folder,
-            env=self.environment(), capture_output=True, text=True, timeout=LIMIT, check=False,
-        )  # fmt: skip
+        done = self._execute(self.command("--benchmark", f"--report-json={self.report}", *options))
         found = json.loads(self.report.read_text()) if self.report.exists() else {}
         return Done(done.returncode, done.stdout + done.stderr, found)
 

@@ -258,16 +258,16 @@ SLOWED = """
     def test_product(bench):
         def step(x):
             y = tf.matmul(x, x)
-            return tf.matmul(x, y) if os.environ.get("TF_TWICE") else y
+            return tf.matmul(x, y) if os.environ.get("TWICE") else y
 
         bench(tf.function(step, jit_compile=False), tf.random.normal([384, 384]))
 """
 
 
 def test_a_regression_names_its_cause(project, monkeypatch):
-    monkeypatch.setenv("TF_TWICE", "1")
+    monkeypatch.setenv("TWICE", "1")
     project.write(SLOWED)
-    done = project.run("--profile-on-regression", "--against", "env:TF_TWICE=")
+    done = project.run("--profile-on-regression", "--against", "env:TWICE=")
     assert done.code == 1
     lines = done.output[done.output.index("profile: a step takes") :].splitlines()
     assert "host compute grew most" in lines[0]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import ruptures
 
+from tests.length import WHOLE
 from tfbench.policy import Policy
 from tfbench.stats.change_points import change_points, drift, half_widths
 
@@ -145,14 +146,14 @@ def rates(noise, rng, series, steps):
     return false, hits / steps
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 def test_rates_of_simulated_histories():
-    """Print the figures of docs/history.md: ``pytest -m slow -s tests/stats/test_change_points.py``."""
+    """Print the figures of docs/history.md: ``TFBENCH_CHAOS=whole pytest -m chaos -s tests/stats/test_change_points.py``."""
     rng = np.random.default_rng(6)
     required = noises(rng)
     print("\n| noise of a run | false changes in 1,000 runs | 3% steps found within 5 runs |\n| --- | --- | --- |")
     for name, noise in {**required, **odd_noises(rng)}.items():
-        false, found = rates(noise, rng, 100, 1000)
+        false, found = rates(noise, rng, *((100, 1000) if WHOLE else (25, 250)))
         print(f"| {name} | {false:.2f} | {found:.1%} |")
         if name in required:
             assert false <= 1, name

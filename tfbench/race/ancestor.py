@@ -59,6 +59,29 @@ class Requests:
         return answer
 
 
+def start_process(
+    executable: str, start: messages.StartAncestor, cwd: str, env: Mapping[str, str], log: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start the process of an ancestor, which leads a process group and inherits the socket that ``start`` names.
+
+    Args:
+        log: Its standard output and error.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    return subprocess.Popen(
+        [executable, "-m", "tfbench.worker", encode(start).decode()],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        pass_fds=[start.channel],
+        **_OWN_GROUP,
+    )
+
+
 class Ancestor:
     """A process that imports what is installed and forks zygotes. It starts at once, and `fork` waits for it.
 
@@ -93,17 +116,8 @@ class Ancestor:
             imports_tensorflow=imports_tensorflow,
         )
         try:
-            self._process = subprocess.Popen(
-                [side.executable, "-m", "tfbench.worker", encode(start).decode()],
-                # Not in the side's root: Python would import a tfbench there instead of this one.
-                cwd=home,
-                env={**env, "TMPDIR": str(scratch)},
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                pass_fds=[theirs.fileno()],
-                **_OWN_GROUP,
-            )
+            # Not in the side's root: Python would import a tfbench there instead of this one.
+            self._process = start_process(side.executable, start, home, {**env, "TMPDIR": str(scratch)}, self._log)
         except OSError as error:
             channel.close()
             self._log.close()
