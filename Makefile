@@ -1,7 +1,8 @@
 # make bench   create the environment and run a selection of the benchmarks, minutes   (ARGS="-k matmul" selects others)
 # make suite   create the environment and run all benchmarks under the policy quick, 24 to 34 minutes
 # make test    create the environment, then lint, types, the tests without TensorFlow and a smoke test with it
-# make test-all  the same, then the tests with TensorFlow and with faults
+# make test-all  the same and all other tests, with TensorFlow and with faults
+# make test-rest  what test-all has beyond test
 # make chaos   create the environment, inject faults into real processes, load, kill and fuzz; at most 15 minutes
 # make coverage  run all tests and measure branch coverage, child processes included
 # make lint    create the environment and run ruff
@@ -39,7 +40,7 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_inf
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
-.PHONY: help bench suite test test-all chaos fuzz mutants coverage docs lint types harness gate-demo gpu-check clean
+.PHONY: help bench suite test test-all test-rest chaos fuzz mutants coverage docs lint types harness gate-demo gpu-check clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -61,10 +62,16 @@ test: $(READY) lint types
 	@$(call some,$(PYTEST) $(PARALLEL) -m "($(FIRST)) and not alone" $(ARGS))
 	@$(call some,$(PYTEST) -m "($(FIRST)) and alone" $(ARGS))
 
-test-all: test
+test-rest: $(READY)
 	$(info tfbench: running the tests with TensorFlow, beside other plugins and with faults: pytest -m "$(SECOND)" $(ARGS))
 	@$(call some,$(PYTEST) $(PARALLEL) -m "($(SECOND)) and not alone" $(ARGS))
 	@$(call some,$(PYTEST) -m "($(SECOND)) and alone" $(ARGS))
+
+# Both rings at once: tests are collected only once, and no processor waits for the end of the first ring.
+test-all: $(READY) lint types
+	$(info tfbench: running all tests: pytest -m "not alone", then pytest -m alone $(ARGS))
+	@$(call some,$(PYTEST) $(PARALLEL) -m "not alone" $(ARGS))
+	@$(call some,$(PYTEST) -m "alone" $(ARGS))
 
 # `make chaos` calls this as well.
 fuzz: $(READY)
