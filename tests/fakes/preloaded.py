@@ -2,7 +2,7 @@
 
 The import takes most of the time of a short run. `Forks` starts ``python preloaded.py SOCKET`` once per session of tests.
 It imports TensorFlow for the first ancestor that needs it, and forks itself for each. An ancestor with an unusual
-environment variable that libraries read is a process of its own, as in production.
+path, or an unusual variable that libraries read, is a process of its own, as in production.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def serve(path: str) -> None:
         client, _ = server.accept()
         request, descriptors, _, _ = socket.recv_fds(client, _LARGEST, 2)
         start, cwd, env = json.loads(request)
-        forks = library_variables(env) == usual
+        _, *path = env["PYTHONPATH"].split(os.pathsep)  # the first entry is tfbench itself
+        forks = library_variables(env) == usual and path == here[1:]
         if forks and tf_runtime.tensorflow() is None:
             os.environ.clear()
             os.environ.update(env)
