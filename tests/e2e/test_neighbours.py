@@ -49,13 +49,21 @@ class Place(Project):
         self.variables: dict[str, str] = {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
         self.autoload = False
         """Whether pytest loads every installed plugin."""
+        self.left_out = "PYTEST_"
+        """Prefix of the environment variables that a run does not get."""
         self.report = folder / "report.json"
         self.write(BENCHMARKS)
 
     def environment(self) -> dict[str, str]:
         loading = {} if self.autoload else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         # A checkout of these tests may lie around the temporary folder.
-        return {**environment(self.root), **loading, "GIT_CEILING_DIRECTORIES": str(self.root.parent), **self.variables}
+        given = {key: value for key, value in environment(self.root).items() if not key.startswith(self.left_out)}
+        return {**given, **loading, "GIT_CEILING_DIRECTORIES": str(self.root.parent), **self.variables}
+
+    def beside_plugins(self) -> None:
+        """Start pytest anew, and without what measures these tests: pytest-cov would erase its data."""
+        self.forked = False
+        self.left_out = "COVERAGE_"
 
     def command(self, *options: str) -> list[str]:
         return [*self.around, *super().command(*options)]
@@ -121,6 +129,7 @@ def refused(place: Place, done: Done, code: int, line: str) -> None:
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_each_plugin_runs_beside_tfbench(place, plugin):
+    place.beside_plugins()
     # Workers whose coverage is measured would refuse to time anything.
     place.write("[run]\npatch = subprocess\nparallel = true\n", ".coveragerc")
     done = place.run(*AGAINST, "-p", plugin, *PLUGINS[plugin])
@@ -131,6 +140,7 @@ def test_each_plugin_runs_beside_tfbench(place, plugin):
 
 
 def test_all_plugins_together_run_beside_tfbench(place):
+    place.beside_plugins()
     place.autoload = True
     options = [option for options in PLUGINS.values() for option in options]
     done = place.run(*AGAINST, *options)
@@ -150,6 +160,7 @@ def test_distributing_is_refused_in_a_line(place, options):
 
 
 def test_options_of_plugins_in_the_ini_file_are_refused_or_undone(place):
+    place.beside_plugins()
     place.write("[pytest]\naddopts = -n 2 --cov\n", "pytest.ini")
     plugins = ["-p", "xdist", "-p", "pytest_cov"]
     refused(place, place.run(*AGAINST, *plugins), 4, NO_PARALLEL)
