@@ -1,4 +1,4 @@
-"""Select the ring of tests that bare `pytest` runs, and give each process of pytest-xdist one processor.
+"""Select the ring of tests that bare `pytest` and `pytest FOLDER` run, and give each process of pytest-xdist one processor.
 
 CONTRIBUTING.md says which ring a new test belongs to.
 """
@@ -15,7 +15,7 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    named = config.args_source is pytest.Config.ArgsSource.ARGS
+    named = any(not (config.invocation_params.dir / path).is_dir() for path in config.args)  # a file, or a test
     if not named and not config.option.markexpr:
         config.option.markexpr = FIRST_RING
     if WORKER and hasattr(os, "sched_setaffinity"):
