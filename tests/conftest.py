@@ -16,7 +16,7 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 
 def pytest_configure(config: pytest.Config) -> None:
     named = any(not (config.invocation_params.dir / path).is_dir() for path in config.args)  # a file, or a test
-    if not named and not config.option.markexpr:
+    if not named and not config.option.markexpr and not config.getoption("benchmark", False):
         config.option.markexpr = FIRST_RING
     if WORKER and hasattr(os, "sched_setaffinity"):
         # A race takes turns on one processor: two of them on the same one would wait for each other.
