@@ -96,6 +96,15 @@ def test_no_benchmark():
 """
 
 
+ROUNDS = """
+import dataclasses
+
+from tfbench import policy
+
+policy.PRESETS["quick"] = dataclasses.replace(policy.PRESETS["quick"], rounds_max=150)
+"""
+
+
 @pytest.mark.slow
 def test_each_wrong_use_is_an_error_with_its_reason(project):
     bodies = "".join(f"def test_{name}(benchmark):\n    {body}\n\n" for name, (body, _) in BROKEN.items())
@@ -129,11 +138,12 @@ def test_ours_and_theirs_race_and_their_fixtures_run_in_measuring_processes_only
 @pytest.mark.slow
 def test_their_groups_and_notes_reach_pytest_benchmark(project):
     project.write(MIXED)
+    project.write(ROUNDS, "conftest.py")
     stored = project.root / "stored.json"
     project.run("--against", "self", f"--benchmark-json={stored}", "-k", "theirs", "-m", "not slow")
     found = {one["name"]: one for one in json.loads(stored.read_text())["benchmarks"]}
     assert {"n": 300, "after": True}.items() <= found["test_theirs[n: 300/x]"]["extra_info"].items()
-    assert found["test_theirs[n: 300/x]"]["stats"]["rounds"] > 50
+    assert found["test_theirs[n: 300/x]"]["stats"]["rounds"] > 100
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def serve(path: str) -> None:
     """Fork an ancestor for each request; answer with its process id, or -1 if it has to import TensorFlow itself."""
     here = [os.path.dirname(os.path.abspath(__file__)), *os.environ["PYTHONPATH"].split(os.pathsep)]
     sys.path[:] = [entry for entry in sys.path if entry not in here]
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the ancestors
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ancestors, since this process never waits
     usual = library_variables(worker_environment(os.environ, Side("usual", sys.executable, Path()), {}))
     timer = tf_runtime.ImportTimer()
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -18,7 +18,7 @@ FILE = "outputs.npz"
 LARGEST = 1 << 28
 """Upper limit in bytes, since the controller holds the results of all variants of a workload at once."""
 MOST = 4096
-"""Upper limit of arrays, each of which is written and read on its own in 0.1 ms."""
+"""Upper limit of arrays, because each of them is written and read on its own."""
 
 
 class Outputs(Probe):
