@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fakes import worker
+from tests.fakes.suites import one_file
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, WorkerDied, WorkerHung
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
@@ -23,7 +24,6 @@ from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.profiler import USUAL, Profiler
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.schedule import make_plan, orders
-from tfbench.race.workers import Suite
 from tfbench.sides.side import Side
 
 POLICY = replace(preset("quick"), launch_seconds=0.01)
@@ -43,7 +43,7 @@ def launcher(tmp_path):
 
     def start(odd=None, policy=POLICY, fine=None, **script):
         executable = worker.install(tmp_path, cases={FINE: fine or {}, ODD: odd or {}}, **script)
-        suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), ())
+        suite = one_file(tmp_path)
         opened.append(ProcessLauncher(suite, policy, Processors((0,), (0,), near=(0, 1))))
         sides = (Side("baseline", executable, tmp_path), Side("contender", executable, tmp_path))
         return opened[-1], [Entrant(case(FINE), sides[0]), Entrant(case(ODD), sides[1])]
@@ -173,7 +173,7 @@ def test_a_step_that_raises_in_its_timed_rounds_is_an_error_of_its_entrant(tmp_p
         "def test_odd(bench):\n    def step():\n        assert gc.isenabled(), 'in a timed round'\n        return 1\n\n"
         "    bench(step)\n"
     )
-    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), (), imports_tensorflow=False)
+    suite = one_file(tmp_path)
     launcher = ProcessLauncher(suite, POLICY, Processors((), ()))
     side = Side("contender", sys.executable, tmp_path)
     began = time.monotonic()
@@ -189,7 +189,7 @@ def test_a_step_that_raises_in_its_timed_rounds_is_an_error_of_its_entrant(tmp_p
 
 def test_processors_that_are_gone_are_an_error_with_their_numbers(tmp_path):
     (tmp_path / "t.py").write_text("def test_fine(bench):\n    bench(sum, [1])\n")
-    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), (), imports_tensorflow=False)
+    suite = one_file(tmp_path)
     launcher = ProcessLauncher(suite, POLICY, Processors((1023,), ()))
     try:
         with pytest.raises(
@@ -419,7 +419,7 @@ def test_first_calls_that_share_a_processor_differ_by_their_own_time(tmp_path, f
     if len(cpus := sorted(os.sched_getaffinity(0))) < 2:
         pytest.skip("both sides prepare at once on two processors only")
     (tmp_path / "t.py").write_text(FIRST_CALLS)
-    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), (), imports_tensorflow=False)
+    suite = one_file(tmp_path)
     sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
     opened = ProcessLauncher(suite, POLICY, Processors((cpus[0],), tuple(cpus), tuple(cpus)))
     entrants = [Entrant(case(f"t.py::{name}"), side) for name, side in zip((fine, odd), sides, strict=True)]
@@ -439,7 +439,7 @@ def test_first_calls_that_share_a_processor_differ_by_their_own_time(tmp_path, f
 
 def long_steps(tmp_path, odd, cpus=(0,), slowdown=0.0):
     (tmp_path / "t.py").write_text(SLICED)
-    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), (), imports_tensorflow=False)
+    suite = one_file(tmp_path)
     sides = (
         Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path, slowdown=slowdown)
     )  # fmt: skip

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes import worker
+from tests.fakes.suites import one_file
 from tfbench.errors import SideError
 from tfbench.model import Case
 from tfbench.policy import preset
 from tfbench.race.interfaces import Entrant
 from tfbench.race.race import pairs_of
-from tfbench.race.workers import Suite, tail, worker_environment
+from tfbench.race.workers import tail, worker_environment
 from tfbench.race.zygote import Zygote
 from tfbench.race.zygote_pool import ZygotePool
 from tfbench.sides.side import Side
@@ -29,11 +30,7 @@ def pool(tmp_path):
 
     def start(policy=POLICY, **script):
         executable = worker.install(tmp_path, cases={}, **script)
-        opened.append(
-            ZygotePool(
-                Suite(("t.py",), "", "importlib", str(tmp_path / "made"), (), imports_tensorflow=False), policy, 2
-            )
-        )
+        opened.append(ZygotePool(one_file(tmp_path), policy, 2))
         return opened[-1], Side("contender", executable, tmp_path)
 
     yield start

@@ -6,11 +6,11 @@ from contextlib import closing
 import pytest
 
 from tests.fakes import worker
+from tests.fakes.suites import one_file
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
 from tfbench.race.stopwatch import Phase
-from tfbench.race.workers import Suite
 from tfbench.session import resume
 from tfbench.session.request import RunRequest
 from tfbench.session.session import Session
@@ -25,7 +25,7 @@ def finished(tmp_path):
     """Returns a function that measures cases in a session, and returns its report and the seconds that it took."""
     names = [case.name for case in CASES]
     executable = worker.install(tmp_path, cases={name: {"seconds": 1e-4} for name in names})
-    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), (), imports_tensorflow=False)
+    suite = one_file(tmp_path)
 
     def run(cases=CASES, **changes):
         request = RunRequest(
@@ -80,7 +80,7 @@ def test_the_mean_of_all_cases_is_raced_again_before_it_fails_the_run(tmp_path):
     names = [f"t.py::test_{number}" for number in range(8)]
     cases = [Case(name, name[6:], name) for name in names]
     executable = worker.install(tmp_path, cases={name: {"seconds": 1e-4} for name in names})
-    suite = Suite(("t.py",), "", "importlib", str(tmp_path / "made"), (), imports_tensorflow=False)
+    suite = one_file(tmp_path)
     request = RunRequest(
         tmp_path, suite, preset("quick"), Processors((0,), (0,)), executable, tmp_path / "data", (), device="cpu",
         suite_cases=tuple(names), collected=frozenset(names), against="self", slowdown=0.015, suite_limit=0.01,
