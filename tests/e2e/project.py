@@ -73,6 +73,7 @@ class Project:
 
     def __init__(self, root: Path, full: bool = False) -> None:
         self.root = self.folder = root
+        self.report = root / "report.json"
         self._plugins = [] if full else ["-p", "pytest_benchmark.plugin", "-p", "tests.fakes.cheap"]
         self._full = full
         self._program = "tfbench" if full else "tests.fakes.cheap"
@@ -89,11 +90,10 @@ class Project:
         return {**environment(self.root), **({} if self._full else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})}
 
     def run(self, *options: str, benchmark: bool = True) -> Done:
-        report = self.root / "report.json"
-        report.unlink(missing_ok=True)
-        flags = ["--benchmark", f"--report-json={report}"] if benchmark else []
+        self.report.unlink(missing_ok=True)
+        flags = ["--benchmark", f"--report-json={self.report}"] if benchmark else []
         done = self._execute(self.command(*flags, *options))
-        found = json.loads(report.read_text()) if report.exists() else {}
+        found = json.loads(self.report.read_text()) if self.report.exists() else {}
         return Done(done.returncode, done.stdout + done.stderr, found)
 
     def _execute(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -115,10 +115,9 @@ class Project:
 
     def interrupted(self, after: str, *options: str) -> Done:
         """Start a run and send it Ctrl-C as soon as the file ``after`` exists."""
-        report = self.root / "report.json"
         process = subprocess.Popen(
-            self.command("--benchmark", f"--report-json={report}", *options),
-            cwd=self.root,
+            self.command("--benchmark", f"--report-json={self.report}", *options),
+            cwd=self.folder,
             env=self.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -129,7 +128,7 @@ class Project:
         wait_for(self.root / after)
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=LIMIT)
-        return Done(process.returncode, output, json.loads(report.read_text()) if report.exists() else {})
+        return Done(process.returncode, output, json.loads(self.report.read_text()) if self.report.exists() else {})
 
 
 def wait_for(path: Path, seconds: float = 60) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -49,8 +48,8 @@ class Place(Project):
         self.variables: dict[str, str] = {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
         self.autoload = False
         """Whether pytest loads every installed plugin."""
-        self.left_out = "PYTEST_"
-        """Prefix of the environment variables that a run does not get."""
+        self.left_out: tuple[str, ...] = ()
+        """Prefixes of environment variables that a run does not get."""
         self.report = folder / "report.json"
         self.write(BENCHMARKS)
 
@@ -63,16 +62,10 @@ class Place(Project):
     def beside_plugins(self) -> None:
         """Start pytest anew, and without what measures these tests: pytest-cov would erase its data."""
         self.forked = False
-        self.left_out = "COVERAGE_"
+        self.left_out = ("COVERAGE_",)
 
     def command(self, *options: str) -> list[str]:
         return [*self.around, *super().command(*options)]
-
-    def run(self, *options: str, benchmark: bool = True) -> Done:
-        self.report.unlink(missing_ok=True)
-        done = self._execute(self.command("--benchmark", f"--report-json={self.report}", *options))
-        found = json.loads(self.report.read_text()) if self.report.exists() else {}
-        return Done(done.returncode, done.stdout + done.stderr, found)
 
     def gate(self) -> int:
         """Return the exit code of the gate on the last report."""
