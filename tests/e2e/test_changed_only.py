@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.e2e.test_other_metrics import QUICKLY
-
 MODELS = "TIMES = {times}\n"
 MINE = """
     import tensorflow as tf
@@ -33,7 +31,6 @@ def test_only_the_case_whose_import_changed_and_a_sample_are_raced(project):
     project.write(OTHERS, "benchmarks/test_others.py")
     project.write(MODELS.format(times=1), "models.py")
     project.write("[pytest]\npythonpath = .\n", "pytest.ini")
-    project.write(QUICKLY, "conftest.py")
     project.git("init", "-q")
     project.git("add", "-A")
     project.git("commit", "-qm", "before")

@@ -38,6 +38,8 @@ class ScriptedLauncher:
         self.scripts = scripts
         self.rng = random.Random(seed)
         self.launch_seconds = launch_seconds
+        self.started: list[int] = []
+        """Pairs of zygotes that races have started ahead of their launches."""
         self.pairs: list[int] = []
         self.active: list[list[int]] = []
         self.memory: Sequence[Script] = ()
@@ -53,6 +55,9 @@ class ScriptedLauncher:
         self.preparation_seconds = 0.0
         """Time that the preparation of each entrant takes."""
         self.killed = 0
+
+    def start_pairs(self, entrants: Sequence[Entrant], pairs: Sequence[int]) -> None:
+        self.started += pairs
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         self.pairs.append(pair)

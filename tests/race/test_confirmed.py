@@ -84,6 +84,15 @@ def test_the_second_race_has_zygotes_of_its_own_and_both_count():
     assert found.wall_seconds == first.wall_seconds + second.wall_seconds > 0
 
 
+def test_the_zygotes_of_the_first_look_start_together():
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(1e-4), of(1e-4, lambda *_: 1.1)])
+    found = ConfirmedRace(sides_of(CASE), launcher, POLICY, 1, clock, random.Random(0))
+    found.run()
+    looks = range(POLICY.looks[0])
+    assert launcher.started == [race.config.pairs[look] for race in found.races for look in looks]
+
+
 @pytest.mark.parametrize(
     ("script", "text"),
     [

@@ -141,6 +141,7 @@ class ConfirmedRace:
         Args:
             least: Launches that may take more than ``sampled_seconds``.
         """
+        race.start()
         if self._time in judges:
             race.run(progress)
         waiting = [judge for judge in judges if judge.is_open_after(race) or not race.all_launches]

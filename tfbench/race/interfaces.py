@@ -74,6 +74,13 @@ class Launcher(Protocol):
     def stopwatch(self) -> Stopwatch:
         """The stopwatch of the run, which counts the phases of its launches."""
 
+    def start_pairs(self, entrants: Sequence[Entrant], pairs: Sequence[int]) -> None:
+        """Start the missing zygotes of these pairs, as many at a time as there are processors.
+
+        Raises:
+            SideError: A zygote does not start.
+        """
+
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         """Open a launch whose processes come from this pair of zygotes."""
 

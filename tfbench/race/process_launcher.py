@@ -98,8 +98,11 @@ class ProcessLauncher:
         zygote = self.zygote(entrant, pair)
         return Process.start(zygote, zygote.checked(request, entrant.case), descriptors)
 
+    def start_pairs(self, entrants: Sequence[Entrant], pairs: Sequence[int]) -> None:
+        self.ready([(entrant.side, entrant.case.env) for entrant in entrants], pairs)
+
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
-        self.ready([(entrant.side, entrant.case.env) for entrant in entrants], [pair])
+        self.start_pairs(entrants, [pair])
         on_gpu = any(entrant.case.levels.get("device") != "cpu" for entrant in entrants)
         # Two processes that prepare on one GPU at once would time kernels against each other, and choose others.
         together = not (on_gpu and (self._gpu_monitor or has_driver()))

@@ -134,6 +134,14 @@ class Race:
 
     # Racing
 
+    def start(self) -> None:
+        """Start the zygotes of the launches up to the first look, which all take place, at the same time.
+
+        Raises:
+            SideError: A zygote does not start.
+        """
+        self._launcher.start_pairs(self.entrants, self.config.pairs[: self.policy.looks[0]])
+
     def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
         """Race until every comparison is decided, or the policy's looks or seconds are used up.
 
