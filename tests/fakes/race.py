@@ -41,6 +41,7 @@ class ScriptedLauncher:
         self.started: list[int] = []
         """Pairs of zygotes that races have started ahead of their launches."""
         self.pairs: list[int] = []
+        self.launches: list[ScriptedLaunch] = []
         self.active: list[list[int]] = []
         self.memory: Sequence[Script] = ()
         """Peak memory of each entrant's process, in bytes."""
@@ -62,9 +63,8 @@ class ScriptedLauncher:
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         self.pairs.append(pair)
         self.active.append([])
-        if len(self.pairs) > self.disturbed_from:
-            raise LaunchDisturbed("a busy neighbour")
-        return ScriptedLaunch(self, len(self.pairs) - 1, pair)
+        self.launches.append(ScriptedLaunch(self, len(self.pairs) - 1, pair))
+        return self.launches[-1]
 
     def policy_of(self, policy: Policy, entrants: Sequence[Entrant]) -> Policy:
         return policy
@@ -73,20 +73,27 @@ class ScriptedLauncher:
 class ScriptedLaunch:
     def __init__(self, launcher: ScriptedLauncher, number: int, pair: int) -> None:
         self.launcher, self.number, self.pair = launcher, number, pair
+        self.ahead: OpenLaunch | None = None
+        """The launch that was to make its first calls at the same time."""
 
     def _seconds(self, entrant: int) -> float:
         return self.launcher.scripts[entrant](self.number, self.pair, self.launcher.rng)
 
     def prepare(
-        self, entrants: Sequence[int], brief: bool = False, together: bool = True
+        self,
+        entrants: Sequence[int],
+        brief: bool = False,
+        together: bool = True,
+        ahead: OpenLaunch | None = None,
     ) -> dict[int, Prepared | Failure]:
+        self.ahead = ahead
         return {entrant: self._prepared(entrant, together) for entrant in entrants}
 
     def _prepared(self, entrant: int, together: bool) -> Prepared | Failure:
         self.launcher.clock.now += self.launcher.preparation_seconds
         if entrant in self.launcher.broken:
             return self.launcher.broken[entrant]
-        self.launcher.active[-1].append(entrant)
+        self.launcher.active[self.number].append(entrant)
         facts: JSON = {}
         if together:
             scripts = self.launcher.first_calls
@@ -97,6 +104,8 @@ class ScriptedLaunch:
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
         self.launcher.clock.now += self.launcher.launch_seconds
+        if self.number >= self.launcher.disturbed_from:
+            raise LaunchDisturbed("a busy neighbour")
         for entrant in orders[0]:
             if self.launcher.dies_at.get(entrant) == self.number:
                 raise EntrantFailed(entrant, BenchmarkError("died"))

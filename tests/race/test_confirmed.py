@@ -93,6 +93,25 @@ def test_the_zygotes_of_the_first_look_start_together():
     assert launcher.started == [race.config.pairs[look] for race in found.races for look in looks]
 
 
+@pytest.mark.parametrize("looks", [(2, 4), (3, 6), (4, 8)])
+def test_the_launches_of_the_first_look_make_their_first_calls_two_at_a_time(looks):
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
+    policy = replace(POLICY, looks=looks)
+    ConfirmedRace(sides_of(CASE), launcher, policy, 1, clock, random.Random(0)).run()
+    numbers = [launch.ahead and launch.ahead.number for launch in launcher.launches]
+    assert numbers[: looks[0]] == {2: [1, None], 3: [1, None, None], 4: [1, None, 3, None]}[looks[0]]
+    assert set(numbers[looks[0] :]) <= {None}
+
+
+def test_a_launch_that_was_to_be_next_is_ended_with_the_race():
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(1e-4)] * 2)
+    launcher.broken[1] = BenchmarkError("boom")
+    ConfirmedRace(sides_of(CASE), launcher, POLICY, 1, clock, random.Random(0)).run()
+    assert launcher.killed == len(launcher.launches) == 2
+
+
 @pytest.mark.parametrize(
     ("script", "text"),
     [

@@ -157,6 +157,38 @@ def test_an_entrant_that_never_stops_waiting_for_the_other_one_is_an_error(launc
     assert "more often than it should" in str(found[1])
 
 
+@pytest.fixture
+def two_launches(launcher):
+    """Returns two launches whose processes wait for each other, the second ahead of its time."""
+    opened = []
+
+    def start(odd, fine):
+        started, entrants = launcher({"meets": 2, **odd}, fine={"meets": 2, **fine})
+        opened.extend(started.open(entrants, pair) for pair in (0, 1))
+        return opened
+
+    yield start
+    for launch in opened:
+        launch.kill()
+
+
+def test_the_next_launch_makes_its_first_calls_at_the_same_time(two_launches):
+    call = {"first_call": [0.1, 0.06]}
+    first, second = two_launches({"first_call": [0.1, 0.07]}, call)
+    found = first.prepare((0, 1), ahead=second)
+    assert second.began
+    for both in (found, second.prepare((0, 1))):
+        assert [both[entrant].facts["first_call"] for entrant in (0, 1)] == pytest.approx([0.07, 0.07])
+    assert not second.began
+
+
+def test_an_entrant_that_breaks_in_both_launches_is_named_by_each(two_launches):
+    first, second = two_launches({"at": "meeting", "does": "die"}, {})
+    for both in (first.prepare((0, 1), ahead=second), second.prepare((0, 1))):
+        assert isinstance(both[1], WorkerDied)
+        assert both[0].facts["first_call"] == 0.1
+
+
 @pytest.mark.parametrize("does", ["fail", "skip", "done", "malform", "die"])
 def test_a_broken_entrant_is_named_at_once_while_the_other_one_waits_for_its_turn(launcher, does):
     opened, entrants = launcher({"at": "rounds", "does": does}, fine={"waits": 2})
@@ -425,11 +457,14 @@ def test_first_calls_that_share_a_processor_differ_by_their_own_time(tmp_path, f
     entrants = [Entrant(case(f"t.py::{name}"), side) for name, side in zip((fine, odd), sides, strict=True)]
     found = []
     try:
-        for _ in range(5):
-            launch = opened.open(entrants, 0)
-            both = launch.prepare((0, 1))
-            launch.kill()
-            found.append([both[index].facts.get("first_call", both[index].iteration) for index in (0, 1)])
+        for _ in range(3):
+            first, ahead = opened.open(entrants, 0), opened.open(entrants, 0)
+            launches = first.prepare((0, 1), ahead=ahead), ahead.prepare((0, 1))
+            first.kill()
+            ahead.kill()
+            found += [
+                [both[index].facts.get("first_call", both[index].iteration) for index in (0, 1)] for both in launches
+            ]
     finally:
         opened.close()
     baseline, contender = (median(seconds) for seconds in zip(*found, strict=True))

@@ -39,7 +39,11 @@ class OpenLaunch(Protocol):
     """One launch: a fresh process for each entrant."""
 
     def prepare(
-        self, entrants: Sequence[int], brief: bool = False, together: bool = True
+        self,
+        entrants: Sequence[int],
+        brief: bool = False,
+        together: bool = True,
+        ahead: OpenLaunch | None = None,
     ) -> dict[int, Prepared | Failure]:
         """Start and warm up the processes of these entrants, in this order.
 
@@ -47,6 +51,8 @@ class OpenLaunch(Protocol):
             brief: Do not warm them up: the launch is for the first call and the peak of memory.
             together: Have two sides make their first calls at once, which takes longer. Otherwise sides that could do
                 so report none.
+            ahead: The next launch of the same entrants. It makes its first calls at the same time where two processors
+                are free for it, and then waits for its own ``prepare``.
 
         Returns:
             What each is ready with, or why it broke or cannot run here. The others can go on then.

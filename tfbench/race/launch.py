@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tfbench.errors import BenchmarkError
 from tfbench.model import ONCE, Launch, Plan, Run
 from tfbench.protocol.messages import Prepared
-from tfbench.race.interfaces import Clock, Entrant, EntrantFailed, Failure, Launcher
+from tfbench.race.interfaces import Clock, Entrant, EntrantFailed, Failure, OpenLaunch
 from tfbench.race.schedule import orders
-from tfbench.race.stopwatch import Phase
+from tfbench.race.stopwatch import Phase, Stopwatch
 
 Planner = Callable[[Mapping[int, Prepared], float], Plan]
 """Plans the rounds from the results of the preparation, and the seconds that it took."""
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A launch that is still to be raced."""
+
+    launch: OpenLaunch
+    pair: int
+    """The pair of zygotes of its processes."""
+
+
 def run_launch(
     entrants: Sequence[Entrant],
     active: Sequence[int],
-    launcher: Launcher,
-    pair: int,
+    opened: Opened,
+    stopwatch: Stopwatch,
     planner: Planner,
     clock: Clock,
     rng: random.Random,
     least: int,
     brief: bool = False,
     together: bool = True,
+    ahead: Opened | None = None,
 ) -> tuple[Launch | None, dict[int, Failure]]:
     """Race the active entrants once. If an entrant breaks during its set-up, the others go on.
 
@@ -37,6 +47,7 @@ def run_launch(
         least: With fewer prepared entrants the launch ends without rounds.
         brief: The launch is for the first call and the peak of memory, so it warms nothing up and has one round.
         together: Two sides make their first calls at once.
+        ahead: The next launch, which may make its first calls at the same time.
 
     Raises:
         LaunchDisturbed: The launch does not count.
@@ -44,11 +55,11 @@ def run_launch(
     Returns:
         The launch, or ``None`` if it could not be finished, and the failures by entrant.
     """
-    opened = launcher.open(entrants, pair)
-    began = clock()  # the start of zygotes is no cost of this case
+    began = clock()
     try:
-        with launcher.stopwatch.phase(Phase.PREPARING):
-            ready = opened.prepare(rng.sample(list(active), len(active)), brief, together)
+        with stopwatch.phase(Phase.PREPARING):
+            order = rng.sample(list(active), len(active))
+            ready = opened.launch.prepare(order, brief, together, ahead.launch if ahead else None)
         prepared = {entrant: one for entrant, one in ready.items() if isinstance(one, Prepared)}
         failures = {entrant: one for entrant, one in ready.items() if not isinstance(one, Prepared)}
         if len({bool(one.facts.get(ONCE)) for one in prepared.values()}) > 1:
@@ -60,14 +71,14 @@ def run_launch(
         if brief:
             plan = replace(plan, rounds=1)
         try:
-            with launcher.stopwatch.phase(Phase.ROUNDS):
-                seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, rng))
+            with stopwatch.phase(Phase.ROUNDS):
+                seconds = opened.launch.rounds(plan, orders(sorted(prepared), plan.rounds, rng))
         except EntrantFailed as error:
             return None, {**failures, error.entrant: error.failure}
         runs = tuple(
             Run(tuple(seconds[index]), plan.iterations[index], prepared[index].facts) if index in seconds else None
             for index in range(len(entrants))
         )
-        return Launch(pair, runs, clock() - began), failures
+        return Launch(opened.pair, runs, clock() - began), failures
     finally:
-        opened.kill()
+        opened.launch.kill()

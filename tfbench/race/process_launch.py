@@ -30,7 +30,7 @@ from tfbench.protocol.messages import (
 )  # fmt: skip
 from tfbench.race.child import LOG_LOOK_SECONDS, Process
 from tfbench.race.first_calls import alone, time_in_queue, without_first_call
-from tfbench.race.interfaces import Entrant, EntrantFailed, Failure
+from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
 from tfbench.race.schedule import followers, planned_seconds, starting_places
 from tfbench.worker.block import TOKEN
 
@@ -64,26 +64,37 @@ class ProcessLaunch:
         self._pipes = [os.pipe() for _ in entrants]
         """The inbox of each entrant: the process that reads a byte has the turn."""
         self._running: dict[int, Process] = {}
+        self.began = False
+        """Whether processes have begun to prepare that are not prepared yet."""
+        self._waiting: list[int] = []
+        """Entrants that are not prepared yet."""
+        self._met = 0
+        """How often they have waited for each other."""
+        self._found: dict[int, Prepared | Failure] = {}
         self._facts: dict[int, JSON] = {}
         self._iteration: dict[int, float] = {}
         self._scale: dict[int, float] = {}
         """Factor that takes the time in the queue from the times of a step that runs once."""
 
     def prepare(
-        self, entrants: Sequence[int], brief: bool = False, together: bool = True
+        self,
+        entrants: Sequence[int],
+        brief: bool = False,
+        together: bool = True,
+        ahead: OpenLaunch | None = None,
     ) -> dict[int, Prepared | Failure]:
         warmup = self._policy.warmup(brief)
-        meeting = self._meeting()
-        apart = bool(meeting) and not together
+        two = self._are_two()
+        meeting = two and together
         found: dict[int, Prepared | Failure] = {}
         for first in range(0, len(entrants), len(self._places)):
             batch = entrants[first : first + len(self._places)]
-            for entrant, place in zip(batch, self._places, strict=False):
-                try:
-                    self._start(entrant, place, warmup, meeting if together else ())
-                except BenchmarkError as error:
-                    found[entrant] = error
-            found |= self._prepared([entrant for entrant in batch if entrant in self._running], apart)
+            if not self.began:
+                self._begin(batch, warmup, self._cpus if meeting else ())
+                if meeting and isinstance(ahead, ProcessLaunch):
+                    ahead._begin(batch[::-1], warmup, self._places[1])
+                    _call_first(self, ahead)
+            found |= self._prepared(apart=two and not together)
         if len(self._places) > 1 and not brief:
             for entrant, process in list(self._running.items()):
                 process.ask(Settle(self._cpus, self._policy.settle_seconds))
@@ -92,6 +103,20 @@ class ProcessLaunch:
                     found[entrant] = settled
         return found
 
+    def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float], meeting: tuple[int, ...]) -> None:
+        """Start the processes of these entrants, each on a place of its own.
+
+        Args:
+            meeting: The processor on which they make their first calls at once, if they do.
+        """
+        self.began = True
+        for entrant, place in zip(batch, self._places, strict=False):
+            try:
+                self._start(entrant, place, warmup, meeting)
+                self._waiting.append(entrant)
+            except BenchmarkError as error:
+                self._found[entrant] = error
+
     def _start(
         self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float], meeting: tuple[int, ...]
     ) -> None:
@@ -99,19 +124,27 @@ class ProcessLaunch:
         pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
         self._running[entrant] = self._start_process(self._entrants[entrant], self._pair, request, pipes)
 
-    def _meeting(self) -> tuple[int, ...]:
-        """The processor on which the first calls of two sides run at once, if they have one."""
+    def _are_two(self) -> bool:
+        """Whether these are two sides that can make their first calls at once on one processor."""
         sides = {entrant.side.name for entrant in self._entrants}
         two = len(sides) == len(self._entrants) == 2 <= len(self._places)
-        return self._cpus if two and len(self._cpus) == 1 else ()
+        return two and len(self._cpus) == 1
 
-    def _prepared(self, batch: Sequence[int], apart: bool) -> dict[int, Prepared | Failure]:
-        """Wait until these processes are prepared.
+    def _prepared(self, apart: bool) -> dict[int, Prepared | Failure]:
+        """Wait until the processes that have begun are prepared.
 
         Args:
             apart: Drop their first calls, which were not made together though they could have been.
         """
-        found = self._met(batch)
+        while self._waiting and self._met <= _MEETINGS:
+            if self._met:
+                self.go_on()
+            self.meet()
+        for entrant in self._waiting:
+            self._running.pop(entrant).end(kill=True)
+            self._found[entrant] = BenchmarkError("the process waits for the other side more often than it should")
+        self._waiting.clear()
+        found, self._found, self.began, self._met = self._found, {}, False, 0
         ready = {entrant: one for entrant, one in found.items() if isinstance(one, Prepared)}
         queue = time_in_queue({entrant: one.first_call for entrant, one in ready.items() if one.first_call})
         for entrant, one in ready.items():
@@ -121,22 +154,19 @@ class ProcessLaunch:
             self._scale[entrant] = shortened.iteration / one.iteration if one.iteration else 1.0
         return found
 
-    def _met(self, batch: Sequence[int]) -> dict[int, Prepared | Failure]:
-        """Wait until these processes are prepared. Where they wait for each other, let them go on at once."""
-        found: dict[int, Prepared | Failure] = {}
-        waiting = list(batch)
-        for _ in range(_MEETINGS + 1):
-            for entrant in tuple(waiting):
-                reply = self._reply(entrant, Preparing, "", self._policy.setup_seconds)
-                if isinstance(reply, Prepared | Failure):
-                    found[entrant] = reply
-                    waiting.remove(entrant)
-            for entrant in waiting:
-                self._running[entrant].ask(Begin())
-        for entrant in waiting:
-            self._running.pop(entrant).end(kill=True)
-            found[entrant] = BenchmarkError("the process waits for the other side more often than it should")
-        return found
+    def meet(self) -> None:
+        """Wait until each process waits for the other one, or is prepared."""
+        self._met += 1
+        for entrant in tuple(self._waiting):
+            reply = self._reply(entrant, Preparing, "", self._policy.setup_seconds)
+            if isinstance(reply, Prepared | Failure):
+                self._found[entrant] = reply
+                self._waiting.remove(entrant)
+
+    def go_on(self) -> None:
+        """Let the processes that wait for each other go on at once."""
+        for entrant in self._waiting:
+            self._running[entrant].ask(Begin())
 
     def _reply(self, entrant: int, wanted: type[M], when: str, seconds: float) -> M | Failure:
         """Return the answer of an entrant, or the failure with which it leaves the launch."""
@@ -265,3 +295,17 @@ class ProcessLaunch:
             return self._running[entrant].answer(wanted, when, seconds)
         except (BenchmarkError, BenchmarkSkipped) as error:
             raise EntrantFailed(entrant, error) from None
+
+
+def _call_first(*launches: ProcessLaunch) -> None:
+    """Have the processes of several launches make their first calls at once, each launch on a processor of its own.
+
+    None starts before all are set up, and none goes on before all have ended: a third process on a processor would
+    hide for how long the other two have waited for each other.
+    """
+    for launch in launches:
+        launch.meet()
+    for launch in launches:
+        launch.go_on()
+    for launch in launches:
+        launch.meet()

@@ -11,7 +11,7 @@ from tfbench.model import ONCE, Effect, Launch, Plan, Reason, Run
 from tfbench.policy import Policy, Thresholds
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
-from tfbench.race.launch import run_launch
+from tfbench.race.launch import Opened, run_launch
 from tfbench.race.schedule import make_plan, one_sample, planned_seconds, with_even_slices
 from tfbench.stats.allocation import best_rounds
 from tfbench.stats.interval import Floats, launch_effect, log_ratios
@@ -70,7 +70,12 @@ class Race:
         self._rng = rng
         self._iteration: dict[int, float] = {}
         self._untimed: dict[int, float] = {}
-        self._tries = 0
+        self._opened = 0
+        """Launches so far, with those that did not count."""
+        self._ahead: Opened | None = None
+        """The next launch, which has made its first calls."""
+        self._preparing = 0.0
+        """Seconds that all launches took to prepare."""
         self._once = False
         self.short_launches: list[Launch] = []
         """Brief launches, which sample the metrics other than time. Their times do not count."""
@@ -149,11 +154,16 @@ class Race:
             progress: Called after every launch.
         """
         limit = self.policy.case_seconds * max(1, len(self.entrants) - 1)
-        while len(self.working) >= self._least and not self._finished() and not self.abort_reason:
-            if launch := self._launch(sorted({self.working[0], *self.undecided})):
-                self.launches.append(launch)
-            self._look(limit)
-            progress(self)
+        try:
+            while len(self.working) >= self._least and not self._finished() and not self.abort_reason:
+                if launch := self._launch(sorted({self.working[0], *self.undecided})):
+                    self.launches.append(launch)
+                self._look(limit)
+                progress(self)
+        finally:
+            if self._ahead:
+                self._ahead.launch.kill()
+                self._ahead = None
 
     def extend(self, launches: int, progress: Callable[[Race], None] = lambda race: None) -> None:
         """Race short launches until there are ``launches`` of all kinds, an entrant fails or disturbances are too many.
@@ -173,12 +183,15 @@ class Race:
 
     def _launch(self, active: Sequence[int], brief: bool = False) -> Launch | None:
         """Race these entrants once, from the next pair of zygotes; ``None`` if the launch does not count."""
-        pair = self.config.pairs[self._tries % len(self.config.pairs)]
-        self._tries += 1
+        together = brief or self._first_calls_count
         try:
+            opened, self._ahead = self._ahead, None
+            if opened is None:
+                opened = self._open()
+                self._ahead = self._open() if together and not brief and self._another_follows else None
             launch, failures = run_launch(
-                self.entrants, active, self._launcher, pair, self._plan, self._clock, self._rng, self._least, brief,
-                brief or self._first_calls_count,
+                self.entrants, active, opened, self._launcher.stopwatch, self._plan, self._clock, self._rng, self._least,
+                brief, together, self._ahead,
             )  # fmt: skip
         except LaunchDisturbed as error:
             self.disturbed.append(str(error))
@@ -187,6 +200,17 @@ class Race:
             self.decisions.clear()  # they compared with another reference
         self.failures.update(failures)
         return launch
+
+    def _open(self) -> Opened:
+        """Open a launch from the next pair of zygotes."""
+        pair = self.config.pairs[self._opened % len(self.config.pairs)]
+        self._opened += 1
+        return Opened(self._launcher.open(self.entrants, pair), pair)
+
+    @property
+    def _another_follows(self) -> bool:
+        """Whether the launch after the next one is certain to take place, with first calls that are compared."""
+        return len(self.launches) + 2 <= self.policy.looks[0] and self.config.first_calls(self)
 
     @property
     def _first_calls_count(self) -> bool:
@@ -225,7 +249,9 @@ class Race:
         waiting = [ready.waiting for ready in prepared.values()]
         most = self.policy.sliced_waiting * self.policy.minimum_effect
         sliceable = all(share is not None and share <= most for share in waiting)
-        plan = make_plan(self.entrants, iteration, self.policy, on_device, seconds, sliceable, self._untimed)
+        self._preparing += seconds
+        each = self._preparing / self._opened  # a launch may have prepared for the next one as well
+        plan = make_plan(self.entrants, iteration, self.policy, on_device, each, sliceable, self._untimed)
         if self.launches:
             plan = self._allocated(plan, planned_seconds(plan, iteration) / plan.rounds)
         return with_even_slices(plan)

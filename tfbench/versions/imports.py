@@ -55,7 +55,11 @@ class ImportLaunch:
     _seconds: dict[int, float] = field(default_factory=dict, init=False)
 
     def prepare(
-        self, entrants: Sequence[int], brief: bool = False, together: bool = True
+        self,
+        entrants: Sequence[int],
+        brief: bool = False,
+        together: bool = True,
+        ahead: OpenLaunch | None = None,
     ) -> dict[int, Prepared | Failure]:
         found: dict[int, Prepared | Failure] = {}
         for entrant in entrants:
