@@ -1,23 +1,20 @@
 """Run a second worker on this machine, which takes part in every step of the first one until it is killed.
 
-Start it as ``python -m benchmarks.peer SIZE`` with a TF_CONFIG of its own.
+It is forked, so that it need not import TensorFlow, which takes longer than all the steps of a launch.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
+from multiprocessing.process import BaseProcess
 
 import tensorflow as tf
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def cluster(workers: int) -> list[str]:
@@ -31,10 +28,27 @@ def cluster(workers: int) -> list[str]:
     ]
 
 
-def start(settings: str, size: int) -> subprocess.Popen:
-    """Start a peer, which ends when it is killed or its parent ends."""
-    command = [sys.executable, "-m", "benchmarks.peer", str(size)]
-    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TF_CONFIG": settings}, stdin=subprocess.PIPE)
+def start(settings: str, size: int) -> BaseProcess:
+    """Start a peer, which ends when it is killed or its parent ends. No op may have run in this process before."""
+    other = multiprocessing.get_context("fork").Process(target=_take_part, args=(settings, size), daemon=True)
+    other.start()
+    return other
+
+
+def _take_part(settings: str, size: int) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ["TF_CONFIG"] = settings
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    step = reducing(size)
+    while True:
+        step()
+
+
+def _end_with_parent() -> None:
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+    os._exit(0)
 
 
 def reducing(size: int) -> Callable[[], tf.Tensor]:
@@ -55,17 +69,3 @@ def summed(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]
         return strategy.experimental_local_results(strategy.run(replica, args=(gradient,)))[0]
 
     return reduced
-
-
-def _end_with_parent() -> None:
-    sys.stdin.read()
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    step = reducing(int(sys.argv[1]))
-    while True:
-        step()
