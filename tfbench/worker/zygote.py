@@ -51,6 +51,8 @@ HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
 """Request -> the task of the process that is forked for it."""
 _OWN = (Path(__file__).parent, Path(probes.__file__).parent)
 """Folders of the modules between a benchmark and its step."""
+_NOWHERE = os.devnull, os.devnull
+"""The source trees of a side that reads the working tree."""
 _TAIL = 6000
 """Characters of a traceback that are sent."""
 
@@ -74,8 +76,8 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
     _set_path(start.python_path)
     os.chdir(start.root)
     sys.path.append(start.root)
-    if start.tree_redirect:
-        redirect_imports(*start.tree_redirect)
+    # On every side: what it leaves in memory makes steps up to 1% faster or slower.
+    redirect_imports(*(start.tree_redirect or _NOWHERE))
     channel = Channel(socket.socket(fileno=start.channel))
     zygote = Zygote(channel, start, timer, home, inheritance)
     code = pytest.main(_pytest_arguments(start), plugins=[zygote])
@@ -183,7 +185,7 @@ class Zygote:
         gc.collect()
         gc.freeze()
         self.served = True
-        redirect = self.start.tree_redirect or (os.devnull, os.devnull)
+        redirect = self.start.tree_redirect or _NOWHERE
         self.channel.send(
             messages.Ready(
                 cases=tuple(self._items),
