@@ -56,7 +56,7 @@ def test_six_environments_at_once_stay_under_4_gb_of_private_memory(tmp_path, re
     while process.poll() is None:
         sizes = [private_bytes(one) for one in processes(str(tmp_path))]
         most, count = max(most, sum(sizes)), max(count, len(sizes))
-        time.sleep(1.0)  # to read the sizes of so many processes takes a processor 0.2 s
+        time.sleep(1.0)  # reading the sizes of so many processes takes processor time itself
     done = run.ended(process)
     assert done.code == 0, done.output
     assert len(done.outcomes()) == 6

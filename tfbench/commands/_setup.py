@@ -105,7 +105,7 @@ class CommandSetup:
 
     def prepare(self, entrants: Sequence[Entrant], policy: Policy) -> None:
         """Start the zygotes of the first look, and build the shared set-ups of the entrants before they race."""
-        self.launcher.ready([(one.side, one.case.env) for one in entrants], range(policy.looks[0]))
+        self.launcher.start_pairs(entrants, range(policy.looks[0]))
         Prober(self.launcher, policy).share(entrants)
 
     def imports(self) -> ImportLauncher:

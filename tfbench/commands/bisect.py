@@ -199,7 +199,7 @@ def _compared(
     case = replace(case, thresholds=())  # the slowdown to be found is an argument
     entrants = [Entrant(case, good), Entrant(case, side)]
     if metric in COUNTED:
-        setup.launcher.ready([(one.side, case.env) for one in entrants], [0])
+        setup.launcher.start_pairs(entrants, [0])
         return counted(Prober(setup.launcher, policy), policy, metric, *entrants)
     setup.prepare(entrants, policy)
     policy = replace(policy, sampled_seconds=policy.case_seconds)  # a first call is all that this race is for

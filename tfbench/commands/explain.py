@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             title = f"from {first.case.short_name} to {case.short_name}"
         second = Entrant(case, setup.contender)
         status.update("starting a process for each side")
-        setup.launcher.ready([(entrant.side, entrant.case.env) for entrant in (first, second)], [0])
+        setup.launcher.start_pairs((first, second), [0])
         status.update("probing")
         found = explained(Prober(setup.launcher, setup.policy), first, second)
         taken = None

@@ -64,8 +64,6 @@ class ProcessLaunch:
         self._pipes = [os.pipe() for _ in entrants]
         """The inbox of each entrant: the process that reads a byte has the turn."""
         self._running: dict[int, Process] = {}
-        self.began = False
-        """Whether processes have begun to prepare that are not prepared yet."""
         self._waiting: list[int] = []
         """Entrants that are not prepared yet."""
         self._met = 0
@@ -103,13 +101,17 @@ class ProcessLaunch:
                     found[entrant] = settled
         return found
 
+    @property
+    def began(self) -> bool:
+        """Whether processes have started to prepare whose results `prepare` has not returned."""
+        return bool(self._waiting or self._found)
+
     def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float], meeting: tuple[int, ...]) -> None:
         """Start the processes of these entrants, each on a place of its own.
 
         Args:
             meeting: The processor on which they make their first calls at once, if they do.
         """
-        self.began = True
         for entrant, place in zip(batch, self._places, strict=False):
             try:
                 self._start(entrant, place, warmup, meeting)
@@ -144,7 +146,7 @@ class ProcessLaunch:
             self._running.pop(entrant).end(kill=True)
             self._found[entrant] = BenchmarkError("the process waits for the other side more often than it should")
         self._waiting.clear()
-        found, self._found, self.began, self._met = self._found, {}, False, 0
+        found, self._found, self._met = self._found, {}, 0
         ready = {entrant: one for entrant, one in found.items() if isinstance(one, Prepared)}
         queue = time_in_queue({entrant: one.first_call for entrant, one in ready.items() if one.first_call})
         for entrant, one in ready.items():

@@ -98,7 +98,7 @@ class ProcessLauncher:
         zygote = self.zygote(entrant, pair)
         return Process.start(zygote, zygote.checked(request, entrant.case), descriptors)
 
-    def start_pairs(self, entrants: Sequence[Entrant], pairs: Sequence[int]) -> None:
+    def start_pairs(self, entrants: Iterable[Entrant], pairs: Sequence[int]) -> None:
         self.ready([(entrant.side, entrant.case.env) for entrant in entrants], pairs)
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:

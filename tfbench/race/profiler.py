@@ -52,7 +52,7 @@ class Profiler:
             SideError: A zygote does not start.
         """
         pairs = range(min(launches, self._policy.profile_zygotes))
-        self._launcher.ready([(entrant.side, entrant.case.env) for entrant in entrants], pairs)
+        self._launcher.start_pairs(entrants, pairs)
 
     @property
     def levels(self) -> Mapping[str, int]:

@@ -71,7 +71,7 @@ class Race:
         self._iteration: dict[int, float] = {}
         self._untimed: dict[int, float] = {}
         self._opened = 0
-        """Launches so far, with those that did not count."""
+        """Number of launches opened so far, including discarded ones."""
         self._ahead: Opened | None = None
         """The next launch, which has made its first calls."""
         self._preparing = 0.0

@@ -29,7 +29,7 @@ def main(start: StartAncestor) -> None:
     tf_runtime.pin(start.cpus)
     timer = tf_runtime.ImportTimer.installed()
     if start.imports_tensorflow:
-        gc.disable()  # it would traverse again and again what stays, in a fifth of the time of the import
+        gc.disable()  # collections take a fifth of the import, which leaves little garbage
         _import_tensorflow(start)
         gc.enable()
     gc.collect()

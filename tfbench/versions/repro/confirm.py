@@ -39,7 +39,7 @@ def run_code(code: str, name: str, sides: tuple[Side, Side], policy: Policy) -> 
 def changes(launcher: ProcessLauncher, policy: Policy, other: Entrant, own: Entrant) -> list[str]:
     """Return the changes of graphs and exact metrics, or why they are unknown, a line each."""
     try:
-        launcher.ready([(one.side, one.case.env) for one in (other, own)], [0])
+        launcher.start_pairs((other, own), [0])
         found = explained(Prober(launcher, policy), other, own)
     except TfbenchError as error:
         return [f"the graphs could not be compared: {brief(error)}"]
