@@ -73,6 +73,20 @@ class Policy(
             if not holds:
                 raise UsageError(f"policy {self.name}: {rule}")
 
+    def with_slowdown(self, smallest: float) -> Policy:
+        """Return this policy with another smallest slowdown that counts: 0.1 for 10%.
+
+        A slowdown of twice this size must not pass as unchanged.
+
+        Raises:
+            UsageError: It does not lie between 0 and 0.5.
+        """
+        if not 0 < smallest < 0.5:
+            raise UsageError(f"a smallest slowdown of {smallest:g}: give a fraction between 0 and 0.5, such as 0.05")
+        tolerance = 2 * smallest
+        screen = max(self.screen_tolerance, tolerance)
+        return dataclasses.replace(self, minimum_effect=smallest, tolerance=tolerance, screen_tolerance=screen)
+
     @property
     def step_time(self) -> Thresholds:
         return Thresholds(self.minimum_effect, self.tolerance, self.launch_deviation, self.zygote_deviation)

@@ -34,6 +34,8 @@ BEGIN, END = "<!-- survey: begin -->", "<!-- survey: end -->"
 POLICY = "quick"
 SLOWER = 1.1
 """Ratio to the release before from which on a case is listed."""
+COUNTS = "0.05"
+"""Smallest slowdown that counts in a race: 10%, twice as much, must not pass as unchanged."""
 SECONDS = 7200
 """Time limit of a command: six environments to build, and a file of benchmarks."""
 _TENSORFLOW = ("2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
@@ -42,6 +44,7 @@ _FILES = sorted(path.stem for path in (ROOT / "benchmarks").glob("test_*.py"))
 _USES_KERAS = [name for name in _FILES if "keras" in (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")]
 SURVEYS = {
     "tensorflow": (_TENSORFLOW, _FILES),
+    "nightly": (("2.21.0", "tf-nightly==2.23.0.dev20261026"), _FILES),
     "keras": (tuple(f"tensorflow==2.19.1+keras=={release}" for release in _KERAS), _USES_KERAS),
 }
 """Survey -> its releases, in order, and its files of benchmarks. TensorFlow 2.19 admits all of these releases of Keras."""
@@ -62,7 +65,7 @@ class Slower(NamedTuple):
 
 def measure(releases: Sequence[str], name: str) -> dict:
     """Race a file of benchmarks, then bisect and extract what became slower; return what its file holds."""
-    found = run("versions", *releases, f"benchmarks/{name}.py", "--policy", POLICY, "--device", "cpu", seconds=SECONDS)
+    found = run("versions", *releases, f"benchmarks/{name}.py", "--policy", POLICY, "--min-slowdown", COUNTS, "--device", "cpu", seconds=SECONDS)
     if "report" in found:
         found["slower"] = [
             {**one._asdict(), "bisect": bisect(one), "repro": repro(one)} for one in slower(found["report"])

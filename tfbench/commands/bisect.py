@@ -133,8 +133,7 @@ def policy_of(arguments: argparse.Namespace) -> Policy:
         return replace(chosen, first_call_effect=effect, first_call_tolerance=2 * effect)
     if arguments.metric == PEAK_HOST_MEMORY:
         return replace(chosen, memory_tolerance=effect)
-    screen = max(chosen.screen_tolerance, 2 * effect)  # of saved times, which a bisection does not use
-    return replace(chosen, minimum_effect=effect, tolerance=2 * effect, screen_tolerance=screen)
+    return chosen.with_slowdown(effect)
 
 
 @dataclass(frozen=True)

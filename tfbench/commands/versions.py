@@ -31,6 +31,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     text = "also show the times of an earlier result file, without racing them; repeatable"
     option("--show-saved", type=Path, action="append", default=[], metavar="PATH", help=text)
     option("--policy", default="quick", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
+    text = "smallest slowdown that counts, such as 0.05; a larger one takes fewer launches"
+    option("--min-slowdown", type=float, metavar="FRACTION", help=text)
     option("--fail-on-regression", action="store_true", help="exit with 1 if a case is slower on any side")
     option("--report-json", type=Path, metavar="PATH", help="write all results as JSON")
     option("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
@@ -43,6 +45,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Race and print. Returns 0 unless --fail-on-regression is given and a case is slower."""
     policy = preset(arguments.policy)
+    if arguments.min_slowdown is not None:
+        policy = policy.with_slowdown(arguments.min_slowdown)
     paths = [word for word in arguments.words if Path(word.partition("::")[0]).exists()]
     labels = ordered([word for word in arguments.words if word not in paths], arguments.reference)
     saved = {name: times for path in arguments.show_saved for name, times in medians(path).items()}

@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from tfbench.errors import UsageError
 from tfbench.sides.source_tree import commits
-from tfbench.sides.spec import PACKAGE, of_version
+from tfbench.sides.spec import PACKAGE, TENSORFLOWS, of_version
 from tfbench.sides.uv import between, last_patches
 from tfbench.versions.search import Point
 
@@ -24,7 +24,7 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     Versions are those of the package in which the specifications differ, TensorFlow by default. If they span more
     than two minor versions, only the last release of each counts, unless ``all_releases``. An end is a version, a
     specification with one, or a revision of the checkout that contains ``root``. Nothing lies between two ends that
-    differ in settings or the Python alone.
+    differ in settings or the Python alone, or between a release and a nightly.
 
     Raises:
         UsageError: The ends are of two kinds, are equal, differ in more than a version, or no path connects them.
@@ -37,7 +37,9 @@ def points_between(good: str, bad: str, root: Path, all_releases: bool = False) 
     ours, theirs = ([part.strip() for part in spec.split("+")] for spec in specs)
     common = [part for part in ours if part in theirs]
     mine, other = ("+".join(part for part in parts if part not in common) for parts in (ours, theirs))
-    if all(SETTING.fullmatch(part) for part in filter(None, f"{mine}+{other}".split("+"))):
+    settings = all(SETTING.fullmatch(part) for part in filter(None, f"{mine}+{other}".split("+")))
+    names = {one.partition("==")[0] for one in (mine, other)}
+    if settings or (len(names) == 2 and names < set(TENSORFLOWS)):
         return [Point(_setting(specs[0], common), specs[0]), Point(_setting(specs[1], common), specs[1])]
     packaged = {bool(PACKAGE.fullmatch(part)) for part in (ours[0], theirs[0])}
     if len(packaged) > 1:
