@@ -129,6 +129,8 @@ REFUSED = [
     (["self", "env:A=1", "--reference", "2.20.0"], "give one of self, env:A=1"),
     (["self", "nonsense"], "is not understood"),
     (["self", "env:A=1", "-k", "nothing"], "no benchmark is selected"),
+    (["self", "env:A=1", "--min-slowdown", "5"], "a smallest slowdown of 5: give a fraction between 0 and 0.5"),
+    (["self", "env:A=1", "--imports", "--min-slowdown", "0.1"], "imports are judged as steps that run once; leave"),
 ]
 
 

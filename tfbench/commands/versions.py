@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.compare.result_file import medians
+from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.policy import PRESETS, preset
 from tfbench.report.screen import Screen
@@ -46,6 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Race and print. Returns 0 unless --fail-on-regression is given and a case is slower."""
     policy = preset(arguments.policy)
     if arguments.min_slowdown is not None:
+        if arguments.imports:
+            raise UsageError("--min-slowdown: imports are judged as steps that run once; leave the option out")
         policy = policy.with_slowdown(arguments.min_slowdown)
     paths = [word for word in arguments.words if Path(word.partition("::")[0]).exists()]
     labels = ordered([word for word in arguments.words if word not in paths], arguments.reference)
