@@ -39,15 +39,32 @@ COUNTS = "0.05"
 SECONDS = 7200
 """Time limit of a command: six environments to build, and a file of benchmarks."""
 _TENSORFLOW = ("2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
+_NIGHTLY = "2.23.0.dev20261026"
 _KERAS = ("3.8.0", "3.9.2", "3.10.0", "3.11.3", "3.12.0", "3.13.2", "3.14.1", "3.15.0")
 _FILES = sorted(path.stem for path in (ROOT / "benchmarks").glob("test_*.py"))
 _USES_KERAS = [name for name in _FILES if "keras" in (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")]
+
+
+class Survey(NamedTuple):
+    """What is raced over what."""
+
+    over: str
+    """The releases, in words."""
+    releases: Sequence[str]
+    """In order."""
+    files: Sequence[str]
+    """Names of files of benchmarks."""
+
+
 SURVEYS = {
-    "tensorflow": (_TENSORFLOW, _FILES),
-    "nightly": (("2.21.0", "tf-nightly==2.23.0.dev20261026"), _FILES),
-    "keras": (tuple(f"tensorflow==2.19.1+keras=={release}" for release in _KERAS), _USES_KERAS),
+    "tensorflow": Survey("TensorFlow 2.16 to 2.21", _TENSORFLOW, _FILES),
+    "nightly": Survey("TensorFlow 2.21 and a nightly of 2.23", (_TENSORFLOW[-1], f"tf-nightly=={_NIGHTLY}"), _FILES),
+    "keras": Survey(
+        "Keras 3.8 to 3.15 with TensorFlow 2.19, which admits all of them",
+        [f"tensorflow==2.19.1+keras=={release}" for release in _KERAS],
+        _USES_KERAS,
+    ),
 }
-"""Survey -> its releases, in order, and its files of benchmarks. TensorFlow 2.19 admits all of these releases of Keras."""
 
 
 class Slower(NamedTuple):
@@ -65,7 +82,8 @@ class Slower(NamedTuple):
 
 def measure(releases: Sequence[str], name: str) -> dict:
     """Race a file of benchmarks, then bisect and extract what became slower; return what its file holds."""
-    found = run("versions", *releases, f"benchmarks/{name}.py", "--policy", POLICY, "--min-slowdown", COUNTS, "--device", "cpu", seconds=SECONDS)
+    options = ("--policy", POLICY, "--min-slowdown", COUNTS, "--device", "cpu")
+    found = run("versions", *releases, f"benchmarks/{name}.py", *options, seconds=SECONDS)
     if "report" in found:
         found["slower"] = [
             {**one._asdict(), "bisect": bisect(one), "repro": repro(one)} for one in slower(found["report"])
@@ -115,7 +133,7 @@ def repro(one: Slower) -> dict:
 def table() -> str:
     """Write the files, and return what became slower as a Markdown table, the largest first.
 
-    The table begins with how many cases were raced.
+    A list of how many cases were raced comes first.
     """
     rows, cases = [], dict.fromkeys(SURVEYS, 0)
     for survey in SURVEYS:
@@ -123,8 +141,8 @@ def table() -> str:
             content = json.loads(path.read_text(encoding="utf-8"))
             cases[survey] += len(content.get("report", {}).get("cases", ()))
             rows += [_row(one) for one in content.get("slower", ())]
-    raced = [f"{count} cases over {len(SURVEYS[survey][0])} releases of {survey}" for survey, count in cases.items()]
-    lines = [f"{', '.join(raced)}.", "", "| case | since | ratio | cause |", "| --- | --- | --- | --- |"]
+    raced = [f"- {count} cases over {SURVEYS[survey].over}" for survey, count in cases.items()]
+    lines = [*raced, "", "| case | since | ratio | cause |", "| --- | --- | --- | --- |"]
     for _, cells in sorted(rows, reverse=True):
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
@@ -154,7 +172,7 @@ def _linked(case: str, since: str, made: dict) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    names = [f"{survey}/{name}" for survey, (_, files) in SURVEYS.items() for name in files]
+    names = [f"{survey}/{name}" for survey, what in SURVEYS.items() for name in what.files]
     parser.add_argument("--only", action="append", choices=names, metavar="SURVEY/FILE", help="measure again")
     parser.add_argument("--again", action="store_true", help="try again what failed in the recorded files, and no more")
     parser.add_argument("--show", action="store_true", help="measure nothing; write the table and the files")
@@ -166,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 found = again(json.loads(file.read_text(encoding="utf-8")))
             elif not asked.again and (asked.only or not file.exists()):
                 survey, _, benchmarks = name.partition("/")
-                found = measure(SURVEYS[survey][0], benchmarks)
+                found = measure(SURVEYS[survey].releases, benchmarks)
             else:
                 continue
             write_whole(file, json.dumps(found, indent=1, allow_nan=False) + "\n")
