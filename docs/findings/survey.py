@@ -85,19 +85,19 @@ def measure(releases: Sequence[str], name: str) -> dict:
     options = ("--policy", POLICY, "--min-slowdown", COUNTS, "--device", "cpu")
     found = run("versions", *releases, f"benchmarks/{name}.py", *options, seconds=SECONDS)
     if "report" in found:
-        found["slower"] = [
-            {**one._asdict(), "bisect": bisect(one), "repro": repro(one)} for one in slower(found["report"])
-        ]
+        bisected = bisect(list(slower(found["report"])))
+        found["slower"] = [{**one._asdict(), "bisect": done, "repro": repro(one)} for one, done in bisected.items()]
     return found
 
 
 def again(found: dict) -> dict:
     """Return what a file holds, after its failed bisections and files have been tried again."""
+    cases = {Slower(*(one[name] for name in Slower._fields)): one for one in found.get("slower", ())}
+    bisected = bisect([case for case, one in cases.items() if "failed" in one["bisect"]])
     done = []
-    for one in found.get("slower", ()):
-        case = Slower(*(one[name] for name in Slower._fields))
-        tried = {name: make(case) for name, make in (("bisect", bisect), ("repro", repro)) if "failed" in one[name]}
-        done.append({**one, **tried})
+    for case, one in cases.items():
+        made = repro(case) if "failed" in one["repro"] else one["repro"]
+        done.append({**one, "bisect": bisected.get(case, one["bisect"]), "repro": made})
     return {**found, "slower": done} if done else found
 
 
@@ -117,11 +117,18 @@ def slower(report: dict) -> Iterator[Slower]:
                 yield Slower(row["case"], before, now, ratio, low, stays)
 
 
-def bisect(one: Slower) -> dict:
-    """Bisect a case between two releases, with its cause."""
-    return run(
-        "bisect", "--good", one.before, "--bad", one.release, one.case, "--policy", POLICY, "--causes", seconds=SECONDS
-    )
+def bisect(cases: Sequence[Slower]) -> dict[Slower, dict]:
+    """Bisect cases with their causes, all that became slower between the same two releases by one command."""
+    found = {}
+    for good, bad in dict.fromkeys((one.before, one.release) for one in cases):
+        between = [one for one in cases if (one.before, one.release) == (good, bad)]
+        names = [one.case for one in between]
+        made = run("bisect", "--good", good, "--bad", bad, *names, "--policy", POLICY, "--causes", seconds=SECONDS)
+        for one in between:
+            content = made.get("report", {})
+            own = [case for case in content.get("cases", ()) if case["case"] == one.case]
+            found[one] = {**made, "report": {**content, "cases": own}} if content else made
+    return found
 
 
 def repro(one: Slower) -> dict:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -72,7 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--metric {arguments.metric!r}: there are {', '.join(METRICS)}")
     console = Screen()
     began = time.monotonic()
-    changes, named = {}, {}
+    changes: dict[str, list[tuple[str, ...]]] = {}
+    named: dict[str, list[str]] = {}
+    defaults: dict[str, dict[str, str]] = {}
     with (
         CommandSetup(arguments, arguments.paths, policy) as setup,
         console.status("looking for points in between") as status,
@@ -93,6 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         results = search.run(setup.cases)
         skipped = not arguments.all_releases and not points[0].spec.startswith("git:") and len(points) > 2
+        alive: Sequence[Side] = ()
         for result in results:
             console.print(bisect_report.terminal(result, points, skipped))
             if result.first_bad is not None:
@@ -100,13 +103,16 @@ def run(arguments: argparse.Namespace) -> int:
                 ends = points[result.search.good], points[result.first_bad]
                 if (changed := _changed(setup, result.case, ends, console)) is not None:
                     found, sides = changed
+                    for side in alive:
+                        if side not in sides:
+                            setup.launcher.release(side)
+                    alive = sides
                     changes[result.case.name] = [*found.changes, *found.metrics]
                     if arguments.causes and result.found:
-                        of_ends = Ends(setup, result.case, sides, result.found.ratio, arguments.metric)
+                        ratio = result.found.ratio
+                        of_ends = Ends(setup, result.case, sides, ratio, arguments.metric, defaults, named)
                         named[result.case.name] = of_ends.causes(found, status.update)
                         console.print("\n".join(named[result.case.name]) or "no cause was found")
-                    for side in sides:
-                        setup.launcher.release(side)
         for note in setup.notes:
             console.print(note)
     seconds = time.monotonic() - began
@@ -145,6 +151,10 @@ class Ends:
     sides: Sequence[Side]
     ratio: Ratio | None
     metric: str
+    defaults: dict[str, dict[str, str]]
+    """Specification -> the defaults that have been read so far."""
+    named: Mapping[str, Sequence[str]]
+    """Case -> the causes that have been found so far."""
 
     def causes(self, found: Explanation, tell: Callable[[str], None]) -> list[str]:
         """Return the cause and what supports it, a line each. Where graphs do not differ, defaults are raced."""
@@ -158,12 +168,19 @@ class Ends:
         if self.metric == TIME and ratio and ratio.low > 1 and unexplained:
             try:
                 tell("comparing defaults")
-                tried = candidates(defaults_of(good), defaults_of(bad))
+                tried = candidates(self._defaults(good), self._defaults(bad))
+                found_before = "\n".join(line for lines in self.named.values() for line in lines)
+                tried.sort(key=lambda one: one.removes not in found_before)  # cases of a release often have one cause
                 race = partial(self._with_default, good, bad)
                 lines = [*search(ratio, tried, race, tell), *lines]
             except SideError as error:
                 lines.append(f"defaults: {error}")
         return lines
+
+    def _defaults(self, side: Side) -> dict[str, str]:
+        if side.spec not in self.defaults:
+            self.defaults[side.spec] = defaults_of(side)
+        return self.defaults[side.spec]
 
     def _with_default(self, good: Side, bad: Side, candidate: Candidate) -> Ratio | str:
         side = set_back(bad, candidate)

@@ -75,6 +75,11 @@ class Candidate:
         back = self.env[1].rpartition("=")[2]
         return f"{self.name} ({self.was or 'absent'} before, {self.now} now), set to {back}"
 
+    @property
+    def removes(self) -> str:
+        """The beginning of the line that names it as a cause."""
+        return f"default: {self} removes "
+
 
 def defaults_of(side: Side) -> dict[str, str]:
     """Return the flags of XLA, TensorFlow's flags and Keras' settings with their defaults on a side.
@@ -175,7 +180,7 @@ def search(
         removed = share(bad, ratio)
         if removed >= NOTABLE and ratio.high < bad.center:
             size = f"{ratio.center:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
-            text = f"default: {candidate} removes {min(1.0, removed):.0%} of the slowdown: ratio {size}"
+            text = f"{candidate.removes}{min(1.0, removed):.0%} of the slowdown: ratio {size}"
             parts.append((removed, text))
             if removed >= ENOUGH:
                 break
