@@ -19,7 +19,7 @@ from tfbench.model import JSON, Case, Effect, Launch, Outcome, Plan
 from tfbench.policy import Policy
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Launcher
-from tfbench.race.launch import Opened, run_launch
+from tfbench.race.launch import run_launch
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.schedule import make_plan
 from tfbench.race.workers import Suite
@@ -69,7 +69,7 @@ class SelfRace:
                 self._iteration.setdefault(index, ready.iteration)  # all launches have the plan of the first
             return make_plan(self._entrants, self._iteration, policy)
 
-        opened = Opened(launcher.open(self._entrants, pair), pair)
+        opened = launcher.open(self._entrants, pair)
         launch, failures = run_launch(self._entrants, (0, 1), opened, launcher.stopwatch, plan, clock, rng, 2)
         if launch is None or None in launch.runs:
             self.failure = str(next(iter(failures.values()), "its launch could not be finished"))

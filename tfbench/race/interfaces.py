@@ -38,6 +38,10 @@ class EntrantFailed(TfbenchError):
 class OpenLaunch(Protocol):
     """One launch: a fresh process for each entrant."""
 
+    @property
+    def pair(self) -> int:
+        """The pair of zygotes that its processes come from."""
+
     def prepare(
         self,
         entrants: Sequence[int],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tfbench.errors import BenchmarkError
 from tfbench.model import ONCE, Launch, Plan, Run
@@ -17,19 +17,10 @@ Planner = Callable[[Mapping[int, Prepared], float], Plan]
 """Plans the rounds from the results of the preparation, and the seconds that it took."""
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A launch that is still to be raced."""
-
-    launch: OpenLaunch
-    pair: int
-    """The pair of zygotes of its processes."""
-
-
 def run_launch(
     entrants: Sequence[Entrant],
     active: Sequence[int],
-    opened: Opened,
+    opened: OpenLaunch,
     stopwatch: Stopwatch,
     planner: Planner,
     clock: Clock,
@@ -37,7 +28,7 @@ def run_launch(
     least: int,
     brief: bool = False,
     together: bool = True,
-    ahead: Opened | None = None,
+    ahead: OpenLaunch | None = None,
 ) -> tuple[Launch | None, dict[int, Failure]]:
     """Race the active entrants once. If an entrant breaks during its set-up, the others go on.
 
@@ -59,7 +50,7 @@ def run_launch(
     try:
         with stopwatch.phase(Phase.PREPARING):
             order = rng.sample(list(active), len(active))
-            ready = opened.launch.prepare(order, brief, together, ahead.launch if ahead else None)
+            ready = opened.prepare(order, brief, together, ahead)
         prepared = {entrant: one for entrant, one in ready.items() if isinstance(one, Prepared)}
         failures = {entrant: one for entrant, one in ready.items() if not isinstance(one, Prepared)}
         if len({bool(one.facts.get(ONCE)) for one in prepared.values()}) > 1:
@@ -72,7 +63,7 @@ def run_launch(
             plan = replace(plan, rounds=1)
         try:
             with stopwatch.phase(Phase.ROUNDS):
-                seconds = opened.launch.rounds(plan, orders(sorted(prepared), plan.rounds, rng))
+                seconds = opened.rounds(plan, orders(sorted(prepared), plan.rounds, rng))
         except EntrantFailed as error:
             return None, {**failures, error.entrant: error.failure}
         runs = tuple(
@@ -81,4 +72,4 @@ def run_launch(
         )
         return Launch(opened.pair, runs, clock() - began), failures
     finally:
-        opened.launch.kill()
+        opened.kill()

@@ -55,7 +55,7 @@ class ProcessLaunch:
     ) -> None:
         self._start_process = start
         self._entrants = entrants
-        self._pair = pair
+        self.pair = pair
         self._policy = policy
         self._gpu_monitor = gpu_monitor
         self._cpus = cpus
@@ -124,7 +124,7 @@ class ProcessLaunch:
     ) -> None:
         request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup, meeting)
         pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
-        self._running[entrant] = self._start_process(self._entrants[entrant], self._pair, request, pipes)
+        self._running[entrant] = self._start_process(self._entrants[entrant], self.pair, request, pipes)
 
     def _are_two(self) -> bool:
         """Whether these are two sides that can make their first calls at once on one processor."""

@@ -10,8 +10,8 @@ from tfbench.errors import LaunchDisturbed
 from tfbench.model import ONCE, Effect, Launch, Plan, Reason, Run
 from tfbench.policy import Policy, Thresholds
 from tfbench.protocol.messages import Prepared
-from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
-from tfbench.race.launch import Opened, run_launch
+from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher, OpenLaunch
+from tfbench.race.launch import run_launch
 from tfbench.race.schedule import make_plan, one_sample, planned_seconds, with_even_slices
 from tfbench.stats.allocation import best_rounds
 from tfbench.stats.interval import Floats, launch_effect, log_ratios
@@ -72,7 +72,7 @@ class Race:
         self._untimed: dict[int, float] = {}
         self._opened = 0
         """Number of launches opened so far, including discarded ones."""
-        self._ahead: Opened | None = None
+        self._ahead: OpenLaunch | None = None
         """The next launch, which has made its first calls."""
         self._preparing = 0.0
         """Seconds that all launches took to prepare."""
@@ -162,7 +162,7 @@ class Race:
                 progress(self)
         finally:
             if self._ahead:
-                self._ahead.launch.kill()
+                self._ahead.kill()
                 self._ahead = None
 
     def extend(self, launches: int, progress: Callable[[Race], None] = lambda race: None) -> None:
@@ -201,11 +201,11 @@ class Race:
         self.failures.update(failures)
         return launch
 
-    def _open(self) -> Opened:
+    def _open(self) -> OpenLaunch:
         """Open a launch from the next pair of zygotes."""
         pair = self.config.pairs[self._opened % len(self.config.pairs)]
         self._opened += 1
-        return Opened(self._launcher.open(self.entrants, pair), pair)
+        return self._launcher.open(self.entrants, pair)
 
     @property
     def _another_follows(self) -> bool:

@@ -42,7 +42,7 @@ class ImportLauncher(ProcessLauncher):
 
     def open(self, entrants: Sequence[Entrant], pair: int) -> OpenLaunch:
         self.ready([(entrant.side, ()) for entrant in entrants], [pair])
-        return ImportLaunch(entrants, self.processors.one, self._policy)
+        return ImportLaunch(entrants, pair, self.processors.one, self._policy)
 
 
 @dataclass
@@ -50,6 +50,7 @@ class ImportLaunch:
     """One import on each side, one after the other on the same processor."""
 
     entrants: Sequence[Entrant]
+    pair: int
     cpus: Sequence[int]
     policy: Policy
     _seconds: dict[int, float] = field(default_factory=dict, init=False)
