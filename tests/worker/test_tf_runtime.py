@@ -1,7 +1,9 @@
-"""The timer of TensorFlow's import."""
+"""The timer of TensorFlow's import, and a Keras that cannot be loaded."""
 
 import importlib
 import sys
+
+import pytest
 
 from tfbench.worker import tf_runtime
 
@@ -27,3 +29,17 @@ def test_the_first_import_is_timed_and_the_module_is_itself(tmp_path, monkeypatc
 def test_a_missing_module_is_not_found(monkeypatch):
     monkeypatch.setattr(tf_runtime, "_MODULE", "no_such_module")
     assert tf_runtime.ImportTimer().find_spec("other", None) is None
+
+
+@pytest.mark.parametrize("error", [ImportError, AttributeError, RecursionError])
+def test_a_keras_that_cannot_be_loaded_is_left_out(monkeypatch, error):
+    class TensorFlow:
+        function = None
+
+        @property
+        def keras(self):
+            raise error
+
+    monkeypatch.setitem(sys.modules, "tensorflow", TensorFlow())
+    assert tf_runtime.keras() is None
+    tf_runtime.import_all()

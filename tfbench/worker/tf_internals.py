@@ -85,11 +85,11 @@ def has_onednn() -> bool:
 
 def defaults() -> JSON:
     """Return defaults that differ between versions of TensorFlow, in words. It does not start the runtime."""
-    if (tf := tf_runtime.tensorflow()) is None:
+    if tf_runtime.tensorflow() is None:
         return {}
     found = {"oneDNN": "used" if has_onednn() else "not used"}
-    with contextlib.suppress(ImportError, AttributeError, KeyError, TypeError, ValueError):
-        keras = tf.keras
+    with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
+        keras = tf_runtime.keras()
         found["backend of Keras"] = str(keras.backend.backend())
         compiled = inspect.signature(keras.Model.compile).parameters["jit_compile"].default
         found["XLA in Keras' fit"] = {"auto": "where it can", True: "always"}.get(compiled, "only if asked for")

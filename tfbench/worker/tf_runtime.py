@@ -59,8 +59,19 @@ class ImportTimer(MetaPathFinder):
 
 def import_all() -> None:
     """Import Keras, which TensorFlow loads late, once for all launches. It runs no op."""
-    with contextlib.suppress(ImportError, AttributeError):  # TensorFlow without Keras can be measured as well
-        tensorflow().keras.layers.Dense  # noqa: B018 - the access imports Keras
+    keras()
+
+
+def keras() -> Any:
+    """Return Keras as TensorFlow loads it, ``None`` if it cannot, since TensorFlow without Keras can be measured as well.
+
+    Where ``TF_USE_LEGACY_KERAS`` asks for a tf_keras that is not installed, TensorFlow ends in a RecursionError.
+    """
+    with contextlib.suppress(ImportError, AttributeError, RecursionError):
+        found = tensorflow().keras
+        found.layers.Dense  # noqa: B018 - the access imports it
+        return found
+    return None
 
 
 def has_run_an_op() -> bool:
