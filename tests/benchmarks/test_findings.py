@@ -159,10 +159,27 @@ def test_small_uncertain_and_broken_steps_are_not_listed():
 
 
 def test_surveys_are_lists_of_releases_in_order():
-    for releases, files in survey.SURVEYS.values():
+    for _, releases, files in survey.SURVEYS.values():
         versions = [find.Version(one.rpartition("==")[2]) for one in releases]
         assert versions == sorted(versions)
         assert set(files) <= {path.stem for path in (ROOT / "benchmarks").glob("test_*.py")}
+
+
+def test_cases_of_the_same_releases_are_bisected_by_one_command(monkeypatch):
+    commands = []
+
+    def run(*words, **settings):
+        commands.append(words)
+        return {"command": "", "report": {"cases": [{"case": word} for word in words if word in "abc"]}}
+
+    monkeypatch.setattr(survey, "run", run)
+    cases = [
+        survey.Slower(name, before, f"{before}.1", 1.5, 1.4, True)
+        for name, before in (("a", "1"), ("b", "2"), ("c", "1"))
+    ]
+    found = survey.bisect(cases)
+    assert [found[one]["report"]["cases"] for one in cases] == [[{"case": name}] for name in "abc"]
+    assert [command[5:-3] for command in commands] == [("a", "c"), ("b",)]
 
 
 def test_what_failed_is_tried_again_and_the_rest_is_kept(monkeypatch):

@@ -122,7 +122,7 @@ REFUSED = [
     (2, ("--good", "keras==3.9.0", "--bad", "2.20.0"), "in the version of one package"),
     (2, ("--good", "2.20.0", "--bad", "2.20.0"), "are the same; give two"),
     (2, ("--good", "HEAD~1", "--bad", "HEAD", "--metric", "colour"), "there are time, first_call, peak_host_memory"),
-    (2, ("--good", "HEAD~1", "--bad", "HEAD", "--min-slowdown", "0.7"), "must hold"),
+    (2, ("--good", "HEAD~1", "--bad", "HEAD", "--min-slowdown", "0.7"), "give a fraction between 0 and 0.5"),
     (2, ("--good", "HEAD~1", "--bad", "HEAD", "-k", "nothing"), "no benchmark is selected"),
     (5, ("--good", "nowhere", "--bad", "HEAD"), "git:nowhere: no such revision"),
 ]
