@@ -105,7 +105,7 @@ def slower(report: dict) -> Iterator[Slower]:
     """Yield the cases that became slower by `SLOWER`, and certainly slower, from one release to the next."""
     labels = list(report["sides"])
     for row in report["cases"]:
-        ratios = {side: row["sides"][side].get("ratio") for side in labels}
+        ratios = {side: _ratio(row["sides"][side]) for side in labels}
         ratios[report["reference"]] = {"center": 1.0, "low": 1.0, "high": 1.0}
         for before, now in itertools.pairwise(labels):
             first, second, last = ratios[before], ratios[now], ratios[labels[-1]]
@@ -146,13 +146,21 @@ def table() -> str:
     for survey in SURVEYS:
         for path in sorted((DATA / survey).glob("*.json")):
             content = json.loads(path.read_text(encoding="utf-8"))
-            cases[survey] += len(content.get("report", {}).get("cases", ()))
+            raced = [
+                row for row in content.get("report", {}).get("cases", ()) if any(map(_ratio, row["sides"].values()))
+            ]
+            cases[survey] += len(raced)
             rows += [_row(one) for one in content.get("slower", ())]
-    raced = [f"- {count} cases over {SURVEYS[survey].over}" for survey, count in cases.items()]
-    lines = [*raced, "", "| case | since | ratio | cause |", "| --- | --- | --- | --- |"]
+    counts = [f"- {count} cases over {SURVEYS[survey].over}" for survey, count in cases.items()]
+    lines = [*counts, "", "| case | since | ratio | cause |", "| --- | --- | --- | --- |"]
     for _, cells in sorted(rows, reverse=True):
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _ratio(side: dict) -> dict | None:
+    """Return the ratio of a case on a side, ``None`` if it has none."""
+    return side.get("ratio")
 
 
 def _row(one: dict) -> tuple[float, tuple[str, ...]]:
