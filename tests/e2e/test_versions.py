@@ -73,6 +73,34 @@ def test_a_case_that_crashes_on_one_side_is_reported_with_its_last_output(projec
     assert "SIGABRT" in broke
     assert case["sides"]["self"]["outcome"] != "regressed"
     assert "test_crash on env:SLOWER=1 broke: " in done.stdout.replace("\n", " ")
+    alone = project.tfbench("versions", "env:OTHER=1", "env:SLOWER=1", "--fail-on-regression")
+    assert alone.returncode == 5, alone
+    assert "no other side can run it" in alone.stdout
+
+
+def test_a_side_that_does_not_start_is_a_reason_and_the_others_are_raced(project):
+    project.write(
+        """
+        import os
+
+        if "SLOWER" in os.environ:
+            os.abort()
+
+        def test_work(bench):
+            bench(sum, range(1000))
+        """
+    )
+    done = project.tfbench(
+        "versions", "env:OTHER=1", "env:SLOWER=1", "self", "--report-json", "v.json", "--fail-on-regression"
+    )
+    assert done.returncode == 5, done
+    (case,) = json.loads((project.root / "v.json").read_text())["cases"]
+    assert case["sides"]["env:SLOWER=1"]["why"].startswith("does not start: ")
+    assert case["sides"]["self"]["outcome"] == "unchanged"
+    assert "test_work on env:SLOWER=1 does not start: " in done.stdout.replace("\n", " ")
+    nothing = project.tfbench("versions", "env:OTHER=1", "env:SLOWER=1")
+    assert nothing.returncode == 5, nothing
+    assert "env:SLOWER=1: the measuring process did not start" in nothing.stderr
 
 
 @pytest.mark.slow

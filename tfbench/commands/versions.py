@@ -16,12 +16,14 @@ from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.compare.result_file import medians
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
+from tfbench.gate.rules import Gate
+from tfbench.model import Outcome
 from tfbench.policy import PRESETS, preset
 from tfbench.report.screen import Screen
 from tfbench.versions import matrix_report
 from tfbench.versions.findings import FindingsFolder, Writer
 from tfbench.versions.imports import CASES
-from tfbench.versions.matrix import ordered, race, sides_of
+from tfbench.versions.matrix import Matrix, ordered, race, sides_of
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +36,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--policy", default="quick", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
     text = "smallest slowdown that counts, such as 0.05; a larger one takes fewer launches"
     option("--min-slowdown", type=float, metavar="FRACTION", help=text)
-    option("--fail-on-regression", action="store_true", help="exit with 1 if a case is slower on any side")
+    option(
+        "--fail-on-regression", action="store_true", help="exit with a code for what is slower, broken or inconclusive"
+    )
     option("--report-json", type=Path, metavar="PATH", help="write all results as JSON")
     option("--report-markdown", type=Path, metavar="PATH", help="write the tables as Markdown")
     text = "write each regression that DIR does not have into DIR, with a file that shows it"
@@ -44,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Race and print. Returns 0 unless --fail-on-regression is given and a case is slower."""
+    """Race and print; return 0, or the code of --fail-on-regression."""
     policy = preset(arguments.policy)
     if arguments.min_slowdown is not None:
         if arguments.imports:
@@ -78,4 +82,16 @@ def run(arguments: argparse.Namespace) -> int:
         if path is not None:
             write_whole(path, text)
             console.print(f"written: {path}")
-    return int(arguments.fail_on_regression and matrix.has_regression)
+    return _code(matrix) if arguments.fail_on_regression else Gate.PASS
+
+
+def _code(matrix: Matrix) -> Gate:
+    """Return the exit code of --fail-on-regression."""
+    if matrix.has_regression:
+        return Gate.REGRESSED
+    if matrix.has_gaps:
+        return Gate.ERROR
+    if not matrix.outcomes:
+        return Gate.INCOMPARABLE
+    decided = {Outcome.UNCHANGED, Outcome.IMPROVED}
+    return Gate.PASS if decided.issuperset(matrix.outcomes) else Gate.INCONCLUSIVE

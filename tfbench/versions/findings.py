@@ -16,7 +16,7 @@ import pytest
 
 from tfbench.errors import TfbenchError
 from tfbench.fs import write_whole
-from tfbench.model import JSON, Case, Outcome, Ratio
+from tfbench.model import JSON, Case, Outcome, Ratio, VariantResult
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
@@ -79,7 +79,10 @@ def regressions(matrix: Matrix) -> list[Regression]:
         Regression(row.case, label, entry.ratio, entry.launches)
         for row in matrix.rows
         for label, entry in zip(matrix.labels, row.entries, strict=True)
-        if label != reference and not isinstance(entry, str) and entry.outcome is Outcome.REGRESSED and entry.ratio
+        if label != reference
+        and isinstance(entry, VariantResult)
+        and entry.outcome is Outcome.REGRESSED
+        and entry.ratio
     ]
 
 

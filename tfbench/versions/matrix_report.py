@@ -14,7 +14,7 @@ from tfbench.model import JSON, Outcome, VariantResult
 from tfbench.report.differences import differences
 from tfbench.report.style import add_columns, add_row, table
 from tfbench.report.units import duration, size, times
-from tfbench.versions.matrix import Entry, Matrix, Row
+from tfbench.versions.matrix import Entry, Matrix, Row, Untimed
 
 SCHEMA = "tfbench-versions/1"
 Saved = Mapping[str, Mapping[str, float]]
@@ -53,8 +53,8 @@ def _ratios(matrix: Matrix, saved: Saved, short: bool) -> Table:
 
 
 def _cell(entry: Entry, short: bool = False) -> Text:
-    if isinstance(entry, str):
-        return Text(entry.partition(":")[0], "dim")
+    if isinstance(entry, Untimed):
+        return Text(entry.why.partition(":")[0], "dim")
     if entry.ratio is None:
         return Text(duration(entry.median_seconds))
     outcome = entry.outcome or Outcome.NEW
@@ -72,8 +72,8 @@ def _notes(matrix: Matrix) -> list[str]:
     found: dict[str, list[str]] = {}
     for row in matrix.rows:
         for label, entry in zip(matrix.sides, row.entries, strict=True):
-            if isinstance(entry, str) and ":" in entry:
-                found.setdefault(f"on {label} {entry}", []).append(row.case.short_name)
+            if isinstance(entry, Untimed) and ":" in entry.why:
+                found.setdefault(f"on {label} {entry.why}", []).append(row.case.short_name)
     return [f"{cases[0]}{f' and {len(cases) - 1} more' * (len(cases) > 1)} {why}" for why, cases in found.items()]
 
 
@@ -97,10 +97,10 @@ def _of_side(index: int, side: JSON, rows: Sequence[Row]) -> dict[str, str]:
     pairs = [(row.entries[0], row.entries[index]) for row in rows]
     both = [(a, b) for a, b in pairs if isinstance(a, VariantResult) and isinstance(b, VariantResult)]
     outcomes = [b.outcome for _, b in both if b.ratio]
-    imported, packages = side["import_seconds"], side["packages"]
+    imported, packages = side["import_seconds"], side.get("packages", {})
     found = {
         "TensorFlow": next((v for name, v in packages.items() if name.startswith(("tensorflow", "tf-nightly"))), "-"),
-        "Python": side["python"],
+        "Python": side.get("python", "-"),
         "Keras": packages.get("keras", "-"),
         "import of TensorFlow": duration(imported) if imported else "-",
         "cases": str(len(both)),
@@ -145,7 +145,9 @@ def _line(cells: Sequence[str]) -> str:
 
 def as_json(matrix: Matrix, saved: Saved, policy: JSON) -> str:
     """Return all results as JSON."""
-    entries = [[{"why": one} if isinstance(one, str) else one.as_json() for one in row.entries] for row in matrix.rows]
+    entries = [
+        [{"why": one.why} if isinstance(one, Untimed) else one.as_json() for one in row.entries] for row in matrix.rows
+    ]
     content = {
         "schema": SCHEMA,
         "policy": policy,
