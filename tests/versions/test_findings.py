@@ -10,7 +10,7 @@ from tfbench.policy import preset
 from tfbench.sides.side import Side
 from tfbench.versions import findings
 from tfbench.versions.findings import FindingsFolder, Regression, Writer, regressions
-from tfbench.versions.matrix import Matrix, Row
+from tfbench.versions.matrix import Matrix, Row, Untimed
 from tfbench.versions.repro.write import ReproResult
 
 CASE, OTHER = (Case(f"w.py::{name}[a=b]", name, f"w.py::{name}") for name in ("test_w", "test_v"))
@@ -23,7 +23,7 @@ def entry(case, outcome=None):
 
 
 def matrix(outcome=Outcome.REGRESSED, released="2.21.0"):
-    rows = (Row(CASE, (entry(CASE), entry(CASE, outcome))), Row(OTHER, (entry(OTHER), "broke: it crashes")))
+    rows = (Row(CASE, (entry(CASE), entry(CASE, outcome))), Row(OTHER, (entry(OTHER), Untimed("broke: it crashes"))))
     about = {"python": "3.12", "packages": {"tensorflow": released}, "settings": {}, "defaults": {}}
     return Matrix({"latest": about, "tf-nightly": {**about, "packages": {"tf-nightly": "2.22.0.dev1"}}}, rows, 1.0)
 
