@@ -48,6 +48,7 @@ def test_changed_defaults_come_before_new_flags_and_flags_of_gpus_are_left_out()
     many = {f"--xla_{number}": "true bool" for number in range(99)}
     assert len(candidates({}, many)) == MOST
     assert candidates(GOOD, GOOD) == []
+    assert candidates({}, {"--xla_hlo_print_frames": "false bool", "--xla_gpu_a": "true bool"}) == []
 
 
 def test_every_difference_is_a_line():

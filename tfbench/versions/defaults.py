@@ -28,7 +28,20 @@ NOTABLE = 0.2
 _SECONDS = 120
 """An import of TensorFlow takes 20 s on a busy machine."""
 _FLAG = re.compile(r"^\s+--(\w+)=(\"[^\"]*\"|\S*)\s+(bool|string|int32|int64|float|double)\b", re.MULTILINE)
-_SKIPPED = ("gpu", "dump", "tpu", "step_marker", "crash", "reset", "command_buffer", "trace", "rocm", "cuda", "nccl")
+_SKIPPED = (
+    "gpu",
+    "dump",
+    "print",
+    "tpu",
+    "step_marker",
+    "crash",
+    "reset",
+    "command_buffer",
+    "trace",
+    "rocm",
+    "cuda",
+    "nccl",
+)
 """Parts of names of flags that change no code on a CPU."""
 _XLA_PROGRAM = "import tensorflow as tf; tf.function(lambda x: x + x, jit_compile=True)(tf.ones([4]))"
 _PROGRAM = """

@@ -200,5 +200,7 @@ def _entry(race: Race, index: int) -> Entry:
 
 def _describe(launcher: ProcessLauncher, side: Side) -> JSON:
     environment = launcher.environment(side)
-    shown: JSON = {key: environment[key] for key in ("python", "packages", "settings", "defaults") if key in environment}
+    shown: JSON = {
+        key: environment[key] for key in ("python", "packages", "settings", "defaults") if key in environment
+    }
     return {"spec": side.spec, **shown, "import_seconds": launcher.import_seconds(side)}
