@@ -142,7 +142,7 @@ def table() -> str:
 
     A list of how many cases were raced comes first.
     """
-    rows, cases = [], dict.fromkeys(SURVEYS, 0)
+    rows, refuted, cases = [], [], dict.fromkeys(SURVEYS, 0)
     for survey in SURVEYS:
         for path in sorted((DATA / survey).glob("*.json")):
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -150,12 +150,34 @@ def table() -> str:
                 row for row in content.get("report", {}).get("cases", ()) if any(map(_ratio, row["sides"].values()))
             ]
             cases[survey] += len(raced)
-            rows += [_row(one) for one in content.get("slower", ())]
+            for one in content.get("slower", ()):
+                if _refuted(one):
+                    refuted.append(f"`{one['case'].partition('::')[2]}` ({_release(one['release'])})")
+                else:
+                    rows.append(_row(one))
     counts = [f"- {count} cases over {SURVEYS[survey].over}" for survey, count in cases.items()]
     lines = [*counts, "", "| case | since | ratio | cause |", "| --- | --- | --- | --- |"]
     for _, cells in sorted(rows, reverse=True):
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    if refuted:
+        lines += ["", f"Slower in the survey, but not when it was raced again to bisect it: {', '.join(refuted)}."]
     return "\n".join(lines) + "\n"
+
+
+def _bisected(one: dict) -> dict:
+    """Return what the bisection of a slower case found."""
+    return one["bisect"].get("report", {}).get("cases", [{}])[0]
+
+
+def _refuted(one: dict) -> bool:
+    """Whether the races of the bisection found that the case is not slower."""
+    found = _bisected(one)
+    return bool(found.get("answered")) and not found.get("first_bad")
+
+
+def _release(specification: str) -> str:
+    """Return a release as a table names it."""
+    return specification.rpartition("+")[2].replace("keras==", "Keras ")
 
 
 def _ratio(side: dict) -> dict | None:
@@ -165,13 +187,19 @@ def _ratio(side: dict) -> dict | None:
 
 def _row(one: dict) -> tuple[float, tuple[str, ...]]:
     """Return the ratio to the release before, and the cells of a slower case: as bisected, if that found the release."""
-    found = one["bisect"].get("report", {}).get("cases", [{}])[0]
+    found = _bisected(one)
     steps = {step["point"]: step for step in found.get("steps", ())}
     first = found.get("first_bad") or ""
     if ratio := steps.get(first, {}).get("ratio"):
-        since, shown = first, f"{ratio['center']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+        since, shown = (
+            f"Keras {first}" if "keras==" in one["release"] else first,
+            f"{ratio['center']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})",
+        )
     else:
-        since, shown = one["release"], f"{one['ratio']:.2f}, not bisected: {found.get('answer', 'the command failed')}"
+        since, shown = (
+            _release(one["release"]),
+            f"{one['ratio']:.2f}, not bisected: {found.get('answer', 'the command failed')}",
+        )
     case = one["case"].partition("::")[2]
     return one["ratio"], (_linked(case, since, one["repro"]), since, shown, next(iter(found.get("causes", ())), ""))
 

@@ -165,6 +165,25 @@ def test_surveys_are_lists_of_releases_in_order():
         assert set(files) <= {path.stem for path in (ROOT / "benchmarks").glob("test_*.py")}
 
 
+def test_a_case_that_the_bisection_found_not_to_be_slower_is_named_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(survey, "DATA", tmp_path)
+    keras = "tensorflow==2.19.1+keras==3.15.0"
+    one = {"case": "w.py::test_a", "release": keras, "ratio": 1.5, "repro": {"failed": ""}}
+    refuted, slower = (
+        {"answered": True, "first_bad": None},
+        {"answered": True, "first_bad": "3.15.0", "causes": ["op: Sum"]},
+    )
+    slower["steps"] = [{"point": "3.15.0", "ratio": {"center": 1.5, "low": 1.4, "high": 1.6}}]
+    (tmp_path / "keras").mkdir()
+    for found, shown in (
+        (refuted, "when it was raced again to bisect it: `test_a` (Keras 3.15.0)."),
+        (slower, "| `test_a` | Keras 3.15.0 | 1.50 (1.40 to 1.60) | op: Sum |"),
+    ):
+        content = {"slower": [{**one, "bisect": {"report": {"cases": [found]}}}]}
+        (tmp_path / "keras" / "w.json").write_text(json.dumps(content))
+        assert shown in survey.table()
+
+
 def test_cases_of_the_same_releases_are_bisected_by_one_command(monkeypatch):
     commands = []
 
