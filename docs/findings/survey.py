@@ -19,6 +19,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +42,9 @@ SECONDS = 7200
 _TENSORFLOW = ("2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 _NIGHTLY = "2.23.0.dev20261026"
 _KERAS = ("3.8.0", "3.9.2", "3.10.0", "3.11.3", "3.12.0", "3.13.2", "3.14.1", "3.15.0")
-_FILES = sorted(path.stem for path in (ROOT / "benchmarks").glob("test_*.py"))
+_OPTIMIZATION = "test_optimization"
+"""Benchmarks of packages beside TensorFlow, which the other environments lack."""
+_FILES = sorted(path.stem for path in (ROOT / "benchmarks").glob("test_*.py") if path.stem != _OPTIMIZATION)
 _USES_KERAS = [name for name in _FILES if "keras" in (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")]
 
 
@@ -63,6 +66,11 @@ SURVEYS = {
         "Keras 3.8 to 3.15 with TensorFlow 2.19, which admits all of them",
         [f"tensorflow==2.19.1+keras=={release}" for release in _KERAS],
         _USES_KERAS,
+    ),
+    "optimization": Survey(
+        "TensorFlow 2.16 to 2.21 with tensorflow-model-optimization 0.8.0 and the tf-keras of each",
+        [f"tensorflow=={release}+tf-keras+tensorflow-model-optimization==0.8.0" for release in _TENSORFLOW],
+        [_OPTIMIZATION],
     ),
 }
 
@@ -96,8 +104,9 @@ def again(found: dict) -> dict:
     bisected = bisect([case for case, one in cases.items() if "failed" in one["bisect"]])
     done = []
     for case, one in cases.items():
-        made = repro(case) if "failed" in one["repro"] else one["repro"]
-        done.append({**one, "bisect": bisected.get(case, one["bisect"]), "repro": made})
+        one["bisect"] = bisected.get(case, one["bisect"])
+        made = repro(case) if "failed" in one["repro"] and not _refuted(one) else one["repro"]
+        done.append({**one, "repro": made})
     return {**found, "slower": done} if done else found
 
 
@@ -133,7 +142,7 @@ def bisect(cases: Sequence[Slower]) -> dict[Slower, dict]:
 
 def repro(one: Slower) -> dict:
     """Make the file that shows a case, on this environment's release and one that differs from it."""
-    other = one.before if one.stays else one.release
+    other = one.before if one.stays and one.before != version("tensorflow") else one.release
     return run("repro", one.case, "--against", other, "--policy", POLICY, "--no-profile", seconds=SECONDS, makes="file")
 
 
@@ -177,7 +186,9 @@ def _refuted(one: dict) -> bool:
 
 def _release(specification: str) -> str:
     """Return a release as a table names it."""
-    return specification.rpartition("+")[2].replace("keras==", "Keras ")
+    first, *others = specification.split("+")
+    keras = (one.removeprefix("keras==") for one in others if one.startswith("keras=="))
+    return next((f"Keras {one}" for one in keras), first.removeprefix("tensorflow=="))
 
 
 def _ratio(side: dict) -> dict | None:
@@ -192,7 +203,7 @@ def _row(one: dict) -> tuple[float, tuple[str, ...]]:
     first = found.get("first_bad") or ""
     if ratio := steps.get(first, {}).get("ratio"):
         since, shown = (
-            f"Keras {first}" if "keras==" in one["release"] else first,
+            f"Keras {first}" if _release(one["release"]).startswith("Keras ") else first,
             f"{ratio['center']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})",
         )
     else:

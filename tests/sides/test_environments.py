@@ -223,6 +223,15 @@ def test_a_specification_names_packages(tmp_path):
     assert made.python_asked == ""
 
 
+def test_packages_that_belong_to_tensorflow_need_no_version(tmp_path):
+    made = Recorded(tmp_path)
+    contender = Side("contender", sys.executable, tmp_path)
+    parse("2.19.1+tf-keras+tensorflow-model-optimization==0.8.0", contender, tmp_path, made)
+    assert made.request == ["tensorflow==2.19.1", "tf-keras", "tensorflow-model-optimization==0.8.0"]
+    with pytest.raises(UsageError, match="'tf-keros' is not understood"):
+        parse("2.19.1+tf-keros", contender, tmp_path, made)
+
+
 def test_a_specification_names_the_python_of_its_packages(tmp_path):
     contender = Side("contender", sys.executable, tmp_path)
     made = Recorded(tmp_path)

@@ -16,6 +16,8 @@ from tfbench.sides.source_tree import materialise, tree_of
 
 KINDS = "self, tensorflow==VERSION or just VERSION, tf-nightly, python==MINOR, env:NAME=VALUE, python:PATH, git:REV, joined by +"
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly")
+_UNPINNED = (*TENSORFLOWS, "keras", "tf-keras", "tensorflow-model-optimization")
+"""Packages that may stand without a version, for the newest one that goes with the others."""
 OLDEST = (2, 10)
 """Oldest TensorFlow that can be measured: the first whose optimizers are those of later versions."""
 _PYTHON = re.compile(r"python==(3\.\d+)")
@@ -88,8 +90,8 @@ def packages_of(spec: str) -> list[str]:
 
 
 def _is_package(part: str) -> bool:
-    """Whether the part is a package pinned to a version, or a TensorFlow for its newest release."""
-    return bool(PACKAGE.fullmatch(part)) or part in TENSORFLOWS
+    """Whether the part is a package pinned to a version, or one for the newest that goes with the others."""
+    return bool(PACKAGE.fullmatch(part)) or part in _UNPINNED
 
 
 def _name(package: str) -> str:
