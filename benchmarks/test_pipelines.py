@@ -1,7 +1,7 @@
 """Input pipelines: a step consumes one epoch of a small dataset, from its first record to its end.
 
 tf.data's rewrites are off, because they would turn a naive map into a parallel one. Its autotuning is off as well,
-because its thread needs 20 ms to stop.
+because the end of an iterator waits for its thread.
 """
 
 import itertools

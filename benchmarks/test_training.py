@@ -167,7 +167,9 @@ def test_epoch(bench, variant):
     """fit() over 100 small batches, which returns to Python after every batch or after many."""
     batch, batches = 8, 100
     model, images, labels = _compiled(variant, batch * batches, steps_per_execution=int(variant["steps"]))
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch, drop_remainder=True)
+    options = tf.data.Options()
+    options.autotune.enabled = False  # the end of an epoch would wait for its thread, sometimes longer than the epoch
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch, drop_remainder=True).with_options(options)
 
     def epoch():
         return model.fit(data, epochs=1, verbose=0).history["loss"][-1]
