@@ -23,7 +23,7 @@ from tfbench.model import (
     VariantResult,
     Verdict,
 )
-from tfbench.policy import preset
+from tfbench.policy import Policy, preset
 from tfbench.race.race import Race, RaceConfig
 from tfbench.session.request import CaseResult
 from tfbench.session.results import (
@@ -223,8 +223,8 @@ DECISION = Decision(Outcome.REGRESSED, Reason("slower", "5% slower"), Comparison
 FIRST = Decision(Outcome.IMPROVED, Reason("faster", "less"), Comparison(replace(RATIO, center=0.5), 6, 6, 6))
 
 
-RACE = {"failures": {}, "races": [], "decision": DECISION, "launches": 6, "rounds": 60, "wall_seconds": 2.5,
-        "first_call": None, "memory": None, "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
+RACE = {"failures": {}, "races": [], "policy": Policy(), "decision": DECISION, "launches": 6, "rounds": 60,
+        "wall_seconds": 2.5, "first_call": None, "memory": None, "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
 
 
 def two_sides(**changes):
@@ -248,6 +248,15 @@ def test_own_thresholds_and_throughput_are_part_of_the_verdict():
     )
     assert verdict.as_json()["thresholds"] == {"minimum_effect": 0.05, "tolerance": 0.1}
     assert verdict.as_json()["throughput"] == {"items/s": {"baseline": 10, "contender": pytest.approx(10 / 1.05)}}
+
+
+def test_a_step_of_two_speeds_says_how_many_calls_are_slow_on_each_side():
+    fast, slow = (0.06, 0.061, 0.062, 0.063), (0.142, 0.143, 0.144, 0.145)
+    runs = [Run(fast * 2 + slow[:1], 9), Run(fast + slow, 8)]
+    found = two_sides(race={"runs": lambda side: runs[side : side + 1]}).verdict.reason.message
+    assert found == (
+        "5% slower; calls take 61.5 ms or 143 ms: 11% of the baseline's were slow, and 50% of the contender's"
+    )
 
 
 def test_the_first_call_and_the_memory_have_rows_of_their_own():

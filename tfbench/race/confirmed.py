@@ -106,7 +106,7 @@ class ConfirmedRace:
         wanted = _first_call_is_open if FIRST_CALL in metrics else lambda race: False
         configs = (RaceConfig(cases, [first + pair for pair in order], wanted) for first in (0, policy.zygotes))
         self._first, self._second = (Race(entrants, launcher, policy, config, clock, rng) for config in configs)
-        self._policy = policy
+        self.policy = policy
         self._confirm = policy.confirm and confirm
         self._time: _Judge[Decision] = _Judge(TIME, lambda race: race.decisions.get(1))
         self._first_call: _Judge[Decision] = _Judge(FIRST_CALL, _first_call)
@@ -121,7 +121,7 @@ class ConfirmedRace:
             progress: Called after every launch.
         """
         try:
-            self._race(self._first, self._judges, self._policy.looks[0], progress)
+            self._race(self._first, self._judges, self.policy.looks[0], progress)
             suspects = [(judge, judge.result) for judge in self._judges if judge.changed]
             if self._confirm and suspects and not self.failures:
                 least = len(self._first.all_launches)
@@ -145,7 +145,7 @@ class ConfirmedRace:
         if self._time in judges:
             race.run(progress)
         waiting = [judge for judge in judges if judge.is_open_after(race) or not race.all_launches]
-        for look in self._policy.looks:
+        for look in self.policy.looks:
             if look <= len(race.all_launches):
                 continue
             if not waiting or race.abort_reason or not (look <= least or _affordable(race, look)):

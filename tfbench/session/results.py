@@ -25,11 +25,14 @@ from tfbench.model import (
     VariantResult,
     Verdict,
 )
+from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race
+from tfbench.report import units
 from tfbench.session.request import CaseResult
 from tfbench.stats.thresholds import described
 from tfbench.stats.throughput import log_items_ratio, rates
+from tfbench.stats.two_speeds import two_speeds
 from tfbench.stats.verdict import compare
 
 NO_BASELINE = Reason(
@@ -173,7 +176,8 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseR
     own = f"own thresholds: {described(case)}" if case.thresholds else ""
     taken = any(REPORTED in run.facts for run in contender.runs)
     itself = "one time per launch, as the benchmark takes and reports it itself" * taken
-    reason, notes = decision.reason, [itself, _per_item(baseline, contender), own, note]
+    speeds = _two_speeds(baseline, contender, confirmed_race.policy)
+    reason, notes = decision.reason, [itself, _per_item(baseline, contender), speeds, own, note]
     verdict = Verdict(
         case=case,
         outcome=decision.outcome,
@@ -203,6 +207,18 @@ def _per_item(baseline: Sample, contender: Sample) -> str:
         return ""
     before, now = (sample.runs[0].facts["items"] for sample in (baseline, contender))
     return f"per item, as a call had {before:g} items and has {now:g} now"
+
+
+def _two_speeds(baseline: Sample, contender: Sample, policy: Policy) -> str:
+    """Say that calls have two speeds, and how many of each side are slow."""
+    found = two_speeds([[run.seconds for run in sample.runs] for sample in (baseline, contender)], policy)
+    if found is None:
+        return ""
+    before, now = (f"{share:.0%}" for share in found.shares)
+    return (
+        f"calls take {units.time(found.fast)} or {units.time(found.slow)}: {before} of the baseline's were slow, "
+        f"and {now} of the contender's"
+    )
 
 
 def disturbed(case: Case, race: Race) -> CaseResult:

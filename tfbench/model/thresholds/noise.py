@@ -26,3 +26,12 @@ class NoiseThresholds:
     clip: float = 3.0
     """A launch further from the median than this many deviations counts as if it were there. One process in another
     mode (a tenth of eager launches) must not decide alone."""
+    speed_distance: float = 5.0
+    """Two groups of calls are two speeds if their medians lie so many standard deviations of a group apart. Halves of a
+    normal distribution lie 2.6 apart, and halves of a uniform one 3.5."""
+    speed_gap: float = 0.2
+    """And if the slow ones take so much longer: less is no other way of working, but a colder cache."""
+    speed_share: float = 0.1
+    """And if each group has this share of the calls: fewer are disturbances."""
+    speed_calls: int = 5
+    """And this many: three that agree by chance are a group of their own."""
