@@ -44,6 +44,7 @@ REFUSED = [
     (["test_dense", "--against", "self"], "'test_dense' matches 2 benchmarks: benchmarks/"),
     (["test_dense[fusion=fused]", "--against", "sometimes"], "'sometimes' is not understood"),
     (["x", "--against", "self", "--paths", "nowhere"], "pytest could not collect the benchmarks"),
+    (["x", "--against", "self", "-k", "a=b"], "benchmarks:\nERROR: Wrong expression passed to '-k': a=b"),
 ]
 
 

@@ -81,7 +81,9 @@ def collect(arguments: Sequence[str] = ()) -> Collected:
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # this process has imported the plugin
         code = pytest.main([*options, *arguments], plugins=[catcher])
     if catcher.collected is None or code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        last = "\n".join(printed.getvalue().strip().splitlines()[-_TAIL:])
+        lines = printed.getvalue().strip().splitlines()
+        wrong = [line for line in lines if line.startswith("ERROR: ")]  # a list of cases may come before it
+        last = "\n".join(wrong if code == pytest.ExitCode.USAGE_ERROR and wrong else lines[-_TAIL:])
         raise UsageError(f"pytest could not collect the benchmarks:\n{last}")
     return catcher.collected
 
