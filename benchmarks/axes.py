@@ -260,7 +260,7 @@ INVOCATION = Axis(
     "invocation",
     Level("function", invoke=lambda model: levels.without_xla(lambda batch: model(batch, training=False))),
     Level("call", invoke=lambda model: lambda batch: model(batch, training=False)),
-    Level("predict", invoke=lambda model: lambda batch: model.predict(batch, verbose=0)),
+    Level("predict", invoke=levels.predicting),
 )
 
 

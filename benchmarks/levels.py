@@ -117,6 +117,18 @@ def pairs(images, labels):
     return tf.data.Dataset.from_tensor_slices((images, labels))
 
 
+def untuned(data):
+    """Switch off tf.data's autotuning: the end of an iterator waits for its thread, sometimes longer than the data takes."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return data.with_options(options)
+
+
+def predicting(model):
+    """Return predict() as a function of one batch."""
+    return lambda batch: model.predict(untuned(tf.data.Dataset.from_tensors(batch)), verbose=0)
+
+
 def served(data):
     """Distribute a dataset by a tf.data service in this process: the dataset, and a function that stops the service."""
     service = tf.data.experimental.service

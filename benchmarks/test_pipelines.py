@@ -12,16 +12,16 @@ import tensorflow as tf
 
 from benchmarks.axes import FEED, MEMORY, PIPELINE, READING, SERVING, SHUFFLE, STORAGE, matmul_tolerance
 from benchmarks.inputs import classes, normal
+from benchmarks.levels import untuned
 from benchmarks.models import crossentropy, mlp, trainer
 from tfbench import across, faster
 
 
 def _as_written(data, threads=0):
     options = tf.data.Options()
-    options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     options.threading.private_threadpool_size = threads
-    return data.with_options(options)
+    return untuned(data).with_options(options)
 
 
 def _epochs(batches, threads=0):

@@ -15,6 +15,7 @@ from benchmarks.axes import (
     matmul_tolerance,
 )  # fmt: skip
 from benchmarks.inputs import classes, normal
+from benchmarks.levels import untuned
 from benchmarks.models import (
     RESNET50_FLOPS,
     crossentropy,
@@ -167,9 +168,7 @@ def test_epoch(bench, variant):
     """fit() over 100 small batches, which returns to Python after every batch or after many."""
     batch, batches = 8, 100
     model, images, labels = _compiled(variant, batch * batches, steps_per_execution=int(variant["steps"]))
-    options = tf.data.Options()
-    options.autotune.enabled = False  # the end of an epoch would wait for its thread, sometimes longer than the epoch
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch, drop_remainder=True).with_options(options)
+    data = untuned(tf.data.Dataset.from_tensor_slices((images, labels)).batch(batch, drop_remainder=True))
 
     def epoch():
         return model.fit(data, epochs=1, verbose=0).history["loss"][-1]

@@ -40,6 +40,13 @@ def test_generated_functions_few_samples_and_a_speedup_have_no_cause():
     assert grown(profile(0.003, {}), profile(0.001, {"a.b": (1, 2)})) is None
 
 
+def test_samples_without_the_raced_slowdown_do_not_explain_it():
+    before, now = profile(0.0423, {"a.b": (1, 2)}), profile(0.0426, {"a.b": (1, 2)})
+    assert grown(before, now) is not None
+    assert grown(before, now, enough=0.5 * 3.1) is None
+    assert grown(before, profile(0.06, {"a.b": (1, 2)}), enough=0.5 * 0.7) is not None
+
+
 def test_the_keeper_of_memory_that_grew_most_comes_first():
     before = profile(
         1, {}, memory={"python": 1 * MIB, "native": 3 * MIB, "retained": 0, "types": {"builtins.dict": 10}}

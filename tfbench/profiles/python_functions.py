@@ -67,11 +67,15 @@ def _renamed(profile: PythonProfile) -> PythonProfile:
     )
 
 
-def grown(before: PythonProfile, now: PythonProfile) -> Grown | None:
-    """Return the deepest function that holds half of the slowdown, ``None`` without a slowdown or enough samples."""
+def grown(before: PythonProfile, now: PythonProfile, enough: float = 0.0) -> Grown | None:
+    """Return the deepest function that holds half of the slowdown, ``None`` without a slowdown or enough samples.
+
+    Args:
+        enough: The slowdown that the samples must show, as a fraction. Otherwise they do not show the raced one.
+    """
     before, now = _renamed(before), _renamed(now)
     slowdown = now.call_seconds - before.call_seconds
-    if slowdown <= 0 or min(before.samples, now.samples) < FEWEST:
+    if slowdown <= 0 or slowdown < enough * before.call_seconds or min(before.samples, now.samples) < FEWEST:
         return None
     found = []
     for function in now.functions:

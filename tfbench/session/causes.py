@@ -55,15 +55,16 @@ def causes(
     """
     lines = [*traced_again(found), *result_changed(found), *xla_changed(found)]
     ops = ops_changed(found)
+    enough = (slowdown or 0.0) * policy.profile_found
     if metric == PEAK_HOST_MEMORY:
         return [*lines, *_memory(launcher, policy, sides, tell), *ops]
     if metric == TIME:
         attribution = _profiled(launcher, policy, sides, slowdown, tell)
-        if ops_found := op_lines(attribution, (slowdown or 0.0) * policy.profile_found):
+        if ops_found := op_lines(attribution, enough):
             return [*lines, *ops_found, *ops]
     if metric not in (TIME, FIRST_CALL):
         return [*lines, *ops]
-    return [*lines, *_python(launcher, policy, sides, metric, tell), *ops]
+    return [*lines, *_python(launcher, policy, sides, metric, enough, tell), *ops]
 
 
 def traced_again(found: Explanation) -> list[str]:
@@ -133,13 +134,18 @@ def _profiled(
 
 
 def _python(
-    launcher: ProcessLauncher, policy: Policy, sides: tuple[Entrant, Entrant], metric: str, tell: Callable[[str], None]
+    launcher: ProcessLauncher,
+    policy: Policy,
+    sides: tuple[Entrant, Entrant],
+    metric: str,
+    enough: float,
+    tell: Callable[[str], None],
 ) -> list[str]:
     tell("sampling Python functions")
     sampler = Sampler(launcher, policy)
     with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
         before, now = (sampler.sample(side, first=metric == FIRST_CALL) for side in sides)
-        cause = grown(before, now)
+        cause = grown(before, now, enough)
         if cause is None or cause.function.startswith(_EXECUTES):
             return []
         traces = any(name in cause.function for name in _TRACES)
