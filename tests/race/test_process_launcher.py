@@ -528,3 +528,96 @@ def test_on_several_processors_long_steps_take_turns(tmp_path):
         launch.kill()
     finally:
         opened.close()
+
+
+ACTIVE = """
+import subprocess, sys
+
+def busy(turns):
+    for _ in range(turns):
+        pass
+    return 1
+
+def test_fine(bench):
+    bench(busy, 2_000_000)
+
+def test_active(bench):
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        bench(busy, 2_000_000)
+    finally:
+        for other in others:
+            other.kill()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.skipif(os.cpu_count() == 1, reason="needs two processors")
+def test_on_several_processors_a_side_is_stopped_while_the_other_has_the_turn(tmp_path):
+    (tmp_path / "t.py").write_text(ACTIVE)
+    sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
+    cpus = tuple(sorted(os.sched_getaffinity(0)))[:2]
+    opened = ProcessLauncher(one_file(tmp_path), POLICY, Processors(cpus, cpus))
+    entrants = [
+        Entrant(case(f"t.py::{name}"), side) for name, side in zip(("test_fine", "test_active"), sides, strict=True)
+    ]
+    try:
+        launch = opened.open(entrants, 0)
+        prepared = launch.prepare((0, 1))
+        plan = make_plan(entrants, {index: one.iteration for index, one in prepared.items()}, POLICY)
+        found = launch.rounds(plan, orders([0, 1], 12, random.Random(1)))
+    finally:
+        opened.close()
+    # Four busy processes leave a third of a processor to their own side, and would leave it to the other one as well.
+    assert median(found[1]) > 1.5 * median(found[0])
+
+
+ENDS_EARLY = """
+import os, time
+
+def after(calls, does):
+    made = []
+    def step():
+        made.append(1)
+        if len(made) > calls:
+            does()
+        time.sleep(0.01)
+        return 1
+    return step
+
+def test_fine(bench):
+    bench(after(1_000_000, None))
+
+def test_dies(bench):
+    bench(after(40, lambda: os._exit(3)))
+
+def test_hangs(bench):
+    bench(after(40, lambda: time.sleep(1000)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.cpu_count() == 1, reason="needs two processors")
+@pytest.mark.parametrize(("name", "error"), [("test_dies", WorkerDied), ("test_hangs", WorkerHung)])
+def test_a_side_that_ends_in_its_turn_leaves_no_stopped_process(tmp_path, name, error):
+    (tmp_path / "t.py").write_text(ENDS_EARLY)
+    sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
+    cpus = tuple(sorted(os.sched_getaffinity(0)))[:2]
+    opened = ProcessLauncher(one_file(tmp_path), IMPATIENT, Processors(cpus, cpus))
+    entrants = [Entrant(case(f"t.py::{one}"), side) for one, side in zip(("test_fine", name), sides, strict=True)]
+    try:
+        launch = opened.open(entrants, 0)
+        prepared = launch.prepare((0, 1))
+        plan = make_plan(entrants, {index: one.iteration for index, one in prepared.items()}, IMPATIENT)
+        pids = [process.pid for process in launch._running.values()]
+        with pytest.raises(EntrantFailed) as failed:
+            launch.rounds(plan, orders([0, 1], 60, random.Random(1)))
+        launch.kill()
+    finally:
+        opened.close()
+    assert failed.value.entrant == 1
+    assert isinstance(failed.value.failure, error)
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

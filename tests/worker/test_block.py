@@ -2,6 +2,9 @@
 
 import gc
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from functools import partial
@@ -190,3 +193,34 @@ def test_turns_are_passed_on_in_order():
     for pipe in pipes:
         for descriptor in pipe:
             os.close(descriptor)
+
+
+def signals(monkeypatch, block, follow):
+    """Returns the signals that entrant 0 of three sends, the second of which has left the launch."""
+    sent = []
+    monkeypatch.setattr(os, "killpg", lambda group, which: sent.append((which, group)))
+    inbox, outbox = os.pipe()
+    os.write(outbox, b"11")
+    try:
+        serve_turns(block, 0, follow, inbox, outboxes=[outbox] * 3, groups=[10, 0, 12])
+    except ZeroDivisionError:
+        sent.append("failed")
+    os.close(inbox)
+    os.close(outbox)
+    return sent
+
+
+def test_others_are_stopped_during_a_turn(monkeypatch):
+    stop, go_on = (signal.SIGSTOP, 12), (signal.SIGCONT, 12)
+    assert signals(monkeypatch, lambda: (1, 2), [2, 0, -1]) == [stop, go_on, stop, go_on]
+    assert signals(monkeypatch, lambda: 1 / 0, [2]) == [stop, go_on, "failed"]
+
+
+def test_a_group_that_is_gone_is_none_of_an_entrants_business():
+    inbox, outbox = os.pipe()
+    os.write(outbox, b"1")
+    gone = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
+    gone.wait()
+    assert serve_turns(lambda: (1, 2), 0, [-1], inbox, [outbox] * 2, groups=[0, gone.pid]) == ([1], [2])
+    os.close(inbox)
+    os.close(outbox)

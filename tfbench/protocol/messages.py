@@ -205,6 +205,9 @@ class Serve(Message):
     prime: int
     extra: float
     """Injected slowdown, as a fraction of a block."""
+    groups: tuple[int, ...]
+    """Process group of each entrant, 0 for one that has left the launch. Others are stopped during a turn. Empty if they
+    go on."""
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,11 @@ class Process:
             output = self.end(kill=True)[1]
             raise BenchmarkError(f"the process printed more than {limit >> 20} MiB, and was killed", output)
 
+    def resume(self) -> None:
+        """Let it go on if another process of the launch has stopped it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGCONT)
+
     def end(self, *, kill: bool) -> tuple[int | None, str]:
         """End the process; return its exit code, if known, and the last lines it wrote. Ending twice is fine."""
         if self._ended is None:

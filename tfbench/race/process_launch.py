@@ -71,6 +71,7 @@ class ProcessLaunch:
         self._found: dict[int, Prepared | Failure] = {}
         self._facts: dict[int, JSON] = {}
         self._iteration: dict[int, float] = {}
+        self._on_device = False
         self._scale: dict[int, float] = {}
         """Factor that takes the time in the queue from the times of a step that runs once."""
 
@@ -149,6 +150,7 @@ class ProcessLaunch:
         found, self._found, self._met = self._found, {}, 0
         ready = {entrant: one for entrant, one in found.items() if isinstance(one, Prepared)}
         queue = time_in_queue({entrant: one.first_call for entrant, one in ready.items() if one.first_call})
+        self._on_device = self._on_device or any(one.on_device for one in ready.values())
         for entrant, one in ready.items():
             found[entrant] = shortened = without_first_call(one) if apart else alone(one, queue)
             self._facts[entrant] = shortened.facts
@@ -217,8 +219,9 @@ class ProcessLaunch:
                 places = starting_places(orders, entrant)
                 process.ask(ServeSliced(places, others, plan.iterations[entrant], plan.extra[entrant]))
         else:
+            groups = self._stopped_groups()
             for entrant, turns in followers(orders).items():
-                request = Serve(tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant])
+                request = Serve(tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups)
                 self._running[entrant].ask(request)
             os.write(self._pipes[orders[0][0]][1], TOKEN)
         answers = self._all_rounds(len(orders) * len(self._running), self._limit(plan))
@@ -226,6 +229,17 @@ class ProcessLaunch:
             if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
                 self._facts[entrant][DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
         return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
+
+    def _stopped_groups(self) -> tuple[int, ...]:
+        """Return the process groups to stop in turn, if a waiting process could run on a processor of the one in turn.
+
+        Threads that wait actively, such as TFLite's, go on for milliseconds after the turn of their process. On one
+        processor the scheduler lets the process in turn run, whose threads are as many.
+        """
+        if len(self._cpus) == 1 or self._on_device:
+            return ()
+        numbers = range(len(self._entrants))
+        return tuple(self._running[entrant].pid if entrant in self._running else 0 for entrant in numbers)
 
     def _limit(self, plan: Plan) -> float:
         """Return the time limit of the rounds in seconds."""
@@ -252,6 +266,7 @@ class ProcessLaunch:
             # An entrant that waits for its turn looks like one that hangs. Given all its turns, it finishes.
             for entrant in waiting.values():
                 os.write(self._pipes[entrant][1], TOKEN * turns)
+                self._running[entrant].resume()
             late = {entrant: self._answer(entrant, Rounds, when, limit) for entrant in waiting.values()}
             slowest = max(late, key=lambda entrant: sum(late[entrant].ended) - sum(late[entrant].began))
             raise EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:.3g} s"))

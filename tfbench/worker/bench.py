@@ -218,7 +218,7 @@ class TimingLaunch(Bench[TimeCase]):
             extra, rest = slowdown(order.iterations, order.extra, self.clock)
             turn = partial(block, order.iterations, order.prime, extra, rest)
             block.dispatched.clear()
-            began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes)
+            began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
             return Rounds(tuple(began), tuple(ended), tuple(block.dispatched))
 
         cost = iteration + (untimed or 0)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import math
 import os
+import signal
 import time
 import timeit
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from statistics import median
@@ -250,7 +251,12 @@ def _block_size(block: Block, limit: float) -> int:
 
 
 def serve_turns(
-    block: Callable[[], tuple[int, int]], own: int, follow: Sequence[int], inbox: int, outboxes: Sequence[int]
+    block: Callable[[], tuple[int, int]],
+    own: int,
+    follow: Sequence[int],
+    inbox: int,
+    outboxes: Sequence[int],
+    groups: Sequence[int] = (),
 ) -> tuple[list[int], list[int]]:
     """Time one block in each turn of this entrant, and pass the turn on without the controller.
 
@@ -260,20 +266,38 @@ def serve_turns(
         follow: For each turn of this entrant, the entrant of the next turn; -1 after the last turn of the launch.
         inbox: Descriptor from which this entrant reads one byte per turn.
         outboxes: For each entrant, the descriptor that writes to its inbox.
+        groups: For each entrant, its process group, which is stopped while another one has the turn; empty if all go on.
 
     Returns:
         When each block began and ended, in nanoseconds of the clock.
     """
     began, ended = [], []
     read, write = os.read, os.write
+    others = [group for index, group in enumerate(groups) if group and index != own]
     held = False
-    for following in follow:
-        if not held and not read(inbox, 1):
-            break
-        start, end = block()
-        began.append(start)
-        ended.append(end)
-        held = following == own
-        if not held and following >= 0:
-            write(outboxes[following], TOKEN)
+    try:
+        for following in follow:
+            if not held:
+                if not read(inbox, 1):
+                    break
+                _signal(others, signal.SIGSTOP)
+            start, end = block()
+            began.append(start)
+            ended.append(end)
+            held = following == own
+            if following < 0:
+                _signal(others, signal.SIGCONT)
+            elif not held:
+                write(outboxes[following], TOKEN)
+                _signal(groups[following : following + 1], signal.SIGCONT)
+    except BaseException:
+        _signal(others, signal.SIGCONT)
+        raise
     return began, ended
+
+
+def _signal(groups: Sequence[int], which: int) -> None:
+    """Stop or continue these process groups. The controller notices one that is gone."""
+    for group in groups:
+        with suppress(ProcessLookupError):
+            os.killpg(group, which)
