@@ -206,8 +206,7 @@ class Serve(Message):
     extra: float
     """Injected slowdown, as a fraction of a block."""
     groups: tuple[int, ...]
-    """Process group of each entrant, 0 for one that has left the launch. Others are stopped during a turn. Empty if they
-    go on."""
+    """Process group of each entrant, 0 for one that has left, stopped in the turns of others; empty if all go on."""
 
 
 @dataclass(frozen=True)
