@@ -221,7 +221,9 @@ class ProcessLaunch:
         else:
             groups = self._stopped_groups()
             for entrant, turns in followers(orders).items():
-                request = Serve(tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups)
+                request = Serve(
+                    tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups
+                )
                 self._running[entrant].ask(request)
             os.write(self._pipes[orders[0][0]][1], TOKEN)
         answers = self._all_rounds(len(orders) * len(self._running), self._limit(plan))
