@@ -38,7 +38,7 @@ EXAMPLES = [
     Prepared(1e-5, {"parts": [1, None, {"a": "b"}]}, True),
     Rounds((1, 3), (2, 4), ()),
     ServeSliced((0, 2), (1, 2), 1, 0.05),
-    Prepared(0.1, {}, False, 0.003),
+    Prepared(0.1, {}, False, 0.003, works_on=True),
     DevicesListed({"CPU": ("cpu:0",), "GPU": ("a", "b")}),
     SampleCase((0,), "a", 1.0, False, True),
     Sampled(3, 0.5, 400, {"a.b": (30, 90)}, {"python": 1.0, "types": {"a.B": 3}}),
@@ -95,7 +95,8 @@ def test_numbers_that_json_lacks_are_refused():
         ('{"kind":"Rounds","began":null,"ended":[2],"dispatched":[]}', "field began .* wrong type"),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
         (
-            '{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false,"waiting":null,"untimed":null,"first_call":null}',
+            '{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false,"waiting":null,"untimed":null,"first_call":null,'
+            '"works_on":false}',
             "field facts .* wrong type",
         ),
         (encode(EXAMPLES[3]).decode().replace("[10,60]", "[10]"), "field steps .* wrong type"),

@@ -30,6 +30,12 @@ def test_work_on_a_device_has_longer_blocks():
     assert make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, on_device=True).iterations == (1, 1)
 
 
+def test_steps_whose_threads_work_ahead_have_long_blocks_that_are_not_sliced():
+    plan = make_plan(sides_of(CASE), {0: 1e-3, 1: 1e-3}, POLICY, works_on=True)
+    assert plan.iterations == (20, 20)
+    assert not make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, sliceable=True, works_on=True).sliced
+
+
 @pytest.mark.parametrize(("seconds", "primes"), [(4e-4, 1), (6e-4, 0), (6e-3, 0)])
 def test_steps_longer_than_half_a_millisecond_are_not_primed(seconds, primes):
     plan = make_plan(sides_of(CASE), {0: seconds, 1: seconds}, POLICY)

@@ -13,7 +13,7 @@ import pytest
 
 from tfbench.errors import BenchmarkError
 from tfbench.worker import block as block_module
-from tfbench.worker.block import Block, gc_disabled, serve_turns, slowdown, spin, spins_for, warm_up
+from tfbench.worker.block import Block, gc_disabled, serve_turns, slowdown, spin, spins_for, warm_up, works_on
 
 
 class Clock:
@@ -224,3 +224,13 @@ def test_a_group_that_is_gone_is_none_of_an_entrants_business():
     assert serve_turns(lambda: (1, 2), 0, [-1], inbox, [outbox] * 2, groups=[0, gone.pid]) == ([1], [2])
     os.close(inbox)
     os.close(outbox)
+
+
+@pytest.mark.parametrize(("used", "noticed"), [(0, False), (100_000, False), (300_000, True)])
+def test_threads_that_work_after_the_step_are_noticed(monkeypatch, used, noticed):
+    calls, slept = [], []
+    readings = iter([5_000_000, 5_000_000 + used])
+    monkeypatch.setattr(block_module.time, "process_time_ns", lambda: next(readings))
+    monkeypatch.setattr(block_module.time, "sleep", slept.append)
+    assert works_on(Block(lambda: calls.append(1), None)) is noticed
+    assert (calls, slept) == ([1], [0.002])

@@ -1,7 +1,6 @@
 """The messages between controller and workers, each a frozen dataclass that `coding` writes as one line of JSON.
 
-Every message is either a request or the answer to one, so a reader never waits for more than one line. They are in
-this order: requests to an ancestor and to a zygote, their answers, requests to the process of a launch, its answers.
+Every message is a request or its answer: first those of an ancestor and a zygote, then those of the process of a launch.
 """
 
 from __future__ import annotations
@@ -266,12 +265,13 @@ class Prepared(Preparing):
     on_device: bool = False
     """Whether the step runs asynchronously on a device, so that a block ends by waiting for it."""
     waiting: float | None = None
-    """Time in which the process did not run during an iteration, as a fraction of its processor time. ``None`` if
-    processor time cannot replace the benchmark's clock: on several processors, on a device, with a clock of its own."""
+    """Time in which it did not run during an iteration, as a fraction of its processor time; ``None`` if that is no clock."""
     untimed: float | None = None
     """Seconds of untimed work that each iteration needs around it, so that a block holds one; ``None`` without any."""
     first_call: tuple[float, float] | None = None
     """Seconds and processor seconds of the first call, if it shared its processor with that of another entrant."""
+    works_on: bool = False
+    """Whether threads of the process work on after a step has returned."""
 
 
 @dataclass(frozen=True)

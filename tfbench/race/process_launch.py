@@ -71,7 +71,7 @@ class ProcessLaunch:
         self._found: dict[int, Prepared | Failure] = {}
         self._facts: dict[int, JSON] = {}
         self._iteration: dict[int, float] = {}
-        self._on_device = False
+        self._on_device = self._works_on = False
         self._scale: dict[int, float] = {}
         """Factor that takes the time in the queue from the times of a step that runs once."""
 
@@ -151,6 +151,7 @@ class ProcessLaunch:
         ready = {entrant: one for entrant, one in found.items() if isinstance(one, Prepared)}
         queue = time_in_queue({entrant: one.first_call for entrant, one in ready.items() if one.first_call})
         self._on_device = self._on_device or any(one.on_device for one in ready.values())
+        self._works_on = self._works_on or any(one.works_on for one in ready.values())
         for entrant, one in ready.items():
             found[entrant] = shortened = without_first_call(one) if apart else alone(one, queue)
             self._facts[entrant] = shortened.facts
@@ -233,12 +234,12 @@ class ProcessLaunch:
         return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
 
     def _stopped_groups(self) -> tuple[int, ...]:
-        """Return the process groups to stop in turn, if a waiting process could run on a processor of the one in turn.
+        """Return the process groups to stop in the turns of others, if a waiting process could use their processors.
 
-        Threads that wait actively, such as TFLite's, go on for milliseconds after the turn of their process. On one
-        processor the scheduler lets the process in turn run, whose threads are as many.
+        Threads that wait actively, such as TFLite's, use a second processor for milliseconds after a turn. Threads that
+        work on, such as those that prefetch, would do in the turn of another side what belongs into their own.
         """
-        if len(self._cpus) == 1 or self._on_device:
+        if self._on_device or (len(self._cpus) == 1 and not self._works_on):
             return ()
         numbers = range(len(self._entrants))
         return tuple(self._running[entrant].pid if entrant in self._running else 0 for entrant in numbers)

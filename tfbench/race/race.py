@@ -251,7 +251,8 @@ class Race:
         sliceable = all(share is not None and share <= most for share in waiting)
         self._preparing += seconds
         each = self._preparing / self._opened  # a launch may have prepared for the next one as well
-        plan = make_plan(self.entrants, iteration, self.policy, on_device, each, sliceable, self._untimed)
+        works_on = any(ready.works_on for ready in prepared.values())
+        plan = make_plan(self.entrants, iteration, self.policy, on_device, each, sliceable, self._untimed, works_on)
         if self.launches:
             plan = self._allocated(plan, planned_seconds(plan, iteration) / plan.rounds)
         return with_even_slices(plan)

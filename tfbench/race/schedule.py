@@ -23,6 +23,7 @@ def make_plan(
     preparation: float = 0.0,
     sliceable: bool = False,
     untimed: Mapping[int, float] | None = None,
+    works_on: bool = False,
 ) -> Plan:
     """Plan blocks of about ``block_seconds``, at least one iteration, and the rounds that fit into the launch's budget.
 
@@ -39,11 +40,16 @@ def make_plan(
         preparation: Seconds that the launch has taken so far.
         sliceable: Whether processor time can stand for the time of these steps. Long ones then have sliced rounds.
         untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
+        works_on: Whether threads of a process work on after a step. Blocks then take ``ahead_block_seconds``.
     """
     untimed = untimed or {}
-    sliced = sliceable and len(iteration) > 1 and min(iteration.values()) >= policy.sliced_above_seconds
+    sliced = (
+        sliceable and not works_on and len(iteration) > 1 and min(iteration.values()) >= policy.sliced_above_seconds
+    )
     block = policy.device_block_seconds if on_device else policy.block_seconds
     prime_below = policy.device_prime_below_seconds if on_device else policy.prime_below_seconds
+    if works_on:
+        block = policy.ahead_block_seconds
     if sliced:
         block = max(iteration.values())  # equal shares of the processor then bring all through a round together
     whole = {index: time + untimed.get(index, 0) for index, time in iteration.items()}

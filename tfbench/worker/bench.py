@@ -39,6 +39,7 @@ from tfbench.worker.block import (
     spin,
     spins_for,
     warm_up,
+    works_on,
 )
 from tfbench.worker.first_call import call_once, first_call
 from tfbench.worker.probes.memory import HostPeak
@@ -205,11 +206,15 @@ class TimingLaunch(Bench[TimeCase]):
         first = self._first_call(block)
         self._note_peak()
         allocator.keep_freed_memory()
+        waiting: float | None
         iteration, waiting = warm_up(block, *self.request.warmup)
         on_device, untimed = block.synchronise is not None, block.untimed
         alone = len(self.request.cpus) == 1 and not on_device and untimed is None
         by_processor = alone and self.clock is time.perf_counter_ns
-        self.channel.send(Prepared(iteration, self.facts, on_device, waiting if by_processor else None, untimed, first))
+        waiting = waiting if by_processor else None
+        self.channel.send(
+            Prepared(iteration, self.facts, on_device, waiting, untimed, first, not on_device and works_on(block))
+        )
         inbox, *outboxes = self.pipes
 
         def timed(order: Serve | ServeSliced) -> Rounds:

@@ -40,6 +40,10 @@ class PreparedStep:
 TOKEN = b"1"
 _SHORT_SPIN = 20
 """Turns of an empty loop between two looks at the clock: half a microsecond."""
+_REST = 2e-3
+"""Seconds without a step in which threads show that they work on: several turns of the other side."""
+_BUSY = 0.1
+"""Share of this time for which they have to run. Threads that wait use less than a hundredth."""
 _NO_CLOCK = "the benchmark's clock stood still or went back during its warm-up; use a clock that runs"
 
 
@@ -230,6 +234,14 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[
         if abs(floor - previous) <= steady * floor or (clock() - began) * 1e-9 > limit:
             return median(times) * 1e-9, median(waiting)
         previous = floor
+
+
+def works_on(block: Block) -> bool:
+    """Run one iteration; returns whether other threads of this process work on after it, such as those that prefetch."""
+    block(1)
+    used = time.process_time_ns()
+    time.sleep(_REST)
+    return time.process_time_ns() - used > _BUSY * _REST * 1e9
 
 
 def _block_size(block: Block, limit: float) -> int:

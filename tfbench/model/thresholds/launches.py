@@ -36,6 +36,8 @@ class LaunchBudgets:
     """Length of a timed block. Faster turns cancel more of a noise burst."""
     device_block_seconds: float = 3e-3
     """The same for devices, whose blocks start with an empty queue and end with a synchronization of at least 12 µs."""
+    ahead_block_seconds: float = 0.02
+    """The same for steps whose threads work ahead, such as prefetching pipelines. A shorter block takes what is ready."""
     prime_seconds: float = 4e-4
     """Untimed work before each block, which starts with cold caches. At least one iteration."""
     prime_below_seconds: float = 5e-4
