@@ -104,9 +104,10 @@ def again(found: dict) -> dict:
     bisected = bisect([case for case, one in cases.items() if "failed" in one["bisect"]])
     done = []
     for case, one in cases.items():
-        one["bisect"] = bisected.get(case, one["bisect"])
-        made = repro(case) if "failed" in one["repro"] and not _refuted(one) else one["repro"]
-        done.append({**one, "repro": made})
+        tried = {**one, "bisect": bisected.get(case, one["bisect"])}
+        if "failed" in one["repro"] and not _refuted(tried):
+            tried["repro"] = repro(case)
+        done.append(tried)
     return {**found, "slower": done} if done else found
 
 

@@ -31,11 +31,11 @@ def two_speeds(sides: Sequence[Sequence[Sequence[float]]], policy: Policy) -> Tw
     Args:
         sides: For each side the times of its rounds in seconds, launch by launch.
     """
-    launches = [np.log(np.asarray(launch, float)) for side in sides for launch in side if len(launch)]
-    times = np.sort(np.concatenate(launches)) if launches else np.empty(0)
-    split = _split(times)
+    logs = [[np.log(np.asarray(launch, float)) for launch in side if len(launch)] for side in sides]
+    launches = [launch for side in logs for launch in side]
+    times = np.sort(np.concatenate(launches or [np.empty(0)]))
     least = max(policy.speed_calls, policy.speed_share * len(times))
-    if split is None or not least <= split <= len(times) - least:
+    if len(times) < 2 * least or not least <= (split := _split(times)) <= len(times) - least:
         return None
     fast, slow = times[:split], times[split:]
     apart = float(np.median(slow) - np.median(fast))
@@ -45,16 +45,12 @@ def two_speeds(sides: Sequence[Sequence[Sequence[float]]], policy: Policy) -> Tw
     border = (fast[-1] + slow[0]) / 2
     if not any(launch.min() < border < launch.max() for launch in launches):
         return None  # each launch has one speed: a matter of the processes, not of the calls
-    shares = tuple(
-        float(np.mean([math.log(time) > border for launch in side for time in launch] or [0.0])) for side in sides
-    )
+    shares = tuple(float(np.mean(np.concatenate(side) > border)) if side else 0.0 for side in logs)
     return TwoSpeeds(math.exp(float(np.median(fast))), math.exp(float(np.median(slow))), shares)
 
 
-def _split(times: Floats) -> int | None:
-    """Return how many of these sorted times belong to the lower group; ``None`` if there are fewer than two."""
-    if len(times) < 2:
-        return None
+def _split(times: Floats) -> int:
+    """Return how many of these sorted times, two or more, belong to the lower group."""
     below = np.arange(1, len(times))
     above = len(times) - below
     sums = np.cumsum(times)
