@@ -216,7 +216,7 @@ def test_others_are_stopped_during_a_turn(monkeypatch):
     assert signals(monkeypatch, lambda: 1 / 0, [2]) == [stop, go_on, "failed"]
 
 
-def test_a_group_that_is_gone_is_none_of_an_entrants_business():
+def test_a_process_group_that_no_longer_exists_is_ignored():
     inbox, outbox = os.pipe()
     os.write(outbox, b"1")
     gone = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)

@@ -236,8 +236,8 @@ class ProcessLaunch:
     def _stopped_groups(self) -> tuple[int, ...]:
         """Return the process groups to stop in the turns of others, if a waiting process could use their processors.
 
-        Threads that wait actively, such as TFLite's, use a second processor for milliseconds after a turn. Threads that
-        work on, such as those that prefetch, would do in the turn of another side what belongs into their own.
+        TFLite's threads spin for milliseconds after a turn, on a processor that the next side may need. Threads that
+        prefetch would work during another side's turn, and their own side would seem faster than it is.
         """
         if self._on_device or (len(self._cpus) == 1 and not self._works_on):
             return ()

@@ -41,9 +41,9 @@ TOKEN = b"1"
 _SHORT_SPIN = 20
 """Turns of an empty loop between two looks at the clock: half a microsecond."""
 _REST = 2e-3
-"""Seconds without a step in which threads show that they work on: several turns of the other side."""
+"""Seconds to watch for threads that keep working after a step: as long as several turns of the other side."""
 _BUSY = 0.1
-"""Share of this time for which they have to run. Threads that wait use less than a hundredth."""
+"""Share of this time that they must use."""
 _NO_CLOCK = "the benchmark's clock stood still or went back during its warm-up; use a clock that runs"
 
 
@@ -237,7 +237,7 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[
 
 
 def works_on(block: Block) -> bool:
-    """Run one iteration; returns whether other threads of this process work on after it, such as those that prefetch."""
+    """Run one iteration; return whether threads of this process, such as prefetching ones, keep working after it."""
     block(1)
     used = time.process_time_ns()
     time.sleep(_REST)
