@@ -20,7 +20,9 @@ NOW = ExecutedCode("code", {"/work/b/test_x.py": "1", "/work/models.py": "2"}, "
 
 
 def spared(before=BEFORE, now=NOW, case=CASE, there=CASE, here=HERE, rival=THERE, differences=(), sample=frozenset()):
-    rule = ChangedOnly(here, sample, lambda case, side: now if side.name == "contender" else before)
+    rule = ChangedOnly(
+        here, sample, lambda *entrants: [now if one.side.name == "contender" else before for one in entrants]
+    )
     return rule.spares(case, rival, there, differences)
 
 

@@ -31,9 +31,11 @@ class Prober:
     def __init__(self, answers):
         self.answers = answers
         self.asked = []
+        self.at_once = []
 
     def probe(self, entrants):
         keys = [(entrant.side.name, entrant.case.name) for entrant in entrants]
+        self.at_once.append(len(keys))
         self.asked += keys
         return [self._answer(key) for key in keys]
 
@@ -52,6 +54,17 @@ def judged(answers, reference_side, case=REFERENCE, cases=(REFERENCE, OTHER)):
     prober = Prober(answers)
     result = MetricChecker(prober, POLICY, cases).checked(timed(case), HERE, reference_side)
     return result, {row.metric: row for row in result.metrics}, prober
+
+
+def test_both_sides_are_probed_at_once():
+    _, _, prober = judged({}, ReferenceSide(side=THERE))
+    assert prober.asked == [("contender", REFERENCE.name), ("baseline", REFERENCE.name)]
+    assert prober.at_once == [2]
+
+
+def test_both_sides_are_probed_again_at_once():
+    _, _, prober = judged({"contender": probe_output(flops=20)}, ReferenceSide(side=THERE))
+    assert prober.at_once == [2, 2 * (POLICY.probe_launches - 1)]
 
 
 def test_without_a_baseline_every_metric_is_new():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import TIME, Case, Reason, ReasonCode
+from tfbench.race.interfaces import Entrant
 from tfbench.sides.side import Side
 from tfbench.storage.history_index import digest
 
@@ -50,12 +51,12 @@ class ChangedOnly:
 
     Args:
         drawn: Names of cases that race in any event, see `drawn`.
-        executed: Returns what a case executes on a side, or ``None`` if it fails there.
+        executed: Returns what each of two entrants executes, or ``None`` if it fails.
     """
 
     contender: Side
     drawn: frozenset[str]
-    executed: Callable[[Case, Side], ExecutedCode | None]
+    executed: Callable[[Entrant, Entrant], Sequence[ExecutedCode | None]]
 
     def spares(self, case: Case, rival: Side, there: Case, differences: Sequence[str]) -> Reason | None:
         """Return why the case need not race, ``None`` if it must.
@@ -72,7 +73,7 @@ class ChangedOnly:
         claimed = case.name in self.drawn or bool(case.claims_on(TIME))  # contracts on time need times
         if claimed or differences or there != case or self.contender.slowdown or self.contender.env != rival.env:
             return None
-        before, now = self.executed(there, rival), self.executed(case, self.contender)
+        before, now = self.executed(Entrant(there, rival), Entrant(case, self.contender))
         if before is None or now is None or not (now.source and now.files):
             return None
         trees = rival.tree_redirect or ("", "")

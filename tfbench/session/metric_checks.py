@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +41,14 @@ class ReferenceSide:
     machines: Sequence[str] = ()
     """Differences of its machine, one phrase each."""
 
+    def entrant(self, case: Case) -> Entrant | None:
+        """Return what is to be probed on this side, ``None`` if its values are saved.
+
+        Args:
+            case: The case as it is called on the contender.
+        """
+        return Entrant(self.case or case, self.side) if self.side else None
+
 
 @dataclass(frozen=True)
 class _Probed:
@@ -66,31 +74,35 @@ class MetricChecker:
         self._probed: dict[tuple[str, str], _Probed | Failure] = {}
         """Names of a side and a case -> what the probe read, or why it failed."""
 
-    def look(self, cases: Sequence[Case], *sides: Side) -> None:
-        """Probe these cases on these sides, together with the variants that they are compared with.
+    def look(self, entrants: Iterable[Entrant]) -> None:
+        """Probe these entrants at once, together with the variants that they are compared with.
 
         A case that was probed on a side before is not probed again.
 
         Raises:
             SideError: A zygote does not start.
         """
-        claimed = [self._others.get((case.group, claim.levels)) for case in cases for claim in self._readable(case)]
-        references = [self._references.get(case.group) for case in cases]
-        needed = dict.fromkeys([case for case in (*references, *claimed, *cases) if case is not None])
-        entrants = [Entrant(case, side) for case in needed for side in sides]
-        missing = [entrant for entrant in entrants if _key(entrant) not in self._probed]
+        needed = {_key(one): one for entrant in entrants for one in self._with_compared(entrant)}
+        missing = [one for key, one in needed.items() if key not in self._probed]
         for entrant, probed in zip(missing, self._probe(missing), strict=True):
             self._probed[_key(entrant)] = probed  # stored now, since the next may be compared with it
 
-    def executed(self, case: Case, side: Side) -> ExecutedCode | None:
-        """Return what a case executes on a side, ``None`` if its probing launch fails.
+    def _with_compared(self, entrant: Entrant) -> list[Entrant]:
+        """Return the variants that an entrant is compared with, on its side and the reference first, and itself."""
+        case = entrant.case
+        claimed = [self._others.get((case.group, claim.levels)) for claim in self._readable(case)]
+        cases = (self._references.get(case.group), *claimed, case)
+        return [Entrant(one, entrant.side) for one in cases if one is not None]
+
+    def executed(self, *entrants: Entrant) -> list[ExecutedCode | None]:
+        """Return what each entrant executes, ``None`` if its probing launch fails.
 
         Raises:
             SideError: A zygote does not start.
         """
-        self.look([case], side)
-        probed = self._probed[side.name, case.name]
-        return probed.executed if isinstance(probed, _Probed) else None
+        self.look(entrants)
+        found = [self._probed[_key(entrant)] for entrant in entrants]
+        return [one.executed if isinstance(one, _Probed) else None for one in found]
 
     def _probe(self, entrants: Sequence[Entrant]) -> Iterator[_Probed | Failure]:
         for entrant, probe_output in zip(entrants, self._prober.probe(entrants), strict=True):
@@ -131,24 +143,24 @@ class MetricChecker:
 
     # Judging
 
-    def checked(self, result: CaseResult, side: Side, reference_side: ReferenceSide | None) -> CaseResult:
+    def checked(
+        self, result: CaseResult, side: Side, reference_side: ReferenceSide | None, group: Sequence[Case] = ()
+    ) -> CaseResult:
         """Add a row for each metric and contract, and append changes that explain the time to its reason.
 
         Args:
             result: Result of a timed case.
             side: The contender.
             reference_side: What the case is compared with; ``None`` without a comparison.
+            group: Cases that are probed at the same time as this one.
 
         Raises:
             SideError: A zygote does not start.
         """
         case = result.case
         assert result.verdict is not None
-        others = [reference_side.side] if reference_side and reference_side.side else []
-        if reference_side and reference_side.case and reference_side.case.name != case.name:
-            self.look([reference_side.case], *others)
-            others = []
-        self.look([case], side, *others)
+        theirs = reference_side.entrant(case) if reference_side else None
+        self.look([*(Entrant(one, side) for one in (*group, case)), *([theirs] if theirs else [])])
         mine = self._probed[side.name, case.name]
         if isinstance(mine, Exception):
             row = _not_probed(case, f"the case was timed, but its probe failed: {mine}")
@@ -223,10 +235,10 @@ class MetricChecker:
         context = exact.ComparisonContext(differences, reference_side.machines)
         rows, explained = self._rows(case, theirs, mine.metric_values, context)
         if any(row.outcome not in (Outcome.UNCHANGED, Outcome.NEW) for row in rows):
-            unstable, scatter = self._unstable(case, side, mine.metric_values)
-            if reference_side.side is not None and reference_side.metric_values is None:
-                more, other = self._unstable(reference_side.case or case, reference_side.side, theirs)
-                unstable, scatter = unstable | more, max(scatter, other)
+            known = [(Entrant(case, side), mine.metric_values)]
+            if (entrant := reference_side.entrant(case)) and reference_side.metric_values is None:
+                known.append((entrant, theirs))
+            unstable, scatter = self._unstable(known)
             context = replace(context, unstable=unstable | dict(theirs.unstable), scatter=scatter)
             rows, explained = self._rows(case, theirs, mine.metric_values, context)
         if (row := sampled.memory(case, reference_side.facts, facts, self._policy, self._cases)) is not None:
@@ -271,20 +283,24 @@ class MetricChecker:
         Raises:
             SideError: A zygote does not start.
         """
-        return replace(metric_values, unstable=self._unstable(case, side, metric_values)[0])
+        return replace(metric_values, unstable=self._unstable([(Entrant(case, side), metric_values)])[0])
 
-    def _unstable(self, case: Case, side: Side, metric_values: MetricValues) -> tuple[dict[str, str], float]:
-        """Probe a side again; returns the metrics that differ between launches and how, and `parity.scatter`.
+    def _unstable(self, known: Sequence[tuple[Entrant, MetricValues]]) -> tuple[dict[str, str], float]:
+        """Probe entrants again; returns the metrics that differ between launches and how, and `parity.scatter`.
 
         Raises:
             TfbenchError: A launch fails, although an earlier one did not.
         """
-        repeated = [metric_values]
-        for probed in self._probe([Entrant(case, side)] * (self._policy.probe_launches - 1)):
+        repeated = {_key(entrant): [values] for entrant, values in known}
+        again = [entrant for entrant, _ in known for _ in range(self._policy.probe_launches - 1)]
+        for entrant, probed in zip(again, self._probe(again), strict=True):
             if isinstance(probed, Exception):  # a change that was read once is neither confirmed nor refuted
                 raise probed
-            repeated.append(probed.metric_values)
-        return exact.differing(repeated, self._policy), parity.scatter([values.sketch for values in repeated])
+            repeated[_key(entrant)].append(probed.metric_values)
+        differing: dict[str, str] = {}
+        for launches in repeated.values():
+            differing |= exact.differing(launches, self._policy)
+        return differing, max(parity.scatter([values.sketch for values in launches]) for launches in repeated.values())
 
 
 def _not_probed(case: Case, text: str) -> Verdict:

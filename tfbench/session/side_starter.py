@@ -54,7 +54,7 @@ class SideStarter:
             # and out of probing launches, several of which run at once.
             self.report(f"{shared[0].workload}: building the shared set-up")
             with self.launcher.stopwatch.phase(Phase.PREPARING):
-                self.checker.look(shared, *sides)
+                self.checker.look([Entrant(case, side) for case in shared for side in sides])
 
     def _start(self, cases: Sequence[Case], sides: Sequence[Side]) -> None:
         policy, first = self.request.policy, not self.described

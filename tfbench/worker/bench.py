@@ -209,12 +209,11 @@ class TimingLaunch(Bench[TimeCase]):
         waiting: float | None
         iteration, waiting = warm_up(block, *self.request.warmup)
         on_device, untimed = block.synchronise is not None, block.untimed
+        ahead = not on_device and works_on()
         alone = len(self.request.cpus) == 1 and not on_device and untimed is None
         by_processor = alone and self.clock is time.perf_counter_ns
         waiting = waiting if by_processor else None
-        self.channel.send(
-            Prepared(iteration, self.facts, on_device, waiting, untimed, first, not on_device and works_on(block))
-        )
+        self.channel.send(Prepared(iteration, self.facts, on_device, waiting, untimed, first, ahead))
         inbox, *outboxes = self.pipes
 
         def timed(order: Serve | ServeSliced) -> Rounds:

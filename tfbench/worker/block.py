@@ -236,9 +236,8 @@ def warm_up(block: Block, seconds: float, limit: float, steady: float) -> tuple[
         previous = floor
 
 
-def works_on(block: Block) -> bool:
-    """Run one iteration; return whether threads of this process, such as prefetching ones, keep working after it."""
-    block(1)
+def works_on() -> bool:
+    """Return whether threads of this process, such as prefetching ones, keep working after the step has just run."""
     used = time.process_time_ns()
     time.sleep(_REST)
     return time.process_time_ns() - used > _BUSY * _REST * 1e9
