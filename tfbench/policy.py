@@ -43,7 +43,8 @@ class Policy(
     def __post_init__(self) -> None:
         looks = self.looks and self.looks[0] >= 2 and list(self.looks) == sorted(set(self.looks))
         first_call = 0 < self.first_call_effect < self.first_call_tolerance < 1
-        counts = min(self.probe_calls, self.probe_launches, self.memory_launches, self.alone_launches)
+        probes = min(self.probe_calls, self.probes_at_once, self.probe_launches)
+        counts = min(probes, self.memory_launches, self.alone_launches)
         limits = min(self.overrun, self.output_bytes, self.file_bytes)
         rules = {
             "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
@@ -61,7 +62,7 @@ class Policy(
             "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
             "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
             "0 < once_effects[0] < once_effects[1] < 1 must hold": 0 < self.once_effects[0] < self.once_effects[1] < 1,
-            "probe_calls, probe_launches, memory_launches and alone_launches must be at least 1": counts >= 1,
+            "counts of probes, and memory_launches and alone_launches, must be at least 1": counts >= 1,
             "leak_windows must be at least 2 windows of 2 calls": min(self.leak_windows) >= 2,
             "bisect_retry_factor and repro_launches must be at least 1": min(
                 self.bisect_retry_factor, self.repro_launches

@@ -95,7 +95,7 @@ def probe_outputs():
     launcher = ProcessLauncher(collected.suite, policy, processors(None, available_cpus()))
     try:
         cases = _some(collected.cases.values())
-        found = Prober(launcher, policy).probe([Entrant(case, side) for case in cases])
+        found = list(Prober(launcher, policy).probe([Entrant(case, side) for case in cases]))
     finally:
         launcher.close()
     broken = [one for one in found if isinstance(one, Exception) and not isinstance(one, BenchmarkSkipped)]

@@ -48,7 +48,7 @@ def test_the_innermost_phase_counts_and_time_counts_once(timer):
             timer.wait(10)
         timer.wait(2)
     assert timer.spent() == {"starting": 10, "probing": 3}
-    assert timer.stopwatch.seconds_without_starting == 3
+    assert timer.stopwatch.seconds_of_cases == 3
 
 
 def test_everything_inside_of_confirming_counts_as_confirming(timer):
@@ -59,7 +59,7 @@ def test_everything_inside_of_confirming_counts_as_confirming(timer):
             timer.wait(2)
         timer.wait(1)
     assert timer.spent() == {"confirming": 13}
-    assert timer.stopwatch.seconds_without_starting == 3
+    assert timer.stopwatch.seconds_of_cases == 3
 
 
 def test_an_exception_ends_its_phases(timer):

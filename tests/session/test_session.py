@@ -51,7 +51,7 @@ def test_the_phases_and_the_cases_divide_the_wall_time(finished):
     assert outcomes(report) == [Outcome.NEW] * 3
     assert list(phases) == [phase.value for phase in Phase]
     assert sum(phases.values()) == report.wall_seconds <= took
-    assert [name for name, seconds in phases.items() if not seconds] == ["confirming"]
+    assert [name for name, seconds in phases.items() if not seconds] == ["shared set-up", "confirming"]
     assert list(cases) == [case.name for case in CASES]
     assert cases[CASES[0].name] == cases[CASES[1].name] > 0  # they raced each other
     work = phases["preparing"] + phases["rounds"] + phases["probing"]

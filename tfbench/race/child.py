@@ -73,12 +73,13 @@ class Process:
         with suppress(ChannelClosed):
             self.channel.send(request)
 
-    def answer(self, wanted: type[M], when: str, seconds: float) -> M:
+    def answer(self, wanted: type[M], when: str, seconds: float, waited: float = 0.0) -> M:
         """Return the next message, which must be of this type. After any error the process has ended.
 
         Args:
             when: The phase of the launch, for the error: ``while it was probed``, or ``""`` for the set-up.
             seconds: Time limit.
+            waited: How much of it has passed.
 
         Raises:
             BenchmarkSkipped: The benchmark skips itself.
@@ -87,7 +88,7 @@ class Process:
         """
         phase = f" {when}" if when else ""
         try:
-            message = self._receive(wanted, seconds)
+            message = self._receive(wanted, max(0.0, seconds - waited))
         except ChannelClosed:
             status, output = self.end(kill=False)
             raise WorkerDied(f"the process {self._ending(status)}{phase}", output) from None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import select
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +17,29 @@ from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.model import LEAKS
 from tfbench.policy import Policy
 from tfbench.protocol.messages import Done, ProbeCase, Probed
-from tfbench.race.child import Process
+from tfbench.race.child import LOG_LOOK_SECONDS, Process
 from tfbench.race.interfaces import Entrant, Failure
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.worker.probes.graph import FOLDER, of_module
+
+
+@dataclass
+class _Launch:
+    """A probing launch that is under way."""
+
+    process: Process
+    folder: tempfile.TemporaryDirectory[str]
+    cpus: tuple[int, ...]
+    """The processor that it keeps from others."""
+    began: float = field(default_factory=time.monotonic)
+
+    def waited(self) -> float:
+        """Return for how many seconds its evidence has been awaited."""
+        return time.monotonic() - self.began
+
+    def end(self) -> None:
+        self.process.end(kill=True)
+        self.folder.cleanup()
 
 
 class Prober:
@@ -32,17 +54,36 @@ class Prober:
         self._policy = policy
         self._files = files
 
-    def probe(self, entrants: Sequence[Entrant]) -> list[ProbeOutput | Failure]:
-        """Return the evidence of each entrant. As many run at once as there are processors, since none is timed.
+    def probe(self, entrants: Iterable[Entrant]) -> Iterator[ProbeOutput | Failure]:
+        """Yield the evidence of each entrant, in order. Each processor takes one after the other: none is timed.
 
         Raises:
             SideError: A zygote does not start.
         """
-        at_once = max(1, len(self._launcher.processors.every))
-        found: list[ProbeOutput | Failure] = []
-        for first in range(0, len(entrants), at_once):
-            found += self._in_parallel(entrants[first : first + at_once])
-        return found
+        waiting = deque(enumerate(entrants))
+        running: dict[int, _Launch] = {}
+        found: dict[int, ProbeOutput | Failure] = {}
+        every = self._launcher.processors.every
+        idle: list[tuple[int, ...]] = [(cpu,) for cpu in every[: self._policy.probes_at_once]] or [()]
+        try:
+            for wanted in range(len(waiting)):
+                while wanted not in found:
+                    while waiting and idle:
+                        number, entrant = waiting.popleft()
+                        try:
+                            running[number] = self._start(entrant, idle[0])
+                            del idle[0]
+                        except BenchmarkError as error:
+                            found[number] = error
+                    found.update(self._ended(running))
+                    for number in found.keys() & running.keys():
+                        launch = running.pop(number)
+                        launch.end()
+                        idle.append(launch.cpus)
+                yield found.pop(wanted)
+        finally:
+            for launch in running.values():
+                launch.end()
 
     def share(self, entrants: Sequence[Entrant]) -> None:
         """Build the shared set-ups of these entrants, so that a race does not spend its time on them.
@@ -50,34 +91,41 @@ class Prober:
         Raises:
             SideError: A zygote does not start.
         """
-        if asking := [entrant for entrant in entrants if entrant.case.shared]:
-            self.probe(asking)
+        for _ in self.probe(entrant for entrant in entrants if entrant.case.shared):
+            pass
 
-    def _in_parallel(self, entrants: Sequence[Entrant]) -> list[ProbeOutput | Failure]:
-        every = self._launcher.processors.every
-        with ExitStack() as stack:
-            started: list[tuple[Process, Path] | Failure] = []
-            for index, entrant in enumerate(entrants):
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="probe-", dir=self._launcher.scratch))
-                cpus = every if entrant.case.cpus == "all" else (every[index % len(every)],)
-                seconds = self._policy.leak_seconds[bool(entrant.case.claims_on(LEAKS))]
-                windows = *self._policy.leak_windows, seconds
-                request = ProbeCase(cpus, entrant.case.name, folder, self._policy.probe_calls, windows, self._files)
-                try:
-                    process = stack.enter_context(self._launcher.start(entrant, 0, request))
-                    started.append((process, Path(folder)))
-                except BenchmarkError as error:
-                    started.append(error)
-            return [self._output(*one) if isinstance(one, tuple) else one for one in started]
-
-    def _output(self, process: Process, folder: Path) -> ProbeOutput | Failure:
+    def _start(self, entrant: Entrant, idle: tuple[int, ...]) -> _Launch:
+        folder = tempfile.TemporaryDirectory(prefix="probe-", dir=self._launcher.scratch)
+        cpus = self._launcher.processors.every if entrant.case.cpus == "all" else idle
+        windows = *self._policy.leak_windows, self._policy.leak_seconds[bool(entrant.case.claims_on(LEAKS))]
+        request = ProbeCase(cpus, entrant.case.name, folder.name, self._policy.probe_calls, windows, self._files)
         try:
-            answer = process.answer(Probed, "while it was probed", self._policy.setup_seconds)
+            return _Launch(self._launcher.start(entrant, 0, request), folder, idle)
+        except BaseException:
+            folder.cleanup()
+            raise
+
+    def _ended(self, running: Mapping[int, _Launch]) -> Iterator[tuple[int, ProbeOutput | Failure]]:
+        """Wait a moment; yield the launches that have ended, with their evidence."""
+        ready = select.select([launch.process.channel for launch in running.values()], [], [], LOG_LOOK_SECONDS)[0]
+        for number, launch in running.items():
+            if launch.process.channel in ready or launch.waited() > self._policy.setup_seconds:
+                yield number, self._output(launch)
+            else:
+                try:
+                    launch.process.check_output()
+                except BenchmarkError as error:
+                    yield number, error
+
+    def _output(self, launch: _Launch) -> ProbeOutput | Failure:
+        process = launch.process
+        try:
+            answer = process.answer(Probed, "while it was probed", self._policy.setup_seconds, launch.waited())
             # The code after bench belongs to the benchmark.
             process.answer(Done, "after it was probed", self._policy.answer_seconds)
         except (BenchmarkError, BenchmarkSkipped) as error:
             return error
-        return _read(answer, folder)
+        return _read(answer, Path(launch.folder.name))
 
 
 def _read(answer: Probed, folder: Path) -> ProbeOutput:

@@ -15,7 +15,9 @@ class Phase(str, enum.Enum):
     STARTING = "starting"
     """Making the sides and starting their zygotes, which import TensorFlow and collect the benchmarks."""
     PREPARING = "preparing"
-    """Set-up, first call and warm-up of timed launches, and shared set-up."""
+    """Set-up, first call and warm-up of timed launches."""
+    SHARED_SETUP = "shared set-up"
+    """Building what several launches share, such as trained models, and the first probing launches, which ask for it."""
     ROUNDS = "rounds"
     """Timed rounds, until their processes have ended."""
     CONFIRMING = "confirming"
@@ -66,7 +68,8 @@ class Stopwatch:
         return {phase: sum(self._spent[phase, inner] for inner in Phase) for phase in Phase}
 
     @property
-    def seconds_without_starting(self) -> float:
-        """All seconds so far in which no zygote was started, neither for a first race nor for a second one."""
+    def seconds_of_cases(self) -> float:
+        """All seconds so far except those for several cases: when zygotes start, and when shared set-ups are built."""
         self._count()
-        return sum(seconds for (_, innermost), seconds in self._spent.items() if innermost is not Phase.STARTING)
+        common = (Phase.STARTING, Phase.SHARED_SETUP)
+        return sum(seconds for (_, innermost), seconds in self._spent.items() if innermost not in common)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -74,18 +74,22 @@ class MetricChecker:
         self._probed: dict[tuple[str, str], _Probed | Failure] = {}
         """Names of a side and a case -> what the probe read, or why it failed."""
 
-    def look(self, entrants: Iterable[Entrant]) -> None:
+    def look(self, entrants: Iterable[Entrant], progress: Callable[[str], None] = lambda done: None) -> None:
         """Probe these entrants at once, together with the variants that they are compared with.
 
         A case that was probed on a side before is not probed again.
+
+        Args:
+            progress: Called with how many of them are done, such as ``3 of 8``, whenever one is.
 
         Raises:
             SideError: A zygote does not start.
         """
         needed = {_key(one): one for entrant in entrants for one in self._with_compared(entrant)}
         missing = [one for key, one in needed.items() if key not in self._probed]
-        for entrant, probed in zip(missing, self._probe(missing), strict=True):
+        for done, (entrant, probed) in enumerate(zip(missing, self._probe(missing), strict=True), start=1):
             self._probed[_key(entrant)] = probed  # stored now, since the next may be compared with it
+            progress(f"{done} of {len(missing)}")
 
     def _with_compared(self, entrant: Entrant) -> list[Entrant]:
         """Return the variants that an entrant is compared with, on its side and the reference first, and itself."""

@@ -86,6 +86,7 @@ class Session:
             "journal": self._resumption.keep,
         }
         skips = {case.name: reason for case in cases if (reason := self._gpu_session.skip_reason(case))}
+        self._starter.due = [case for case in cases if case.name not in {*skips, *self._resumption.earlier}]
         self._runs = CaseRuns(
             cases,
             skips,
@@ -94,7 +95,7 @@ class Session:
             report,
             self._resumption.earlier,
             self._launcher.keep_only,
-            lambda: self._stopwatch.seconds_without_starting,
+            lambda: self._stopwatch.seconds_of_cases,
         )
 
     def _choose_strategy(

@@ -30,6 +30,8 @@ class SideStarter:
     report: ProgressReporter
     described: dict[str, JSON] = field(default_factory=dict, init=False)
     """Name of a side -> its environment, as its zygotes report it."""
+    due: Sequence[Case] = field(default=(), init=False)
+    """All cases that the run is going to measure."""
     failure: SideError | None = field(default=None, init=False)
     """Why no case can be measured, whatever its side."""
 
@@ -49,12 +51,21 @@ class SideStarter:
         except BenchmarkError as error:
             self.failure = SideError(f"{error}\n{error.output}")
             raise self.failure from error
-        if shared := [case for case in cases if case.shared]:
-            # Every launch needs the shared set-up: building it here keeps it out of the seconds of a race,
-            # and out of probing launches, several of which run at once.
-            self.report(f"{shared[0].workload}: building the shared set-up")
-            with self.launcher.stopwatch.phase(Phase.PREPARING):
-                self.checker.look([Entrant(case, side) for case in shared for side in sides])
+        if any(case.shared for case in cases):
+            self._build_shared(cases, sides)
+
+    def _build_shared(self, cases: Sequence[Case], sides: Sequence[Side]) -> None:
+        """Build the shared set-ups of these cases and of all that are due with the same settings, several at once.
+
+        A race would otherwise spend its seconds on them. Each is built by the first launch that asks for it.
+        """
+        alike = [case for case in self.due if case.shared and case.env == cases[0].env]
+        shared = {case.name: case for case in (*cases, *alike) if case.shared}
+        self.report("building shared set-ups")
+        with self.launcher.stopwatch.phase(Phase.SHARED_SETUP):
+            # One side after the other: launches that ask for the same set-up would wait for each other.
+            entrants = [Entrant(case, side) for side in sides for case in shared.values()]
+            self.checker.look(entrants, lambda done: self.report(f"building shared set-ups: {done} launches done"))
 
     def _start(self, cases: Sequence[Case], sides: Sequence[Side]) -> None:
         policy, first = self.request.policy, not self.described

@@ -58,7 +58,7 @@ def counted(prober: Prober, policy: Policy, metric: str, before: Entrant, now: E
         SideError: A process does not start.
     """
     began, each = time.perf_counter(), policy.probe_launches
-    found = prober.probe([before] * each + [now] * each)
+    found = list(prober.probe([before] * each + [now] * each))
     if failures := {index // each: one for index, one in enumerate(found) if isinstance(one, Exception)}:
         return Difference(None, "", failures=failures)
     values = [catalog.read(one) for one in found if not isinstance(one, Exception)]
