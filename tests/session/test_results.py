@@ -73,7 +73,7 @@ def test_percentiles_are_taken_over_all_rounds():
     assert found["p99"] == pytest.approx(1.99e-3, rel=1e-2)
 
 
-def raced(*seconds, claims):
+def raced(*seconds, claims, cases=10):
     """The contract rows of the last variant in a race of a=0, a=1 …; `claims` maps other variants to factors."""
     clock = Clock()
     entrants = variants_of(*map(str, range(len(seconds))))
@@ -82,8 +82,9 @@ def raced(*seconds, claims):
         for other, factor in claims.items()
     )
     entrants[-1] = replace(entrants[-1], case=replace(entrants[-1].case, claims=reported))
-    race = Race(entrants, ScriptedLauncher(clock, [steady(value) for value in seconds]), preset("quick"),
-                RaceConfig(10, range(6)), clock, random.Random(1))  # fmt: skip
+    scripts = [value if callable(value) else steady(value) for value in seconds]
+    race = Race(entrants, ScriptedLauncher(clock, scripts), preset("quick"), RaceConfig(cases, range(6)), clock,
+                random.Random(1))  # fmt: skip
     race.run()
     return claimed(race, len(seconds) - 1)
 
@@ -117,6 +118,14 @@ def test_a_contract_with_a_variant_outside_the_race_is_inconclusive():
 def test_a_negative_control_must_be_neither_faster_nor_slower(seconds, outcome):
     (row,) = raced(*seconds, claims={"0": 0.0})
     assert (row.metric, row.outcome) == ("contract:as_fast", outcome)
+
+
+def test_an_equal_speed_is_proved_by_what_proves_that_a_case_is_unchanged():
+    """The interval that finds a change is wider, above all in a large suite, and the race ends without it."""
+    alternating = lambda number, pair, rng: 2e-3 * (1.008 if number % 2 else 0.992)  # noqa: E731
+    (row,) = raced(steady(2e-3, 0.0), alternating, claims={"0": 0.0}, cases=320)
+    assert row.outcome is Outcome.UNCHANGED, row.reason
+    assert "at 93% confidence, 2 launches" in row.reason.message
 
 
 # Failures
