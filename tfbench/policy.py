@@ -49,6 +49,7 @@ class Policy(
         rules = {
             "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
             "alpha must lie between 0 and 0.5": 0 < self.alpha < 0.5,
+            "suite_passes must be at least 1": self.suite_passes >= 1,
             "min_compared must be a share from 0 to 1": 0 <= self.min_compared <= 1,
             "changed_only_share must lie between 0 and 1": 0 < self.changed_only_share <= 1,
             "alpha_case must lie between 0 and 0.5": 0 < self.alpha_case < 0.5,

@@ -57,6 +57,22 @@ def test_a_slowdown_that_fresh_launches_do_not_confirm_is_inconclusive():
     assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED)
 
 
+def test_all_cases_are_raced_again_until_their_mean_decides():
+    scattered = [1.004 + (0.002 if number % 2 else -0.002) for number in range(len(CASES))]
+    verdict, raced = judged(centers(1.006), scattered)
+    assert verdict.outcome is Outcome.REGRESSED
+    passes, rest = divmod(len(raced), len(CASES))
+    assert (2 <= passes < Policy().suite_passes, rest) == (True, 0)
+    assert f"the mean of 12 cases, raced again {passes} times, is +0.40%" in verdict.reason.message
+
+
+def test_passes_that_decide_nothing_end():
+    scattered = [1.0035 + (0.006 if number % 2 else -0.006) for number in range(len(CASES))]
+    verdict, raced = judged(centers(1.006), scattered)
+    assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED)
+    assert len(raced) == Policy().suite_passes * len(CASES)
+
+
 def test_a_policy_without_confirmation_takes_the_first_answer():
     verdict, raced = judged(centers(1.006), policy=Policy(confirm=False))
     assert (verdict.outcome, raced) == (Outcome.REGRESSED, [])

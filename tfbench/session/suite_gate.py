@@ -54,8 +54,7 @@ class SuiteGate:
         outcome, text = classify_mean(first, self._limit), self._described(first, cases)
         if outcome is not Outcome.REGRESSED or not self._policy.confirm:
             return SuiteVerdict(self._limit, outcome, Reason(_CODES[outcome], text), cases, first)
-        again = [ratio for one in raced if (ratio := self._again(one)) is not None]
-        second = self._mean(again)
+        second, raced_again, passes = self._second(raced)
         if second is None:
             text = f"{text}; too few cases could be raced again to confirm it"
             return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, Reason(ReasonCode.NOT_CONFIRMED, text), cases, first)
@@ -64,8 +63,24 @@ class SuiteGate:
         else:
             outcome, code = Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED
             what = "fresh launches did not confirm what came first:"
-        text = f"{self._described(second, len(again))}; {what} {text}"
-        return SuiteVerdict(self._limit, outcome, Reason(code, text), len(again), second)
+        times = f", raced again {passes} times," if passes > 1 else ""
+        text = f"{self._described(second, raced_again, times)}; {what} {text}"
+        return SuiteVerdict(self._limit, outcome, Reason(code, text), raced_again, second)
+
+    def _second(self, raced: Sequence[CaseResult]) -> tuple[Ratio | None, int, int]:
+        """Race all cases again until their mean decides; return it, and how many cases were raced how often.
+
+        A case that was raced several times is in the mean as often, with errors that are independent of each other.
+        """
+        ratios: list[Ratio] = []
+        passes = 0
+        while True:
+            passes += 1
+            ratios += [ratio for one in raced if (ratio := self._again(one)) is not None]
+            mean = self._mean(ratios)
+            decided = mean is None or classify_mean(mean, self._limit) is not Outcome.INCONCLUSIVE
+            if decided or passes == self._policy.suite_passes:
+                return mean, round(len(ratios) / passes), passes
 
     def _again(self, raced: CaseResult) -> Ratio | None:
         rival = self._strategy.rival_entrant(raced.case)
@@ -75,6 +90,6 @@ class SuiteGate:
         return mean_ratio([ratio for ratio in ratios if ratio is not None], 1 - self._policy.alpha)
 
     @staticmethod
-    def _described(mean: Ratio, cases: int) -> str:
+    def _described(mean: Ratio, cases: int, times: str = "") -> str:
         interval = f"interval {mean.low - 1:+.2%} to {mean.high - 1:+.2%} at {mean.confidence:.0%} confidence"
-        return f"the mean of {cases} cases is {mean.center - 1:+.2%} ({interval})"
+        return f"the mean of {cases} cases{times} is {mean.center - 1:+.2%} ({interval})"

@@ -39,3 +39,6 @@ class DecisionThresholds:
     deviations of 1%, a slowdown of twice the minimum effect is found in 81% of the races instead of 58% with 30 launches."""
     confirm: bool = True
     """A first `regressed` is raced again in fresh launches of fresh zygotes, which share no data with the first."""
+    suite_passes: int = 4
+    """How often all cases are raced again, at most, until a slower mean of them is confirmed or not. A pass has the launches
+    of a first look, and its mean of 40 cases finds 0.5% in about six of ten runs."""
