@@ -141,7 +141,8 @@ def test_a_slowdown_is_whole_iterations_and_spins_for_the_rest(iterations, fract
     assert min(times) == pytest.approx(2e6 * (1 + fraction), rel=0.03)
 
 
-def test_a_slowdown_comes_after_the_work_of_the_device():
+@pytest.mark.parametrize("turn", [10, 40])
+def test_a_slowdown_comes_after_the_work_of_the_device_and_is_exact(turn):
     clock = Clock()
     order = []
 
@@ -150,7 +151,7 @@ def test_a_slowdown_comes_after_the_work_of_the_device():
         clock.now += 500
 
     def spun(turns):
-        clock.now += 10
+        clock.now += turn
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_module, "spin", spun)
