@@ -1,6 +1,8 @@
 """The mean ratio of many cases: against a reference, and its error rates by simulation."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,3 +92,34 @@ def test_a_uniform_slowdown_of_half_a_percent_is_found_and_none_is_not(cases, de
     assert false_positives == 0
     assert found / runs >= detected
     assert missed / (2 * runs) < 0.03
+
+
+def measured():
+    """Return the ratios of each case in three runs of the whole suite against itself: two of `quick`, one of `standard`."""
+    runs = json.loads((Path(__file__).parents[1] / "data" / "suite-ratios.json").read_text(encoding="utf-8"))
+    return {name: [Ratio(*one) for one in ratios] for name, ratios in runs.items()}
+
+
+@pytest.mark.parametrize(("factor", "found", "confirmed"), [(1.0, 0.0, 0.0), (1.005, 0.97, 0.87)])
+def test_measured_ratios_show_a_slowdown_of_half_a_percent_and_none_if_there_is_none(factor, found, confirmed):
+    """Draws of 40 cases. The second race has one or two passes with the launches of `quick`, fewer than in a run."""
+    runs, rng, draws = measured(), np.random.default_rng(3), 300
+    slower = {
+        name: [Ratio(one.center * factor, one.low * factor, one.high * factor, one.confidence) for one in ratios]
+        for name, ratios in runs.items()
+    }
+    first, second = 0, 0
+    for _ in range(draws):
+        drawn = rng.choice(len(slower["standard"]), 40, replace=False)
+        once, *again = (
+            [slower[name][case] for case in drawn] for name in ("standard", "quick, first", "quick, second")
+        )
+        if classify_mean(mean_ratio(once, 0.99), 0.005) is Outcome.REGRESSED:
+            first += 1
+            means = (mean_ratio(again[0], 0.99), mean_ratio([*again[0], *again[1]], 0.99))
+            outcomes = [classify_mean(mean, 0.005) for mean in means]
+            second += next((one for one in outcomes if one is not Outcome.INCONCLUSIVE), None) is Outcome.REGRESSED
+    if factor == 1.0:
+        assert (first, second) == (0, 0)
+    assert first >= found * draws
+    assert second >= confirmed * draws
