@@ -174,5 +174,5 @@ def test_a_folder_of_twenty_plain_tests_is_raced_as_it_is(foreign):
     found = list(slower.outcomes().values())
     assert (len(found), slower.code, slower.report["complete"]) == (20, 1, True), slower.output
     assert found.count("regressed") >= 18, slower.output  # the rest undecided, where other processes are busy
-    assert set(found) <= {"regressed", "inconclusive"}
+    assert set(found) <= {"regressed", "inconclusive"}, slower.output
     assert slower.output.count("benchmark.stats holds the times of this launch") == 1
