@@ -134,6 +134,15 @@ def _add(folder, number):
     content(folder)
 
 
+def test_a_reader_keeps_its_view_when_another_process_adds_a_run(tmp_path):
+    _add(tmp_path, 1)
+    with closing(HistoryIndex(tmp_path)) as index:
+        before = {one.case: index.points(one) for one in index.series()}
+        _add(tmp_path, 2)
+        assert {one.case: index.points(one) for one in index.series()} == before
+    assert all(len(points) == 2 for points in content(tmp_path).values())
+
+
 def test_writers_and_readers_at_once_lose_nothing(tmp_path):
     spawn = multiprocessing.get_context("fork")
     processes = [spawn.Process(target=_add, args=(tmp_path, number)) for number in range(8)]

@@ -202,10 +202,12 @@ class HistoryIndex:
         return [IndexedSeries(*row) for row in rows]
 
     def points(self, series: IndexedSeries) -> list[SeriesPoint]:
-        """Return the points of a series in time order."""
+        """Return the points of a series in time order, up to the runs that were there at the first call."""
         rows = self.database.execute("SELECT run, value, low, high, outcome FROM point WHERE series = ?", (series.id,))
         runs = self._runs
-        ordered = sorted((*runs[run], value, low, high, outcome) for run, value, low, high, outcome in rows)
+        # Another process may have added runs since they were read.
+        known = (row for row in rows if row[0] in runs)
+        ordered = sorted((*runs[run], value, low, high, outcome) for run, value, low, high, outcome in known)
         return [
             SeriesPoint(run, value, low, math.inf if high is None else high, outcome)
             for _, run, value, low, high, outcome in ordered
