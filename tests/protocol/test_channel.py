@@ -56,6 +56,12 @@ def test_the_other_end_gone_is_closed(ends):
         ours.send(Stop())
 
 
+def test_a_message_that_has_arrived_is_in_time(ends):
+    ours, other = ends
+    ours.send(Failed("done"))
+    assert other.receive(Failed, timeout=0) == Failed("done")
+
+
 def test_silence_is_timed_out(ends):
     with pytest.raises(TimedOut):
         ends[0].receive(Ready, timeout=0.01)

@@ -63,8 +63,9 @@ class Channel:
         self.descriptors = []
         while b"\n" not in self._buffer:
             if deadline is not None:
-                left = deadline - time.monotonic()
-                if left <= 0 or not select.select([self._socket], [], [], left)[0]:
+                # A look at the end of the time, too: what has arrived by then is in time.
+                left = max(0.0, deadline - time.monotonic())
+                if not select.select([self._socket], [], [], left)[0]:
                     raise TimedOut(f"no answer within {timeout:g} s")
             try:
                 chunk, received, _, _ = socket.recv_fds(self._socket, _CHUNK, _DESCRIPTORS)
