@@ -44,12 +44,11 @@ class Policy(
         looks = self.looks and self.looks[0] >= 2 and list(self.looks) == sorted(set(self.looks))
         first_call = 0 < self.first_call_effect < self.first_call_tolerance < 1
         probes = min(self.probe_calls, self.probes_at_once, self.probe_launches)
-        counts = min(probes, self.memory_launches, self.alone_launches)
+        counts = min(probes, self.memory_launches, self.alone_launches, self.suite_passes)
         limits = min(self.overrun, self.output_bytes, self.file_bytes)
         rules = {
             "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
             "alpha must lie between 0 and 0.5": 0 < self.alpha < 0.5,
-            "suite_passes must be at least 1": self.suite_passes >= 1,
             "min_compared must be a share from 0 to 1": 0 <= self.min_compared <= 1,
             "changed_only_share must lie between 0 and 1": 0 < self.changed_only_share <= 1,
             "alpha_case must lie between 0 and 0.5": 0 < self.alpha_case < 0.5,
@@ -63,7 +62,7 @@ class Policy(
             "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
             "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
             "0 < once_effects[0] < once_effects[1] < 1 must hold": 0 < self.once_effects[0] < self.once_effects[1] < 1,
-            "counts of probes, and memory_launches and alone_launches, must be at least 1": counts >= 1,
+            "probe_calls, probes_at_once, the numbers of launches and suite_passes must be at least 1": counts >= 1,
             "leak_windows must be at least 2 windows of 2 calls": min(self.leak_windows) >= 2,
             "bisect_retry_factor and repro_launches must be at least 1": min(
                 self.bisect_retry_factor, self.repro_launches

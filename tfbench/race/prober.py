@@ -30,11 +30,12 @@ class _Launch:
     process: Process
     folder: tempfile.TemporaryDirectory[str]
     cpus: tuple[int, ...]
-    """The processor that it keeps from others."""
+    """The processor that no other probing launch uses meanwhile."""
     began: float = field(default_factory=time.monotonic)
 
+    @property
     def waited(self) -> float:
-        """Return for how many seconds its evidence has been awaited."""
+        """Seconds for which its evidence has been awaited."""
         return time.monotonic() - self.began
 
     def end(self) -> None:
@@ -107,9 +108,11 @@ class Prober:
 
     def _ended(self, running: Mapping[int, _Launch]) -> Iterator[tuple[int, ProbeOutput | Failure]]:
         """Wait a moment; yield the launches that have ended, with their evidence."""
+        if not running:
+            return
         ready = select.select([launch.process.channel for launch in running.values()], [], [], LOG_LOOK_SECONDS)[0]
         for number, launch in running.items():
-            if launch.process.channel in ready or launch.waited() > self._policy.setup_seconds:
+            if launch.process.channel in ready or launch.waited > self._policy.setup_seconds:
                 yield number, self._output(launch)
             else:
                 try:
@@ -120,7 +123,7 @@ class Prober:
     def _output(self, launch: _Launch) -> ProbeOutput | Failure:
         process = launch.process
         try:
-            answer = process.answer(Probed, "while it was probed", self._policy.setup_seconds, launch.waited())
+            answer = process.answer(Probed, "while it was probed", self._policy.setup_seconds, launch.waited)
             # The code after bench belongs to the benchmark.
             process.answer(Done, "after it was probed", self._policy.answer_seconds)
         except (BenchmarkError, BenchmarkSkipped) as error:

@@ -51,7 +51,7 @@ class ChangedOnly:
 
     Args:
         drawn: Names of cases that race in any event, see `drawn`.
-        executed: Returns what each of two entrants executes, or ``None`` if it fails.
+        executed: Returns the code that each of two entrants executes, or ``None`` for one that fails.
     """
 
     contender: Side

@@ -33,7 +33,7 @@ def explained(prober: Prober, before: Entrant, now: Entrant) -> Explanation:
         SideError: A process does not start.
         BenchmarkError, BenchmarkSkipped: One of the entrants cannot run.
     """
-    first, second = (_probed(found) for found in prober.probe([before, now]))
+    first, second = map(_probed, list(prober.probe([before, now])))
     changes = [(change.where, change.what, change.text) for change in explain(first, second)]
     return Explanation(changes, metric_changes(read(first), read(second)), _notes(first, second))
 

@@ -42,7 +42,7 @@ class ReferenceSide:
     """Differences of its machine, one phrase each."""
 
     def entrant(self, case: Case) -> Entrant | None:
-        """Return what is to be probed on this side, ``None`` if its values are saved.
+        """Return the entrant to probe on this side, or ``None`` if its values come from a baseline.
 
         Args:
             case: The case as it is called on the contender.
@@ -80,7 +80,7 @@ class MetricChecker:
         A case that was probed on a side before is not probed again.
 
         Args:
-            progress: Called with how many of them are done, such as ``3 of 8``, whenever one is.
+            progress: Called after each entrant with the number probed so far, such as ``3 of 8``.
 
         Raises:
             SideError: A zygote does not start.
@@ -92,14 +92,14 @@ class MetricChecker:
             progress(f"{done} of {len(missing)}")
 
     def _with_compared(self, entrant: Entrant) -> list[Entrant]:
-        """Return the variants that an entrant is compared with, on its side and the reference first, and itself."""
+        """Return the entrants to probe for this one: the variants it is compared with, reference first, then itself."""
         case = entrant.case
         claimed = [self._others.get((case.group, claim.levels)) for claim in self._readable(case)]
         cases = (self._references.get(case.group), *claimed, case)
         return [Entrant(one, entrant.side) for one in cases if one is not None]
 
     def executed(self, *entrants: Entrant) -> list[ExecutedCode | None]:
-        """Return what each entrant executes, ``None`` if its probing launch fails.
+        """Return the code that each entrant executes, or ``None`` if its probing launch fails.
 
         Raises:
             SideError: A zygote does not start.
@@ -156,7 +156,7 @@ class MetricChecker:
             result: Result of a timed case.
             side: The contender.
             reference_side: What the case is compared with; ``None`` without a comparison.
-            group: Cases that are probed at the same time as this one.
+            group: Further cases to probe at the same time.
 
         Raises:
             SideError: A zygote does not start.
@@ -227,8 +227,9 @@ class MetricChecker:
         A change counts only if further launches of each probed side agree with the first.
         """
         theirs, differences = reference_side.metric_values, list(reference_side.differences)
-        if theirs is None and reference_side.side is not None:
-            probed = self._probed[reference_side.side.name, (reference_side.case or case).name]
+        entrant = reference_side.entrant(case)
+        if theirs is None and entrant is not None:
+            probed = self._probed[_key(entrant)]
             if isinstance(probed, Exception):
                 return [_not_probed(case, f"the baseline side was timed, but its probe failed: {probed}")], []
             theirs = probed.metric_values
@@ -240,7 +241,7 @@ class MetricChecker:
         rows, explained = self._rows(case, theirs, mine.metric_values, context)
         if any(row.outcome not in (Outcome.UNCHANGED, Outcome.NEW) for row in rows):
             known = [(Entrant(case, side), mine.metric_values)]
-            if (entrant := reference_side.entrant(case)) and reference_side.metric_values is None:
+            if entrant is not None and reference_side.metric_values is None:
                 known.append((entrant, theirs))
             unstable, scatter = self._unstable(known)
             context = replace(context, unstable=unstable | dict(theirs.unstable), scatter=scatter)

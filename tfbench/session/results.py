@@ -115,10 +115,11 @@ def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
     if not effects:
         return "the two variants have no launch in common"
     shared = race.entrants[other].case.env == mine.env
-    judged = effects, race.rounds(index), race.policy
-    if claim.name == "as_fast":  # an equal speed is proved as `unchanged` is, by an interval of its own level
-        return decide(*judged, cases=race.config.cases, shared_zygote=shared, final=False).comparison
-    return compare(*judged, cases=race.config.cases, shared_zygote=shared)
+    rounds, policy, cases = race.rounds(index), race.policy, race.config.cases
+    if claim.name == "as_fast":
+        # Equal speed is proved in the same way as `unchanged`, with an interval at its own level.
+        return decide(effects, rounds, policy, cases=cases, shared_zygote=shared, final=False).comparison
+    return compare(effects, rounds, policy, cases=cases, shared_zygote=shared)
 
 
 _PERCENTILES = ((90, 64), (99, 662))

@@ -86,7 +86,8 @@ class Session:
             "journal": self._resumption.keep,
         }
         skips = {case.name: reason for case in cases if (reason := self._gpu_session.skip_reason(case))}
-        self._starter.due = [case for case in cases if case.name not in {*skips, *self._resumption.earlier}]
+        known = {*skips, *self._resumption.earlier}
+        self._starter.unbuilt = [case for case in cases if case.shared and case.name not in known]
         self._runs = CaseRuns(
             cases,
             skips,

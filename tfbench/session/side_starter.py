@@ -30,8 +30,8 @@ class SideStarter:
     report: ProgressReporter
     described: dict[str, JSON] = field(default_factory=dict, init=False)
     """Name of a side -> its environment, as its zygotes report it."""
-    due: Sequence[Case] = field(default=(), init=False)
-    """All cases that the run is going to measure."""
+    unbuilt: Sequence[Case] = field(default=(), init=False)
+    """Cases of the run whose shared set-ups have not been built yet."""
     failure: SideError | None = field(default=None, init=False)
     """Why no case can be measured, whatever its side."""
 
@@ -55,15 +55,16 @@ class SideStarter:
             self._build_shared(cases, sides)
 
     def _build_shared(self, cases: Sequence[Case], sides: Sequence[Side]) -> None:
-        """Build the shared set-ups of these cases and of all that are due with the same settings, several at once.
+        """Build the shared set-ups of these cases, and of all others in the run with the same settings, several at once.
 
-        A race would otherwise spend its seconds on them. Each is built by the first launch that asks for it.
+        Otherwise a race would spend its time limit on building them. The first launch that needs a set-up builds it.
         """
-        alike = [case for case in self.due if case.shared and case.env == cases[0].env]
+        alike = [case for case in self.unbuilt if case.env == cases[0].env]
+        self.unbuilt = [case for case in self.unbuilt if case.env != cases[0].env]
         shared = {case.name: case for case in (*cases, *alike) if case.shared}
         self.report("building shared set-ups")
         with self.launcher.stopwatch.phase(Phase.SHARED_SETUP):
-            # One side after the other: launches that ask for the same set-up would wait for each other.
+            # One side after the other: two launches that need the same set-up would wait for each other.
             entrants = [Entrant(case, side) for side in sides for case in shared.values()]
             self.checker.look(entrants, lambda done: self.report(f"building shared set-ups: {done} launches done"))
 

@@ -68,9 +68,12 @@ class SuiteGate:
         return SuiteVerdict(self._limit, outcome, Reason(code, text), raced_again, second)
 
     def _second(self, raced: Sequence[CaseResult]) -> tuple[Ratio | None, int, int]:
-        """Race all cases again until their mean decides; return it, and how many cases were raced how often.
+        """Race all cases again until their mean is decided.
 
-        A case that was raced several times is in the mean as often, with errors that are independent of each other.
+        Each pass adds one ratio per case to the mean. The errors of these ratios are independent.
+
+        Returns:
+            The mean, the number of cases and the number of passes.
         """
         ratios: list[Ratio] = []
         passes = 0
