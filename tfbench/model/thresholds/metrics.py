@@ -39,8 +39,8 @@ class MetricThresholds:
     memory_launches: int = 3
     """Launches of each side before a memory peak is decided. Fewer say nothing about their scatter."""
     probes_at_once: int = 8
-    """Probing launches at the same time, at most one for each processor: each has a TensorFlow of its own, some 200 MB and a
-    share of the GPU."""
+    """Most probing launches at the same time, besides the limit of one per processor. Each has its own TensorFlow, which
+    takes memory of the host and of the GPU."""
     probe_calls: int = 4
     """Calls after the first ones in which retraces and leaked tensors are counted. One call shows what grows with every
     call, and four cost little compared with the start of the process."""
