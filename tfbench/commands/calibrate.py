@@ -60,6 +60,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     sides("--variants", action="store_true", help="race variants of one run: common zygotes, no confirmation")
     text = "let each side import TensorFlow itself, as two versions do (default: common ancestors)"
     sides("--separate", action="store_true", help=text)
+    text = "the side of unchanged code, such as git:HEAD (default self); what differs there counts as a false positive"
+    sides("--against", default="self", metavar="SIDE", help=text)
     text = "verdicts on unchanged code per verdict on slowed code (default 3)"
     option("--repeats", type=int, default=3, metavar="N", help=text)
     text = "probe each benchmark N times instead, and report metrics that differ"
@@ -93,8 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
         repeats=arguments.repeats,
         variants=arguments.variants,
         separate=arguments.separate,
+        against=arguments.against,
     )
-    kind = f"{'-variants' * plan.variants}{'-separate' * plan.separate}{'-busy' * arguments.with_load}"
+    kinds = {"variants": plan.variants, "separate": plan.separate, "against": plan.against != "self"}
+    kind = "".join(f"-{name}" for name, has in {**kinds, "busy": arguments.with_load}.items() if has)
     name = f"{policy.name}{kind}.jsonl"
     journal = Journal(arguments.journal or Layout.of(Path()).calibration / name)
     console = Screen()
@@ -173,6 +177,7 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
         console.print("no verdict yet; give the calibration more time with --budget")
         return
     how = f"{', variants from one zygote' * plan.variants}{', separate imports' * plan.separate}"
+    how += f", against {plan.against}" if plan.against != "self" else ""
     what = f"policy {plan.policy.name}, a suite of {plan.cases} cases{how}"
     console.print(table(f"tfbench, {what}", by_workload(RACED, trials), console.width))
     totals = [tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])]

@@ -67,6 +67,22 @@ def test_sides_with_imports_of_their_own_have_no_common_ancestor(calibrate, monk
     assert not asked
 
 
+def test_the_baseline_may_be_another_side(calibrate, tmp_path, capsys):
+    # What differs there is taken for a change of the same code.
+    (tmp_path / "bench_mine.py").write_text(
+        "import os\nfrom tests.fakes.steps import taking\n\n\n"
+        "def test_mine(bench):\n    bench(taking(bench, 2e-5 if 'SLOW' in os.environ else 1e-5))\n"
+    )
+    _, trials = calibrate("--journal", "j.jsonl", "--against", "env:SLOW=1", "--slowdowns", "none", "--repeats", "1")
+    assert {(trial.slowdown, trial.outcome) for trial in trials} == {(0.0, "improved")}
+    assert "against env:SLOW=1" in capsys.readouterr().out
+
+
+def test_a_baseline_that_does_not_exist_is_refused(calibrate, capsys):
+    assert calibrate("--against", "git:nowhere")[0] != 0
+    assert "nowhere" in capsys.readouterr().err
+
+
 def test_variants_have_no_separate_imports(calibrate, capsys):
     with pytest.raises(SystemExit):
         calibrate("--variants", "--separate")

@@ -20,7 +20,9 @@ from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.workers import Suite
+from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
+from tfbench.sides.spec import parse
 from tfbench.storage.layout import Layout
 
 WORKLOADS = Path(__file__).resolve().parents[2] / "worker" / "workloads"
@@ -47,6 +49,8 @@ class Plan:
     """Whether both entrants come from one zygote without confirmation, as in a comparison of variants."""
     separate: bool
     """Whether each side imports TensorFlow itself, as two versions do."""
+    against: str
+    """Specification of the baseline, ``self`` for the same files. Whatever it is, it counts as unchanged code."""
     saved: bool
     """Whether pytest-benchmark's method runs too, in every second run."""
     root: Path
@@ -74,29 +78,38 @@ def calibrate(
     def tell(text: str) -> None:
         progress(text, len(trials))
 
-    number = 1 + max((trial.run for trial in trials), default=-1)
-    while time.monotonic() - began < seconds:
-        for trial in _one_run(plan, number, rng, tell):
-            keep(trial)
-            if time.monotonic() - began > seconds:
-                break
-        if plan.saved and number % 2 == 0 and plan.root == WORKLOADS:
-            tell("pytest-benchmark, for comparison")
-            slowdown = SAVED_SLOWDOWNS[len(saved) % len(SAVED_SLOWDOWNS)]
-            saved.append(pytest_benchmark.measure(WORKLOADS / "test_saved.py", slowdown))
-            keep(*pytest_benchmark.compare(saved, number))
-        number += 1
+    with Environments(kept(), tell) as environments:
+        sides = _sides(plan, environments)
+        number = 1 + max((trial.run for trial in trials), default=-1)
+        while time.monotonic() - began < seconds:
+            for trial in _one_run(plan, sides, number, rng, tell):
+                keep(trial)
+                if time.monotonic() - began > seconds:
+                    break
+            if plan.saved and number % 2 == 0 and plan.root == WORKLOADS:
+                tell("pytest-benchmark, for comparison")
+                slowdown = SAVED_SLOWDOWNS[len(saved) % len(SAVED_SLOWDOWNS)]
+                saved.append(pytest_benchmark.measure(WORKLOADS / "test_saved.py", slowdown))
+                keep(*pytest_benchmark.compare(saved, number))
+            number += 1
+
+
+def _sides(plan: Plan, environments: Environments) -> tuple[Side, Side]:
+    """Return the baseline and the contender."""
+    contender = Side("contender", sys.executable, plan.root)
+    if plan.variants:
+        return contender, contender
+    baseline = parse(plan.against, contender, Layout.of(Path.cwd()).trees, environments)
+    return (replace(baseline, env={**baseline.env, **_SEPARATE}) if plan.separate else baseline), contender
 
 
 def _one_run(
-    plan: Plan, number: int, rng: random.Random, progress: Callable[[str], None]
+    plan: Plan, sides: tuple[Side, Side], number: int, rng: random.Random, progress: Callable[[str], None]
 ) -> Iterator[CalibrationTrial]:
     """Yield the trials of one run, which has its own zygotes and a random order of workloads."""
     made = Layout.of(Path.cwd()).shared_set_ups  # beside the journal
     suite = Suite(plan.files, "", "importlib", str(made), plan.cpus)
-    contender = Side("contender", sys.executable, plan.root)
-    env = _SEPARATE if plan.separate else {}
-    baseline = contender if plan.variants else replace(contender, name="baseline", env=env)
+    baseline, contender = sides
     with closing(ProcessLauncher(suite, plan.policy, plan.processors)) as launcher:
         progress(f"run {number}: starting zygotes")
         none = Case("", "", "")
