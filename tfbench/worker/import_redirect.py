@@ -47,7 +47,8 @@ def leaked_packages(there: str, here: str) -> list[str]:
         if not isinstance(file, str):
             continue
         leaked = _moved(file, there, here) != file or (package in copies and _installed(file))
-        if leaked and not _below(os.path.realpath(file), _PACKAGE):
+        # pytest makes a module of each folder above a conftest.py that lies outside of its root.
+        if leaked and not _below(os.path.realpath(file), _PACKAGE) and not os.path.isdir(file):
             found.add(package)
     return sorted(found)
 
