@@ -1,5 +1,6 @@
 """The plan of a launch, from the time of an iteration."""
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -105,6 +106,20 @@ def test_every_round_has_every_entrant_once_and_the_turns_chain(entrants, rounds
         seen.append(at)
         at = next(follow[at])
     assert seen == [entrant for one in plan for entrant in one]
+
+
+@given(st.integers(3, 6), st.integers(2, 40), st.integers(0, 2**32))
+def test_of_several_entrants_none_has_two_turns_in_succession(entrants, rounds, seed):
+    turns = itertools.chain.from_iterable(orders(range(entrants), rounds, random.Random(seed)))
+    assert all(one != following for one, following in itertools.pairwise(turns))
+
+
+def test_two_entrants_take_turns_and_seldom_change_places():
+    drawn = [orders([0, 3], 200, random.Random(seed)) for seed in range(50)]
+    changes = [sum(one != following for one, following in itertools.pairwise(order)) for order in drawn]
+    assert sum(changes) / len(changes) == pytest.approx(200 / 16, rel=0.1)
+    first = [sum(one[0] == 0 for one in order) for order in drawn]
+    assert sum(first) / len(first) == pytest.approx(100, rel=0.1)
 
 
 def test_a_block_with_untimed_work_has_one_iteration_and_the_work_counts_as_cost():

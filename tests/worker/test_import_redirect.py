@@ -59,6 +59,14 @@ def test_packages_that_still_come_from_the_working_tree_are_named(trees, monkeyp
     assert leaked_packages(there, here) == ["ours"]
 
 
+def test_a_folder_is_no_import(trees, monkeypatch):
+    there, here = trees
+    parent = types.ModuleType("above")  # as pytest makes one for a folder above a conftest.py
+    parent.__file__ = there
+    monkeypatch.setitem(sys.modules, "above", parent)
+    assert leaked_packages(there, here) == []
+
+
 @pytest.mark.parametrize(("info", "leaks"), [({}, ["copied"]), ({"editable": True}, [])])
 def test_a_copy_that_pip_installed_from_the_working_tree_leaks(trees, monkeypatch, tmp_path_factory, info, leaks):
     there, here = trees
