@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -97,7 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
         separate=arguments.separate,
         against=arguments.against,
     )
-    kinds = {"variants": plan.variants, "separate": plan.separate, "against": plan.against != "self"}
+    against = f"against-{re.sub(r'[^a-zA-Z0-9.=]+', '-', plan.against)}"  # sides do not share a journal
+    kinds = {"variants": plan.variants, "separate": plan.separate, against: plan.against != "self"}
     kind = "".join(f"-{name}" for name, has in {**kinds, "busy": arguments.with_load}.items() if has)
     name = f"{policy.name}{kind}.jsonl"
     journal = Journal(arguments.journal or Layout.of(Path()).calibration / name)

@@ -63,7 +63,7 @@ class Channel:
         self.descriptors = []
         while b"\n" not in self._buffer:
             if deadline is not None:
-                # A look at the end of the time, too: what has arrived by then is in time.
+                # Check once more when the time is up: an answer that has arrived by then counts.
                 left = max(0.0, deadline - time.monotonic())
                 if not select.select([self._socket], [], [], left)[0]:
                     raise TimedOut(f"no answer within {timeout:g} s")

@@ -69,7 +69,7 @@ class Stopwatch:
 
     @property
     def seconds_of_cases(self) -> float:
-        """All seconds so far, except those that serve several cases: starting zygotes and building shared set-ups."""
+        """All seconds so far, without the start of zygotes and shared set-ups, which serve several cases."""
         self._count()
         common = (Phase.STARTING, Phase.SHARED_SETUP)
         return sum(seconds for (_, innermost), seconds in self._spent.items() if innermost not in common)

@@ -76,6 +76,13 @@ def test_the_baseline_may_be_another_side(calibrate, tmp_path, capsys):
     _, trials = calibrate("--journal", "j.jsonl", "--against", "env:SLOW=1", "--slowdowns", "none", "--repeats", "1")
     assert {(trial.slowdown, trial.outcome) for trial in trials} == {(0.0, "improved")}
     assert "against env:SLOW=1" in capsys.readouterr().out
+    calibrate("--against", "env:SLOW=1", "--slowdowns", "none", "--repeats", "1")
+    assert (tmp_path / ".tfbench/calibration/quick-against-env-SLOW=1.jsonl").exists()
+
+
+def test_without_a_budget_the_baseline_is_not_created(calibrate, capsys):
+    assert calibrate("--budget", "0", "--against", "git:nowhere")[0] == 0
+    assert "no verdict yet" in capsys.readouterr().out
 
 
 def test_a_baseline_that_does_not_exist_is_refused(calibrate, capsys):

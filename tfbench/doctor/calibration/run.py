@@ -67,6 +67,8 @@ def calibrate(
     Args:
         progress: Called with the current activity and the number of verdicts in the journal.
     """
+    if seconds <= 0:
+        return
     began = time.monotonic()
     trials = journal.read()
     saved: list[pytest_benchmark.SavedRun] = []
