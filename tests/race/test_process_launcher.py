@@ -652,15 +652,16 @@ def test_slow(bench):
 def test_what_threads_do_ahead_counts(tmp_path):
     (tmp_path / "t.py").write_text(AHEAD)
     sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
-    opened = ProcessLauncher(one_file(tmp_path), preset("quick"), Processors((0,), (0,)))
+    long = replace(preset("quick"), launch_seconds=2.0)  # eight elements more or less in a queue count little
+    opened = ProcessLauncher(one_file(tmp_path), long, Processors((0,), (0,)))
     entrants = [
         Entrant(case(f"t.py::{name}"), side) for name, side in zip(("test_fine", "test_slow"), sides, strict=True)
     ]
-    race = Race(entrants, opened, preset("quick"), RaceConfig(1, range(1)), time.perf_counter, random.Random(1))
+    race = Race(entrants, opened, long, RaceConfig(1, range(1)), time.perf_counter, random.Random(1))
     try:
         runs = race._launch([0, 1]).runs
     finally:
         opened.close()
     baseline, contender = (sum(run.seconds) / len(run.seconds) for run in runs)
     assert contender / baseline == pytest.approx(1.3, rel=0.1)
-    assert len(runs[0].seconds) * runs[0].iterations >= 50
+    assert len(runs[0].seconds) * runs[0].iterations >= 500

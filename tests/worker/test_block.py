@@ -13,7 +13,7 @@ import pytest
 
 from tfbench.errors import BenchmarkError
 from tfbench.worker import block as block_module
-from tfbench.worker.block import Block, gc_disabled, serve_turns, slowdown, spin, spins_for, warm_up, works_on
+from tfbench.worker.block import Block, gc_disabled, pace, serve_turns, slowdown, spin, spins_for, warm_up, works_on
 
 
 class Clock:
@@ -79,6 +79,16 @@ def test_warm_up_runs_until_two_windows_agree():
 
     seconds, _ = warm_up(Block(step, None, clock), 0.02, 1.0, 0.02)
     assert seconds == pytest.approx(1e-3)
+
+
+def test_the_pace_of_a_step_counts_the_calls_that_wait_for_others():
+    clock, calls = Clock(), []
+
+    def step():  # takes eight results that are ready, then waits until eight are
+        calls.append(1)
+        clock.now += 8_000_000 if len(calls) % 8 == 0 else 1000
+
+    assert pace(Block(step, None, clock), 0.03) == pytest.approx(1e-3, rel=0.01)
 
 
 @pytest.mark.alone

@@ -34,6 +34,7 @@ from tfbench.worker.block import (
     PreparedBlock,
     PreparedStep,
     gc_disabled,
+    pace,
     serve_turns,
     slowdown,
     spin,
@@ -209,7 +210,8 @@ class TimingLaunch(Bench[TimeCase]):
         waiting: float | None
         iteration, waiting = warm_up(block, *self.request.warmup)
         on_device, untimed = block.synchronise is not None, block.untimed
-        ahead = not on_device and works_on()
+        if ahead := not on_device and works_on():
+            iteration = pace(block, self.request.warmup[0])
         alone = len(self.request.cpus) == 1 and not on_device and untimed is None
         by_processor = alone and self.clock is time.perf_counter_ns
         waiting = waiting if by_processor else None
