@@ -27,6 +27,14 @@ class Thresholds(NamedTuple):
     launch_deviation: float
     zygote_deviation: float
 
+    def confirming(self) -> Thresholds:
+        """Return these for a race that confirms a change: it is `unchanged` only if less than the minimum effect.
+
+        Such a race asks whether the change exceeds the minimum effect. Where it is about as large as the tolerance, an
+        interval within the tolerance is often found first, and would end the race before it can answer.
+        """
+        return self._replace(tolerance=self.minimum_effect)
+
 
 _FEWEST_PAIRS = 2  # with one pair of zygotes, its bias would be taken for a difference
 

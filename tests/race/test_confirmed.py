@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -12,6 +13,7 @@ from tfbench.metrics.sampled import first_call, memory
 from tfbench.model import TIME, Case, Outcome, Reason
 from tfbench.policy import Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
+from tfbench.stats.verdict import decide
 
 CASE = Case("w.py::w", "w", "w.py::w")
 POLICY = Policy()
@@ -64,6 +66,18 @@ def test_a_regression_of_time_counts_only_if_confirmed(script, outcome):
     assert found.decision.outcome is outcome
     assert len(found.races) == 2
     assert found.memory is None
+
+
+def test_a_second_race_ends_as_unchanged_only_below_the_minimum_effect():
+    def script(factor, number, pair, rng):  # first 1.9% slower, then about 1.5%, which is within the tolerance
+        return factor * rng.gauss(1.019 if pair < POLICY.zygotes else 1.015, 0.003)
+
+    found = confirmed_race([steady(1e-4), partial(script, 1e-4)])
+    assert found.decision.outcome is Outcome.REGRESSED
+    second = found.races[1]
+    assert len(second.launches) > POLICY.looks[2]
+    usual = decide(second.effects(1)[: POLICY.looks[3]], 1, POLICY, cases=1, shared_zygote=False, final=False)
+    assert usual.outcome is Outcome.UNCHANGED
 
 
 def test_an_improvement_counts_only_if_confirmed():

@@ -45,7 +45,7 @@ def test_a_large_difference_stops_at_the_first_look():
 
 
 def test_heavy_noise_is_inconclusive_at_the_last_look():
-    policy = replace(POLICY, hopeless=math.inf)
+    policy = replace(POLICY, hopeless=math.inf, case_seconds=math.inf)
     race, _ = raced(sides_of(CASE), [steady(1e-4, 0.1), steady(1e-4, 0.1)], policy=policy)
     assert race.decisions[1].outcome is Outcome.INCONCLUSIVE
     assert len(race.launches) == POLICY.looks[-1]

@@ -31,7 +31,7 @@ def test_many_races_at_once_are_classified_as_one_at_a_time(launches, shared):
     values[rng.random(values.shape) < 0.05] -= 0.3
     distribution = posterior(values, pairs, STANDARD, shared_zygote=shared)
     low, high = distribution.bounds(0.004)
-    codes = classify_races(region_tails(distribution, STANDARD, 0.004), 0.004)
+    codes = classify_races(region_tails(distribution, STANDARD.step_time, 0.004), 0.004)
     seen = set()
     for race, row in enumerate(values):
         evidence = [Effect(value, pair) for value, pair in zip(row, pairs.tolist(), strict=True)]
@@ -51,7 +51,9 @@ def test_many_races_at_once_are_decided_as_one_at_a_time(look, cases):
     pairs = np.arange(launches) % 12
     values = rng.normal(rng.uniform(-0.06, 0.06, (80, 1)), 0.004, (80, launches))
     distribution = posterior(values, pairs, STANDARD, shared_zygote=False)
-    codes = evaluate(distribution, look_alpha(STANDARD, cases, look), unchanged_alpha(STANDARD, look), STANDARD)
+    codes = evaluate(
+        distribution, look_alpha(STANDARD, cases, look), unchanged_alpha(STANDARD, look), STANDARD.step_time
+    )
     seen = set()
     for code, row, even in zip(codes, values, balanced(values, STANDARD.step_time), strict=True):
         evidence = [Effect(value, pair) for value, pair in zip(row, pairs.tolist(), strict=True)]
@@ -69,8 +71,14 @@ def test_a_case_at_the_edge_of_the_tolerance_is_rarely_unchanged(policy, model):
         assert found.rate(Outcome.UNCHANGED) <= 0.05
 
 
+@pytest.mark.parametrize(("deviation", "found"), [(0.006, 0.97), (0.01, 0.93)])
+def test_a_slowdown_of_the_tolerance_is_found_though_it_is_measured_too_small(deviation, found):
+    model = NoiseModel(0.019, deviation, STANDARD.ancestor_deviation)
+    assert simulate(STANDARD.with_common_ancestors(), model, 2_000, 20, cases=320).rate(Outcome.REGRESSED) >= found
+
+
 def test_the_cases_of_a_run_hardly_change_the_cost_of_unchanged_code():
-    for model, launches in ((TYPICAL, 4.4), (EAGER, 7.9)):
+    for model, launches in ((TYPICAL, 4.6), (EAGER, 9.3)):
         found = simulate(STANDARD, model, 4_000, 19, cases=320)
         assert found.launches.mean() <= launches
         assert found.rate(Outcome.UNCHANGED) >= 0.98

@@ -105,7 +105,7 @@ def test_unchanged_is_proved_and_reported_at_a_level_of_its_own():
     plain = interval(effects(0.0), unchanged_alpha(POLICY, 2), POLICY, shared_zygote=False)
     assert found.outcome is Outcome.UNCHANGED
     assert found.comparison.ratio == replace(plain, confidence=1 - 2 * POLICY.alpha_unchanged)
-    assert "at 93% confidence" in found.reason.message
+    assert "at 94% confidence" in found.reason.message
     assert judged(0.0, cases=1).comparison == found.comparison  # cases do not share it
     assert judged(0.0, policy=replace(POLICY, alpha_unchanged=1e-6)).outcome is None
 
@@ -118,7 +118,7 @@ def test_every_other_decision_reports_the_interval_that_finds_a_change(center, o
 
 
 def test_a_probable_change_that_is_within_the_tolerance_is_raced_on():
-    policy = replace(POLICY, alpha_unchanged=0.05)
+    policy = replace(POLICY, alpha_unchanged=0.06)
     plain = interval(effects(0.015), unchanged_alpha(policy, 2), policy, shared_zygote=False)
     assert 1 + policy.minimum_effect < plain.low < plain.high < 1 + policy.tolerance
     assert judged(0.015, policy=policy, cases=320).outcome is None

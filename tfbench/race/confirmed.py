@@ -104,7 +104,10 @@ class ConfirmedRace:
         order = policy.pair_order()
         self._stopwatch = launcher.stopwatch
         wanted = _first_call_is_open if FIRST_CALL in metrics else lambda race: False
-        configs = (RaceConfig(cases, [first + pair for pair in order], wanted) for first in (0, policy.zygotes))
+        configs = (
+            RaceConfig(cases, [first + pair for pair in order], wanted, confirms=first > 0)
+            for first in (0, policy.zygotes)
+        )
         self._first, self._second = (Race(entrants, launcher, policy, config, clock, rng) for config in configs)
         self.policy = policy
         self._confirm = policy.confirm and confirm

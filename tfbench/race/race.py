@@ -30,6 +30,8 @@ class RaceConfig:
     """Pairs of zygotes that the launches come from in turn."""
     first_calls: Callable[[Race], bool] = lambda race: False
     """Tells whether the first calls of two sides are judged, too, and need another launch."""
+    confirms: bool = False
+    """Whether this race confirms a change in the time of an iteration that another one has found."""
 
 
 def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) -> range:
@@ -299,6 +301,7 @@ class Race:
                 self.decisions[entrant] = decision
 
     def _decide(self, entrant: int, effects: Sequence[Effect], final: bool) -> Decision:
+        usual = self._thresholds(entrant)
         return decide(
             effects,
             self.rounds(entrant),
@@ -306,7 +309,7 @@ class Race:
             cases=self.config.cases,
             shared_zygote=self._share_zygote(entrant),
             final=final,
-            thresholds=self._thresholds(entrant),
+            thresholds=usual.confirming() if self.config.confirms else usual,
         )
 
     def _thresholds(self, entrant: int) -> Thresholds:

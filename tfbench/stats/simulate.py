@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfbench.model import Outcome
-from tfbench.policy import Policy
+from tfbench.policy import Policy, Thresholds
 from tfbench.stats.alpha_spending import look_alpha, unchanged_alpha
 from tfbench.stats.interval import Array, Floats, Posterior, posterior, with_error
 from tfbench.stats.verdict import balanced, regions
@@ -87,10 +87,11 @@ def simulate(
     The cases of a run share its alpha. Variants of a run come from one zygote, and are not confirmed.
     """
     rng = np.random.default_rng(seed)
-    expected = with_error(policy.step_time, model.rounds_error)
+    usual = policy.step_time
+    expected = with_error(usual, model.rounds_error)
     order = np.array(policy.pair_order())
 
-    def stage(races: int) -> tuple[Codes, Counts]:
+    def stage(races: int, thresholds: Thresholds) -> tuple[Codes, Counts]:
         codes, launches = np.full(races, _INCONCLUSIVE, dtype=np.int8), np.zeros(races, dtype=np.int64)
         open_races = np.arange(races)
         pair_bias = rng.normal(0, model.zygote_deviation, (races, policy.zygotes))
@@ -105,9 +106,9 @@ def simulate(
                 batch = slice(part, part + _BATCH)
                 found[batch] = evaluate(
                     posterior(effects[batch], pairs, policy, shared_zygote=shared_zygote, expected=expected),
-                    *levels, policy,
+                    *levels, thresholds,
                 )  # fmt: skip
-            found[(found == _UNCHANGED) & ~balanced(effects, policy.step_time)] = _INCONCLUSIVE
+            found[(found == _UNCHANGED) & ~balanced(effects, thresholds)] = _INCONCLUSIVE
             codes[open_races], launches[open_races] = found, count
             undecided = found == _INCONCLUSIVE
             open_races, pair_bias, effects = open_races[undecided], pair_bias[undecided], effects[undecided]
@@ -115,11 +116,11 @@ def simulate(
                 break
         return codes, launches
 
-    first, launches = stage(races)
+    first, launches = stage(races, usual)
     final = first.copy()
     if policy.confirm and not shared_zygote:
         alarms = np.flatnonzero((first == _REGRESSED) | (first == _IMPROVED))
-        again, more = stage(len(alarms))
+        again, more = stage(len(alarms), usual.confirming())
         final[alarms] = np.where(again == first[alarms], again, _INCONCLUSIVE)
         launches[alarms] += more
     return Races(first, final, launches)
@@ -138,21 +139,21 @@ def scatter(rng: np.random.Generator, model: NoiseModel, like: Floats) -> Floats
     return found
 
 
-def evaluate(distribution: Posterior, alpha: float, alpha_unchanged: float, policy: Policy) -> Codes:
+def evaluate(distribution: Posterior, alpha: float, alpha_unchanged: float, thresholds: Thresholds) -> Codes:
     """Decide all races as `tfbench.stats.verdict.decide` decides one, besides `balanced`; shape (races,).
 
     Args:
         alpha: Level of the interval that finds a change, both ends together.
         alpha_unchanged: Level of the interval that proves `unchanged`, both ends together.
     """
-    tails = region_tails(distribution, policy, max(alpha, alpha_unchanged))
+    tails = region_tails(distribution, thresholds, max(alpha, alpha_unchanged))
     codes, probable = (classify_races(tails, level) for level in (alpha, alpha_unchanged))
     unchanged = np.where(probable == _UNCHANGED, _UNCHANGED, _INCONCLUSIVE)
     found: Codes = np.where((codes == _REGRESSED) | (codes == _IMPROVED), codes, unchanged).astype(np.int8)
     return found
 
 
-def region_tails(distribution: Posterior, policy: Policy, alpha: float) -> dict[int, Floats]:
+def region_tails(distribution: Posterior, thresholds: Thresholds, alpha: float) -> dict[int, Floats]:
     """Return code -> for each race the probability that the truth is beyond the nearer end of the region; (races,).
 
     An interval lies in a region exactly if this probability is less than half its level. Computing it once for
@@ -163,7 +164,7 @@ def region_tails(distribution: Posterior, policy: Policy, alpha: float) -> dict[
     """
     center = np.exp(distribution.center)
     tails = {}
-    for region in regions(policy.step_time):
+    for region in regions(thresholds):
         # An interval in the region has its centre there, so most races need the tails of one region.
         races = np.flatnonzero((region.low <= center) & (center <= region.high))
         found = np.zeros(len(center))
