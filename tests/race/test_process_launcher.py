@@ -652,7 +652,7 @@ def test_slow(bench):
 def test_what_threads_do_ahead_counts(tmp_path):
     (tmp_path / "t.py").write_text(AHEAD)
     sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
-    long = replace(preset("quick"), launch_seconds=2.0)  # eight elements more or less in a queue count little
+    long = replace(preset("quick"), ahead_launch_seconds=2.0)  # eight elements more or less in a queue count little
     opened = ProcessLauncher(one_file(tmp_path), long, Processors((0,), (0,)))
     entrants = [
         Entrant(case(f"t.py::{name}"), side) for name, side in zip(("test_fine", "test_slow"), sides, strict=True)

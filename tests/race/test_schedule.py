@@ -34,6 +34,7 @@ def test_work_on_a_device_has_longer_blocks():
 def test_steps_whose_threads_work_ahead_have_long_blocks_that_are_not_sliced():
     plan = make_plan(sides_of(CASE), {0: 1e-3, 1: 1e-3}, POLICY, works_on=True)
     assert plan.iterations == (20, 20)
+    assert plan.rounds == round(POLICY.ahead_launch_seconds / 0.04)
     assert not make_plan(sides_of(CASE), {0: 0.05, 1: 0.05}, POLICY, sliceable=True, works_on=True).sliced
 
 

@@ -43,7 +43,8 @@ def make_plan(
         preparation: Seconds that the launch has taken so far.
         sliceable: Whether processor time can stand for the time of these steps. Long ones then have sliced rounds.
         untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
-        works_on: Whether threads of a process work on after a step. Blocks then take ``ahead_block_seconds``.
+        works_on: Whether threads of a process work on after a step. Blocks then take ``ahead_block_seconds``, and all of
+            them ``ahead_launch_seconds``.
     """
     untimed = untimed or {}
     sliced = (
@@ -68,7 +69,8 @@ def make_plan(
         primes.append(max(1, round(policy.prime_seconds / seconds)) if primed else 0)
         extra.append(entrant.side.slowdown)
     turn = _turn(whole, iterations, primes, extra)
-    budget = policy.launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
+    launch_seconds = policy.ahead_launch_seconds if works_on else policy.launch_seconds
+    budget = launch_seconds * max(1.0, len(iteration) / REFERENCE_ENTRANTS)
     rounds, more = (math.floor(seconds / max(turn, 1e-9)) for seconds in (budget, preparation))
     rounds = max(rounds, min(more, policy.rounds_long))
     return Plan(

@@ -38,6 +38,9 @@ class LaunchBudgets:
     """The same for devices, whose blocks start with an empty queue and end with a synchronization of at least 12 µs."""
     ahead_block_seconds: float = 0.02
     """The same for steps whose threads work ahead, such as prefetching pipelines. A shorter block takes what is ready."""
+    ahead_launch_seconds: float = 0.6
+    """Rounds of a launch of such steps take about this long, because blocks differ by the elements that happen to be ready.
+    Seven rounds, as many as ``launch_seconds`` has room for, leave 2.5 times the error of 25."""
     prime_seconds: float = 4e-4
     """Untimed work before each block, which starts with cold caches. At least one iteration."""
     prime_below_seconds: float = 5e-4
