@@ -125,7 +125,7 @@ def test_an_equal_speed_is_proved_by_what_proves_that_a_case_is_unchanged():
     alternating = lambda number, pair, rng: 2e-3 * (1.008 if number % 2 else 0.992)  # noqa: E731
     (row,) = raced(steady(2e-3, 0.0), alternating, claims={"0": 0.0}, cases=320)
     assert row.outcome is Outcome.UNCHANGED, row.reason
-    assert "at 93% confidence, 2 launches" in row.reason.message
+    assert "at 94% confidence, 2 launches" in row.reason.message
 
 
 # Failures

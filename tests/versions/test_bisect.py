@@ -98,7 +98,7 @@ def test_an_inconclusive_step_is_raced_again_and_may_stay_inconclusive():
     scripted = Scripted(since("2.18", 1.0), deviation=0.1)
     (result,) = scripted.run(CASE)
     assert scripted.raced == [(CASE.name, "2.21")] * 2
-    assert scripted.looks == [64, 192]
+    assert scripted.looks == [96, 288]
     assert result.bad_end.again
     assert not result.is_answered
     assert bisect_report.answer(result, SEVEN).startswith("inconclusive whether 2.21 is slower than 2.15")
