@@ -7,7 +7,9 @@ import random
 import sys
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -94,10 +96,14 @@ def test_hundreds_of_launches_leave_descriptors_memory_and_children_as_they_were
     for name, before in early.items():
         after = late[name]
         assert (after["descriptors"], after["children"]) == (before["descriptors"], before["children"]), name
-        assert after["bytes"] < before["bytes"] + 1000 * LAUNCHES, name
+        # What every launch keeps shows in most windows, and a heap that happens to be extended in one of them.
+        grown = median(then[name]["bytes"] - now[name]["bytes"] for now, then in pairwise(rows[1:]))
+        assert grown < 1000 * LAUNCHES / 5, name
         text = f"{after['descriptors']} descriptors, {after['children']} children"
-        grown = (after["bytes"] - before["bytes"]) / 1e3
-        record_property("figure", f"{LAUNCHES} launches, {name}: {text}, {grown:+.0f} kB since launch {LAUNCHES // 5}")
+        kilobytes = (after["bytes"] - before["bytes"]) / 1e3
+        record_property(
+            "figure", f"{LAUNCHES} launches, {name}: {text}, {kilobytes:+.0f} kB since launch {LAUNCHES // 5}"
+        )
 
 
 def watched(launcher):
