@@ -89,6 +89,7 @@ def test_the_pace_of_a_step_counts_the_calls_that_wait_for_others():
         clock.now += 8_000_000 if len(calls) % 8 == 0 else 1000
 
     assert pace(Block(step, None, clock), 0.03) == pytest.approx(1e-3, rel=0.01)
+    assert pace(Block(step, None, clock), 0.0) == pytest.approx(1e-6)  # short launches warm nothing up
 
 
 @pytest.mark.alone

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
-from statistics import median
+from statistics import fmean, median
 
 from tfbench.errors import BenchmarkError
 
@@ -247,18 +247,17 @@ def works_on() -> bool:
 
 
 def pace(block: Block, seconds: float) -> float:
-    """Return the mean seconds of an iteration over at least ``seconds``.
+    """Return the mean seconds of an iteration over at least ``seconds`` and one call.
 
     Where threads work ahead, many calls in succession may find their results ready and take a thousandth of the time of
     the next one, so a median says nothing about how many calls fill a block.
     """
-    timed = calls = 0
+    times: list[int] = []
     began = block.clock()
-    while block.clock() - began < seconds * 1e9:
+    while not times or block.clock() - began < seconds * 1e9:
         start, end = block(1)
-        timed += end - start
-        calls += 1
-    return timed * 1e-9 / calls
+        times.append(end - start)
+    return fmean(times) * 1e-9
 
 
 def _block_size(block: Block, limit: float) -> int:
