@@ -660,8 +660,10 @@ def test_what_threads_do_ahead_counts(tmp_path):
     race = Race(entrants, opened, long, RaceConfig(1, range(1)), time.perf_counter, random.Random(1))
     try:
         runs = race._launch([0, 1]).runs
+        short = race._launch([0, 1], brief=True)
     finally:
         opened.close()
     baseline, contender = (sum(run.seconds) / len(run.seconds) for run in runs)
     assert contender / baseline == pytest.approx(1.3, rel=0.1)
     assert len(runs[0].seconds) * runs[0].iterations >= 500
+    assert all(run.seconds for run in short.runs), race.failures

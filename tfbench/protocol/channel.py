@@ -63,7 +63,7 @@ class Channel:
         self.descriptors = []
         while b"\n" not in self._buffer:
             if deadline is not None:
-                # Check once more when the time is up: an answer that has arrived by then counts.
+                # Poll at the deadline as well: an answer that is already there is no timeout.
                 left = max(0.0, deadline - time.monotonic())
                 if not select.select([self._socket], [], [], left)[0]:
                     raise TimedOut(f"no answer within {timeout:g} s")

@@ -40,7 +40,7 @@ class LaunchBudgets:
     """The same for steps whose threads work ahead, such as prefetching pipelines. A shorter block takes what is ready."""
     ahead_launch_seconds: float = 0.6
     """Rounds of a launch of such steps take about this long, because blocks differ by the elements that happen to be ready.
-    Seven rounds, as many as ``launch_seconds`` has room for, leave 2.5 times the error of 25."""
+    Seven rounds, as many as ``launch_seconds`` has room for, leave 1.6 to 6 times the error of 25."""
     prime_seconds: float = 4e-4
     """Untimed work before each block, which starts with cold caches. At least one iteration."""
     prime_below_seconds: float = 5e-4
