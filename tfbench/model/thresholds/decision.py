@@ -12,8 +12,8 @@ class DecisionThresholds:
     minimum_effect: float = 0.01
     """A case is `regressed` if the whole interval lies above 1 + this. Smaller slowdowns lead to no action."""
     tolerance: float = 0.02
-    """A case is `unchanged` if the whole interval lies within 1 ± this. It is twice the minimum effect, which leaves
-    room for an interval between the two."""
+    """A case is `unchanged` if the whole interval lies within 1 ± this. It is at least twice the minimum effect, which
+    leaves room for an interval between the two."""
     alpha: float = 0.01
     """Probability that a run reports a case that is not slower by the minimum effect, shared over its cases. It is one
     failing run in a hundred at that edge, and far fewer on the same code."""

