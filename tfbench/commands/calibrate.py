@@ -24,7 +24,7 @@ from tfbench.doctor.calibration.determinism import examine
 from tfbench.doctor.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
 from tfbench.doctor.calibration.run import SLOWDOWNS, WORKLOADS, Plan, background_load, calibrate
 from tfbench.doctor.calibration.summary import by_workload, tally, whole_runs
-from tfbench.doctor.calibration.table import of, table
+from tfbench.doctor.calibration.table import costs, of, table
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import JSON
@@ -41,7 +41,8 @@ MEMORY_BOUND = frozenset({"elementwise"})
 LEGEND = (
     "false positives: changes reported on unchanged code, and the upper bound of their rate at 95% confidence;\n"
     "+N%: share of these slowdowns that are reported; min. detectable: smallest slowdown reported 95% of the time; "
-    "s: median seconds per verdict; verdicts on a workload from the same zygotes are a cluster in every interval"
+    "s: median seconds per verdict, besides the start of zygotes; verdicts on a workload from the same zygotes are a "
+    "cluster in every interval"
 )
 
 
@@ -182,7 +183,8 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
     how += f", against {plan.against}" if plan.against != "self" else ""
     what = f"policy {plan.policy.name}, a suite of {plan.cases} cases{how}"
     console.print(table(f"tfbench, {what}", by_workload(RACED, trials), console.width))
-    totals = [tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])]
+    in_total = tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])
+    totals = [in_total]
     for name in sorted(MEMORY_BOUND):
         totals.append(tally(f"{name} (bound by memory)", RACED, [t for t in raced if t.workload == name]))
     for method in SAVED:
@@ -191,6 +193,8 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
     totals = [row for row in totals if row.false_alarms.trials or row.detected]
     console.print(table("all workloads", totals, console.width))
     console.print(LEGEND)
+    if taken := costs(in_total):
+        console.print(f"median time of a verdict: {taken}")
     console.print(f"verdicts: {len(raced)}, from {len({trial.run for trial in raced})} runs with zygotes of their own")
     runs = whole_runs(raced, plan.cases)
     if runs.trials:

@@ -2,9 +2,10 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
-from tfbench.doctor.calibration.table import of, table
+from tfbench.doctor.calibration.table import costs, of, table
 from tfbench.model import Rate, RateRow
 
 BROKEN_HEADINGS = ("false", "positives", "incon-", "clusive", "+2%", "+10%", "min.", "detect-", "able")
@@ -34,3 +35,16 @@ def test_a_wide_table_has_unbroken_headings():
 
 def test_a_rate_without_trials_is_a_dash():
     assert of(Rate(0, 0, 0, 1)) == "-"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slowed", "text"),
+    [
+        (2.43, {0.02: 19.04, 0.005: 80}, "2.4 s on unchanged code, 80.0 s at +0.5%, 19.0 s at +2%"),
+        (None, {0.01: 15}, "15.0 s at +1%"),
+        (None, {}, ""),
+    ],
+)
+def test_costs_are_those_of_unchanged_and_of_slowed_code(seconds, slowed, text):
+    found = RateRow("in total", "race", Rate(0, 0, 0, 1), Rate(0, 0, 0, 1), {}, None, seconds, slowed, None)
+    assert costs(found) == text

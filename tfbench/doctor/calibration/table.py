@@ -37,6 +37,13 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
     return made
 
 
+def costs(row: RateRow) -> str:
+    """Format the median seconds of a verdict: ``2.4 s on unchanged code, 19.0 s at +2%``; ``""`` without trials."""
+    same = [] if row.seconds is None else [f"{row.seconds:.1f} s on unchanged code"]
+    slowed = [f"{took:.1f} s at +{slowdown_text(slowdown)}" for slowdown, took in sorted(row.seconds_detected.items())]
+    return ", ".join([*same, *slowed])
+
+
 def of(rate: Rate, bound: str = ", at most ") -> str:
     """Format a rate with its upper bound at 95% confidence: ``1/500, at most 1.1%``."""
     return f"{rate.hits}/{rate.trials}{bound}{rate.high:.1%}" if rate.trials else "-"
