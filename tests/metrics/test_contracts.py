@@ -132,7 +132,7 @@ AS_FAST = Claim("as_fast", "pruning=none", ())
 )
 def test_a_claim_about_times_needs_proof(claim, low, high, outcome):
     found = Comparison(Ratio((low + high) / 2, low, high, 0.95), 3, 3, 100)
-    assert of_times(claim, found, preset("standard"))[0] is outcome
+    assert of_times(claim, found, preset("standard").tolerance)[0] is outcome
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_claim_about_times_needs_proof(claim, low, high, outcome):
 )  # fmt: skip
 def test_a_claim_about_times_states_its_evidence(claim, found, text):
     comparison = found if isinstance(found, str) else Comparison(found, 3, 3, 100)
-    outcome, reason = of_times(claim, comparison, preset("standard"))
+    outcome, reason = of_times(claim, comparison, preset("standard").tolerance)
     assert reason.message == text
     is_open = isinstance(found, str) or text.startswith("not decided")
     assert outcome is (Outcome.INCONCLUSIVE if is_open else Outcome.UNCHANGED)
@@ -159,7 +159,7 @@ def test_a_claim_about_times_states_its_evidence(claim, found, text):
 def test_an_interval_that_touches_the_claim_is_not_yet_a_broken_one():
     for claim, low, high in ((FASTER, 1.0, 1.2), (AS_FAST, 1.02, 1.1), (AS_FAST, 0.9, 1 / 1.02)):
         found = Comparison(Ratio(1.1, low, high, 0.95), 3, 3, 100)
-        assert of_times(claim, found, preset("standard"))[0] is Outcome.INCONCLUSIVE
+        assert of_times(claim, found, preset("standard").tolerance)[0] is Outcome.INCONCLUSIVE
 
 
 def test_several_claims_of_one_name_have_the_variant_in_their_row():

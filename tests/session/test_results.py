@@ -73,14 +73,18 @@ def test_percentiles_are_taken_over_all_rounds():
     assert found["p99"] == pytest.approx(1.99e-3, rel=1e-2)
 
 
-def raced(*seconds, claims, cases=10):
-    """The contract rows of the last variant in a race of a=0, a=1 …; `claims` maps other variants to factors."""
+def raced(*seconds, claims, cases=10, thresholds=()):
+    """The contract rows of the last variant in a race of a=0, a=1 …; `claims` maps other variants to factors.
+
+    `thresholds` are the variants' own.
+    """
     clock = Clock()
     entrants = variants_of(*map(str, range(len(seconds))))
     reported = tuple(
         Claim("faster_than" if factor else "as_fast", f"a={other}", (("a", other),), factor)
         for other, factor in claims.items()
     )
+    entrants = [replace(entrant, case=replace(entrant.case, thresholds=thresholds)) for entrant in entrants]
     entrants[-1] = replace(entrants[-1], case=replace(entrants[-1].case, claims=reported))
     scripts = [value if callable(value) else steady(value) for value in seconds]
     race = Race(entrants, ScriptedLauncher(clock, scripts), preset("quick"), RaceConfig(cases, range(6)), clock,
@@ -118,6 +122,15 @@ def test_a_contract_with_a_variant_outside_the_race_is_inconclusive():
 def test_a_negative_control_must_be_neither_faster_nor_slower(seconds, outcome):
     (row,) = raced(*seconds, claims={"0": 0.0})
     assert (row.metric, row.outcome) == ("contract:as_fast", outcome)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "outcome"),
+    [((), Outcome.REGRESSED), ((("minimum_effect", 0.3), ("tolerance", 0.6)), Outcome.UNCHANGED)],
+)
+def test_variants_are_equally_fast_within_the_tolerance_of_their_case(thresholds, outcome):
+    (row,) = raced(2e-3, 2.5e-3, claims={"0": 0.0}, thresholds=thresholds)
+    assert row.outcome is outcome
 
 
 def test_an_equal_speed_is_proved_by_what_proves_that_a_case_is_unchanged():

@@ -123,17 +123,19 @@ def claim_row(case: Case, claim: Claim, contract_result: ContractResult) -> Verd
     return row(case, f"{claim.name} {claim.other}" if several else claim.name, contract_result)
 
 
-def of_times(claim: Claim, found: Comparison | str, policy: Policy) -> ContractResult:
+def of_times(claim: Claim, found: Comparison | str, tolerance: float) -> ContractResult:
     """Check a claim about speed: faster than another variant in the same race, or equally fast.
 
-    ``found`` compares the times of the other variant / those of this case, or says why there are none.
+    Args:
+        found: Compares the times of the other variant / those of this case, or says why there are none.
+        tolerance: Fraction by which equally fast variants may differ.
     """
     claimed = "the same time is claimed" if claim.name == "as_fast" else f"{claim.bound:g}x is claimed"
     if isinstance(found, str):
         return _open(f"{claim.other}: {claimed}; {found}")
-    ratio, tolerance = found.ratio, 1 + policy.tolerance
+    ratio, most = found.ratio, 1 + tolerance
     text = f"{ratio.center:.2f}x as fast as {claim.other}, {claimed} ({evidence(ratio, found.launches)})"
-    low, high = (1 / tolerance, tolerance) if claim.name == "as_fast" else (claim.bound, math.inf)
+    low, high = (1 / most, most) if claim.name == "as_fast" else (claim.bound, math.inf)
     if low <= ratio.low and ratio.high <= high:
         return _held(text)
     return _broken(text) if ratio.high < low or ratio.low > high else _open(f"not decided: {text}")

@@ -229,6 +229,11 @@ class Race:
         """Reason for giving up the race: the last of too many disturbances, ``""`` if there were not too many."""
         return self.disturbed[-1] if len(self.disturbed) > self.policy.disturbed_launches else ""
 
+    def thresholds(self, entrant: int) -> Thresholds:
+        """Return those of the entrant's case, for a step that is repeated, or for one that runs once per launch."""
+        own = policy_of(self.policy, self.entrants[entrant].case)
+        return own.once if self._once else own.step_time
+
     def conclude(self) -> None:
         """Decide the open comparisons from the present evidence, after an interruption."""
         self._look(-1.0)
@@ -249,7 +254,7 @@ class Race:
             return one_sample(self.entrants)
         on_device = any(ready.on_device for ready in prepared.values())
         waiting = [ready.waiting for ready in prepared.values()]
-        most = self.policy.sliced_waiting * self.policy.minimum_effect
+        most = self.policy.sliced_waiting * self.policy.tolerance
         sliceable = all(share is not None and share <= most for share in waiting)
         self._preparing += seconds
         each = self._preparing / self._opened  # a launch may have prepared for the next one as well
@@ -267,7 +272,7 @@ class Race:
         ]
         start = max(sum(starts) / len(starts), round_seconds)
         best = [
-            best_rounds(ratios, self._thresholds(entrant).launch_deviation, start, round_seconds)
+            best_rounds(ratios, self.thresholds(entrant).launch_deviation, start, round_seconds)
             for entrant in self.undecided
             if (ratios := self._log_ratios(entrant))
         ]
@@ -301,7 +306,7 @@ class Race:
                 self.decisions[entrant] = decision
 
     def _decide(self, entrant: int, effects: Sequence[Effect], final: bool) -> Decision:
-        usual = self._thresholds(entrant)
+        usual = self.thresholds(entrant)
         return decide(
             effects,
             self.rounds(entrant),
@@ -312,14 +317,9 @@ class Race:
             thresholds=usual.confirming() if self.config.confirms else usual,
         )
 
-    def _thresholds(self, entrant: int) -> Thresholds:
-        """Return those of the case, for a step that is repeated, or for one that runs once per launch."""
-        own = policy_of(self.policy, self.entrants[entrant].case)
-        return own.once if self._once else own.step_time
-
     def _hopeless(self, entrant: int, effects: Sequence[Effect], limit: float) -> str:
         """Return what a decision would cost, if it is out of reach; ``""`` if it is not."""
-        needed = launches_needed(effects, self._thresholds(entrant), self.policy.clip)
+        needed = launches_needed(effects, self.thresholds(entrant), self.policy.clip)
         done, each = len(self.launches), self.wall_seconds / len(self.all_launches)
         reach = min(self.policy.looks[-1], done + (limit - self.wall_seconds) / max(each, 1e-9))
         if needed <= self.policy.hopeless * reach:

@@ -84,7 +84,7 @@ def claimed(race: Race, index: int) -> list[Verdict]:
         if failure is not None:
             contract_result = contracts.unreadable(f"the benchmark broke in a race against {claim.other}: {failure}")
         else:
-            contract_result = contracts.of_times(claim, _against(race, index, claim), race.policy)
+            contract_result = contracts.of_times(claim, _against(race, index, claim), race.thresholds(index).tolerance)
         rows.append(contracts.claim_row(case, claim, contract_result))
     return rows
 
@@ -115,11 +115,12 @@ def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
     if not effects:
         return "the two variants have no launch in common"
     shared = race.entrants[other].case.env == mine.env
-    rounds, policy, cases = race.rounds(index), race.policy, race.config.cases
+    rounds, cases, own = race.rounds(index), race.config.cases, race.thresholds(index)
     if claim.name == "as_fast":
         # Equal speed is proved in the same way as `unchanged`, with an interval at its own level.
-        return decide(effects, rounds, policy, cases=cases, shared_zygote=shared, final=False).comparison
-    return compare(effects, rounds, policy, cases=cases, shared_zygote=shared)
+        found = decide(effects, rounds, race.policy, cases=cases, shared_zygote=shared, final=False, thresholds=own)
+        return found.comparison
+    return compare(effects, rounds, race.policy, cases=cases, shared_zygote=shared, thresholds=own)
 
 
 _PERCENTILES = ((90, 64), (99, 662))

@@ -65,8 +65,8 @@ class LaunchBudgets:
     sliced_above_seconds: float = 0.02
     """Both sides of longer steps run on one processor at once, whose scheduler alternates them every few milliseconds.
     A burst of noise then hits both. Their processor times are compared."""
-    sliced_waiting: float = 0.25
-    """Not if a step waits longer than this fraction of the minimum effect, since processor time lacks what it waits."""
+    sliced_waiting: float = 0.125
+    """Not if a step waits longer than this fraction of the tolerance, since processor time lacks what it waits."""
     warmup_seconds: float = 0.05
     """Time that a fresh process runs the step before the check for steadiness."""
     settle_seconds: float = 0.01
