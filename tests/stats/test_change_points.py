@@ -14,7 +14,7 @@ from tfbench.policy import Policy
 from tfbench.stats.change_points import change_points, drift, half_widths
 
 POLICY = Policy()
-RECORDED = Path(__file__).parents[2] / "docs" / "data" / "calibration-standard-separate.jsonl"
+RECORDED = Path(__file__).parents[1] / "data" / "recorded-races.jsonl"
 STEP = math.log(1.03)
 
 
