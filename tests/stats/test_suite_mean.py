@@ -131,8 +131,6 @@ def test_measured_ratios_show_a_slowdown_of_half_a_percent_and_none_if_there_is_
 
 STANDARD = preset("standard").with_common_ancestors()
 CALIBRATION = Path(__file__).parents[2] / "docs" / "data" / "calibration-standard.jsonl"
-
-
 ALIKE = range(9)
 """Its runs whose sides had no difference at all; in the others, only one had cached bytecode."""
 

@@ -27,8 +27,7 @@ def policy_of(policy: Policy, case: Case) -> Policy:
 def completed(given: Mapping[str, float], policy: Policy) -> dict[str, float]:
     """Return both thresholds of a case that sets at least one of them.
 
-    The other one is the policy's where the two agree. Otherwise the tolerance is twice the minimum effect, as in the
-    presets.
+    The other one is the policy's where the two agree. Otherwise the tolerance is twice the minimum effect.
 
     Raises:
         ValueError: A value is no fraction, or the minimum effect is not below the tolerance.
