@@ -46,7 +46,7 @@ def leaked_packages(there: str, here: str) -> list[str]:
         file, package = object.__getattribute__(module, "__dict__").get("__file__"), name.partition(".")[0]
         if not isinstance(file, str):
             continue
-        leaked = _moved(file, there, here) != file or (package in copies and _installed(file))
+        leaked = _moved(file, there, here) != file or (package in copies and is_installed(file))
         # pytest makes a module of each folder above a conftest.py that lies outside of its root.
         if leaked and not _below(os.path.realpath(file), _PACKAGE) and not os.path.isdir(file):
             found.add(package)
@@ -72,7 +72,7 @@ def _copies(there: str) -> set[str]:
 
 
 def _moved(path: str, there: str, here: str) -> str:
-    if _installed(path):  # most are, and to follow the links of each takes 0.2 s in all
+    if is_installed(path):  # most are, and to follow the links of each takes 0.2 s in all
         return path
     real = os.path.realpath(path)
     if not _below(real, there) or _below(real, here):
@@ -84,6 +84,6 @@ def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def _installed(path: str) -> bool:
+def is_installed(path: str) -> bool:
     """Return whether the path is in an environment, which often lies inside the working tree."""
     return "site-packages" in path.split(os.sep) or any(_below(path, root) for root in (sys.prefix, sys.base_prefix))

@@ -27,7 +27,7 @@ from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKERS
 from tfbench.suite.ini_file import ini_file
 from tfbench.suite.scale import add_scale
-from tfbench.worker import allocator, containment, probes, tf_internals, tf_runtime
+from tfbench.worker import allocator, bytecode, containment, probes, tf_internals, tf_runtime
 from tfbench.worker.bench import Bench, TimingLaunch
 from tfbench.worker.energy_launch import EnergyLaunch
 from tfbench.worker.environment import describe
@@ -78,6 +78,7 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
     sys.path.append(start.root)
     # On every side: what it leaves in memory makes steps up to 1% faster or slower.
     redirect_imports(*(start.tree_redirect or _NOWHERE))
+    bytecode.compile_own_files()
     channel = Channel(socket.socket(fileno=start.channel))
     zygote = Zygote(channel, start, timer, home, inheritance)
     code = pytest.main(_pytest_arguments(start), plugins=[zygote])
