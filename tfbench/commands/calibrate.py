@@ -23,6 +23,7 @@ from tfbench.commands._setup import progress_bar
 from tfbench.doctor.calibration.determinism import examine
 from tfbench.doctor.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
 from tfbench.doctor.calibration.run import SLOWDOWNS, WORKLOADS, Plan, background_load, calibrate
+from tfbench.doctor.calibration.selection import Selection
 from tfbench.doctor.calibration.summary import by_workload, tally, whole_runs
 from tfbench.doctor.calibration.table import costs, of, table
 from tfbench.errors import UsageError
@@ -50,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     parser.set_defaults(intermixed="paths")
     option("paths", nargs="*", help="your benchmark files (default: twelve fixed workloads and a memory-bound one)")
-    option("-k", dest="chosen", default="", metavar="TEXT", help="only cases whose names contain the text")
+    option("-k", dest="chosen", default="", metavar="EXPRESSION", help="select cases by name, as in pytest")
     option("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default 600)")
     option("--policy", default="standard", help="the measured policy (default standard)")
     option("--cases", type=int, default=30, help="size of the suite that shares alpha (default 30)")
@@ -93,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         saved=not arguments.no_saved,
         root=root,
         files=files,
-        chosen=arguments.chosen,
+        chosen=Selection(arguments.chosen),
         repeats=arguments.repeats,
         variants=arguments.variants,
         separate=arguments.separate,
@@ -132,9 +133,8 @@ def _determinism(arguments: argparse.Namespace, policy: Policy) -> int:
     if number < 2:
         raise UsageError(f"--determinism {number}: give at least 2, as one launch has no other to differ from")
     collected = collect(arguments.paths)
-    cases = [case for case in collected.cases.values() if arguments.chosen in case.name]
-    if not cases:
-        raise UsageError(f"no benchmark has {arguments.chosen!r} in its name")
+    by_name = {case.name: case for case in collected.cases.values()}
+    cases = [by_name[name] for name in Selection(arguments.chosen).of(by_name)]
     console = Screen()
     with progress_bar(console) as bar:
         task = bar.add_task("", total=None)

@@ -118,8 +118,8 @@ def test_an_incomplete_line_is_ignored(tmp_path):
 
 
 def test_a_selection_without_a_case_is_an_error(calibrate, capsys):
-    assert calibrate("--journal", "j.jsonl", "-k", "nothing")[0] == 5
-    assert "no case of bench_mine.py" in capsys.readouterr().err
+    assert calibrate("--journal", "j.jsonl", "-k", "nothing")[0] == 2
+    assert "no benchmark matches -k 'nothing'" in capsys.readouterr().err
 
 
 def test_unchanged_code_alone_is_raced_on_request(calibrate):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tfbench.doctor.calibration import pytest_benchmark
 from tfbench.doctor.calibration.journal import RACED, CalibrationTrial, Journal, slowdown_text
+from tfbench.doctor.calibration.selection import Selection
 from tfbench.errors import BenchmarkError
 from tfbench.model import TIME, Case
 from tfbench.policy import Policy
@@ -55,8 +56,7 @@ class Plan:
     """Whether pytest-benchmark's method runs too, in every second run."""
     root: Path
     files: tuple[str, ...]
-    chosen: str
-    """Text that the names of the cases must contain."""
+    chosen: Selection
 
 
 def calibrate(
@@ -118,10 +118,7 @@ def _one_run(
         policy = launcher.policy_of(plan.policy, [Entrant(none, baseline), Entrant(none, contender)])
         pairs = range(min(policy.zygotes, policy.looks[0]))
         launcher.ready([(baseline, ()), (contender, ())], pairs)
-        cases = sorted(launcher.zygote(Entrant(none, contender), 0).cases)
-        names = [name for name in cases if plan.chosen in name]
-        if not names:
-            raise BenchmarkError(f"no case of {', '.join(plan.files)} has {plan.chosen!r} in its name")
+        names = plan.chosen.of(sorted(launcher.zygote(Entrant(none, contender), 0).cases))
         jobs = [(name, 0.0) for name in names for _ in range(plan.repeats)]
         if turn := plan.slowdowns:
             jobs += [(name, turn[(number + index) % len(turn)]) for index, name in enumerate(names)]
