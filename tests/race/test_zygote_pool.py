@@ -68,6 +68,17 @@ def test_zygotes_that_one_request_names_are_started_even_beyond_the_limit(pool):
     assert set(pids(opened)) == {0, 1, 2, 3}
 
 
+def test_no_side_is_always_the_first_that_an_ancestor_forks(pool):
+    opened, side = pool(replace(POLICY, zygotes_alive=6))
+    opened.ready([(replace(side, name="baseline"), GOOD), (side, GOOD)], range(3))
+    first, second, third = (
+        [("baseline", 0), ("contender", 0)],
+        [("contender", 1), ("baseline", 1)],
+        [("baseline", 2), ("contender", 2)],
+    )
+    assert [(name, pair) for name, _, pair in opened._zygotes] == [*first, *second, *third]
+
+
 def test_released_zygotes_leave_what_they_said_about_their_side(pool):
     opened, side = pool()
     opened.ready([(side, GOOD)], range(2))

@@ -122,6 +122,12 @@ class Race:
                 found.append(effect)
         return found
 
+    def share_zygote(self, entrant: int, other: int | None) -> bool:
+        """Return whether two entrants are forked from the same zygotes; ``None`` stands for the first entrant."""
+        # Side and environment are the key of a pool of zygotes.
+        mine, theirs = self.entrants[entrant].case, self.entrants[other or 0].case
+        return self._share_side(entrant, other) and mine.env == theirs.env
+
     def _share_side(self, entrant: int, other: int | None) -> bool:
         return self.entrants[entrant].side.name == self.entrants[other or 0].side.name
 
@@ -287,11 +293,6 @@ class Race:
         pairs = ((launch.runs[entrant], launch.runs[self.reference or 0]) for launch in self.launches)
         return [log_ratios(theirs.seconds, mine.seconds) for mine, theirs in pairs if mine and theirs]
 
-    def _share_zygote(self, entrant: int) -> bool:
-        mine, theirs = self.entrants[entrant], self.entrants[self.reference or 0]
-        # Side and environment are the key of a pool of zygotes.
-        return self._share_side(entrant, self.reference) and mine.case.env == theirs.case.env
-
     def _look(self, limit: float) -> None:
         """Decide the open comparisons, finally if the race has taken ``limit`` seconds."""
         for entrant in self.undecided:
@@ -312,7 +313,7 @@ class Race:
             self.rounds(entrant),
             self.policy,
             cases=self.config.cases,
-            shared_zygote=self._share_zygote(entrant),
+            shared_zygote=self.share_zygote(entrant, self.reference),
             final=final,
             thresholds=usual.confirming() if self.config.confirms else usual,
         )

@@ -77,7 +77,9 @@ class ZygotePool:
         for pool in sides:
             if (failure := self._failed.get(pool)) is not None:
                 raise failure
-        keys = [(*pool, pair) for pair in dict.fromkeys(pairs) for pool in sides]
+        # The ancestor of a pair has forked none before the first, so no side is always the first.
+        pools = [*sides], [*sides][::-1]
+        keys = [(*pool, pair) for pair in dict.fromkeys(pairs) for pool in pools[pair % 2]]
         tried: set[tuple[_Key, _Origin]] = set()
         while missing := self._missing(keys):
             self._make_room(len(missing), keys)

@@ -107,14 +107,13 @@ def twice(first: Verdict, second: Verdict | None) -> Verdict:
 
 def _against(race: Race, index: int, claim: Claim) -> Comparison | str:
     """Compare times as named variant / this variant; a string says why that is impossible."""
-    mine = race.entrants[index].case
     other = next((i for i in race.working if race.entrants[i].case.variant == claim.levels), None)
     if other is None:
         return "that variant is not part of this run, or broke"
     effects = race.effects(other, index)
     if not effects:
         return "the two variants have no launch in common"
-    shared = race.entrants[other].case.env == mine.env
+    shared = race.share_zygote(other, index)
     rounds, cases, own = race.rounds(index), race.config.cases, race.thresholds(index)
     if claim.name == "as_fast":
         # Equal speed is proved in the same way as `unchanged`, with an interval at its own level.
