@@ -26,12 +26,23 @@ def centers(mean):
     return [mean * (1.0005 if number % 2 else 0.9995) for number in range(len(CASES))]
 
 
-def judged(first, second=None, again=None, limit=0.005, policy=None):
+def scattered(mean, by):
+    return [mean + (by if number % 2 else -by) for number in range(len(CASES))]
+
+
+def judged(first, second=None, again=None, more=None, limit=0.005, policy=None):
+    """Returns the verdict and the cases that were raced again.
+
+    Args:
+        first: Centers of the cases' ratios.
+        second, more: Those of the races that confirm, and of those that add to the first ones.
+        again: Returns the ratio of a case that is raced again, instead.
+    """
     raced = []
 
-    def once_more(case, entrant):
+    def once_more(case, entrant, confirms):
         raced.append(case)
-        return again(case) if again else ratio(second[CASES.index(case)])
+        return again(case) if again else ratio((second if confirms else more)[CASES.index(case)])
 
     races = SimpleNamespace(again=once_more)
     strategy = SimpleNamespace(rival_entrant=lambda case: "entrant")
@@ -58,8 +69,7 @@ def test_a_slowdown_that_fresh_launches_do_not_confirm_is_inconclusive():
 
 
 def test_all_cases_are_raced_again_until_their_mean_decides():
-    scattered = [1.004 + (0.002 if number % 2 else -0.002) for number in range(len(CASES))]
-    verdict, raced = judged(centers(1.006), scattered)
+    verdict, raced = judged(centers(1.006), scattered(1.004, 0.002))
     assert verdict.outcome is Outcome.REGRESSED
     passes, rest = divmod(len(raced), len(CASES))
     assert (2 <= passes < Policy().suite_passes, rest) == (True, 0)
@@ -67,15 +77,45 @@ def test_all_cases_are_raced_again_until_their_mean_decides():
 
 
 def test_passes_that_decide_nothing_end():
-    scattered = [1.0035 + (0.006 if number % 2 else -0.006) for number in range(len(CASES))]
-    verdict, raced = judged(centers(1.006), scattered)
+    verdict, raced = judged(centers(1.006), scattered(1.0035, 0.006))
     assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED)
     assert len(raced) == Policy().suite_passes * len(CASES)
 
 
-def test_a_policy_without_confirmation_takes_the_first_answer():
-    verdict, raced = judged(centers(1.006), policy=Policy(confirm=False))
-    assert (verdict.outcome, raced) == (Outcome.REGRESSED, [])
+def test_a_mean_that_is_not_decided_is_raced_until_it_is_and_then_confirmed():
+    verdict, raced = judged(scattered(1.004, 0.002), centers(1.004), more=scattered(1.004, 0.002))
+    assert (verdict.outcome, verdict.reason.code) == (Outcome.REGRESSED, ReasonCode.SLOWER)
+    passes, rest = divmod(len(raced), len(CASES))
+    assert (2 <= passes <= Policy().suite_passes, rest) == (True, 0)
+    first = verdict.reason.message.partition("found twice, the first time as ")[2]
+    times = "1 time" if passes == 2 else f"{passes - 1} times"
+    assert first.startswith(f"the mean of 12 cases, raced again {times}, is +0.40%")
+
+
+def test_a_mean_that_is_not_decided_at_first_may_be_unchanged():
+    verdict, raced = judged(scattered(1.003, 0.003), more=centers(1.0))
+    assert (verdict.outcome, raced) == (Outcome.UNCHANGED, CASES)
+    assert "the mean of 12 cases, raced again 1 time, is +0.15%" in verdict.reason.message
+
+
+def test_a_mean_that_remains_undecided_is_inconclusive():
+    verdict, raced = judged(scattered(1.0035, 0.006), more=scattered(1.0035, 0.006))
+    assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_DECIDED)
+    assert len(raced) == Policy().suite_passes * len(CASES)
+
+
+def test_cases_that_cannot_be_raced_again_leave_the_mean_undecided():
+    verdict, raced = judged(scattered(1.0035, 0.006), again=lambda case: None)
+    assert (verdict.outcome, verdict.reason.code) == (Outcome.INCONCLUSIVE, ReasonCode.NOT_DECIDED)
+    assert raced == CASES
+
+
+@pytest.mark.parametrize(
+    ("first", "outcome"), [(centers(1.006), Outcome.REGRESSED), (scattered(1.0035, 0.006), Outcome.INCONCLUSIVE)]
+)
+def test_a_policy_without_confirmation_takes_the_first_answer(first, outcome):
+    verdict, raced = judged(first, policy=Policy(confirm=False))
+    assert (verdict.outcome, raced) == (outcome, [])
 
 
 def test_an_improvement_needs_no_second_race():

@@ -1,17 +1,11 @@
 """The mean ratio of many cases: against a reference, and its error rates by simulation."""
 
-import json
 import math
-from collections import defaultdict
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tfbench.model import Effect, Outcome, Ratio
-from tfbench.policy import preset
-from tfbench.stats.interval import interval
+from tfbench.model import Outcome, Ratio
 from tfbench.stats.suite_mean import classify_mean, mean_ratio
 
 
@@ -96,83 +90,3 @@ def test_a_uniform_slowdown_of_half_a_percent_is_found_and_none_is_not(cases, de
     assert false_positives == 0
     assert found / runs >= detected
     assert missed / (2 * runs) < 0.03
-
-
-def measured():
-    """Return the ratios of each case in three runs of the whole suite against itself: two of `quick`, one of `standard`."""
-    runs = json.loads((Path(__file__).parents[1] / "data" / "suite-ratios.json").read_text(encoding="utf-8"))
-    return {name: [Ratio(*one) for one in ratios] for name, ratios in runs.items()}
-
-
-@pytest.mark.parametrize(("factor", "found", "confirmed"), [(1.0, 0.0, 0.0), (1.005, 0.97, 0.87)])
-def test_measured_ratios_show_a_slowdown_of_half_a_percent_and_none_if_there_is_none(factor, found, confirmed):
-    """Draws of 40 cases. The second race has one or two passes with the launches of `quick`, fewer than in a run."""
-    runs, rng, draws = measured(), np.random.default_rng(3), 300
-    slower = {
-        name: [Ratio(one.center * factor, one.low * factor, one.high * factor, one.confidence) for one in ratios]
-        for name, ratios in runs.items()
-    }
-    first, second = 0, 0
-    for _ in range(draws):
-        drawn = rng.choice(len(slower["standard"]), 40, replace=False)
-        once, *again = (
-            [slower[name][case] for case in drawn] for name in ("standard", "quick, first", "quick, second")
-        )
-        if classify_mean(mean_ratio(once, 0.99), 0.005) is Outcome.REGRESSED:
-            first += 1
-            means = (mean_ratio(again[0], 0.99), mean_ratio([*again[0], *again[1]], 0.99))
-            outcomes = [classify_mean(mean, 0.005) for mean in means]
-            second += next((one for one in outcomes if one is not Outcome.INCONCLUSIVE), None) is Outcome.REGRESSED
-    if factor == 1.0:
-        assert (first, second) == (0, 0)
-    assert first >= found * draws
-    assert second >= confirmed * draws
-
-
-STANDARD = preset("standard").with_common_ancestors()
-CALIBRATION = Path(__file__).parents[2] / "docs" / "data" / "calibration-standard.jsonl"
-ALIKE = range(9)
-"""Its runs whose sides had no difference at all; in the others, only one had cached bytecode."""
-
-
-def measured_launches():
-    """Return workload -> its races of unchanged code, each with the log-ratios and the pairs of its launches."""
-    races = defaultdict(list)
-    for line in CALIBRATION.read_text(encoding="utf-8").splitlines():
-        trial = json.loads(line)
-        if trial["method"] == "race" and not trial["slowdown"] and trial["run"] in ALIKE:
-            races[trial["workload"]].append((tuple(trial["effects"]), tuple(trial["pairs"])))
-    return races
-
-
-@pytest.mark.parametrize(("slowdown", "found", "confirmed"), [(0.0, 0, 0), (0.005, 95, 93)])
-def test_up_to_four_passes_confirm_a_slowdown_of_half_a_percent(slowdown, found, confirmed):
-    """Draws of 40 races; a pass has the first three launches of other races of the same workloads."""
-
-    @cache
-    def ratio_of(launches, pairs):
-        effects = [
-            Effect(effect + math.log1p(slowdown), pair, 0.0) for effect, pair in zip(launches, pairs, strict=True)
-        ]
-        return interval(effects, 0.05, STANDARD, shared_zygote=False)
-
-    def judged(ratios):
-        return classify_mean(mean_ratio(ratios, 1 - STANDARD.alpha), 0.005)
-
-    races, rng, draws = measured_launches(), np.random.default_rng(4), 100
-    every = [(workload, race) for workload, its_races in races.items() for race in its_races]
-    first, second = 0, 0
-    for _ in range(draws):
-        drawn = [every[one] for one in rng.choice(len(every), 40, replace=False)]
-        if judged([ratio_of(*race) for _, race in drawn]) is not Outcome.REGRESSED:
-            continue
-        first += 1
-        again, outcome = [], Outcome.INCONCLUSIVE
-        for _ in range(STANDARD.suite_passes):
-            others = [races[workload][rng.integers(len(races[workload]))] for workload, _ in drawn]
-            again += [ratio_of(launches[:3], pairs[:3]) for launches, pairs in others]
-            if (outcome := judged(again)) is not Outcome.INCONCLUSIVE:
-                break
-        second += outcome is Outcome.REGRESSED
-    assert found <= first <= (draws if slowdown else 0)
-    assert second >= confirmed

@@ -75,8 +75,11 @@ class Races:
         undecided = interrupt is not None and race.decision is None
         return RaceResults([] if undecided else [of_sides(case, race, note)], interrupt=interrupt)
 
-    def again(self, case: Case, rival: Entrant) -> Ratio | None:
-        """Race two sides of a case once more, in the launches of a first look from fresh zygotes.
+    def again(self, case: Case, rival: Entrant, confirms: bool) -> Ratio | None:
+        """Race two sides of a case once more, in the launches of a first look.
+
+        Args:
+            confirms: Use other zygotes than the first race.
 
         Returns:
             The ratio, or ``None`` if the race could not be finished.
@@ -88,7 +91,7 @@ class Races:
         entrants = [rival, Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
         policy = replace(policy, looks=policy.looks[:1])
-        config = RaceConfig(self._sharing, pairs_of(entrants, policy, second=True))
+        config = RaceConfig(self._sharing, pairs_of(entrants, policy, second=confirms))
         race = Race(entrants, self._launcher, policy, config, time.perf_counter, self._rng)
         with self._launcher.stopwatch.phase(Phase.CONFIRMING):
             interrupt = self._run(race, f"{case.name}, again for the mean of all cases")

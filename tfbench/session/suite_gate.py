@@ -1,8 +1,9 @@
-"""Judge the mean time of all raced cases, and race them again before a slower one fails the run."""
+"""Judge the mean time of all raced cases, racing them again until it is decided and before a slower one fails the run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tfbench.model import Outcome, Ratio, Reason, ReasonCode, SuiteVerdict
 from tfbench.policy import Policy
@@ -18,6 +19,15 @@ _CODES = {
     Outcome.UNCHANGED: ReasonCode.WITHIN_TOLERANCE,
     Outcome.INCONCLUSIVE: ReasonCode.NOT_DECIDED,
 }
+
+
+@dataclass(frozen=True)
+class _Mean:
+    """A mean, of how many cases, and how often they were raced again for it."""
+
+    mean: Ratio | None
+    cases: int
+    passes: int
 
 
 class SuiteGate:
@@ -47,52 +57,61 @@ class SuiteGate:
             return SuiteVerdict(self._limit, Outcome.ERROR, reason, len(raced))
 
     def _judge(self, raced: Sequence[CaseResult]) -> SuiteVerdict:
-        first, cases = self._mean([one.verdict.ratio for one in raced if one.verdict]), len(raced)
-        if first is None:
+        ratios, cases = [one.verdict.ratio for one in raced if one.verdict and one.verdict.ratio], len(raced)
+        if self._mean(ratios) is None:
             text = f"{cases} cases were raced against the baseline, and a mean needs {FEWEST}"
             return SuiteVerdict(self._limit, Outcome.INCOMPARABLE, Reason(ReasonCode.FEW_CASES, text), cases)
-        outcome, text = classify_mean(first, self._limit), self._described(first, cases)
+        first = self._decided(raced, ratios)
+        assert first.mean is not None  # passes only add to it
+        outcome, text = self._outcome(first.mean), self._described(first.mean, cases, first.passes)
         if outcome is not Outcome.REGRESSED or not self._policy.confirm:
-            return SuiteVerdict(self._limit, outcome, Reason(_CODES[outcome], text), cases, first)
-        second, raced_again, passes = self._second(raced)
-        if second is None:
+            return SuiteVerdict(self._limit, outcome, Reason(_CODES[outcome], text), cases, first.mean)
+        second = self._decided(raced)
+        if second.mean is None:
             text = f"{text}; too few cases could be raced again to confirm it"
-            return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, Reason(ReasonCode.NOT_CONFIRMED, text), cases, first)
-        if classify_mean(second, self._limit) is Outcome.REGRESSED:
+            reason = Reason(ReasonCode.NOT_CONFIRMED, text)
+            return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, reason, cases, first.mean)
+        if self._outcome(second.mean) is Outcome.REGRESSED:
             code, what = ReasonCode.SLOWER, "found twice, the first time as"
         else:
             outcome, code = Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED
             what = "fresh launches did not confirm what came first:"
-        times = f", raced again {passes} times," if passes > 1 else ""
-        text = f"{self._described(second, raced_again, times)}; {what} {text}"
-        return SuiteVerdict(self._limit, outcome, Reason(code, text), raced_again, second)
+        again = self._described(second.mean, second.cases, second.passes if second.passes > 1 else 0)
+        return SuiteVerdict(self._limit, outcome, Reason(code, f"{again}; {what} {text}"), second.cases, second.mean)
 
-    def _second(self, raced: Sequence[CaseResult]) -> tuple[Ratio | None, int, int]:
+    def _decided(self, raced: Sequence[CaseResult], first: Sequence[Ratio] = ()) -> _Mean:
         """Race all cases again until their mean is decided.
 
         Each pass adds one ratio per case to the mean. The errors of these ratios are independent.
 
-        Returns:
-            The mean, the number of cases and the number of passes.
+        Args:
+            first: The ratios of the first races; empty to confirm these by ratios of their own.
         """
-        ratios: list[Ratio] = []
-        passes = 0
-        while True:
-            passes += 1
-            ratios += [ratio for one in raced if (ratio := self._again(one)) is not None]
+        ratios, passes, added = list(first), 0, len(first)
+        for _ in range(self._policy.suite_passes if self._policy.confirm else 0):
             mean = self._mean(ratios)
-            decided = mean is None or classify_mean(mean, self._limit) is not Outcome.INCONCLUSIVE
-            if decided or passes == self._policy.suite_passes:
-                return mean, round(len(ratios) / passes), passes
+            if ratios and (mean is None or self._outcome(mean) is not Outcome.INCONCLUSIVE):
+                break
+            more = [ratio for one in raced if (ratio := self._again(one, confirms=not first)) is not None]
+            if not more:
+                break
+            ratios += more
+            passes += 1
+            added = len(more)
+        return _Mean(self._mean(ratios), added, passes)
 
-    def _again(self, raced: CaseResult) -> Ratio | None:
+    def _again(self, raced: CaseResult, confirms: bool) -> Ratio | None:
         rival = self._strategy.rival_entrant(raced.case)
-        return self._races.again(raced.case, rival) if rival is not None else None
+        return self._races.again(raced.case, rival, confirms) if rival is not None else None
 
-    def _mean(self, ratios: Sequence[Ratio | None]) -> Ratio | None:
-        return mean_ratio([ratio for ratio in ratios if ratio is not None], 1 - self._policy.alpha)
+    def _outcome(self, mean: Ratio) -> Outcome:
+        return classify_mean(mean, self._limit)
+
+    def _mean(self, ratios: Sequence[Ratio]) -> Ratio | None:
+        return mean_ratio(ratios, 1 - self._policy.alpha)
 
     @staticmethod
-    def _described(mean: Ratio, cases: int, times: str = "") -> str:
+    def _described(mean: Ratio, cases: int, again: int) -> str:
+        times = f", raced again {again} time{'s' if again > 1 else ''}," if again else ""
         interval = f"interval {mean.low - 1:+.2%} to {mean.high - 1:+.2%} at {mean.confidence:.0%} confidence"
         return f"the mean of {cases} cases{times} is {mean.center - 1:+.2%} ({interval})"

@@ -1,0 +1,123 @@
+"""Error rates of the verdict on the mean of all cases, from ratios and launches of unchanged code that were measured."""
+
+import json
+import math
+from collections import defaultdict
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tfbench.model import Case, Effect, Outcome, Ratio, Reason, ReasonCode, Sample, Verdict
+from tfbench.policy import preset
+from tfbench.session.request import CaseResult
+from tfbench.session.suite_gate import SuiteGate
+from tfbench.stats.interval import interval
+
+ROOT = Path(__file__).parents[2]
+STANDARD = preset("standard").with_common_ancestors()
+ONE_SIDE_CACHED = range(9, 21)
+"""Runs of the calibration in which one side only had cached bytecode, before decision 041."""
+SIZE = 40
+
+
+def judged(ratios, again, policy=STANDARD):
+    """Returns the outcome of a suite.
+
+    Args:
+        ratios: Those of the first races, one per case.
+        again: Returns the ratio of a case that is raced once more, by its number and whether it confirms.
+    """
+    cases = [Case(str(number), "", "") for number in range(len(ratios))]
+    results = [
+        CaseResult(
+            case,
+            Verdict(case, Outcome.UNCHANGED, Reason(ReasonCode.WITHIN_TOLERANCE, ""), ratio=one),
+            rival=Sample(case, ()),
+        )
+        for case, one in zip(cases, ratios, strict=True)
+    ]
+    races = SimpleNamespace(again=lambda case, _, confirms: again(int(case.name), confirms))
+    return SuiteGate(0.005, policy, races, SimpleNamespace(rival_entrant=lambda case: case)).verdict(results).outcome
+
+
+def shifted(ratio, slowdown):
+    return replace(ratio, **{name: getattr(ratio, name) * (1 + slowdown) for name in ("center", "low", "high")})
+
+
+@pytest.mark.parametrize(("slowdown", "least", "most"), [(0.0, 0, 0), (0.005, 0.87, 1)])
+def test_ratios_of_whole_suites_show_a_slowdown_of_half_a_percent_and_none_if_there_is_none(slowdown, least, most):
+    """Draws of 40 cases. Another pass has the launches of one of two runs of `quick`, fewer than in a run of `standard`."""
+    runs = json.loads((ROOT / "tests" / "data" / "suite-ratios.json").read_text(encoding="utf-8"))
+    first, *others = (
+        [shifted(Ratio(*one), slowdown) for one in runs[name]] for name in ("standard", "quick, first", "quick, second")
+    )
+    rng, draws, found = np.random.default_rng(3), 300, 0
+    for _ in range(draws):
+        drawn = rng.choice(len(first), SIZE, replace=False)
+        passes = defaultdict(int)
+
+        def again(number, confirms, drawn=drawn, passes=passes):
+            passes[number, confirms] += 1
+            return others[passes[number, confirms] - 1][drawn[number]]
+
+        outcome = judged([first[case] for case in drawn], again, replace(STANDARD, suite_passes=2))
+        found += outcome is Outcome.REGRESSED
+    assert least * draws <= found <= most * draws
+
+
+@cache
+def races_of_unchanged_code():
+    """Returns the races of each run: workload, log-ratios of the launches, and their pairs."""
+    runs = defaultdict(list)
+    path = ROOT / "docs" / "data" / "calibration-standard.jsonl"
+    for trial in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        counts = trial["method"] == "race" and not trial["slowdown"] and trial["workload"] != "elementwise"
+        if counts and trial["run"] not in ONE_SIDE_CACHED:
+            runs[trial["run"]].append((trial["workload"], tuple(trial["effects"]), tuple(trial["pairs"])))
+    return list(runs.values())
+
+
+def successive_runs():
+    """Returns suites of 40 cases, each from successive runs."""
+    races = [race for run in races_of_unchanged_code() for race in run]
+    starts = range(0, len(races) + 1, SIZE)
+    return [races[start:end] for start, end in pairwise(starts)]
+
+
+def samples():
+    """Returns suites of 40 cases, drawn from all runs."""
+    races, rng = [race for run in races_of_unchanged_code() for race in run], np.random.default_rng(4)
+    return [[races[one] for one in rng.choice(len(races), SIZE, replace=False)] for _ in range(100)]
+
+
+@pytest.mark.parametrize("suites", [successive_runs, samples])
+@pytest.mark.parametrize(("slowdown", "least", "most"), [(0.0, 0, 0), (0.005, 0.95, 1)])
+def test_launches_show_a_slowdown_of_half_a_percent_and_none_if_there_is_none(slowdown, least, most, suites):
+    """Another pass has the first three launches of other races of the same workloads."""
+
+    @cache
+    def ratio(launches, pairs):
+        effects = [
+            Effect(effect + math.log1p(slowdown), pair, 0.0) for effect, pair in zip(launches, pairs, strict=True)
+        ]
+        return interval(effects, 0.05, STANDARD, shared_zygote=False)
+
+    every, rng, found, suites = defaultdict(list), np.random.default_rng(5), 0, suites()
+    for run in races_of_unchanged_code():
+        for workload, *race in run:
+            every[workload].append(race)
+    for suite in suites:
+
+        def again(number, confirms, suite=suite):
+            others = every[suite[number][0]]
+            launches, pairs = others[rng.integers(len(others))]
+            return ratio(launches[:3], pairs[:3])
+
+        found += judged([ratio(*race) for _, *race in suite], again) is Outcome.REGRESSED
+    assert len(suites) >= 5
+    assert least * len(suites) <= found <= most * len(suites)
