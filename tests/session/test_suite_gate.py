@@ -35,8 +35,9 @@ def judged(first, second=None, again=None, more=None, limit=0.005, policy=None):
 
     Args:
         first: Centers of the cases' ratios.
-        second, more: Those of the races that confirm, and of those that add to the first ones.
-        again: Returns the ratio of a case that is raced again, instead.
+        second: Centers in the races that confirm a slower mean.
+        more: Centers in the races that continue the first ones.
+        again: Function that returns the ratio of a case instead of these two.
     """
     raced = []
 

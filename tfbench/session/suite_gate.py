@@ -1,4 +1,4 @@
-"""Judge the mean time of all raced cases, racing them again until it is decided and before a slower one fails the run."""
+"""Judge the mean time of all raced cases. Race them again until it is decided, and before a slower one fails the run."""
 
 from __future__ import annotations
 
@@ -57,12 +57,11 @@ class SuiteGate:
             return SuiteVerdict(self._limit, Outcome.ERROR, reason, len(raced))
 
     def _judge(self, raced: Sequence[CaseResult]) -> SuiteVerdict:
-        ratios, cases = [one.verdict.ratio for one in raced if one.verdict and one.verdict.ratio], len(raced)
-        if self._mean(ratios) is None:
+        cases = len(raced)
+        first = self._decided(raced, [one.verdict.ratio for one in raced if one.verdict and one.verdict.ratio])
+        if first.mean is None:
             text = f"{cases} cases were raced against the baseline, and a mean needs {FEWEST}"
             return SuiteVerdict(self._limit, Outcome.INCOMPARABLE, Reason(ReasonCode.FEW_CASES, text), cases)
-        first = self._decided(raced, ratios)
-        assert first.mean is not None  # passes only add to it
         outcome, text = self._outcome(first.mean), self._described(first.mean, cases, first.passes)
         if outcome is not Outcome.REGRESSED or not self._policy.confirm:
             return SuiteVerdict(self._limit, outcome, Reason(_CODES[outcome], text), cases, first.mean)
@@ -85,7 +84,7 @@ class SuiteGate:
         Each pass adds one ratio per case to the mean. The errors of these ratios are independent.
 
         Args:
-            first: The ratios of the first races; empty to confirm these by ratios of their own.
+            first: The ratios of the first races, which count as well; empty to confirm their mean by fresh ratios alone.
         """
         ratios, passes, added = list(first), 0, len(first)
         for _ in range(self._policy.suite_passes if self._policy.confirm else 0):

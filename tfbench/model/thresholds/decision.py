@@ -41,5 +41,5 @@ class DecisionThresholds:
     confirm: bool = True
     """A first `regressed` is raced again in fresh launches of fresh zygotes, which share no data with the first."""
     suite_passes: int = 4
-    """Most passes over all cases that decide their mean, and most of those that confirm a slower one. A pass takes the
+    """How often all cases may be raced again to decide their mean, and again to confirm that it is slower. Each pass takes the
     launches of a first look. Where these are two, one pass over 40 cases confirmed 0.5% in six of ten simulated runs."""
