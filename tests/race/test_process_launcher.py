@@ -219,6 +219,39 @@ def test_a_step_that_raises_in_its_timed_rounds_is_an_error_of_its_entrant(tmp_p
     assert time.monotonic() - began < POLICY.answer_seconds / 2
 
 
+RANDOM = """
+import random
+import keras
+import numpy
+import tensorflow as tf
+
+def test_fine(bench):
+    layer = keras.layers.Dense(1)
+    layer.build((1, 1))
+    drawn = random.random(), numpy.random.random(), tf.random.uniform([]), abs(layer.kernel[0, 0])
+    bench(sum, [1], flops=float(drawn[0]), bytes=float(drawn[1]), items=float(drawn[2]), accuracy=float(drawn[3]) / 2)
+"""
+
+
+@pytest.mark.slow
+def test_both_sides_of_a_launch_draw_the_same_random_numbers(tmp_path):
+    (tmp_path / "t.py").write_text(RANDOM)
+    sides = Side("baseline", sys.executable, tmp_path), Side("contender", sys.executable, tmp_path)
+    launcher = ProcessLauncher(one_file(tmp_path), preset("quick"), Processors((0,), (0,)))
+
+    def drawn(prepared):
+        return [prepared.facts[name] for name in ("flops", "bytes", "items", "qualities")]
+
+    try:
+        found = [prepared(launcher, [Entrant(case(FINE), side) for side in sides]) for _ in range(2)]
+    finally:
+        launcher.close()
+    first, second = ([drawn(both[index]) for index in (0, 1)] for both in found)
+    assert first[0] == first[1]
+    assert second[0] == second[1]
+    assert all(one != other for one, other in zip(first[0], second[0], strict=True))
+
+
 def test_processors_that_are_gone_are_an_error_with_their_numbers(tmp_path):
     (tmp_path / "t.py").write_text("def test_fine(bench):\n    bench(sum, [1])\n")
     suite = one_file(tmp_path)

@@ -87,6 +87,8 @@ class TimeCase(CaseRequest):
     entrant: int
     warmup: tuple[float, float, float]
     """Seconds, limit in seconds and relative steadiness, see `worker.block.warm_up`."""
+    seed: int
+    """Start of the generators of random numbers, the same for all entrants of the launch."""
     meeting: tuple[int, ...] = ()
     """Processor on which the first calls of all entrants run at once; empty if each makes its own without waiting."""
 

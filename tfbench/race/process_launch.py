@@ -52,12 +52,14 @@ class ProcessLaunch:
         cpus: tuple[int, ...],
         near: Sequence[int],
         gpu_monitor: GpuMonitor | None,
+        seed: int,
     ) -> None:
         self._start_process = start
         self._entrants = entrants
         self.pair = pair
         self._policy = policy
         self._gpu_monitor = gpu_monitor
+        self._seed = seed
         self._cpus = cpus
         self._places = [(cpu,) if len(self._cpus) == 1 else self._cpus for cpu in near] or [self._cpus]
         """The processors on which processes prepare at the same time, each on one entry."""
@@ -123,7 +125,7 @@ class ProcessLaunch:
     def _start(
         self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float], meeting: tuple[int, ...]
     ) -> None:
-        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup, meeting)
+        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup, self._seed, meeting)
         pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
         self._running[entrant] = self._start_process(self._entrants[entrant], self.pair, request, pipes)
 

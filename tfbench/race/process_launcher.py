@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,8 @@ class ProcessLauncher:
         self._gpu_monitor = gpu_monitor
         self._policy = policy
         self.processors = processors
+        self._seeds = itertools.count(1)
+        """Every launch draws other random numbers, so that a difference between them cannot pass for one of the sides."""
         self._pool = ZygotePool(suite, policy, max(1, len(processors.every)))
 
     @property
@@ -109,7 +112,7 @@ class ProcessLauncher:
         cpus = tuple(sorted({cpu for entrant in entrants for cpu in self.processors.of(entrant.case)}))
         near = self.processors.near if together and not any(entrant.case.alone for entrant in entrants) else ()
         monitor = self._gpu_monitor if on_gpu else None
-        return ProcessLaunch(self.start, entrants, pair, self._policy, cpus, near, monitor)
+        return ProcessLaunch(self.start, entrants, pair, self._policy, cpus, near, monitor, next(self._seeds))
 
     def policy_of(self, policy: Policy, entrants: Sequence[Entrant]) -> Policy:
         common = self._pool.have_common_ancestors([(entrant.side, entrant.case.env) for entrant in entrants])

@@ -27,7 +27,7 @@ from tfbench.protocol.messages import (
     Stop,
     TimeCase,
 )  # fmt: skip
-from tfbench.worker import allocator, bench_options, tf_runtime
+from tfbench.worker import allocator, bench_options, tf_internals, tf_runtime
 from tfbench.worker.block import (
     Block,
     Clock,
@@ -193,6 +193,7 @@ class TimingLaunch(Bench[TimeCase]):
 
     def __post_init__(self) -> None:
         allocator.map_large_blocks()  # until the peak of memory is known
+        tf_internals.seed(self.request.seed)
 
     def serve(self, call: Step) -> None:
         if found := tracer():

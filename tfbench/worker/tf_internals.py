@@ -37,16 +37,16 @@ def required() -> Any:
     return tf
 
 
-def seed() -> None:
-    """Seed all random generators, so that every process draws the same numbers."""
-    random.seed(1)
-    np.random.seed(1)
+def seed(number: int) -> None:
+    """Seed all random generators, so that every process with this number draws the same ones."""
+    random.seed(number)
+    np.random.seed(number)
     if (tf := tf_runtime.tensorflow()) is not None:
-        tf.random.set_seed(1)
+        tf.random.set_seed(number)
         # Once loaded, Keras has its own generator.
         if (keras := sys.modules.get("keras") or sys.modules.get("tf_keras")) is not None:
             with contextlib.suppress(AttributeError):
-                keras.utils.set_random_seed(1)
+                keras.utils.set_random_seed(number)
 
 
 def collect_graphs(on: bool) -> Any:
