@@ -169,16 +169,15 @@ RENAMED_FIELDS = {
 }
 """Field name in reports of earlier versions -> current field name."""
 
-# Detects 5%, where standard detects 3%, with a first look after two launches and a shorter warm-up.
+# Detects 5%, where standard detects 3%, with a first look after two launches.
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
-    floor_launches=3, rounds_max=150, case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, warmup_seconds=0.03,
-    settle_seconds=0.004, hopeless=4.0,
+    floor_launches=3, rounds_max=150, case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, hopeless=4.0,
 )  # fmt: skip
 # Detects 1%, for three to ten times the launches. The first 32 come from eight pairs, so that those of both races fit
 # among the live zygotes and serve one case after another. Any other graph counts.
 _STRICT = Policy(
-    "strict", minimum_effect=0.0025, tolerance=0.01, looks=(4, 6, 9, 12, 16, 22, 32, 56, 100, 200), zygotes=16, ancestors=8,
+    "strict", minimum_effect=0.0015, tolerance=0.01, looks=(4, 6, 9, 12, 16, 22, 32, 56, 100, 200), zygotes=16, ancestors=8,
     more_zygotes_after=32, zygotes_alive=32, exact_across_versions=True, alone_launches=4, case_seconds=300.0, sampled_seconds=30.0,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}

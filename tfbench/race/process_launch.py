@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
@@ -32,6 +32,7 @@ from tfbench.race.child import LOG_LOOK_SECONDS, Process
 from tfbench.race.first_calls import alone, time_in_queue, without_first_call
 from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
 from tfbench.race.schedule import followers, planned_seconds, starting_places
+from tfbench.race.timer import Blocks, timer
 from tfbench.worker.block import TOKEN
 
 Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
@@ -74,6 +75,8 @@ class ProcessLaunch:
         self._facts: dict[int, JSON] = {}
         self._iteration: dict[int, float] = {}
         self._on_device = self._works_on = False
+        self._known_interrupts = False
+        """Whether blocks begin and end by the system's clock, on one processor, with all that they contain."""
         self._scale: dict[int, float] = {}
         """Factor that takes the time in the queue from the times of a step that runs once."""
 
@@ -154,6 +157,7 @@ class ProcessLaunch:
         queue = time_in_queue({entrant: one.first_call for entrant, one in ready.items() if one.first_call})
         self._on_device = self._on_device or any(one.on_device for one in ready.values())
         self._works_on = self._works_on or any(one.works_on for one in ready.values())
+        self._known_interrupts = all(one.waiting is not None for one in ready.values())
         for entrant, one in ready.items():
             found[entrant] = shortened = without_first_call(one) if apart else alone(one, queue)
             self._facts[entrant] = shortened.facts
@@ -184,16 +188,23 @@ class ProcessLaunch:
             return error
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
-        seconds = {}
-        for entrant, blocks in self._watched_blocks(plan, orders).items():
-            times = [end - start for start, end in blocks]
-            if len(times) != len(orders) or min(times) <= 0:
+        blocks = self._watched_blocks(plan, orders)
+        for entrant, own in blocks.items():
+            if len(own) != len(orders) or any(end <= begin for begin, end in own):
                 error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
                 raise EntrantFailed(entrant, error)
+        seconds = {}
+        for entrant, times in self._times(plan, blocks).items():
             scale = 1e-9 * self._scale[entrant] / plan.iterations[entrant]
             seconds[entrant] = [time * scale for time in times]
         self.finish()
         return seconds
+
+    def _times(self, plan: Plan, blocks: Mapping[int, Blocks]) -> dict[int, list[float]]:
+        """Return the times of the blocks in nanoseconds, without the interrupts of the timer if they are known."""
+        if self._known_interrupts and not plan.sliced and (known := timer()):
+            return known.shortened(blocks)
+        return {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
 
     def _watched_blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
         if self._gpu_monitor is None:

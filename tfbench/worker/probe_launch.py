@@ -21,7 +21,6 @@ from tfbench.worker.probes.memory import DevicePeak, Live
 from tfbench.worker.probes.outputs import Artifact, Outputs
 from tfbench.worker.probes.traces import Flops, Traces
 
-
 _SEED = 1
 """Start of the generators of random numbers: outputs are compared, so all processes draw the same ones."""
 

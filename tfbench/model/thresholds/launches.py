@@ -67,9 +67,9 @@ class LaunchBudgets:
     A burst of noise then hits both. Their processor times are compared."""
     sliced_waiting: float = 0.125
     """Not if a step waits longer than this fraction of the tolerance, since processor time lacks what it waits."""
-    warmup_seconds: float = 0.05
+    warmup_seconds: float = 0.03
     """Time that a fresh process runs the step before the check for steadiness."""
-    settle_seconds: float = 0.01
+    settle_seconds: float = 0.004
     """Time that a process which was warmed up on another processor runs the step where it races, to fill the caches
     there. A longer step hides the misses of its first turn."""
     warmup_limit_seconds: float = 0.5

@@ -1,0 +1,76 @@
+"""The interrupts of the system's timer: when they happen, and the times of blocks without them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tfbench.stats.interrupts import without_interrupts
+
+_COARSE = 6
+"""CLOCK_MONOTONIC_COARSE of <linux/time.h>, which goes on at every interrupt of the timer."""
+_LOOKS = 5
+"""Interrupts that are watched. The one that is seen soonest after it happened counts."""
+_GIVE_UP = 10
+"""Periods after which a clock that has not gone on stands still."""
+_SHORT = 0.5
+"""Longest blocks, as a fraction of the period. An interrupt is a small part of the noise of longer ones."""
+
+Blocks = Sequence[tuple[int, int]]
+"""Begin and end of each block in nanoseconds of `time.perf_counter_ns`."""
+
+
+@dataclass(frozen=True)
+class Timer:
+    """A timer that interrupts all processors at the same times. Nanoseconds of `time.perf_counter_ns`."""
+
+    period: int
+    phase: int
+    """When an interrupt happens, from 0 to the period."""
+
+    def interrupts(self, blocks: Blocks) -> list[int]:
+        """Return how many interrupts each block contains."""
+        return [(end - self.phase) // self.period - (begin - self.phase) // self.period for begin, end in blocks]
+
+    def shortened(self, blocks: Mapping[int, Blocks]) -> dict[int, list[float]]:
+        """Return the times of each side's blocks without the interrupts in them, in nanoseconds."""
+        times = {side: np.array([end - begin for begin, end in of_side], float) for side, of_side in blocks.items()}
+        if any(np.median(one) > _SHORT * self.period for one in times.values()):
+            return {side: one.tolist() for side, one in times.items()}
+        counts = [np.array(self.interrupts(of_side)) for of_side in blocks.values()]
+        return dict(zip(times, (one.tolist() for one in without_interrupts([*times.values()], counts)), strict=True))
+
+
+@lru_cache(maxsize=1)
+def timer() -> Timer | None:
+    """Return the timer of this machine, ``None`` if its interrupts cannot be watched. It takes a few periods.
+
+    Linux' timer interrupts all processors at once, every 1 to 10 ms. Where it does not, as with the kernel's parameter
+    ``skew_tick``, blocks with a supposed interrupt are as fast as others, and nothing is taken from them.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        period = round(time.clock_getres(_COARSE) * 1e9)
+        seen = [moment for _ in range(_LOOKS) if (moment := _next_change(_GIVE_UP * period)) is not None]
+    except OSError:
+        return None
+    if len(seen) < _LOOKS:
+        return None
+    # Relative to the first one, because one just before a multiple of the period may be seen just after it.
+    late = [(moment - seen[0] + period // 2) % period - period // 2 for moment in seen]
+    return Timer(period, (seen[0] + min(late)) % period)
+
+
+def _next_change(limit: int) -> int | None:
+    """Return when the coarse clock goes on; ``None`` if it does not within so many nanoseconds."""
+    coarse, began = time.clock_gettime_ns(_COARSE), time.perf_counter_ns()
+    while time.clock_gettime_ns(_COARSE) == coarse:
+        if time.perf_counter_ns() - began > limit:
+            return None
+    return time.perf_counter_ns()
