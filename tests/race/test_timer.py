@@ -29,7 +29,9 @@ def test_blocks_lose_the_interrupts_that_they_contain():
     own = rng.integers(990_000, 1_010_000, 200)
     sides = {index: blocks(own, start) for index, start in ((0, 7), (3, 1_000_007))}
     slowed = {
-        index: [(begin, end + 50_000 * count) for (begin, end), count in zip(one, PER_4_MS.interrupts(one), strict=True)]
+        index: [
+            (begin, end + 50_000 * count) for (begin, end), count in zip(one, PER_4_MS.interrupts(one), strict=True)
+        ]
         for index, one in sides.items()
     }
     found = PER_4_MS.shortened(slowed)

@@ -12,7 +12,14 @@ from scipy import stats
 from tests.stats.recorded import recorded
 from tfbench.model import Effect
 from tfbench.policy import PRESETS, Policy
-from tfbench.stats.interval import huber_pseudovalues, interval, launch_effect, median_error, posterior, with_error
+from tfbench.stats.interval import (
+    huber_pseudovalues,
+    interval,
+    launch_effect,
+    median_error,
+    posterior,
+    relative_variances,
+)
 
 POLICY = Policy()
 KNOWN = replace(POLICY, launch_spread=1e-4, zygote_spread=1e-4, clip=1000)
@@ -93,24 +100,27 @@ def test_with_flat_priors_and_one_level_the_interval_is_students():
     assert logs(found) == pytest.approx([values.mean(), low, high], abs=2e-4)
 
 
-def test_the_interval_agrees_with_brute_force():
+@pytest.mark.parametrize("errors", [[0.0] * 8, [0.002, 0.02, 0.005, 0.001, 0.012, 0.03, 0.004, 0.008]])
+def test_the_interval_agrees_with_brute_force(errors):
     """The same posterior from the joint normal law of all launches, on a finer grid, by numpy's linear algebra."""
     values = np.array([0.012, 0.021, 0.004, 0.016, 0.019, 0.001, 0.013, 0.018])
     pairs = np.array([0, 1, 2, 3, 0, 1, 2, 3])
     steps = np.arange(-2.5, 5, 0.1)
     same = (pairs[:, None] == pairs[None, :]).astype(float)
+    usual = np.diag(0.006**2 + np.square(errors))
     truths = np.linspace(-0.05, 0.08, 2601)
     density = np.zeros_like(truths)
     for own in steps:
         for between in steps:
-            covariance = np.eye(8) * (0.006 * math.exp(own)) ** 2 + same * (0.005 * math.exp(between)) ** 2
+            covariance = usual * math.exp(own) ** 2 + same * (0.005 * math.exp(between)) ** 2
             inverse = np.linalg.inv(covariance)
             away = values[:, None] - truths[None, :]
             log_likelihood = -0.5 * (np.einsum("it,ij,jt->t", away, inverse, away) + np.linalg.slogdet(covariance)[1])
             prior = stats.t.logpdf(own / POLICY.launch_spread, 2) + stats.t.logpdf(between / POLICY.zygote_spread, 2)
             density += np.exp(log_likelihood + prior)
     cumulative = np.cumsum(density) / density.sum()
-    found = interval(effects_of(values, pairs), 0.02, replace(POLICY, clip=1000), shared_zygote=False)
+    launches = [Effect(*one) for one in zip(values, pairs, errors, strict=True)]
+    found = interval(launches, 0.02, replace(POLICY, clip=1000), shared_zygote=False)
     low, high = (truths[np.searchsorted(cumulative, level)] for level in (0.01, 0.99))
     assert logs(found)[1:] == pytest.approx([low, high], abs=3e-4)
 
@@ -320,6 +330,48 @@ def test_the_error_of_rounds_adds_to_the_usual_deviation_of_launches():
     assert found.low < plain.low < plain.high < found.high
 
 
+def test_a_launch_with_a_larger_error_counts_for_less():
+    far = Effect(0.02, 3, 0.02)
+    launches = [*(Effect(value, pair, 0.002) for pair, value in enumerate((0.0, 0.001, -0.001))), far]
+    alike = [replace(effect, error=math.sqrt(np.mean([one.error**2 for one in launches]))) for effect in launches]
+    weighted, plain = (interval(effects, 0.05, POLICY, shared_zygote=False) for effects in (launches, alike))
+    assert 0.2 < math.log(weighted.center) / math.log(plain.center) < 0.5
+    assert weighted.high < plain.high
+    step = POLICY.step_time
+    assert relative_variances(step, np.full(3, 0.01)).tolist() == [1, 1, 1]
+    assert relative_variances(step._replace(launch_deviation=0.03), np.array([0.0, 0.04])) * 34 == pytest.approx(
+        [18, 50]
+    )
+
+
+def test_weighted_intervals_are_narrower_and_keep_their_level_if_errors_differ():
+    """Launches have errors from 0.2 to 2%, and the usual deviation besides; 7% of the intervals may miss."""
+    rng, missed, widths = np.random.default_rng(8), [], []
+    for _ in range(400):
+        errors = 0.006 * np.exp(0.6 * rng.standard_normal(9))
+        values = rng.normal(0, np.hypot(POLICY.launch_deviation, errors))
+        effects = [Effect(*one) for one in zip(values, POLICY.pair_order(), errors, strict=False)]
+        alike = [replace(effect, error=float(np.sqrt(np.mean(errors**2)))) for effect in effects]
+        both = [interval(some, 0.07, POLICY, shared_zygote=False) for some in (effects, alike)]
+        missed.append([not found.low <= 1 <= found.high for found in both])
+        widths.append([math.log(found.high / found.low) for found in both])
+    weighted, plain = np.mean(missed, axis=0)
+    print(f"missed: {weighted:.1%} weighted, {plain:.1%} with equal weights")
+    assert weighted <= 0.07
+    assert np.divide(*np.mean(widths, axis=0)) < 0.93
+
+
+def test_an_outlier_is_limited_by_its_own_error():
+    values, weight = np.array([[*CALM, 0.05]]), np.ones(len(CALM) + 1)
+    plain = huber_pseudovalues(values, 0.008, 3.0)
+    assert huber_pseudovalues(values, 0.008, 3.0, weight).tolist() == plain.tolist()
+    weight[-1] = 1 / 9
+    limited = huber_pseudovalues(np.array([[*CALM, 0.2]]), 0.008, 3.0, weight)
+    assert huber_pseudovalues(values, 0.008, 3.0, weight).tolist() == values.tolist()  # within three of its deviations
+    moved, stretch = float(np.median([*CALM, 0.2])) + 0.072 * (len(CALM) + 1 / 9) / len(CALM), limited.max()
+    assert stretch == pytest.approx(moved)
+
+
 def test_the_error_of_a_launch_is_that_of_its_median():
     rng = np.random.default_rng(6)
     baseline, contender = np.exp(rng.normal(0, 0.1, (2, 100)))
@@ -338,10 +390,12 @@ def missed(kind, launches, rounds, policy, shown):
         misses = []
         for _ in range(40):
             chosen = rng.permutation(len(values))[:launches]
-            noise = with_error(policy.step_time, math.sqrt(np.mean(errors[chosen] ** 2)) if shown else 0.0)
-            pairs = np.array(policy.pair_order()[:launches])
-            found = posterior(values[None, chosen], pairs, policy, shared_zygote=False, expected=noise)
-            misses.append(min(found.below(0.0)[0], found.above(0.0)[0]) < 0.07 / 2)
+            effects = [
+                Effect(values[launch], pair, errors[launch] if shown else 0.0)
+                for launch, pair in zip(chosen, policy.pair_order(), strict=False)
+            ]
+            found = interval(effects, 0.07, policy, shared_zygote=False)
+            misses.append(not found.low <= 1 <= found.high)
         rates.append(np.mean(misses))
     return float(np.mean(rates))
 

@@ -13,7 +13,8 @@ grid. This is the random-effects model with an informative prior of Higgins, Tho
 tails of Student's t, so that the launches of a case that contradicts them outweigh them.
 
 What a launch tells by its median of rounds has an error that the rounds themselves show, from the first launch on.
-The typical deviation of launches therefore includes it (`with_error`).
+The typical deviation of launches therefore includes it (`with_error`), and a launch with a larger error counts for less
+(`relative_variances`).
 """
 
 from __future__ import annotations
@@ -145,8 +146,29 @@ def with_error(expected: Thresholds, error: float) -> Thresholds:
     return expected._replace(launch_deviation=math.hypot(expected.launch_deviation, error))
 
 
+def relative_variances(expected: Thresholds, errors: Floats) -> Floats:
+    """Return the variance of each launch relative to the usual one, which includes the mean error; shape (launches,).
+
+    The inverse is its weight, as in a random-effects meta-analysis of studies with known errors (DerSimonian & Laird 1986,
+    Control. Clin. Trials 7). The usual deviation of launches keeps a few rounds that agree by chance from deciding alone.
+
+    Args:
+        expected: Has the usual deviation of launches without the error.
+        errors: Standard errors of the launches' medians, shape (launches,).
+    """
+    variances = expected.launch_deviation**2 + errors**2
+    found: Floats = variances / variances.mean()
+    return found
+
+
 def posterior(
-    effects: Floats, pairs: NDArray[np.intp], policy: Policy, *, shared_zygote: bool, expected: Thresholds | None = None
+    effects: Floats,
+    pairs: NDArray[np.intp],
+    policy: Policy,
+    *,
+    shared_zygote: bool,
+    expected: Thresholds | None = None,
+    relative: Floats | None = None,
 ) -> Posterior:
     """Compute the posterior of races whose launches come from the same pairs of zygotes.
 
@@ -156,23 +178,25 @@ def posterior(
         shared_zygote: Whether the entrants of a launch come from one zygote. Both then share its bias,
             so the prior deviation between pairs is ``shared_zygote_deviation``.
         expected: Has the prior deviations; those of the step's time by default.
+        relative: Variance of each launch relative to the usual one, shape (launches,); all alike by default.
     """
     expected = expected or policy.step_time
+    weight: Floats = np.ones(effects.shape[1]) if relative is None else 1 / relative
     between = policy.shared_zygote_deviation if shared_zygote else expected.zygote_deviation
     of_launch, of_pair, log_prior = _grid(
         expected.launch_deviation, policy.launch_spread, between, policy.zygote_spread
     )
-    values = huber_pseudovalues(effects, math.hypot(expected.launch_deviation, between), policy.clip)
+    values = huber_pseudovalues(effects, math.hypot(expected.launch_deviation, between), policy.clip, weight)
     members = (pairs[None, :] == np.unique(pairs)[:, None]).astype(float)
-    counts = members.sum(axis=1)
-    number, launches = len(counts), values.shape[1]
+    totals = members @ weight
+    number, launches = len(totals), values.shape[1]
 
-    means = values @ members.T / counts
-    within = ((values - means @ members) ** 2).sum(axis=1)
+    means = (values * weight) @ members.T / totals
+    within = ((values - means @ members) ** 2) @ weight
     origin = means.mean(axis=1, keepdims=True)
     means = means - origin  # so that the quadratic form below does not cancel
 
-    of_mean = of_pair[:, None] + of_launch[:, None] / counts  # variance of a pair's mean: (nodes, pairs)
+    of_mean = of_pair[:, None] + of_launch[:, None] / totals  # variance of a pair's mean: (nodes, pairs)
     total = (1 / of_mean).sum(axis=1)
     centers = means @ (1 / of_mean / total[:, None]).T
     misfit = means**2 @ (1 / of_mean).T - centers**2 * total
@@ -197,28 +221,32 @@ def _grid(launch: float, launch_spread: float, between: float, between_spread: f
     return of_launch[own], of_pair[pair], prior[own, pair]
 
 
-def huber_pseudovalues(effects: Floats, expected: float, clip: float) -> Floats:
+def huber_pseudovalues(effects: Floats, expected: float, clip: float, weight: Floats | None = None) -> Floats:
     """Limit the influence of outlying launches.
 
     A launch further than ``clip`` deviations from the race's median is moved to that distance. All
-    distances are then stretched by launches / launches left in place. The results are the pseudo-values
+    distances are then stretched by the weight of all launches / of those left in place. The results are the pseudo-values
     of Huber's M-estimate of location, one step from the median (Bickel 1975, J. Am. Stat. Assoc. 70).
     Their mean and spread are its value and error. The deviation is the larger of ``expected`` and the
     scaled median absolute deviation. If more than a third of the launches are outliers, or the race has
     fewer than five launches, outliers cannot be identified. Such a race is unchanged, and its interval wide.
 
     ``effects`` has the shape (races, launches), and ``expected`` is the prior deviation of a launch, as a log-ratio.
+    ``weight`` of a launch is the inverse of its relative variance, shape (launches,). They are all alike by default.
     """
     launches = effects.shape[1]
     if launches < FEW:
         return effects
+    weight = np.ones(launches) if weight is None else weight
     middle = np.median(effects, axis=1, keepdims=True)
-    away = effects - middle
+    away = (effects - middle) * np.sqrt(weight)
     spread = _NORMAL_MAD * np.median(np.abs(away), axis=1, keepdims=True)
     limit = clip * np.maximum(expected, spread)
-    far = (np.abs(away) > limit).sum(axis=1, keepdims=True)
-    moved = middle + np.clip(away, -limit, limit) * (launches / (launches - far))
-    found: Floats = np.where((far > 0) & (3 * far <= launches), moved, effects)
+    far = np.abs(away) > limit
+    stretch = weight.sum() / np.where(far, 0, weight).sum(axis=1, keepdims=True)
+    moved = middle + np.clip(away, -limit, limit) / np.sqrt(weight) * stretch
+    number = far.sum(axis=1, keepdims=True)
+    found: Floats = np.where((number > 0) & (3 * number <= launches), moved, effects)
     return found
 
 
@@ -235,8 +263,15 @@ def interval(
     if not np.isfinite(values).all():
         raise ValueError("an effect is not a finite number")
     pairs = np.array([effect.pair for effect in effects])
-    error = math.sqrt(np.mean([effect.error**2 for effect in effects]))
-    noise = with_error(expected or policy.step_time, error)
-    distribution = posterior(values, pairs, policy, shared_zygote=shared_zygote, expected=noise)
+    errors = np.array([effect.error for effect in effects])
+    usual = expected or policy.step_time
+    distribution = posterior(
+        values,
+        pairs,
+        policy,
+        shared_zygote=shared_zygote,
+        expected=with_error(usual, math.sqrt(np.mean(errors**2))),
+        relative=relative_variances(usual, errors),
+    )
     low, high = distribution.bounds(alpha)
     return Ratio(math.exp(distribution.center[0]), math.exp(low[0]), math.exp(high[0]), 1 - alpha)
