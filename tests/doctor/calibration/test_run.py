@@ -38,7 +38,7 @@ def test_trials_are_saved_resumed_and_reported(calibrate, tmp_path, capsys):
     assert code == 0
     assert {(trial.slowdown, trial.outcome) for trial in first} == {(0.5, "regressed")}
     assert first[0].launches == 4  # two, and two of the confirmation
-    assert len(first[0].effects) == len(first[0].pairs) == 4
+    assert len(first[0].effects) == len(first[0].pairs) == len(first[0].errors) == 4
 
     code, both = calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "1", "--report-json", "c.json")
     assert both[: len(first)] == first

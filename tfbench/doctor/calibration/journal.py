@@ -23,7 +23,8 @@ class CalibrationTrial:
     """A verdict and its cost.
 
     ``slowdown`` is the fraction of extra work that the contender really did, 0 for unchanged code.
-    ``effects`` are the log-ratios of the launches, and ``pairs`` their pairs of zygotes.
+    ``effects`` are the log-ratios of the launches, ``pairs`` their pairs of zygotes, and ``errors`` the standard errors of
+    the log-ratios. Journals of earlier versions have no errors.
     """
 
     method: str
@@ -36,6 +37,7 @@ class CalibrationTrial:
     run: int
     effects: tuple[float, ...] = ()
     pairs: tuple[int, ...] = ()
+    errors: tuple[float, ...] = ()
 
 
 def slowdown_text(slowdown: float) -> str:
@@ -87,4 +89,5 @@ def _parsed(content: Any) -> CalibrationTrial:
         run=an_integer(found["run"], "run", 0),
         effects=tuple(a_number(one, "effects") for one in a_list(found["effects"], "effects")),
         pairs=tuple(an_integer(one, "pairs", 0) for one in a_list(found["pairs"], "pairs")),
+        errors=tuple(a_number(one, "errors", 0) for one in a_list(found.get("errors", []), "errors")),
     )

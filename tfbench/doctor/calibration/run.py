@@ -137,6 +137,7 @@ def _one_run(
             yield CalibrationTrial(
                 RACED, plan.policy.name, short, slowdown, outcome, seconds, race.launches, number,
                 tuple(round(effect.value, 6) for effect in effects), tuple(effect.pair for effect in effects),
+                tuple(round(effect.error, 6) for effect in effects),
             )  # fmt: skip
 
 
