@@ -11,7 +11,7 @@ from statistics import median
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
-from tfbench.model import JSON, Plan
+from tfbench.model import Plan
 from tfbench.policy import Policy
 from tfbench.protocol.messages import (
     Begin,
@@ -72,11 +72,8 @@ class ProcessLaunch:
         self._met = 0
         """How often they have waited for each other."""
         self._found: dict[int, Prepared | Failure] = {}
-        self._facts: dict[int, JSON] = {}
-        self._iteration: dict[int, float] = {}
-        self._on_device = self._works_on = False
-        self._known_interrupts = False
-        """Whether blocks begin and end by the system's clock, on one processor, with all that they contain."""
+        self._ready: dict[int, Prepared] = {}
+        """Results of the preparation, by entrant."""
         self._scale: dict[int, float] = {}
         """Factor that takes the time in the queue from the times of a step that runs once."""
 
@@ -155,13 +152,8 @@ class ProcessLaunch:
         found, self._found, self._met = self._found, {}, 0
         ready = {entrant: one for entrant, one in found.items() if isinstance(one, Prepared)}
         queue = time_in_queue({entrant: one.first_call for entrant, one in ready.items() if one.first_call})
-        self._on_device = self._on_device or any(one.on_device for one in ready.values())
-        self._works_on = self._works_on or any(one.works_on for one in ready.values())
-        self._known_interrupts = all(one.waiting is not None for one in ready.values())
         for entrant, one in ready.items():
-            found[entrant] = shortened = without_first_call(one) if apart else alone(one, queue)
-            self._facts[entrant] = shortened.facts
-            self._iteration[entrant] = one.iteration + (one.untimed or 0)
+            found[entrant] = self._ready[entrant] = shortened = without_first_call(one) if apart else alone(one, queue)
             self._scale[entrant] = shortened.iteration / one.iteration if one.iteration else 1.0
         return found
 
@@ -202,7 +194,9 @@ class ProcessLaunch:
 
     def _times(self, plan: Plan, blocks: Mapping[int, Blocks]) -> dict[int, list[float]]:
         """Return the times of the blocks in nanoseconds, without the interrupts of the timer if they are known."""
-        if self._known_interrupts and not plan.sliced and (known := timer()):
+        # Only such blocks begin and end by the system's clock, and contain nothing that is not timed.
+        by_system = not plan.sliced and all(one.waiting is not None for one in self._ready.values())
+        if by_system and (known := timer()):
             return known.shortened(blocks)
         return {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
 
@@ -216,7 +210,7 @@ class ProcessLaunch:
             raise LaunchDisturbed(launch_monitor.cause)
         if launch_monitor.sm_clock is not None:
             for entrant in blocks:
-                self._facts[entrant][GPU_CLOCK] = launch_monitor.sm_clock
+                self._ready[entrant].facts[GPU_CLOCK] = launch_monitor.sm_clock
         return blocks
 
     def blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
@@ -243,7 +237,7 @@ class ProcessLaunch:
         answers = self._all_rounds(len(orders) * len(self._running), self._limit(plan))
         for entrant, answer in answers.items():
             if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
-                self._facts[entrant][DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
+                self._ready[entrant].facts[DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
         return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
 
     def _stopped_groups(self) -> tuple[int, ...]:
@@ -252,14 +246,21 @@ class ProcessLaunch:
         TFLite's threads spin for milliseconds after a turn, on a processor that the next side may need. Threads that
         prefetch would work during another side's turn, and their own side would seem faster than it is.
         """
-        if self._on_device or (len(self._cpus) == 1 and not self._works_on):
+        ready = self._ready.values()
+        alone = len(self._cpus) == 1 and not any(one.works_on for one in ready)
+        if alone or any(one.on_device for one in ready):
             return ()
         numbers = range(len(self._entrants))
         return tuple(self._running[entrant].pid if entrant in self._running else 0 for entrant in numbers)
 
     def _limit(self, plan: Plan) -> float:
         """Return the time limit of the rounds in seconds."""
-        seconds = planned_seconds(plan, {entrant: self._iteration[entrant] for entrant in self._running})
+        whole = {
+            entrant: one.iteration + (one.untimed or 0)
+            for entrant, one in self._ready.items()
+            if entrant in self._running
+        }
+        seconds = planned_seconds(plan, whole)
         return self._policy.overrun * seconds + self._policy.answer_seconds
 
     def _all_rounds(self, turns: int, limit: float) -> dict[int, Rounds]:
@@ -306,7 +307,7 @@ class ProcessLaunch:
         for entrant, process in self._running.items():
             try:
                 done = self._answer(entrant, Done, "after it had been timed", self._policy.answer_seconds)
-                self._facts[entrant].update(done.facts)
+                self._ready[entrant].facts.update(done.facts)
                 process.end(kill=False)
             except EntrantFailed as failed:
                 failures.append(failed)

@@ -60,7 +60,7 @@ def timer() -> Timer | None:
         seen = [moment for _ in range(_LOOKS) if (moment := _next_change(_GIVE_UP * period)) is not None]
     except OSError:
         return None
-    if len(seen) < _LOOKS:
+    if not period or len(seen) < _LOOKS:
         return None
     # Relative to the first one, because one just before a multiple of the period may be seen just after it.
     late = [(moment - seen[0] + period // 2) % period - period // 2 for moment in seen]
