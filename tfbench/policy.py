@@ -129,7 +129,7 @@ class Policy(
 
     def with_common_ancestors(self) -> Policy:
         """Return the policy for a race of two sides whose zygotes have common ancestors."""
-        zygotes = min(2 * self.ancestors, self.zygotes)
+        zygotes = min(3 * self.ancestors, self.zygotes)
         deviation = min(self.ancestor_deviation, self.zygote_deviation)
         return dataclasses.replace(self, zygotes=zygotes, first_zygotes=self.ancestors, zygote_deviation=deviation)
 
@@ -138,7 +138,8 @@ class Policy(
         used = [0] * self.zygotes
         order = list[int]()
         for launch in range(self.looks[-1]):
-            among = used if launch >= self.more_zygotes_after else used[: self.first_zygotes]
+            steps = (self.more_zygotes_after, self.most_zygotes_after)
+            among = used[: self.first_zygotes * (1 + sum(launch >= step for step in steps))]
             order.append(among.index(min(among)))
             used[order[-1]] += 1
         return tuple(order)

@@ -19,9 +19,12 @@ class LaunchBudgets:
     """Launches after which the others take turns, too. Two pairs say little about how far pairs differ, so an interval from
     them stays wide, however many launches there are: with 20 launches of `quick` that differ by 2%, 5% is found in 70% of
     the races from two pairs, and in 98% if four take turns from the sixth launch on."""
+    most_zygotes_after: int = 26
+    """Launches after which as many more take turns. Of races of `standard` that are still open then, 2% is found in 70% at
+    launches that differ by 1.5% and pairs that differ by 0.4%, and in 83% with the additional pairs."""
     ancestors: int = 4
     """`first_zygotes` where both sides run the same programs, so that each pair is forked from one ancestor and differs
-    less. Such a race has twice as many in all."""
+    less. Such a race has two or three times as many in all."""
     zygotes_alive: int = 24
     """Upper limit for the zygotes of a run, beyond which the least recently used ones end: both sides of one race."""
     zygotes_variants: int = 15
