@@ -28,6 +28,7 @@ def test_an_unknown_preset_lists_those_there_are():
         {"looks": (1, 3)},
         {"alone_launches": 0},
         {"zygotes": 0},
+        {"most_zygotes_after": 8},
         {"minimum_effect": 0.5},
     ],
 )

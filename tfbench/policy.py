@@ -66,6 +66,8 @@ class Policy(
                 self.zygotes, self.first_zygotes, self.ancestors
             )
             >= 1,
+            "most_zygotes_after must be at least more_zygotes_after": self.more_zygotes_after
+            <= self.most_zygotes_after,
             "overrun, output_bytes and file_bytes must be at least 1": limits >= 1,
             "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
             "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
@@ -129,17 +131,23 @@ class Policy(
 
     def with_common_ancestors(self) -> Policy:
         """Return the policy for a race of two sides whose zygotes have common ancestors."""
-        zygotes = min(3 * self.ancestors, self.zygotes)
+        steps = sum(self.looks[-1] > launches for launches in self._more_zygotes_after)
+        zygotes = min(self.ancestors * (1 + steps), self.zygotes)
         deviation = min(self.ancestor_deviation, self.zygote_deviation)
         return dataclasses.replace(self, zygotes=zygotes, first_zygotes=self.ancestors, zygote_deviation=deviation)
+
+    @property
+    def _more_zygotes_after(self) -> tuple[int, int]:
+        """The numbers of launches after which more zygotes take turns, each time as many as the first ones."""
+        return self.more_zygotes_after, self.most_zygotes_after
 
     def pair_order(self) -> tuple[int, ...]:
         """Return the pair of zygotes of each launch of a race of two sides: the one with the fewest launches so far."""
         used = [0] * self.zygotes
         order = list[int]()
         for launch in range(self.looks[-1]):
-            steps = (self.more_zygotes_after, self.most_zygotes_after)
-            among = used[: self.first_zygotes * (1 + sum(launch >= step for step in steps))]
+            steps = sum(launch >= launches for launches in self._more_zygotes_after)
+            among = used[: self.first_zygotes * (1 + steps)]
             order.append(among.index(min(among)))
             used[order[-1]] += 1
         return tuple(order)
@@ -179,7 +187,8 @@ _QUICK = Policy(
 # among the live zygotes and serve one case after another. Any other graph counts.
 _STRICT = Policy(
     "strict", minimum_effect=0.0015, tolerance=0.01, looks=(4, 6, 9, 12, 16, 22, 32, 56, 100, 200), zygotes=16, ancestors=8,
-    more_zygotes_after=32, zygotes_alive=32, exact_across_versions=True, alone_launches=4, case_seconds=300.0, sampled_seconds=30.0,
+    more_zygotes_after=32, most_zygotes_after=32, zygotes_alive=32, exact_across_versions=True, alone_launches=4,
+    case_seconds=300.0, sampled_seconds=30.0,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
 

@@ -220,7 +220,6 @@ class ServeSliced(Message):
     """The other entrants, which are in each round together with this one."""
     iterations: int
     extra: float
-    """Injected slowdown, as a fraction of a block."""
 
 
 @dataclass(frozen=True)
@@ -310,11 +309,10 @@ class Repeated(Message):
 
 @dataclass(frozen=True)
 class Sampled(Message):
-    """The samples of a launch."""
+    """The samples of a launch, and the seconds of all its calls."""
 
     calls: int
     seconds: float
-    """Of all calls."""
     samples: int
     functions: dict[str, tuple[int, int]]
     """Function -> samples with it on the stack, and the sum of its depths in them."""

@@ -29,5 +29,5 @@ def test_an_expression_that_selects_nothing_is_an_error():
 
 @pytest.mark.parametrize("text", ["not", "a b", "(a"])
 def test_what_is_no_expression_is_an_error(text):
-    with pytest.raises(UsageError, match=r"^-k '.*' is no expression of names, and, or, not and parentheses: "):
+    with pytest.raises(UsageError, match=r"^-k '.*': .*; join names by and, or, not and parentheses$"):
         Selection(text)

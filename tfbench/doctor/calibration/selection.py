@@ -24,7 +24,7 @@ class Selection:
         try:
             self._expression = Expression.compile(text)
         except Exception as error:  # of a type that depends on pytest's version
-            raise UsageError(f"-k {text!r} is no expression of names, and, or, not and parentheses: {error}") from None
+            raise UsageError(f"-k {text!r}: {error}; join names by and, or, not and parentheses") from None
 
     def of(self, names: Iterable[str]) -> list[str]:
         """Return the names that match, in their order.
