@@ -14,8 +14,10 @@ from tfbench.stats.interrupts import without_interrupts
 
 _COARSE = 6
 """CLOCK_MONOTONIC_COARSE of <linux/time.h>, which goes on at every interrupt of the timer."""
-_LOOKS = 5
-"""Interrupts that are watched. The one that is seen soonest after it happened counts."""
+_LOOKS = 9
+"""Interrupts that are watched."""
+_TOGETHER = 40
+"""Part of the period within which most of them are seen, as its divisor: 0.1 ms of 4 ms. The earliest one of these counts."""
 _GIVE_UP = 10
 """Periods after which a clock that has not gone on stands still."""
 _SHORT = 0.5
@@ -62,9 +64,9 @@ def timer() -> Timer | None:
         return None
     if not period or len(seen) < _LOOKS:
         return None
-    # Relative to the first one, because one just before a multiple of the period may be seen just after it.
-    late = [(moment - seen[0] + period // 2) % period - period // 2 for moment in seen]
-    return Timer(period, (seen[0] + min(late)) % period)
+    # Each is seen shortly after it happened, apart from those during which another process ran.
+    together = [sum((other - one) % period < period // _TOGETHER for other in seen) for one in seen]
+    return Timer(period, seen[together.index(max(together))] % period)
 
 
 def _next_change(limit: int) -> int | None:
