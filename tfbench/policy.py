@@ -131,23 +131,20 @@ class Policy(
 
     def with_common_ancestors(self) -> Policy:
         """Return the policy for a race of two sides whose zygotes have common ancestors."""
-        steps = sum(self.looks[-1] > launches for launches in self._more_zygotes_after)
-        zygotes = min(self.ancestors * (1 + steps), self.zygotes)
+        zygotes = min(self.ancestors * self._groups(self.looks[-1] - 1), self.zygotes)
         deviation = min(self.ancestor_deviation, self.zygote_deviation)
         return dataclasses.replace(self, zygotes=zygotes, first_zygotes=self.ancestors, zygote_deviation=deviation)
 
-    @property
-    def _more_zygotes_after(self) -> tuple[int, int]:
-        """The numbers of launches after which more zygotes take turns, each time as many as the first ones."""
-        return self.more_zygotes_after, self.most_zygotes_after
+    def _groups(self, launches: int) -> int:
+        """Return how many groups of zygotes, each as many as the first ones, take turns after so many launches."""
+        return 1 + sum(launches >= after for after in (self.more_zygotes_after, self.most_zygotes_after))
 
     def pair_order(self) -> tuple[int, ...]:
         """Return the pair of zygotes of each launch of a race of two sides: the one with the fewest launches so far."""
         used = [0] * self.zygotes
         order = list[int]()
         for launch in range(self.looks[-1]):
-            steps = sum(launch >= launches for launches in self._more_zygotes_after)
-            among = used[: self.first_zygotes * (1 + steps)]
+            among = used[: self.first_zygotes * self._groups(launch)]
             order.append(among.index(min(among)))
             used[order[-1]] += 1
         return tuple(order)

@@ -212,7 +212,7 @@ class Serve(Message):
 
 @dataclass(frozen=True)
 class ServeSliced(Message):
-    """Time blocks by processor time, while the scheduler alternates the processes of the launch on one processor."""
+    """Time blocks by processor time, while the scheduler alternates the processes on one processor. For ``extra``, see `Serve`."""
 
     places: tuple[int, ...]
     """For each round, how many of the others start before this entrant."""

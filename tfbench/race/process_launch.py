@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
@@ -32,7 +32,7 @@ from tfbench.race.child import LOG_LOOK_SECONDS, Process
 from tfbench.race.first_calls import alone, time_in_queue, without_first_call
 from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
 from tfbench.race.schedule import followers, planned_seconds, starting_places
-from tfbench.race.timer import Blocks, timer
+from tfbench.race.timer import timer
 from tfbench.worker.block import TOKEN
 
 Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
@@ -181,24 +181,18 @@ class ProcessLaunch:
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
         blocks = self._watched_blocks(plan, orders)
-        for entrant, own in blocks.items():
-            if len(own) != len(orders) or any(end <= begin for begin, end in own):
+        times = {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
+        for entrant, own in times.items():
+            if len(own) != len(orders) or min(own) <= 0:
                 error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
                 raise EntrantFailed(entrant, error)
-        seconds = {}
-        for entrant, times in self._times(plan, blocks).items():
-            scale = 1e-9 * self._scale[entrant] / plan.iterations[entrant]
-            seconds[entrant] = [time * scale for time in times]
-        self.finish()
-        return seconds
-
-    def _times(self, plan: Plan, blocks: Mapping[int, Blocks]) -> dict[int, list[float]]:
-        """Return the times of the blocks in nanoseconds, without the interrupts of the timer if they are known."""
         # Only such blocks begin and end by the system's clock, and contain nothing that is not timed.
         by_system = not plan.sliced and all(one.waiting is not None for one in self._ready.values())
         if by_system and (known := timer()):
-            return known.shortened(blocks)
-        return {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
+            times = known.shortened(blocks)
+        scale = {entrant: 1e-9 * self._scale[entrant] / plan.iterations[entrant] for entrant in times}
+        self.finish()
+        return {entrant: [time * scale[entrant] for time in own] for entrant, own in times.items()}
 
     def _watched_blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
         if self._gpu_monitor is None:

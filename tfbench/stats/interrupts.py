@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tfbench.stats.interval import Floats
+from tfbench.stats.interval import Floats, median_error
 
 Counts = NDArray[np.int64]
 
@@ -21,10 +21,6 @@ _FEWEST = 5
 """Blocks of each kind, with an interrupt and without one, that a side needs to tell what an interrupt costs."""
 _CERTAIN = 2.0
 """Standard errors by which the cost must exceed zero. A cost that is only noise would add noise."""
-_NORMAL_IQR = 1.349
-"""Distance between the quartiles of the standard normal distribution."""
-_MEDIAN_VARIANCE = np.pi / 2
-"""Variance of a median, as a multiple of that of a mean, for normal values."""
 
 
 def without_interrupts(times: Sequence[Floats], counts: Sequence[Counts]) -> list[Floats]:
@@ -54,12 +50,7 @@ def interrupt_cost(times: Sequence[Floats], counts: Sequence[Counts]) -> float:
             return 0.0
         without, having = groups
         costs.append(float(np.median(having) - np.median(without)))
-        variances.append(sum(_median_variance(group) for group in groups))
+        variances.append(sum(median_error(group) ** 2 for group in groups))
     weights = 1 / np.maximum(variances, np.finfo(float).tiny)
     cost, error = float(np.average(costs, weights=weights)), float(weights.sum() ** -0.5)
     return cost if cost > _CERTAIN * error else 0.0
-
-
-def _median_variance(values: Floats) -> float:
-    low, high = np.quantile(values, (0.25, 0.75))
-    return float(_MEDIAN_VARIANCE * ((high - low) / _NORMAL_IQR) ** 2 / len(values))

@@ -20,8 +20,8 @@ class LaunchBudgets:
     them stays wide, however many launches there are: with 20 launches of `quick` that differ by 2%, 5% is found in 70% of
     the races from two pairs, and in 98% if four take turns from the sixth launch on."""
     most_zygotes_after: int = 26
-    """Launches after which as many more take turns. Of races of `standard` that are still open then, 2% is found in 70% at
-    launches that differ by 1.5% and pairs that differ by 0.4%, and in 83% with the additional pairs."""
+    """Launches after which as many more take turns. Where launches differ by 1.5% and pairs by 0.4%, `standard` finds 2% in
+    70% of the races from eight pairs, and in 83% from twelve."""
     ancestors: int = 4
     """`first_zygotes` where both sides run the same programs, so that each pair is forked from one ancestor and differs
     less. Such a race has two or three times as many in all."""
