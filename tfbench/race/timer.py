@@ -14,10 +14,12 @@ from tfbench.stats.interrupts import without_interrupts
 
 _COARSE = 6
 """CLOCK_MONOTONIC_COARSE of <linux/time.h>, which goes on at every interrupt of the timer."""
-_LOOKS = 9
-"""Interrupts that are watched."""
+_LOOKS = 60
+"""Interrupts that are watched at most. Beside four busy processes, half of them are seen late."""
+_AGREEING = 15
+"""Interrupts that must be seen together. Late ones are seen together too, but more rarely: at most 9 of 60, in time 28 to 44."""
 _TOGETHER = 40
-"""Part of the period within which most of them are seen, as its divisor: 0.1 ms of 4 ms. The earliest one of these counts."""
+"""Part of the period within which interrupts are seen together, as its divisor: 0.1 ms of 4 ms."""
 _GIVE_UP = 10
 """Periods after which a clock that has not gone on stands still."""
 _SHORT = 0.5
@@ -59,14 +61,28 @@ def timer() -> Timer | None:
         return None
     try:
         period = round(time.clock_getres(_COARSE) * 1e9)
-        seen = [moment for _ in range(_LOOKS) if (moment := _next_change(_GIVE_UP * period)) is not None]
+        phase = _phase(period) if period else None
     except OSError:
         return None
-    if not period or len(seen) < _LOOKS:
-        return None
-    # Each is seen shortly after it happened, apart from those during which another process ran.
-    together = [sum((other - one) % period < period // _TOGETHER for other in seen) for one in seen]
-    return Timer(period, seen[together.index(max(together))] % period)
+    return None if phase is None else Timer(period, phase)
+
+
+def _phase(period: int) -> int | None:
+    """Return when interrupts happen, from 0 to the period; ``None`` if too few of them agree.
+
+    Each is seen shortly after it happened, apart from those during which another process ran. So the first moment counts
+    that the others follow closely.
+    """
+    seen: list[int] = []
+    for _ in range(_LOOKS):
+        moment = _next_change(_GIVE_UP * period)
+        if moment is None:
+            return None
+        seen.append(moment)
+        together = [sum((other - one) % period < period // _TOGETHER for other in seen) for one in seen]
+        if max(together) >= _AGREEING:
+            return seen[together.index(max(together))] % period
+    return None
 
 
 def _next_change(limit: int) -> int | None:
