@@ -183,9 +183,10 @@ _QUICK = Policy(
 # Detects 1%, for three to ten times the launches. The first 32 come from eight pairs, so that those of both races fit
 # among the live zygotes and serve one case after another. Any other graph counts.
 _STRICT = Policy(
-    "strict", minimum_effect=0.0015, tolerance=0.01, looks=(4, 6, 9, 12, 16, 22, 32, 56, 100, 200), zygotes=16, ancestors=8,
-    more_zygotes_after=32, most_zygotes_after=32, zygotes_alive=32, exact_across_versions=True, alone_launches=4,
-    case_seconds=300.0, sampled_seconds=30.0,
+    "strict", minimum_effect=0.0015, tolerance=0.01,
+    looks=(*range(4, 15), 16, 18, 20, 22, 25, 28, 32, 40, 50, 64, 100, 200),
+    zygotes=16, ancestors=8, more_zygotes_after=32, most_zygotes_after=32, zygotes_alive=32,
+    exact_across_versions=True, alone_launches=4, case_seconds=300.0, sampled_seconds=30.0,
 )  # fmt: skip
 PRESETS = {policy.name: policy for policy in (_QUICK, Policy(), _STRICT)}
 
