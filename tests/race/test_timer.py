@@ -81,12 +81,12 @@ def pauses(nanoseconds):
 
 
 def pauses_at_interrupts():
-    """Returns in how many more of 100 periods a loop stands still when the timer interrupts it than at other times."""
+    """Returns how many more of 100 periods have a pause at the timer's interrupt than at another time, on average."""
     timer.cache_clear()
     found = timer()
     assert found is not None
-    # Other users of the machine cause more and longer pauses, but at any time. So each tenth of a period is asked in how
-    # many periods it contains a pause; the moment of the interrupt lies in the middle of the first tenth.
+    # Other users of the machine cause more and longer pauses, but at any time. So divide the period into ten parts, the
+    # first one centered on the interrupt, and count for each part the periods that have a pause in it.
     periods, tenth = divmod(pauses(100 * found.period) - found.phase + found.period // 20, found.period)
     tenth //= found.period // 10
     at_interrupt, *elsewhere = (len(set(periods[tenth == number])) for number in range(10))
@@ -96,7 +96,7 @@ def pauses_at_interrupts():
 @pytest.mark.alone
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux' timer is known")
 def test_a_loop_is_interrupted_when_the_timer_says(fresh):
-    # A count of 100 has a standard error of at most 5. A machine may be too busy to watch its timer for once.
+    # A count of 100 has a standard error of at most 5. On a busy machine, an attempt may fail.
     assert any(pauses_at_interrupts() > 5 * 5 for _ in range(3))
 
 

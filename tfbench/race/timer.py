@@ -17,7 +17,7 @@ _COARSE = 6
 _LOOKS = 60
 """Interrupts that are watched at most. Beside four busy processes, half of them are seen late."""
 _AGREEING = 15
-"""Interrupts that must be seen together. Late ones are seen together too, but more rarely: at most 9 of 60, in time 28 to 44."""
+"""Interrupts that must be seen together. Of 60, 28 to 44 were seen together in time, and at most 9 together but late."""
 _TOGETHER = 40
 """Part of the period within which interrupts are seen together, as its divisor: 0.1 ms of 4 ms."""
 _GIVE_UP = 10
@@ -70,8 +70,8 @@ def timer() -> Timer | None:
 def _phase(period: int) -> int | None:
     """Return when interrupts happen, from 0 to the period; ``None`` if too few of them agree.
 
-    Each is seen shortly after it happened, apart from those during which another process ran. So the first moment counts
-    that the others follow closely.
+    Each is seen shortly after it happened, apart from those during which another process ran. The result is the first
+    of the moments that lie close together.
     """
     seen: list[int] = []
     for _ in range(_LOOKS):
@@ -80,8 +80,8 @@ def _phase(period: int) -> int | None:
             return None
         seen.append(moment)
         together = [sum((other - one) % period < period // _TOGETHER for other in seen) for one in seen]
-        if max(together) >= _AGREEING:
-            return seen[together.index(max(together))] % period
+        if (most := max(together)) >= _AGREEING:
+            return seen[together.index(most)] % period
     return None
 
 

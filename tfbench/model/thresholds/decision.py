@@ -36,9 +36,9 @@ class DecisionThresholds:
     estimated from the interval. The estimate is often wrong by half. `quick` leaves fewer launches, and has 4."""
     looks: tuple[int, ...] = (3, 4, 6, 9, 13, 26, 48, 96)
     """Launches after which the evidence is evaluated. Three detect a large change. Every look costs the others a part of
-    alpha: small steps where most cases are decided, and then twice as many launches for a small change. At deviations
-    of 1.6%, a slowdown of 2% is found in 90% of the races, with up to 64 launches in 74%. `strict` has finer steps,
-    which save a tenth of its launches."""
+    alpha, so steps are small where most cases are decided, and then double, for small changes. At deviations of 1.6%, a
+    slowdown of 2% is found in 90% of the races, with up to 64 launches in 74%. `strict` has finer steps, which save a
+    tenth of its launches."""
     confirm: bool = True
     """A first `regressed` is raced again in fresh launches of fresh zygotes, which share no data with the first."""
     suite_passes: int = 4
