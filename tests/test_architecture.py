@@ -45,7 +45,7 @@ TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "multiprocessing"}
 RUNS_TEXT = {"eval", "exec", "compile", "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
 BY_NAME = {"__import__", "import_module", "importlib.import_module"}
-LONGEST = 350
+LONGEST = 800
 """Lines of a module. Split a longer one by subject."""
 
 

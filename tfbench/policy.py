@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfbench.errors import UsageError
-from tfbench.model import JSON
+from tfbench.model import JSON, Statistic
 from tfbench.model.thresholds.decision import DecisionThresholds
 from tfbench.model.thresholds.gpus import GpuThresholds
 from tfbench.model.thresholds.history import HistoryThresholds
@@ -36,6 +36,12 @@ class Thresholds(NamedTuple):
         return self._replace(tolerance=self.minimum_effect)
 
 
+STATISTICS = {
+    "median and tail": (Statistic.MEDIAN, Statistic.TAIL),
+    "mean": (Statistic.MEAN,),
+    "p90": (Statistic.P90,),
+}
+"""Value of `DecisionThresholds.statistic` -> what is judged."""
 _FEWEST_PAIRS = 2  # with one pair of zygotes, its bias would be taken for a difference
 
 
@@ -56,6 +62,9 @@ class Policy(
         limits = min(self.overrun, self.output_bytes, self.file_bytes)
         rules = {
             "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
+            "0 < tail_effect < tail_tolerance < 1 must hold": 0 < self.tail_effect < self.tail_tolerance < 1,
+            "tail_alpha must lie between 0 and 1": 0 < self.tail_alpha < 1,
+            f"statistic must be one of {', '.join(STATISTICS)}": self.statistic in STATISTICS,
             "alpha must lie between 0 and 0.5": 0 < self.alpha < 0.5,
             "min_compared must be a share from 0 to 1": 0 <= self.min_compared <= 1,
             "changed_only_share must lie between 0 and 1": 0 < self.changed_only_share <= 1,
@@ -101,6 +110,13 @@ class Policy(
     @property
     def step_time(self) -> Thresholds:
         return Thresholds(self.minimum_effect, self.tolerance, self.launch_deviation, self.zygote_deviation)
+
+    @property
+    def tail_time(self) -> Thresholds:
+        """Thresholds of the geometric mean of calls. A case with looser thresholds of its own has looser ones here, too."""
+        effect = max(self.tail_effect, self.minimum_effect)
+        tolerance = max(self.tail_tolerance, self.tolerance, 2 * effect)
+        return Thresholds(effect, tolerance, self.launch_deviation, self.zygote_deviation)
 
     @property
     def first_call(self) -> Thresholds:
@@ -177,13 +193,13 @@ RENAMED_FIELDS = {
 
 # Detects 5%, where standard detects 3%, with a first look after two launches.
 _QUICK = Policy(
-    "quick", minimum_effect=0.02, tolerance=0.05, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
+    "quick", minimum_effect=0.02, tolerance=0.05, tail_effect=0.04, tail_tolerance=0.15, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,
     floor_launches=3, rounds_max=150, case_seconds=40.0, sampled_seconds=5.0, repro_launches=3, hopeless=4.0,
 )  # fmt: skip
 # Detects 1%, for three to ten times the launches. The first 32 come from eight pairs, so that those of both races fit
 # among the live zygotes and serve one case after another. Any other graph counts.
 _STRICT = Policy(
-    "strict", minimum_effect=0.0015, tolerance=0.01,
+    "strict", minimum_effect=0.0015, tolerance=0.01, tail_effect=0.01, tail_tolerance=0.05,
     looks=(*range(4, 15), 16, 18, 20, 22, 25, 28, 32, 40, 50, 64, 100, 200),
     zygotes=16, ancestors=8, more_zygotes_after=32, most_zygotes_after=32, zygotes_alive=32,
     exact_across_versions=True, alone_launches=4, case_seconds=300.0, sampled_seconds=30.0,

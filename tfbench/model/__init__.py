@@ -3,13 +3,13 @@
 Times are seconds, ratios are contender / baseline, effects are natural logarithms of ratios.
 """
 
-from tfbench.model.case import JSON, LEAKS, ONCE, PLAIN, QUALITIES, REPORTED, TIME, Case, Claim
-from tfbench.model.measurement import Effect, Launch, MetricValues, Plan, Run, Sample
+from tfbench.model.case import JSON, LEAKS, ONCE, PLAIN, QUALITIES, REPORTED, TIME, WAITED, Case, Claim
+from tfbench.model.measurement import Effect, Launch, MetricValues, Plan, Run, Sample, SlowCalls, Statistic
 from tfbench.model.provenance import EnvironmentInfo, MeasurementContext
 from tfbench.model.reason import Reason, ReasonCode
 from tfbench.model.report import Rate, RateRow, Report
 from tfbench.model.rounds import StoredRounds
-from tfbench.model.verdict import Comparison, Outcome, Ratio, Skip, SuiteVerdict, VariantResult, Verdict
+from tfbench.model.verdict import Calls, Comparison, Outcome, Ratio, Skip, SuiteVerdict, VariantResult, Verdict
 
 __all__ = [
     "JSON",
@@ -19,6 +19,8 @@ __all__ = [
     "QUALITIES",
     "REPORTED",
     "TIME",
+    "WAITED",
+    "Calls",
     "Case",
     "Claim",
     "Comparison",
@@ -38,6 +40,8 @@ __all__ = [
     "Run",
     "Sample",
     "Skip",
+    "SlowCalls",
+    "Statistic",
     "StoredRounds",
     "SuiteVerdict",
     "VariantResult",

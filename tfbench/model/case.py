@@ -16,6 +16,8 @@ LEAKS = "leaks"
 """What a contract on leaks is about, and the probe that finds them."""
 PLAIN = "pytest_benchmark"
 """The fact with what a plain pytest-benchmark test has noted: ``group``, ``extra_info`` and ``reads_stats``."""
+WAITED = "waited"
+"""The fact of a launch of a long step that took turns: the mean time that it waited, as a fraction of its processor time."""
 REPORTED = "reported"
 """The fact of a launch whose time the benchmark has taken and reported itself: one sample per launch."""
 QUALITIES = "qualities"
@@ -61,6 +63,8 @@ class Case:
     """Whether the benchmark uses a shared set-up, built once for all launches."""
     thresholds: tuple[tuple[str, float], ...] = ()
     """Its own ``minimum_effect`` and ``tolerance`` instead of the policy's, empty for those."""
+    statistic: str = ""
+    """What a verdict on its time is about instead of the policy's statistic, empty for that."""
     alone: bool = False
     """Whether it may take its own time, so that no other process may prepare at the same time."""
     place: tuple[int, int] = (0, 0)

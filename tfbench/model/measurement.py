@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfbench.model.case import JSON, Case
 from tfbench.untrusted import a_list, a_number, an_integer, an_object, texts
+
+
+@dataclass(frozen=True, slots=True)
+class SlowCalls:
+    """Injected slow calls: a share of the calls takes ``factor`` times as long, by real extra calls or by waiting."""
+
+    share: float
+    factor: float
+    waits: bool = False
+
+    @property
+    def cost(self) -> float:
+        """By how much they raise the mean time of a call, as a fraction."""
+        return self.share * (self.factor - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +37,8 @@ class Plan:
     """Injected extra work, as a fraction of the block, for each entrant."""
     sliced: bool = False
     """Whether the scheduler alternates the processes and rounds have processor times. Otherwise they take turns."""
+    slow: tuple[SlowCalls | None, ...] = ()
+    """Injected slow calls of each entrant; empty without any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +65,30 @@ class Launch:
     wall_seconds: float = 0.0
 
 
+class Statistic(str, enum.Enum):
+    """What a launch tells about two entrants. `tfbench.stats.calls.effect_of` computes it."""
+
+    MEDIAN = "median"
+    """The median log-ratio of its rounds."""
+    TAIL = "tail"
+    """The mean log-ratio of its rounds, which slow calls of one side move."""
+    MEAN = "mean"
+    """The ratio of the mean times."""
+    P90 = "p90"
+    """The ratio of the 90% quantiles of the times."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The evidence of one launch about two entrants: the median log-ratio of its rounds."""
+    """The evidence of one launch about two entrants: a log-ratio, such as the median one of its rounds."""
 
     value: float
     pair: int
     error: float = 0.0
-    """Standard error of the median, as the scatter of the rounds shows it; 0 where that is unknown."""
+    """Its standard error, as the scatter of the rounds shows it; 0 where that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from tfbench.model.case import JSON, TIME, Case
 from tfbench.model.reason import Reason
@@ -32,6 +32,23 @@ class Ratio:
             "high": finite(self.high),
             "confidence": self.confidence,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The times of the calls of one side in a race, in seconds."""
+
+    mean: float
+    p50: float
+    p90: float | None
+    """``None`` if there are too few rounds, or rounds of several calls, whose means hide it."""
+    slow: float
+    """Share of the calls that take more than 1.3 medians of their launch."""
+    rounds: int
+
+    def as_json(self) -> JSON:
+        """Return the object of the report."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +94,10 @@ class Verdict:
     unit: str = ""
     rates: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     """Of a verdict on time: unit of a throughput -> that of baseline and contender, see `tfbench.stats.throughput`."""
+    calls: tuple[Calls, Calls] | None = None
+    """Of a verdict on time after a live race: the calls of baseline and contender."""
+    tail: Ratio | None = None
+    """Of the same: the ratio of the geometric means of the calls; ``None`` where the tail is not judged."""
 
     def as_json(self) -> JSON:
         """Return the row of ``tfbench-report/1``."""
@@ -84,6 +105,13 @@ class Verdict:
         values: JSON = {"values": {"baseline": before, "contender": now, "unit": self.unit}} if self.values else {}
         if self.metric == TIME and self.case.thresholds:
             values["thresholds"] = dict(self.case.thresholds)
+        if self.calls:
+            before_calls, now_calls = self.calls
+            values["calls"] = {
+                "baseline": before_calls.as_json(),
+                "contender": now_calls.as_json(),
+                "geometric_mean": None if self.tail is None else self.tail.as_json(),
+            }
         if self.rates:
             values["throughput"] = {
                 unit: {"baseline": then, "contender": later} for unit, (then, later) in self.rates.items()

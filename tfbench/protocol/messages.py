@@ -208,6 +208,8 @@ class Serve(Message):
     """Injected slowdown, as a fraction of a block."""
     groups: tuple[int, ...]
     """Process group of each entrant, 0 for one that has left, stopped in the turns of others; empty if all go on."""
+    slow: tuple[float, ...] = ()
+    """Injected slow calls: their share, their factor, and the seconds that a call waits, 0 for real extra calls."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,8 @@ class ServeSliced(Message):
     """The other entrants, which are in each round together with this one."""
     iterations: int
     extra: float
+    slow: tuple[float, ...] = ()
+    """As in `Serve`."""
 
 
 @dataclass(frozen=True)
@@ -283,6 +287,8 @@ class Rounds(Message):
     ended: tuple[int, ...]
     dispatched: tuple[int, ...]
     """Empty where calls return finished."""
+    used: int = 0
+    """Processor time of the process from its first block to its last one, in nanoseconds; 0 where that is no measure."""
 
 
 @dataclass(frozen=True)

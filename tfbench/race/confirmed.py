@@ -10,11 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from tfbench.metrics import sampled
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
-from tfbench.model import TIME, Outcome, Reason, ReasonCode, Run, Verdict
+from tfbench.model import TIME, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.race import Race, RaceConfig
@@ -104,11 +105,15 @@ class ConfirmedRace:
         order = policy.pair_order()
         self._stopwatch = launcher.stopwatch
         wanted = _first_call_is_open if FIRST_CALL in metrics else lambda race: False
-        configs = (
-            RaceConfig(cases, [first + pair for pair in order], wanted, confirms=first > 0)
-            for first in (0, policy.zygotes)
-        )
-        self._first, self._second = (Race(entrants, launcher, policy, config, clock, rng) for config in configs)
+
+        def race(first: int, confirms: Statistic | None = None) -> Race:
+            config = RaceConfig(cases, [first + pair for pair in order], wanted, confirms)
+            return Race(entrants, launcher, policy, config, clock, rng)
+
+        self._first = race(0)
+        self._again = partial(race, policy.zygotes)
+        """Makes the second race."""
+        self._second: Race | None = None
         self.policy = policy
         self._confirm = policy.confirm and confirm
         self._time: _Judge[Decision] = _Judge(TIME, lambda race: race.decisions.get(1))
@@ -128,6 +133,8 @@ class ConfirmedRace:
             suspects = [(judge, judge.result) for judge in self._judges if judge.changed]
             if self._confirm and suspects and not self.failures:
                 least = len(self._first.all_launches)
+                found = self._time.result.statistic if self._time.changed and self._time.result else None
+                self._second = self._again(found)
                 with self._stopwatch.phase(Phase.CONFIRMING):
                     self._race(self._second, [judge for judge, _ in suspects], least, progress)
                 for judge, first in suspects:
@@ -166,6 +173,12 @@ class ConfirmedRace:
         return self._time.result
 
     @property
+    def tail(self) -> Ratio | None:
+        """The newest ratio of the geometric means of the calls, ``None`` where none was judged."""
+        decisions = [race.decisions.get(1) for race in self.races]
+        return next((one.tail for one in reversed(decisions) if one and one.tail), None)
+
+    @property
     def first_call(self) -> Decision | None:
         """On the first call of the step."""
         return self._first_call.result
@@ -179,7 +192,8 @@ class ConfirmedRace:
     def races(self) -> list[Race]:
         """The first race, and the second one if it took place."""
         second = self._second
-        return [self._first, *([second] if second.all_launches or second.failures or second.disturbed else [])]
+        took_place = second is not None and (second.all_launches or second.failures or second.disturbed)
+        return [self._first, *([second] if second is not None and took_place else [])]
 
     @property
     def abort_reason(self) -> str:

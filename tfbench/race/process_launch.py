@@ -11,7 +11,7 @@ from statistics import median
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import DISPATCH_TIME, GPU_CLOCK
-from tfbench.model import Plan
+from tfbench.model import WAITED, Plan
 from tfbench.policy import Policy
 from tfbench.protocol.messages import (
     Begin,
@@ -219,20 +219,31 @@ class ProcessLaunch:
             for entrant, process in self._running.items():
                 others = tuple(other for other in self._running if other != entrant)
                 places = starting_places(orders, entrant)
-                process.ask(ServeSliced(places, others, plan.iterations[entrant], plan.extra[entrant]))
+                slow = self._slow_calls(plan, entrant)
+                process.ask(ServeSliced(places, others, plan.iterations[entrant], plan.extra[entrant], slow))
         else:
             groups = self._stopped_groups()
             for entrant, turns in followers(orders).items():
                 request = Serve(
-                    tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups
-                )
+                    tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups,
+                    self._slow_calls(plan, entrant),
+                )  # fmt: skip
                 self._running[entrant].ask(request)
             os.write(self._pipes[orders[0][0]][1], TOKEN)
         answers = self._all_rounds(len(orders) * len(self._running), self._limit(plan))
         for entrant, answer in answers.items():
             if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
                 self._ready[entrant].facts[DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
+            if answer.used and not plan.sliced and self._ready[entrant].iteration >= self._policy.sliced_above_seconds:
+                wall = sum(answer.ended) - sum(answer.began)
+                self._ready[entrant].facts[WAITED] = max(0.0, wall / answer.used - 1)
         return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
+
+    def _slow_calls(self, plan: Plan, entrant: int) -> tuple[float, ...]:
+        slow = plan.slow[entrant] if plan.slow else None
+        if slow is None:
+            return ()
+        return slow.share, slow.factor, self._ready[entrant].iteration * (slow.factor - 1) if slow.waits else 0.0
 
     def _stopped_groups(self) -> tuple[int, ...]:
         """Return the process groups to stop in the turns of others, if a waiting process could use their processors.

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.errors import LaunchDisturbed
-from tfbench.model import ONCE, Effect, Launch, Plan, Reason, Run
-from tfbench.policy import Policy, Thresholds
+from tfbench.model import ONCE, WAITED, Effect, Launch, Outcome, Plan, Reason, ReasonCode, Run, Statistic
+from tfbench.policy import STATISTICS, Policy, Thresholds
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher, OpenLaunch
 from tfbench.race.launch import run_launch
 from tfbench.race.schedule import make_plan, one_sample, planned_seconds, with_even_slices
 from tfbench.stats.allocation import best_rounds
-from tfbench.stats.interval import Floats, launch_effect, log_ratios
+from tfbench.stats.calls import P90_ROUNDS, effect_of, pooled, with_tail
 from tfbench.stats.thresholds import policy_of
 from tfbench.stats.throughput import log_items_ratio
 from tfbench.stats.verdict import Decision, decide, launches_needed
@@ -30,8 +30,8 @@ class RaceConfig:
     """Pairs of zygotes that the launches come from in turn."""
     first_calls: Callable[[Race], bool] = lambda race: False
     """Tells whether the first calls of two sides are judged, too, and need another launch."""
-    confirms: bool = False
-    """Whether this race confirms a change in the time of an iteration that another one has found."""
+    confirms: Statistic | None = None
+    """What this race confirms, if another one has found a change in the time of an iteration: it asks that alone."""
 
 
 def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) -> range:
@@ -79,6 +79,8 @@ class Race:
         self._preparing = 0.0
         """Seconds that all launches took to prepare."""
         self._once = False
+        self._proved: dict[tuple[int, Statistic], Decision] = {}
+        """The first look that proved an entrant unchanged or improved by a statistic, while another one is open."""
         self.short_launches: list[Launch] = []
         """Brief launches, which sample the metrics other than time. Their times do not count."""
         self.disturbed: list[str] = []
@@ -109,14 +111,14 @@ class Race:
         """Return the runs of this entrant, one per launch."""
         return [run for launch in self.launches if (run := launch.runs[entrant]) is not None]
 
-    def effects(self, entrant: int, other: int | None = None) -> list[Effect]:
+    def effects(self, entrant: int, other: int | None = None, statistic: Statistic = Statistic.MEDIAN) -> list[Effect]:
         """Return the effects of this entrant against the other one or the reference, one per launch."""
         reference = self.reference if other is None else other
         found = []
         for launch in self.launches:
             mine, theirs = launch.runs[entrant], None if reference is None else launch.runs[reference]
             if mine is not None and theirs is not None:
-                effect = launch_effect(theirs.seconds, mine.seconds, launch.pair)
+                effect = effect_of(statistic, theirs.seconds, mine.seconds, launch.pair)
                 if not self._share_side(entrant, reference):
                     effect = replace(effect, value=effect.value - log_items_ratio(theirs, mine))
                 found.append(effect)
@@ -206,6 +208,7 @@ class Race:
             return None
         if failures and self.reference in failures:
             self.decisions.clear()  # they compared with another reference
+            self._proved.clear()
         self.failures.update(failures)
         return launch
 
@@ -261,14 +264,28 @@ class Race:
         on_device = any(ready.on_device for ready in prepared.values())
         waiting = [ready.waiting for ready in prepared.values()]
         most = self.policy.sliced_waiting * self.policy.tolerance
-        sliceable = all(share is not None and share <= most for share in waiting)
+        sliceable = all(share is not None and share <= most for share in waiting) and self._rarely_waits
         self._preparing += seconds
         each = self._preparing / self._opened  # a launch may have prepared for the next one as well
         works_on = any(ready.works_on for ready in prepared.values())
-        plan = make_plan(self.entrants, iteration, self.policy, on_device, each, sliceable, self._untimed, works_on)
+        single = any(Statistic.P90 in self._judged(entrant) for entrant in prepared)
+        plan = make_plan(
+            self.entrants, iteration, self.policy, on_device, each, sliceable, self._untimed, works_on, single
+        )
         if self.launches:
             plan = self._allocated(plan, planned_seconds(plan, iteration) / plan.rounds)
         return with_even_slices(plan)
+
+    @property
+    def _rarely_waits(self) -> bool:
+        """Whether the launches so far have taken turns in which no entrant waited in some of its calls.
+
+        A step may wait in few of its calls, which the median of the warm-up does not show, and processor time lacks what it
+        waits. So the first launch of a long step takes turns, and all of them do where it waits.
+        """
+        shares = [run.facts.get(WAITED) for launch in self.launches for run in launch.runs if run]
+        known = [share for share in shares if share is not None]
+        return bool(known) and max(known) <= self.policy.sliced_mean_waiting
 
     def _allocated(self, plan: Plan, round_seconds: float) -> Plan:
         """Return the plan with the rounds that lower the error of an open comparison most per second."""
@@ -278,9 +295,9 @@ class Race:
         ]
         start = max(sum(starts) / len(starts), round_seconds)
         best = [
-            best_rounds(ratios, self.thresholds(entrant).launch_deviation, start, round_seconds)
+            best_rounds(effects, rounds, self.thresholds(entrant).launch_deviation, start, round_seconds)
             for entrant in self.undecided
-            if (ratios := self._log_ratios(entrant))
+            if len(effects := self.effects(entrant, statistic=self._open_statistic(entrant))) == len(rounds)
         ]
         least, most = self.policy.rounds_allocated
         if len(self.launches) < self.policy.looks[0]:
@@ -288,39 +305,78 @@ class Race:
         wanted = min(max(max(best, default=plan.rounds), least * plan.rounds), most * plan.rounds)
         return replace(plan, rounds=max(self.policy.rounds_min, round(wanted)))
 
-    def _log_ratios(self, entrant: int) -> list[Floats]:
-        """Return the log-ratios of the rounds of an entrant to those of the reference, an array per launch."""
-        pairs = ((launch.runs[entrant], launch.runs[self.reference or 0]) for launch in self.launches)
-        return [log_ratios(theirs.seconds, mine.seconds) for mine, theirs in pairs if mine and theirs]
-
     def _look(self, limit: float) -> None:
         """Decide the open comparisons, finally if the race has taken ``limit`` seconds."""
         for entrant in self.undecided:
-            effects = self.effects(entrant)
-            last = self.wall_seconds > limit or len(effects) >= self.policy.looks[-1]
-            if effects and (last or len(effects) in self.policy.looks):
-                decision = self._decide(entrant, effects, last)
-                if decision.outcome is None and (cost := self._hopeless(entrant, effects, limit)):
-                    decision = self._decide(entrant, effects, True)
+            launches = len(self.effects(entrant))
+            last = self.wall_seconds > limit or launches >= self.policy.looks[-1]
+            if launches and (last or launches in self.policy.looks):
+                decision = self._decide(entrant, last)
+                if decision.outcome is None and (cost := self._hopeless(entrant, limit)):
+                    decision = self._decide(entrant, True)
                     text = f"{decision.reason.message}; {cost}"
                     decision = replace(decision, reason=Reason(decision.reason.code, text))
                 self.decisions[entrant] = decision
 
-    def _decide(self, entrant: int, effects: Sequence[Effect], final: bool) -> Decision:
-        usual = self.thresholds(entrant)
-        return decide(
-            effects,
+    def _judged(self, entrant: int) -> tuple[Statistic, ...]:
+        """Return what is judged about the time of this entrant."""
+        if self.config.confirms:
+            return (self.config.confirms,)
+        if self._once or self._share_side(entrant, self.reference):
+            return (
+                Statistic.MEDIAN,
+            )  # a launch has one sample, or variants are compared, whose calls may well be unlike
+        return STATISTICS[policy_of(self.policy, self.entrants[entrant].case).statistic]
+
+    def _open_statistic(self, entrant: int) -> Statistic:
+        """Return what the next launches have to decide about this entrant."""
+        judged = self._judged(entrant)
+        return next((one for one in judged if (entrant, one) not in self._proved), judged[-1])
+
+    def _decide(self, entrant: int, final: bool) -> Decision:
+        first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))
+        for tail in others:
+            return with_tail(first, tail, self._thresholds(entrant, Statistic.TAIL), final)
+        return first
+
+    def _thresholds(self, entrant: int, statistic: Statistic) -> Thresholds:
+        own = policy_of(self.policy, self.entrants[entrant].case)
+        usual = own.tail_time if statistic is Statistic.TAIL else self.thresholds(entrant)
+        return usual.confirming() if self.config.confirms else usual
+
+    def _by(self, entrant: int, statistic: Statistic, final: bool) -> Decision:
+        """Decide by one statistic. What an earlier look has proved stays proved, unless the case regresses."""
+        effects = self.effects(entrant, statistic=statistic)
+        share = 1.0
+        if len(self._judged(entrant)) > 1:
+            share = self.policy.tail_alpha if statistic is Statistic.TAIL else 1 - self.policy.tail_alpha
+        decision = decide(
+            effects if statistic is Statistic.MEDIAN else pooled(effects),
             self.rounds(entrant),
             self.policy,
             cases=self.config.cases,
             shared_zygote=self.share_zygote(entrant, self.reference),
             final=final,
-            thresholds=usual.confirming() if self.config.confirms else usual,
+            thresholds=self._thresholds(entrant, statistic),
+            share=share,
         )
+        tail = decision.comparison.ratio if statistic is Statistic.TAIL else None
+        decision = replace(decision, statistic=statistic, tail=tail)
+        if statistic is Statistic.P90 and not self._once and self.rounds(entrant) < P90_ROUNDS:
+            text = f"not decided: p90 needs at least {P90_ROUNDS} rounds, and the race has {self.rounds(entrant)}"
+            outcome = Outcome.INCONCLUSIVE if final else None
+            return replace(decision, outcome=outcome, reason=Reason(ReasonCode.NOT_DECIDED, text))
+        if decision.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
+            return self._proved.setdefault((entrant, statistic), decision)
+        if decision.outcome is Outcome.REGRESSED:
+            return decision
+        return self._proved.get((entrant, statistic), decision)
 
-    def _hopeless(self, entrant: int, effects: Sequence[Effect], limit: float) -> str:
+    def _hopeless(self, entrant: int, limit: float) -> str:
         """Return what a decision would cost, if it is out of reach; ``""`` if it is not."""
-        needed = launches_needed(effects, self.thresholds(entrant), self.policy.clip)
+        statistic = self._open_statistic(entrant)
+        effects = self.effects(entrant, statistic=statistic)
+        needed = launches_needed(effects, self._thresholds(entrant, statistic), self.policy.clip)
         done, each = len(self.launches), self.wall_seconds / len(self.all_launches)
         reach = min(self.policy.looks[-1], done + (limit - self.wall_seconds) / max(each, 1e-9))
         if needed <= self.policy.hopeless * reach:

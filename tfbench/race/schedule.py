@@ -27,6 +27,7 @@ def make_plan(
     sliceable: bool = False,
     untimed: Mapping[int, float] | None = None,
     works_on: bool = False,
+    single: bool = False,
 ) -> Plan:
     """Plan blocks of about ``block_seconds``, at least one iteration, and the rounds that fit into the launch's budget.
 
@@ -45,6 +46,7 @@ def make_plan(
         untimed: Seconds of untimed work around each iteration, of the entrants that have any. Their blocks have one.
         works_on: Whether threads of a process work on after a step. Blocks then take ``ahead_block_seconds``, and all of
             them ``ahead_launch_seconds``.
+        single: Whether the time of each call counts, so that a block has one.
     """
     untimed = untimed or {}
     sliced = (
@@ -60,11 +62,11 @@ def make_plan(
     iterations, primes, extra = [], [], []
     for entrant in entrants:
         alike = [index for index in iteration if entrants[index].case == entrant.case]
-        single = any(index in untimed for index in alike)
+        alone = single or any(index in untimed for index in alike)
         seconds, timed = (
             max(1e-9, min((times[index] for index in alike), default=block)) for times in (whole, iteration)
         )
-        iterations.append(1 if single else max(1, round(block / seconds)))
+        iterations.append(1 if alone else max(1, round(block / seconds)))
         primed = not sliced and timed < prime_below
         primes.append(max(1, round(policy.prime_seconds / seconds)) if primed else 0)
         extra.append(entrant.side.slowdown)
@@ -79,6 +81,7 @@ def make_plan(
         primes=tuple(primes),
         extra=tuple(extra),
         sliced=sliced,
+        slow=tuple(entrant.side.slow_calls for entrant in entrants),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tfbench.model import TIME, Outcome, Report, Verdict
 from tfbench.report.differences import differences
 from tfbench.report.reproduce import command_for
-from tfbench.report.units import times
+from tfbench.report.units import calls_that_differ, times
 from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import printable
 
@@ -153,7 +153,9 @@ def context_line(report: Report) -> str:
 def _table(verdicts: Sequence[Verdict]) -> str:
     lines = ["| verdict | case | metric | ratio | why |", "| --- | --- | --- | --- | --- |"]
     for one in verdicts[:_ROWS]:
-        texts = (one.metric, times(one.ratio) if one.ratio else "", one.reason.message)
+        tail = calls_that_differ(one)
+        why = one.reason.message if not tail or tail in one.reason.message else f"{one.reason.message}; {tail}"
+        texts = (one.metric, times(one.ratio) if one.ratio else "", why)
         lines.append(f"| {' | '.join([str(one.outcome), code(one.case.name), *map(plain, texts)])} |")
     return "\n".join(lines + _and_more(verdicts))
 

@@ -12,6 +12,7 @@ from typing import Any
 from tfbench.errors import ReportError
 from tfbench.model import (
     JSON,
+    Calls,
     Case,
     Outcome,
     Ratio,
@@ -178,7 +179,7 @@ def _case(name: str, workload: str = "", variant: JSON | None = None, thresholds
 
 def _verdict_of(row: JSON) -> Verdict:
     """Build a verdict from its row of a report."""
-    values = row.get("values")
+    values, calls = row.get("values"), row.get("calls")
     return Verdict(
         case=_case(row["case"], row["workload"], row["variant"], row.get("thresholds")),
         outcome=Outcome(row["outcome"]),
@@ -190,6 +191,8 @@ def _verdict_of(row: JSON) -> Verdict:
         wall_seconds=row["wall_seconds"],
         values=(values["baseline"], values["contender"]) if values else None,
         unit=_plain(values["unit"]) if values else "",
+        calls=(Calls(**calls["baseline"]), Calls(**calls["contender"])) if calls else None,
+        tail=_ratio(calls["geometric_mean"]) if calls else None,
         rates={unit: (one["baseline"], one["contender"]) for unit, one in row.get("throughput", {}).items()},
     )
 

@@ -11,7 +11,7 @@ from tfbench.model import TIME, Outcome, Report
 from tfbench.report.comment import LONGEST, code, context_line, folded, plain, verbatim
 from tfbench.report.differences import differences
 from tfbench.report.summary import CaseFinding, Group, Summary, report_times, summarize
-from tfbench.report.units import duration, times
+from tfbench.report.units import calls_that_differ, duration, times
 
 _OPEN: Mapping[Group, str] = {Group.REGRESSIONS: "Regressions", Group.ERRORS: "Errors and missing cases"}
 """Parts that are shown at once; the others are folded."""
@@ -90,7 +90,9 @@ def _row(one: CaseFinding, *, again: bool) -> str:
     what = f"{one.verdict.outcome}{'' if one.verdict.metric == TIME else f' {plain(one.verdict.metric)}'}"
     sides = f"{duration(one.old)} → {'~' * one.estimated}{duration(one.new)}, " if one.old and one.new else ""
     ratio = f", {plain(sides)}{plain(times(one.timed.ratio))}" if one.timed.ratio else ""
-    lines = [f"- {code(one.case.name)}: {what}{ratio}", *(f"  - {plain(cause)}" for cause in one.causes)]
+    tail = calls_that_differ(one.timed)
+    details = [*([tail] if tail else []), *one.causes]
+    lines = [f"- {code(one.case.name)}: {what}{ratio}", *(f"  - {plain(detail)}" for detail in details)]
     if again and one.command:
         lines.append(f"  - race it again: {verbatim(one.command)}")
     return "\n".join(lines)

@@ -17,7 +17,7 @@ from tfbench.report.differences import differences
 from tfbench.report.screen import Screen
 from tfbench.report.style import COLOURS
 from tfbench.report.summary import CaseFinding, Group, Summary, summarize
-from tfbench.report.units import bar, duration, rate, times
+from tfbench.report.units import bar, calls_that_differ, duration, rate, times
 from tfbench.report.variants import variant_tables
 from tfbench.stats.thresholds import described
 
@@ -109,6 +109,8 @@ def _finding(one: CaseFinding, limits: tuple[float, float], width: int, reach: f
     elif one.new is not None and verdict.outcome is not Outcome.ERROR:
         lines.append(Text(f"{_INDENT}{duration(one.new)} now"))
     lines += [Text(f"{_INDENT}{_rate(*rates, unit)}") for unit, rates in list(timed.rates.items())[:1]]
+    if tail := calls_that_differ(timed):
+        lines.append(_hanging(tail, width))
     lines += [_hanging(cause, width) for cause in one.causes]
     lines += [_hanging(f"{row.outcome} {row.metric}", width) for row in one.unexplained[:_OTHERS]]
     if one.command:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tfbench.model import Ratio
+from tfbench.model import Calls, Ratio, Verdict
+
+MEANS_APART = 0.03
+"""Difference of the log-ratios of mean and median from which reports show both: noise alone makes one of 1.5%."""
 
 _PARTS = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 _MULTIPLES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -52,6 +55,23 @@ def _significant(value: float) -> str:
 def percent(fraction: float) -> str:
     """Format a fraction: ``62%``. Below 10%, add a decimal: ``6.2%``."""
     return f"{fraction:.0%}" if fraction >= 0.1 else f"{fraction:.1%}"
+
+
+def calls(before: Calls, now: Calls) -> str:
+    """Compare the calls of two sides: ``p50 1.2 -> 1.2 ms, mean 1.2 -> 1.8 ms (+45.0%), slow calls 0.1% -> 5.1%``."""
+    p90 = [("p90", before.p90, now.p90)] if before.p90 and now.p90 else []
+    parts = [f"{name} {time(then)} -> {time(later)}" for name, then, later in [("p50", before.p50, now.p50), *p90]]
+    mean = f"mean {time(before.mean)} -> {time(now.mean)} ({now.mean / before.mean - 1:+.1%})"
+    return ", ".join([*parts, mean, f"slow calls {before.slow:.1%} -> {now.slow:.1%}"])
+
+
+def calls_that_differ(verdict: Verdict) -> str:
+    """Return `calls` of a verdict whose mean has another ratio than its median; ``""`` for others."""
+    if verdict.calls is None:
+        return ""
+    before, now = verdict.calls
+    apart = math.log(now.mean / before.mean) - math.log(now.p50 / before.p50)
+    return calls(before, now) if abs(apart) > MEANS_APART else ""
 
 
 def times(ratio: Ratio) -> str:

@@ -191,14 +191,15 @@ class SavedTimeFilter:
         if (refused := self._refused(case, sample)) is not None:
             outcome, reason = refused
             return Verdict(case, outcome, reason, launches=len(sample.runs), wall_seconds=wall_seconds)
-        own, others = [self.saved.samples[case.name].floors], list[tuple[float, ...]]()
+        before = self.saved.samples[case.name]
+        own, others = [before.floors], list[tuple[float, ...]]()
         for one in self._records:
             floors = one.floors_of_same_code(case.name)
             if floors and one.sources.get(case.name) == case.source:
                 same_code = one.context.tree and one.context.tree == self.saved.tree
                 (own if same_code else others).append(floors)
         policy = policy_of(self._policy, case)
-        decision = evaluate(sample.floors, own, others, len(sample.seconds), policy, self._cases)
+        decision = evaluate(sample.floors, own, others, (before.seconds, sample.seconds), policy, self._cases)
         assert decision.outcome is not None
         return Verdict(
             case=case,

@@ -22,6 +22,7 @@ from tfbench.model import (
     ReasonCode,
     Run,
     Sample,
+    Statistic,
     VariantResult,
     Verdict,
 )
@@ -30,6 +31,7 @@ from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race
 from tfbench.report import units
 from tfbench.session.request import CaseResult
+from tfbench.stats.calls import calls_of
 from tfbench.stats.thresholds import described
 from tfbench.stats.throughput import log_items_ratio, rates
 from tfbench.stats.two_speeds import two_speeds
@@ -181,13 +183,18 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseR
     taken = any(REPORTED in run.facts for run in contender.runs)
     itself = "one time per launch, as the benchmark takes and reports it itself" * taken
     speeds = _two_speeds(baseline, contender, confirmed_race.policy)
-    reason, notes = decision.reason, [itself, _per_item(baseline, contender), speeds, own, note]
+    calls = calls_of(baseline.runs, contender.runs)
+    by_tail = decision.statistic is Statistic.TAIL or decision.reason.code is ReasonCode.TAIL_NOT_DECIDED
+    tail = units.calls(*calls) if calls and by_tail else ""
+    reason, notes = decision.reason, [tail, itself, _per_item(baseline, contender), speeds, own, note]
     verdict = Verdict(
         case=case,
         outcome=decision.outcome,
         reason=Reason(reason.code, "; ".join([reason.message, *filter(None, notes)])),
         ratio=decision.comparison.ratio,
         rates=rates(baseline.runs, contender.runs, decision.comparison.ratio),
+        calls=calls,
+        tail=confirmed_race.tail,
         launches=confirmed_race.launches,
         rounds=confirmed_race.rounds,
         wall_seconds=confirmed_race.wall_seconds,

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tfbench.model import SlowCalls
+
 
 @dataclass(frozen=True)
 class Side:
@@ -24,6 +26,8 @@ class Side:
     """Environment variables of this side, in addition to the controller's own."""
     slowdown: float = 0.0
     """Fraction of extra iterations that this side really does, uncounted."""
+    slow_calls: SlowCalls | None = None
+    """Slow calls that this side really makes, uncounted: what `tfbench calibrate --tails` injects."""
     tree_redirect: tuple[str, str] | None = None
     """Top of the working tree, and top of the source tree that replaces it on this side."""
     files: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tfbench.stats.interval import Floats, median_error
+from tfbench.model import Effect
 
 _PRIOR_LAUNCHES = 3.0
 """Launches that the usual deviation counts for: as many as the first look of `standard` has, so both weigh the same there."""
@@ -22,18 +22,21 @@ _LEAST = 0.25
 are no proof of none."""
 
 
-def best_rounds(launches: Sequence[Floats], usual: float, launch_seconds: float, round_seconds: float) -> float:
+def best_rounds(
+    launches: Sequence[Effect], rounds: Sequence[int], usual: float, launch_seconds: float, round_seconds: float
+) -> float:
     """Return the number of rounds per launch that lowers the error of a race most per second.
 
     Args:
-        launches: Log-ratios of the rounds of each launch, two rounds or more.
+        launches: Effect of each launch.
+        rounds: Number of rounds of each launch.
         usual: Deviation between launches of the same code, as a log-ratio.
         launch_seconds: What a launch takes besides its rounds.
         round_seconds: What a round takes.
     """
-    errors = np.array([median_error(one) for one in launches])
-    effects = np.array([np.median(one) for one in launches])
-    counts = np.array([len(one) for one in launches])
+    errors = np.array([launch.error for launch in launches])
+    effects = np.array([launch.value for launch in launches])
+    counts = np.array(rounds)
     of_round = math.sqrt(float(np.mean(errors**2 * counts)))
     scatter = float(np.sum((effects - effects.mean()) ** 2))
     whole = (_PRIOR_LAUNCHES * usual**2 + scatter) / (_PRIOR_LAUNCHES + len(launches) - 1)

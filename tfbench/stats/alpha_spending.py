@@ -91,9 +91,13 @@ def look_of(launches: int, looks: Sequence[int]) -> int:
     return next((index for index, look in enumerate(looks) if launches <= look), len(looks) - 1)
 
 
-def look_alpha(policy: Policy, cases: int, look: int) -> float:
-    """Compute the nominal level at which a look of one stage finds a change, for both ends of the interval together."""
-    return alpha_per_look(case_alpha(policy, cases), policy.looks)[look]
+def look_alpha(policy: Policy, cases: int, look: int, share: float = 1.0) -> float:
+    """Compute the nominal level at which a look of one stage finds a change, for both ends of the interval together.
+
+    Args:
+        share: Part of the alpha of the stage that is spent on this question.
+    """
+    return alpha_per_look(share * case_alpha(policy, cases), policy.looks)[look]
 
 
 def unchanged_alpha(policy: Policy, look: int) -> float:

@@ -83,14 +83,22 @@ def log_ratios(baseline: Sequence[float], contender: Sequence[float]) -> Floats:
 
 
 def median_error(values: Floats) -> float:
-    """Estimate the standard error of the median from the order statistics around it (McKean & Schrader 1984).
+    """Estimate the standard error of the median, see `quantile_error`."""
+    return quantile_error(values, 0.5)
+
+
+def quantile_error(values: Floats, share: float) -> float:
+    """Estimate the standard error of a quantile from the order statistics around it (McKean & Schrader 1984).
 
     Args:
         values: Shape (rounds,), at least one; the error of one is 0.
+        share: The part of the values that lie below it.
     """
     ordered, count = np.sort(values), len(values)
-    rank = max(1, round((count + 1) / 2 - _BRACKET * math.sqrt(count / 4)))
-    return float(ordered[count - rank] - ordered[rank - 1]) / (2 * _BRACKET)
+    reach = _BRACKET * math.sqrt(count * share * (1 - share))
+    low = max(1, round((count + 1) * share - reach))
+    high = count + 1 - max(1, round((count + 1) * (1 - share) - reach))
+    return float(ordered[high - 1] - ordered[low - 1]) / (2 * _BRACKET)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import mean, stdev
+from statistics import fmean, mean, stdev
 
 from scipy import special
 
@@ -40,7 +40,7 @@ def predict(now: float, own: Sequence[float], sessions: Sequence[float], alpha: 
 
 
 def evaluate(
-    now: Floors, own: Sequence[Floors], others: Sequence[Floors], rounds: int, policy: Policy, cases: int
+    now: Floors, own: Sequence[Floors], others: Sequence[Floors], calls: tuple[Floors, Floors], policy: Policy, cases: int
 ) -> Decision:
     """Decide on a new session from the saved times of a case; usually `inconclusive`.
 
@@ -52,7 +52,8 @@ def evaluate(
         now: The new session.
         own: Sessions of the baseline's own code, including the baseline itself.
         others: Sessions of other code of the same case, on the same machine in the same environment.
-        rounds: Number of rounds of the new session.
+        calls: All rounds of the baseline, and of the new session. `unchanged` needs their means to be alike, too, since the
+            fastest blocks say nothing about slow calls.
         cases: Cases of the whole run, which share its alpha.
     """
     launches = min(policy.floor_launches, *map(len, (now, *own, *others)))
@@ -60,7 +61,7 @@ def evaluate(
     of_own = known[: len(own)]
 
     def decided(outcome: Outcome, code: ReasonCode, text: str, ratio: Ratio) -> Decision:
-        return Decision(outcome, Reason(code, text), Comparison(ratio, len(now), 1, rounds))
+        return Decision(outcome, Reason(code, text), Comparison(ratio, len(now), 1, len(calls[1])))
 
     if len(known) < policy.sessions:
         text = (
@@ -78,6 +79,13 @@ def evaluate(
     lax = predict(floor, of_own, known, policy.alpha_case)
     within = policy.step_time._replace(tolerance=policy.screen_tolerance)
     if classify(lax.low, lax.high, within) is Outcome.UNCHANGED:
+        means = fmean(calls[1]) / fmean(calls[0])
+        if means > 1 + within.tolerance:
+            text = (
+                f"saved times do not decide: the fastest calls are {change(lax.center)}, but the mean of all calls is "
+                f"{change(means)}, by slow calls or a busier machine"
+            )
+            return decided(Outcome.INCONCLUSIVE, ReasonCode.SAVED_TIMES, text, lax)
         text = f"within {within.tolerance:.1%} by saved times, {change(lax.center)}, against {spread}"
         text += f" ({evidence(lax, len(now))}); not raced"
         return decided(Outcome.UNCHANGED, ReasonCode.SAVED_TIMES, text, lax)

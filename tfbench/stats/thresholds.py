@@ -14,6 +14,8 @@ FIELDS = ("minimum_effect", "tolerance")
 
 def policy_of(policy: Policy, case: Case) -> Policy:
     """Return the policy with the case's own thresholds."""
+    if case.statistic:
+        policy = dataclasses.replace(policy, statistic=case.statistic)
     if not case.thresholds:
         return policy
     own = dict(case.thresholds)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason, ReasonCode
+from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason, ReasonCode, Statistic
 from tfbench.policy import Policy, Thresholds
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, look_of, unchanged_alpha
 from tfbench.stats.interval import FEW, Floats, huber_pseudovalues, interval
@@ -23,6 +23,10 @@ class Decision:
     outcome: Outcome | None
     reason: Reason
     comparison: Comparison
+    statistic: Statistic = Statistic.MEDIAN
+    """What the comparison is about."""
+    tail: Ratio | None = None
+    """The ratio of the geometric means of the calls; ``None`` where the tail is not judged."""
 
 
 class Region(NamedTuple):
@@ -59,6 +63,7 @@ def compare(
     cases: int,
     shared_zygote: bool,
     thresholds: Thresholds | None = None,
+    share: float = 1.0,
 ) -> Comparison:
     """Compute the ratio and the interval that finds a change, at the look that this number of launches belongs to.
 
@@ -72,11 +77,12 @@ def compare(
         cases: Cases of the whole run, which share its alpha.
         shared_zygote: Whether the entrants of a launch are forked from one zygote.
         thresholds: Has the noise to expect; those of the step's time by default.
+        share: Part of the alpha of the stage that is spent on this question.
     """
-    alpha = look_alpha(policy, cases, look_of(len(effects), policy.looks))
+    alpha = look_alpha(policy, cases, look_of(len(effects), policy.looks), share)
     ratio = interval(effects, alpha, policy, shared_zygote=shared_zygote, expected=thresholds)
     return Comparison(
-        ratio=replace(ratio, confidence=1 - case_alpha(policy, cases)),
+        ratio=replace(ratio, confidence=1 - share * case_alpha(policy, cases)),
         launches=len(effects),
         pairs=len({effect.pair for effect in effects}),
         rounds=rounds,
@@ -98,6 +104,7 @@ def decide(
     shared_zygote: bool,
     final: bool,
     thresholds: Thresholds | None = None,
+    share: float = 1.0,
 ) -> Decision:
     """Decide from the evidence at a look, by the thresholds of the step's time unless others are given.
 
@@ -112,7 +119,9 @@ def decide(
     this was the last launch, so that an undecided case is inconclusive.
     """
     chosen = thresholds or policy.step_time
-    comparison = compare(effects, rounds, policy, cases=cases, shared_zygote=shared_zygote, thresholds=chosen)
+    comparison = compare(
+        effects, rounds, policy, cases=cases, shared_zygote=shared_zygote, thresholds=chosen, share=share
+    )
     outcome = classify(comparison.ratio.low, comparison.ratio.high, chosen)
     lopsided, values = False, np.array([[effect.value for effect in effects]])
     if outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):

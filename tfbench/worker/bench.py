@@ -31,12 +31,12 @@ from tfbench.worker import allocator, bench_options, tf_internals, tf_runtime
 from tfbench.worker.block import (
     Block,
     Clock,
+    Injection,
     PreparedBlock,
     PreparedStep,
     gc_disabled,
     pace,
     serve_turns,
-    slowdown,
     spin,
     spins_for,
     warm_up,
@@ -218,15 +218,21 @@ class TimingLaunch(Bench[TimeCase]):
         waiting = waiting if by_processor else None
         self.channel.send(Prepared(iteration, self.facts, on_device, waiting, untimed, first, ahead))
         inbox, *outboxes = self.pipes
+        seed = self.request.seed + self.request.entrant
 
         def timed(order: Serve | ServeSliced) -> Rounds:
             if isinstance(order, ServeSliced):
-                return serve_slices(call, order, inbox, outboxes)
-            extra, rest = slowdown(order.iterations, order.extra, self.clock)
-            turn = partial(block, order.iterations, order.prime, extra, rest)
+                return serve_slices(call, order, inbox, outboxes, seed)
+            injected = Injection(order.iterations, order.extra, order.slow, self.clock, seed)
+
+            def turn() -> tuple[int, int]:
+                return block(order.iterations, order.prime, *injected())
+
             block.dispatched.clear()
+            used = time.process_time_ns()
             began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
-            return Rounds(tuple(began), tuple(ended), tuple(block.dispatched))
+            used = time.process_time_ns() - used if by_processor else 0
+            return Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used)
 
         cost = iteration + (untimed or 0)
         self._take_turns(timed, lambda order: block(round(order.seconds / cost)))

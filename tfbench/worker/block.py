@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import os
+import random
 import signal
 import time
 import timeit
@@ -59,11 +60,13 @@ class Block:
     dispatched: list[int] = field(default_factory=list, init=False)
     """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
 
-    def __call__(self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0) -> tuple[int, int]:
+    def __call__(
+        self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0, pause: float = 0.0
+    ) -> tuple[int, int]:
         """Prime, then time ``iterations`` calls; return the begin and end of the block in nanoseconds.
 
         ``extra`` calls, and an empty loop for the fraction ``rest`` of the time that all the calls took, run inside the
-        timed block and are not counted. They are the slowdown of ``--inject-slowdown``.
+        timed block and are not counted. They are the slowdown of ``--inject-slowdown``. So does a ``pause`` in seconds.
         """
         call, clock = self.call, self.clock
         for _ in repeat(None, prime):
@@ -76,6 +79,8 @@ class Block:
         if self.synchronise is not None:
             self.dispatched.append(clock())
             self.synchronise()
+        if pause:
+            time.sleep(pause)
         ended = clock()
         if rest:  # after the device has finished, which would hide the loop
             ended = self.loop_until(ended + rest * (ended - began))
@@ -117,7 +122,9 @@ class PreparedBlock(Block):
     _untimed: int = field(default=0, init=False)
     _iterations: int = field(default=0, init=False)
 
-    def __call__(self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0) -> tuple[int, int]:
+    def __call__(
+        self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0, pause: float = 0.0
+    ) -> tuple[int, int]:
         call, clock = self.call, self.clock
         for _ in repeat(None, prime):
             call()
@@ -132,6 +139,8 @@ class PreparedBlock(Block):
                 self.synchronise()
                 if not left:
                     self.dispatched.append(began + timed + handed_over)
+            if pause and not left:
+                time.sleep(pause)
             timed += clock() - start
             if rest and not left:
                 now = clock()
@@ -191,6 +200,34 @@ def slowdown(iterations: int, fraction: float, clock: Clock) -> tuple[int, float
         return whole, 0.0
     spins_for(1.0, clock)  # the loop would never end by a clock that stands still
     return whole, rest / (iterations + whole)
+
+
+class Injection:
+    """The extra work of successive blocks: a constant slowdown, and slow calls that are drawn at random.
+
+    Args:
+        extra: Fraction of a block.
+        slow: Share of slow calls, their factor, and the seconds that one waits; 0 if it makes extra calls instead.
+        seed: Of the draws.
+
+    Raises:
+        BenchmarkError: The clock stands still.
+    """
+
+    def __init__(self, iterations: int, extra: float, slow: Sequence[float], clock: Clock, seed: int) -> None:
+        self._iterations = iterations
+        self._constant, self._rest = slowdown(iterations, extra, clock)
+        self._slow = tuple(slow)
+        self._random = random.Random(seed).random
+
+    def __call__(self) -> tuple[int, float, float]:
+        """Return the extra calls, the fraction of an empty loop and the pause of the next block."""
+        if not self._slow:
+            return self._constant, self._rest, 0.0
+        share, factor, waits = self._slow
+        hits = sum(self._random() < share for _ in range(self._iterations))
+        calls = 0 if waits else round(hits * (factor - 1))
+        return self._constant + calls, self._rest, hits * waits
 
 
 @contextmanager

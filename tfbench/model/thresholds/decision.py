@@ -14,6 +14,18 @@ class DecisionThresholds:
     tolerance: float = 0.02
     """A case is `unchanged` if the whole interval lies within 1 ± this. It is at least twice the minimum effect, which
     leaves room for an interval between the two."""
+    statistic: str = "median and tail"
+    """What a verdict on time is about, one of `tfbench.policy.STATISTICS`. The median has the least noise, and
+    the tail covers what it cannot see: slow calls, of which users pay all. ``mean`` and ``p90`` have more noise."""
+    tail_effect: float = 0.02
+    """A case is `regressed` as well if slow calls raise the geometric mean of its calls by more than this: 5% of calls that
+    take ten times as long raise it by 12%, and 2% that take sixty times as long by 8.5%."""
+    tail_tolerance: float = 0.1
+    """A case is `unchanged` if the geometric mean lies within 1 ± this as well. Where other programs interrupt single
+    calls, it scatters by 5% per launch, so that less would leave unchanged cases undecided."""
+    tail_alpha: float = 0.25
+    """Share of the alpha of a first race that is spent on the tail, the rest on the median. A second race asks only what
+    the first one found, at the whole alpha: the products of both stages add up to the square of the alpha at most."""
     alpha: float = 0.01
     """Probability that a run reports a case that is not slower by the minimum effect, shared over its cases. It is one
     failing run in a hundred at that edge, and far fewer on the same code."""

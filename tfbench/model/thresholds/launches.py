@@ -70,6 +70,9 @@ class LaunchBudgets:
     A burst of noise then hits both. Their processor times are compared."""
     sliced_waiting: float = 0.125
     """Not if a step waits longer than this fraction of the tolerance, since processor time lacks what it waits."""
+    sliced_mean_waiting: float = 0.01
+    """Nor if its calls wait longer than this fraction of their processor time on average. The limit above is for the median
+    call, which does not see that few calls wait. The first launch takes turns to see that."""
     warmup_seconds: float = 0.03
     """Time that a fresh process runs the step before the check for steadiness."""
     settle_seconds: float = 0.004

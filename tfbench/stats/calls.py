@@ -1,0 +1,139 @@
+"""Compare the calls of two sides by other statistics than their median: the tail, the mean, and p90.
+
+The median of the rounds has the least noise, but a slowdown in fewer than half of the calls leaves it where it is. The tail
+is judged by the mean log-ratio of the rounds, the ratio of the geometric means: a slow call on one side moves it, and a burst
+of the machine, which strikes both blocks of a round, cancels. A logarithm limits what a single block that was interrupted can
+do, so that the noise of this mean is near that of the median on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tfbench.model import Calls, Effect, Outcome, Reason, ReasonCode, Run, Statistic
+from tfbench.policy import Thresholds
+from tfbench.stats.interval import Floats, launch_effect, log_ratios, quantile_error
+from tfbench.stats.verdict import Decision, change, evidence, hidden
+
+_P90 = 0.9
+P90_ROUNDS = 64
+"""Rounds of each side that a statement about p90 needs at least (MLPerf's early stopping)."""
+SLOW = 1.3
+"""A call counts as slow in `calls_of` if it takes this many medians of its side and launch."""
+
+
+def effect_of(statistic: Statistic, baseline: Sequence[float], contender: Sequence[float], pair: int) -> Effect:
+    """Compute what a launch tells by this statistic, with its standard error.
+
+    Args:
+        baseline: Seconds per iteration, one value per round, of the same rounds as ``contender``.
+        pair: The pair of zygotes that the launch comes from.
+
+    Raises:
+        ValueError: There is no round, the rounds do not match, or a time is not a positive number.
+    """
+    if statistic is Statistic.MEDIAN:
+        return launch_effect(baseline, contender, pair)
+    ratios = log_ratios(baseline, contender)
+    if statistic is Statistic.TAIL:
+        return Effect(float(ratios.mean()), pair, _standard_error(ratios))
+    before, now = np.asarray(baseline, float), np.asarray(contender, float)
+    if statistic is Statistic.MEAN:
+        # The delta method for a ratio of paired means (Cochran 1977, Sampling Techniques, section 6.4).
+        error = _standard_error(now / now.mean() - before / before.mean())
+        return Effect(math.log(now.mean() / before.mean()), pair, error)
+    (then, then_error), (later, later_error) = _quantile(before, _P90), _quantile(now, _P90)
+    return Effect(later - then, pair, math.hypot(then_error, later_error))
+
+
+def _standard_error(values: Floats) -> float:
+    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def _quantile(times: Floats, share: float) -> tuple[float, float]:
+    """Return the logarithm of a quantile, and its standard error from the order statistics around it."""
+    logs = np.log(times)
+    return float(np.quantile(logs, share)), quantile_error(logs, share)
+
+
+def pooled(effects: Sequence[Effect]) -> list[Effect]:
+    """Return the effects with the root mean square of their errors.
+
+    The error of a mean grows with the slow calls that a launch happens to have. By their own errors, the launches without
+    any would outweigh those that show the slowdown.
+    """
+    error = math.sqrt(sum(effect.error**2 for effect in effects) / max(1, len(effects)))
+    return [replace(effect, error=error) for effect in effects]
+
+
+def with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool) -> Decision:
+    """Decide on a case from what its median and its tail prove at a look.
+
+    Either one alone proves `regressed`. The others need both: the median to be faster or unchanged, and the tail not to be
+    slower by more than the tolerance.
+
+    Args:
+        thresholds: Those of the tail.
+        final: Whether this was the last launch.
+    """
+    return replace(_with_tail(median, tail, thresholds, final), tail=tail.comparison.ratio)
+
+
+def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool) -> Decision:
+    if median.outcome is Outcome.REGRESSED or tail.outcome is Outcome.REGRESSED:
+        return median if median.outcome is Outcome.REGRESSED else _of_tail(median, tail, ReasonCode.SLOW_CALLS)
+    if median.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
+        return median
+    if median.outcome is Outcome.UNCHANGED and tail.outcome is Outcome.IMPROVED:
+        return _of_tail(median, tail, ReasonCode.FEWER_SLOW_CALLS)
+    if tail.comparison.ratio.high <= 1 + thresholds.tolerance or tail.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
+        return median
+    text = (
+        f"not decided: the median is {_typical(median)}, but slow calls could cost {hidden(tail.comparison.ratio):.1%} "
+        f"({evidence(tail.comparison.ratio, tail.comparison.launches)})"
+    )
+    outcome = Outcome.INCONCLUSIVE if final else None
+    return replace(median, outcome=outcome, reason=Reason(ReasonCode.TAIL_NOT_DECIDED if final else ReasonCode.RACING, text))
+
+
+def _of_tail(median: Decision, tail: Decision, code: ReasonCode) -> Decision:
+    ratio = tail.comparison.ratio
+    kind = "slow calls" if code is ReasonCode.SLOW_CALLS else "fewer slow calls"
+    text = (
+        f"{kind}: the geometric mean of the calls is {change(ratio.center)} "
+        f"({evidence(ratio, tail.comparison.launches)}), the median {_typical(median)}"
+    )
+    return replace(tail, reason=Reason(code, text), statistic=Statistic.TAIL)
+
+
+def _typical(median: Decision) -> str:
+    return "unchanged" if median.outcome is Outcome.UNCHANGED else change(median.comparison.ratio.center)
+
+
+def calls_of(baseline: Sequence[Run], contender: Sequence[Run]) -> tuple[Calls, Calls] | None:
+    """Describe the calls of both sides; ``None`` where launches have a single sample.
+
+    Times are those of rounds. Where a round has several calls, it is their mean, so that slow calls seem less slow and p90 is
+    left out.
+    """
+    if not baseline or not contender or max(len(run.seconds) for run in (*baseline, *contender)) < 2:
+        return None
+    return _calls(baseline), _calls(contender)
+
+
+def _calls(runs: Sequence[Run]) -> Calls:
+    launches = [np.asarray(run.seconds, float) for run in runs]
+    times = np.concatenate(launches)
+    slow = np.concatenate([launch > SLOW * np.median(launch) for launch in launches])
+    single = all(run.iterations == 1 for run in runs) and len(times) >= P90_ROUNDS
+    return Calls(
+        mean=float(times.mean()),
+        p50=float(np.median(times)),
+        p90=float(np.quantile(times, _P90)) if single else None,
+        slow=float(slow.mean()),
+        rounds=len(times),
+    )
