@@ -136,6 +136,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _determinism(arguments: argparse.Namespace, policy: Policy) -> int:
     """Print the metrics that are not exact; 1 if there are any, otherwise 0."""
     number = arguments.determinism
+    if arguments.workloads != "usual":
+        raise UsageError(f"--determinism probes your benchmarks: leave out --workloads {arguments.workloads}")
     if number < 2:
         raise UsageError(f"--determinism {number}: give at least 2, as one launch has no other to differ from")
     collected = collect(arguments.paths)

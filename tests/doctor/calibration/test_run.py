@@ -153,6 +153,8 @@ def test_unseen_workloads_have_a_journal_of_their_own(tmp_path, monkeypatch, cap
     assert "no verdict yet" in capsys.readouterr().out
     assert cli.main(["calibrate", "--workloads", "unseen", "bench.py"]) == 2
     assert "bench.py: race either your files or the fixed workloads" in capsys.readouterr().err
+    assert cli.main(["calibrate", "--workloads", "unseen", "--determinism", "3"]) == 2
+    assert "leave out --workloads unseen" in capsys.readouterr().err
 
 
 @pytest.mark.tensorflow
