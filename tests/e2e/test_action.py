@@ -12,6 +12,7 @@ import yaml
 from tests.e2e import gate_demo
 from tests.e2e.gate_demo import ROOT, shell
 from tests.fakes.report import complete, row
+from tfbench.fs import LARGEST
 from tfbench.report import json_writer
 
 GATE = yaml.safe_load((ROOT / ".github/workflows/gate.yml").read_text())
@@ -292,20 +293,38 @@ def test_the_action_takes_another_side_and_refuses_none(root):
 
 
 GH = """
+import subprocess
 arguments = sys.argv[1:]
 with open("gh.txt", "a") as file:
     file.write(json.dumps(arguments) + "\\n")
 answers = json.loads(Path("answers.json").read_text())
 path = next(one for one in arguments if one.startswith("repos/"))
-if "--method" in arguments and arguments[arguments.index("--method") + 1] in ("POST", "PATCH"):
+if "DELETE" in arguments:
+    pass
+elif "--method" in arguments and arguments[arguments.index("--method") + 1] in ("POST", "PATCH"):
     Path("posted.md").write_text(Path("comment.md").read_text())
 elif path.endswith("/zip"):
     sys.exit("gh: gone") if answers["zip"] is None else sys.stdout.buffer.write(Path(answers["zip"]).read_bytes())
 else:
     kind = path.rpartition("/")[2]
+    if kind == "artifacts":  # gh has the same jq inside
+        filter = ["jq", "-r", arguments[arguments.index("--jq") + 1]]
+        text = json.dumps({"artifacts": answers[kind]})
+        answers[kind] = subprocess.run(filter, input=text, text=True, check=True, stdout=subprocess.PIPE).stdout
     sys.stdout.write(answers[kind])
 """
 SHA = "0123456789abcdef0123456789abcdef01234567"
+
+
+def pull(number=3, sha=SHA, head="stranger/r", base="o/r", ref="main"):
+    """Return a pull request as GitHub describes it."""
+    branch = {"sha": sha, "repo": head and {"full_name": head}}
+    return {"number": number, "head": branch, "base": {"ref": ref, "repo": {"full_name": base}}}
+
+
+def asked(root):
+    """Return the calls of gh."""
+    return [json.loads(line) for line in (root / "gh.txt").read_text().splitlines()]
 
 
 class TestComment:
@@ -315,19 +334,23 @@ class TestComment:
     def posted(self, tmp_path):
         program(tmp_path, "gh", GH)
 
-        def post(report=None, conclusion="success", changed="README.md\n", earlier="", head=SHA, artifact="7"):
+        def post(
+            report=None, conclusion="success", changed="README.md\n", earlier="", pulls=None, artifact=True, size=1000
+        ):
             if report is not None:
                 import zipfile
 
                 with zipfile.ZipFile(tmp_path / "sent.zip", "w") as made:
                     made.writestr("report.json", report)
             answers = {
-                "pulls": json.dumps([{"number": 3, "head": {"sha": head}}]), "files": changed, "artifacts": artifact,
+                "pulls": json.dumps([pull()] if pulls is None else pulls), "files": changed,
+                "artifacts": [{"name": "tfbench-report", "id": 7, "size_in_bytes": size}] if artifact else [],
                 "comments": earlier, "zip": None if report is None else str(tmp_path / "sent.zip"),
             }  # fmt: skip
             (tmp_path / "answers.json").write_text(json.dumps(answers))
             event = {
                 "id": "1", "html_url": "https://github.com/o/r/actions/runs/1", "head_repository.owner.login": "stranger",
+                "head_repository.full_name": "stranger/r",
                 "head_branch": "main", "head_sha": SHA, "conclusion": conclusion,
             }  # fmt: skip
             values = {f"github.event.workflow_run.{name}": value for name, value in event.items()}
@@ -345,15 +368,14 @@ class TestComment:
         assert "### tfbench: failed (`0123456789ab`)" in text
         assert "**The report and the conclusion of the run disagree.**" in text
 
-    @pytest.mark.parametrize("artifact", ["", "7"])
+    @pytest.mark.parametrize("artifact", [False, True])
     @pytest.mark.parametrize("conclusion", ["failure", "cancelled", "timed_out"])
     def test_replaces_an_earlier_one_where_there_is_no_report(self, posted, tmp_path, artifact, conclusion):
         text = posted(None, conclusion=conclusion, earlier="99\n", artifact=artifact)
         assert "There is no usable report" in text
         assert "### tfbench: pass" not in text
-        assert ["api", "--method", "PATCH", "repos/o/r/issues/comments/99", "-F", "body=@comment.md"] in [
-            json.loads(line) for line in (tmp_path / "gh.txt").read_text().splitlines()
-        ]
+        patched = ["api", "--method", "PATCH", "repos/o/r/issues/comments/99", "-F", "body=@comment.md"]
+        assert patched in asked(tmp_path)
 
     def test_replaces_an_earlier_one_where_the_report_is_refused(self, posted):
         assert "There is no usable report" in posted("{}", earlier="99\n")
@@ -366,8 +388,27 @@ class TestComment:
         assert "changes what the gate itself" not in posted(report)
         assert "changes what the gate itself" in posted(report, changed="a.py\n" * 3000)
 
-    def test_is_not_posted_for_a_commit_that_is_no_longer_the_head(self, posted):
-        assert posted(json_writer.render(complete([row("b/test_x.py::test_x")])), head="f" * 40) == ""
+    @pytest.mark.parametrize(
+        "other", [pull(sha="f" * 40), pull(base="o/another"), pull(head="stranger/another"), pull(head=None)]
+    )
+    def test_is_not_posted_for_a_commit_that_is_no_longer_the_head(self, posted, tmp_path, other):
+        report = json_writer.render(complete([row("b/test_x.py::test_x")]))
+        assert posted(report, pulls=[other]) == ""
+        assert posted(report, pulls=[other, pull(5)])
+        assert ["api", "--method", "POST", "repos/o/r/issues/5/comments", "-F", "body=@comment.md"] in asked(tmp_path)
+
+    def test_is_on_none_of_several_pull_requests_with_the_commit_and_replaces_their_earlier_ones(
+        self, posted, tmp_path
+    ):
+        report = json_writer.render(complete([row("b/test_x.py::test_x")]))
+        assert posted(report, pulls=[pull(3), pull(5, ref="stable")], earlier="99\n") == ""
+        assert asked(tmp_path).count(["api", "--method", "DELETE", "repos/o/r/issues/comments/99"]) == 2
+
+    def test_does_not_fetch_an_artifact_that_is_larger_than_a_report(self, posted, tmp_path):
+        report = json_writer.render(complete([row("b/test_x.py::test_x")]))
+        assert "There is no usable report" in posted(report, size=30 << 30)
+        assert not [call for call in asked(tmp_path) if any(word.endswith("/zip") for word in call)]
+        assert int(self.STEP["env"]["LARGEST"]) == LARGEST
 
     def test_runs_for_cancelled_runs_as_well(self):
         assert COMMENT["jobs"]["comment"]["if"] == "${{ github.event.workflow_run.event == 'pull_request' }}"

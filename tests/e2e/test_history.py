@@ -68,6 +68,34 @@ def test_an_anchor_that_moves_is_refused_before_anything_is_measured(checkout):
         assert reason in one.output
 
 
+@pytest.mark.slow
+def test_no_code_of_the_project_sees_the_place_of_the_history(checkout, monkeypatch, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("secret")
+    seen = folder / "seen"
+    look = f"""
+import os, sys
+
+def look(where):
+    plugin = sys.modules.get("tfbench.plugin")
+    known = {{**getattr(plugin, "STARTED_WITH", {{}}), **os.environ}}
+    with open({str(seen)!r}, "a") as file:
+        file.write(f"{{where}} {{any({str(folder)!r} in text for text in known.values())}}\\n")
+"""
+    monkeypatch.setenv("TFBENCH_HISTORY", str(folder / "history"))
+    checkout.write(f"{look}\nlook('conftest')\n", "conftest.py")
+    checkout.write(f"{look}\nlook('module')\n\ndef test_sum(bench):\n    look('worker')\n    bench(sum, [1, 2])\n")
+    checkout.git("add", ".")
+    checkout.git("commit", "-qm", "second")
+    checkout.git("tag", "v1.1")
+    done = checkout.run("--against", "git:v1.1", "--history")
+    assert done.code == 0, done.output
+    assert len(runs(folder / "history")) == 1
+    assert set(seen.read_text().splitlines()) == {"conftest False", "module False", "worker False"}
+    seen.unlink()
+    assert checkout.tfbench("fleet", "plan", "--against", "git:v1.1", "--machine-class", "any").returncode == 0
+    assert set(seen.read_text().splitlines()) <= {"conftest False", "module False"}
+
+
 def test_the_option_needs_a_run_of_benchmarks(checkout):
     done = checkout.run("--history", benchmark=False)
     assert done.code == 4

@@ -127,6 +127,15 @@ def test_a_second_service_waits_and_then_says_who_measures(tmp_path):
         pass
 
 
+def test_a_link_in_place_of_the_lease_s_folder_is_refused(tmp_path):
+    (tmp_path / "private").mkdir(mode=0o700)
+    (tmp_path / "tfbench").symlink_to(tmp_path / "private")
+    with pytest.raises(NodeError, match=r"tfbench cannot hold the lease of this host: it is a link or no folder"):
+        with lease(0.0, tmp_path / "tfbench"):
+            pass
+    assert (tmp_path / "private").stat().st_mode & 0o7777 == 0o700
+
+
 def test_a_child_goes_on_holding_the_lease(tmp_path):
     with lease(0.0, tmp_path) as held:
         child = subprocess.Popen([sys.executable, "-c", "input()"], pass_fds=[held.fileno()], stdin=subprocess.PIPE)

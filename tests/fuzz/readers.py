@@ -286,7 +286,20 @@ def jobs(scratch: Path) -> list[str]:
 
 def trials(scratch: Path) -> list[str]:
     journal = Journal(scratch / "j.jsonl")
-    one = CalibrationTrial("race", "quick", "matmul", 0.05, "regressed", 1.5, 3, 1, (0.1, 0.2), (0, 1), (0.01, 0.02))
+    one = CalibrationTrial(
+        "race",
+        "quick",
+        "matmul",
+        0.05,
+        "regressed",
+        1.5,
+        3,
+        1,
+        (0.1, 0.2),
+        (0, 1),
+        (0.01, 0.02),
+        (Ratio(1.1, 1.0, 1.2, 0.94),),
+    )
     journal.append(one, replace(one, slowdown=0.0))
     return [journal.path.read_text()]
 

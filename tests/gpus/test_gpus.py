@@ -2,6 +2,7 @@
 
 import os
 import random
+import stat
 import subprocess
 import sys
 import tempfile
@@ -215,6 +216,41 @@ class TestLocks:
         (tmp_path / "victim").write_text("precious")
         (tmp_path / f"{UUIDS[0]}.lock").symlink_to(tmp_path / "victim")
         with pytest.raises(GpuError, match="cannot hold the locks"):
+            lock(Nvml(library(Device())).identities(), tmp_path)
+        assert (tmp_path / "victim").read_text() == "precious"
+
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_a_link_in_place_of_the_folder_is_refused_and_its_target_unchanged(self, tmp_path, exists):
+        private = tmp_path / "private"
+        if exists:
+            private.mkdir(mode=0o700)
+        (tmp_path / "tfbench").symlink_to(private)
+        with pytest.raises(
+            GpuError, match=r"tfbench cannot hold the locks of GPUs: it is a link or no folder; remove it"
+        ):
+            lock(Nvml(library(Device())).identities(), tmp_path / "tfbench")
+        assert private.exists() is exists
+        if exists:
+            assert (stat.S_IMODE(private.stat().st_mode), list(private.iterdir())) == (0o700, [])
+
+    def test_a_folder_with_other_files_stays_private(self, tmp_path):
+        folder = tmp_path / "tfbench"  # such as a checkout
+        folder.mkdir(mode=0o700)
+        (folder / "README.md").touch()
+        lock(Nvml(library(Device())).identities(), folder).close()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+    def test_a_folder_that_a_killed_run_made_is_shared_by_the_next(self, tmp_path):
+        folder = tmp_path / "tfbench"
+        folder.mkdir(mode=0o700)
+        lock(Nvml(library(Device())).identities(), folder).close()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
+
+    @pytest.mark.parametrize("plant", [os.mkfifo, lambda place: os.link(place.with_name("victim"), place)])
+    def test_a_lock_that_is_no_file_of_its_own_is_refused(self, tmp_path, plant):
+        (tmp_path / "victim").write_text("precious")
+        plant(tmp_path / f"{UUIDS[0]}.lock")
+        with pytest.raises(GpuError, match=r"\.lock is a link or no ordinary file; remove it"):
             lock(Nvml(library(Device())).identities(), tmp_path)
         assert (tmp_path / "victim").read_text() == "precious"
 

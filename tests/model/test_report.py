@@ -52,7 +52,7 @@ def test_a_rate_without_trials_is_zero():
 def test_the_rates_of_a_calibration_are_written_with_their_intervals():
     rate = Rate(1, 4, 0.1, 0.5)
     written = {"hits": 1, "trials": 4, "interval": [0.1, 0.5]}
-    row = RateRow("matmul", "race", rate, replace(rate, hits=2), {0.05: rate}, 0.05, 3.9, {0.05: 2.5}, 6.0)
+    row = RateRow("matmul", "race", rate, replace(rate, hits=2), {0.05: rate}, 0.05, 3.9, {0.05: 2.5}, 6.0, rate, 0.94)
     assert row.as_json() == {
         "name": "matmul",
         "method": "race",
@@ -63,4 +63,6 @@ def test_the_rates_of_a_calibration_are_written_with_their_intervals():
         "seconds": 3.9,
         "seconds_detected": {"0.05": 2.5},
         "launches": 6.0,
+        "coverage": written,
+        "nominal_coverage": 0.94,
     }

@@ -152,6 +152,11 @@ def test_only_the_end_of_a_long_output_is_read(tmp_path):
     assert len(text) <= 1 << 16
 
 
+def test_workers_do_not_see_the_place_of_the_history(monkeypatch, tmp_path):
+    monkeypatch.setenv("TFBENCH_HISTORY", "postgresql://me:secret@host/db")
+    assert "TFBENCH_HISTORY" not in worker_environment(os.environ, Side("contender", "python", tmp_path), {})
+
+
 def test_workers_are_not_measured_for_the_coverage_of_the_run(monkeypatch, tmp_path):
     side = Side("contender", "python", tmp_path)
     monkeypatch.delenv(ALLOWED, raising=False)

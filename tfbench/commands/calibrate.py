@@ -22,7 +22,7 @@ from rich.console import Console
 from tfbench.commands._setup import progress_bar
 from tfbench.doctor.calibration.determinism import examine
 from tfbench.doctor.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
-from tfbench.doctor.calibration.run import SLOWDOWNS, WORKLOADS, Plan, background_load, calibrate
+from tfbench.doctor.calibration.run import SLOWDOWNS, UNSEEN, USUAL, WORKLOADS, Plan, background_load, calibrate
 from tfbench.doctor.calibration.selection import Selection
 from tfbench.doctor.calibration.summary import by_workload, tally, whole_runs
 from tfbench.doctor.calibration.table import costs, of, table
@@ -42,6 +42,7 @@ MEMORY_BOUND = frozenset({"elementwise"})
 LEGEND = (
     "false positives: changes reported on unchanged code, and the upper bound of their rate at 95% confidence;\n"
     "+N%: share of these slowdowns that are reported; min. detectable: smallest slowdown reported 95% of the time; "
+    "coverage of N%: share of verdicts on unchanged code whose intervals hold the true ratio, where they claim N%; "
     "s: median seconds per verdict, besides the start of zygotes; verdicts on a workload from the same zygotes are a "
     "cluster in every interval"
 )
@@ -50,7 +51,9 @@ LEGEND = (
 def add(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     parser.set_defaults(intermixed="paths")
-    option("paths", nargs="*", help="your benchmark files (default: twelve fixed workloads and a memory-bound one)")
+    option("paths", nargs="*", help="your benchmark files or folders (default: the fixed workloads)")
+    text = "the thirteen fixed workloads that thresholds were chosen on, or 37 of other kinds (default usual)"
+    option("--workloads", choices=("usual", "unseen"), default="usual", help=text)
     option("-k", dest="chosen", default="", metavar="EXPRESSION", help="select cases by name, as in pytest")
     option("--budget", type=float, default=600, metavar="SECONDS", help="time for this call (default 600)")
     option("--policy", default="standard", help="the measured policy (default standard)")
@@ -79,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     policy = preset(arguments.policy)
     if arguments.determinism:
         return _determinism(arguments, policy)
-    root, files = _files(arguments.paths)
+    root, files = _files(arguments.paths, arguments.workloads)
     slowdowns = _fractions(arguments.slowdowns)
     if arguments.repeats < 0:
         raise UsageError(f"--repeats {arguments.repeats} must not be negative")
@@ -91,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         processors=worker_processors(arguments.cpus),
         cpus=available_cpus(),
         slowdowns=slowdowns,
-        saved=not arguments.no_saved,
+        saved=(root, files) == (WORKLOADS, (USUAL,)) and not arguments.no_saved,
         root=root,
         files=files,
         chosen=Selection(arguments.chosen),
@@ -101,7 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
         against=arguments.against,
     )
     against = f"against-{re.sub(r'[^a-zA-Z0-9.=]+', '-', plan.against)}"  # sides do not share a journal
-    kinds = {"variants": plan.variants, "separate": plan.separate, against: plan.against != "self"}
+    unseen = arguments.workloads == "unseen"
+    kinds = {
+        "unseen": unseen, "variants": plan.variants, "separate": plan.separate, against: plan.against != "self",
+    }  # fmt: skip
     kind = "".join(f"-{name}" for name, has in {**kinds, "busy": arguments.with_load}.items() if has)
     name = f"{policy.name}{kind}.jsonl"
     journal = Journal(arguments.journal or Layout.of(Path()).calibration / name)
@@ -130,6 +136,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _determinism(arguments: argparse.Namespace, policy: Policy) -> int:
     """Print the metrics that are not exact; 1 if there are any, otherwise 0."""
     number = arguments.determinism
+    if arguments.workloads != "usual":
+        raise UsageError(f"--determinism probes your benchmarks: leave out --workloads {arguments.workloads}")
     if number < 2:
         raise UsageError(f"--determinism {number}: give at least 2, as one launch has no other to differ from")
     collected = collect(arguments.paths)
@@ -154,9 +162,11 @@ def _determinism(arguments: argparse.Namespace, policy: Policy) -> int:
     return int(bool(demoted))
 
 
-def _files(paths: list[str]) -> tuple[Path, tuple[str, ...]]:
+def _files(paths: list[str], workloads: str) -> tuple[Path, tuple[str, ...]]:
+    if paths and workloads != "usual":
+        raise UsageError(f"--workloads {workloads} with {paths[0]}: race either your files or the fixed workloads")
     if not paths:
-        return WORKLOADS, ("test_raced.py",)
+        return WORKLOADS, (UNSEEN if workloads == "unseen" else USUAL,)
     if missing := next((path for path in paths if not Path(path).exists()), None):
         raise UsageError(f"{missing}: no such file or folder")
     return Path.cwd(), tuple(Path(path).as_posix() for path in paths)
@@ -179,7 +189,7 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
     if not raced:
         console.print("no verdict yet; give the calibration more time with --budget")
         return
-    how = f"{', variants from one zygote' * plan.variants}{', separate imports' * plan.separate}"
+    how = f"{', unseen workloads' * (plan.files == (UNSEEN,))}{', variants from one zygote' * plan.variants}{', separate imports' * plan.separate}"
     how += f", against {plan.against}" if plan.against != "self" else ""
     what = f"policy {plan.policy.name}, a suite of {plan.cases} cases{how}"
     console.print(table(f"tfbench, {what}", by_workload(RACED, trials), console.width))
@@ -193,6 +203,10 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
     totals = [row for row in totals if row.false_alarms.trials or row.detected]
     console.print(table("all workloads", totals, console.width))
     console.print(LEGEND)
+    if in_total.coverage and in_total.nominal:
+        hits = f"{in_total.coverage.hits}/{in_total.coverage.trials}"
+        bounds = f"{in_total.coverage.low:.1%} to {in_total.coverage.high:.1%} at 95% confidence"
+        console.print(f"coverage of intervals on unchanged code: {hits}, {bounds}, nominal {in_total.nominal:.1%}")
     if taken := costs(in_total):
         console.print(f"median time of a verdict: {taken}")
     console.print(f"verdicts: {len(raced)}, from {len({trial.run for trial in raced})} runs with zygotes of their own")

@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--conclusion", default="", metavar="WORD", help="GitHub's conclusion of the run, for the headline"
     )
     parser.add_argument("--commit", default="", metavar="SHA", help="the commit of the run, for the headline")
-    text = "names of the pull request's changed files, one per line, to flag changes of the gate itself"
+    text = "names of the pull request's changed files, one per line, to flag changes of the gate itself; run in a trusted checkout"
     parser.add_argument("--changed-files", type=Path, metavar="FILE", help=text)
     parser.add_argument("--output", type=Path, metavar="PATH", help="write to a file instead of printing")
 
@@ -68,4 +68,4 @@ def _run(arguments: argparse.Namespace) -> GithubRun | None:
     if not arguments.conclusion:
         return None
     changed = read_text(arguments.changed_files).splitlines() if arguments.changed_files else []
-    return GithubRun(arguments.conclusion, arguments.commit, own_files(changed))
+    return GithubRun(arguments.conclusion, arguments.commit, own_files(changed, Path()))

@@ -32,8 +32,8 @@ from tfbench.policy import PRESETS, preset
 from tfbench.report import json_writer
 from tfbench.report.screen import Screen, say
 from tfbench.storage.baselines import now
-from tfbench.storage.histories import VARIABLE, is_url, opened
-from tfbench.storage.layout import Layout
+from tfbench.storage.histories import is_url, opened
+from tfbench.storage.layout import HISTORY_VARIABLE, Layout
 from tfbench.suite import scale
 
 ENGINES = ("local", "slurm", "ray")
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.history:
         place = arguments.history if is_url(arguments.history) else str(Path(arguments.history).absolute())
         opened(place)  # a wrong password is found before anything is measured
-        os.environ[VARIABLE] = place  # not in a file or a command line, where others read it
+        os.environ[HISTORY_VARIABLE] = place  # not in a file or a command line, where others read it
     if arguments.resume:
         folder = FleetFolder(arguments.resume)
         plan = folder.plan()

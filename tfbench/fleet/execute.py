@@ -24,8 +24,7 @@ from tfbench.fs import locked, read_text, write_whole
 from tfbench.model import TIME, Report
 from tfbench.race.process_launcher import Processors
 from tfbench.report import json_reader, json_writer
-from tfbench.storage.histories import VARIABLE
-from tfbench.storage.layout import JOURNAL
+from tfbench.storage.layout import HISTORY_VARIABLE, JOURNAL
 
 WAIT = 24 * 3600.0
 """Seconds to wait for the lease of the host by default: an engine counts the job as running meanwhile."""
@@ -160,7 +159,7 @@ def measured(pytest: Sequence[str], job: Job, root: Path, work: Path, held: IO[s
     """
     write_whole(work / "cases.txt", "".join(f"{case}\n" for case in job.cases))
     write_whole(work / "job.json", job.render())
-    options = options_of(job, work.absolute() / "job.json", work.absolute(), bool(os.environ.get(VARIABLE)))
+    options = options_of(job, work.absolute() / "job.json", work.absolute(), bool(os.environ.get(HISTORY_VARIABLE)))
     code = _wait([*pytest, *options], root, held)
     if code not in (0, 1):  # with 1, a case failed, and the report says which
         raise JobError(f"job {job.index}: pytest ended with exit code {code}; its output says why")

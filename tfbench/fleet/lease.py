@@ -37,8 +37,8 @@ def lease(wait: float, folder: Path | None = None) -> Iterator[IO[str]]:
     """
     place = folder or lease_folder()
     try:
-        shared_folder(place)
-        file = opened(place / _NAME)
+        with shared_folder(place) as descriptor:
+            file = opened(_NAME, descriptor)
     except OSError as error:
         raise NodeError(f"{place} cannot hold the lease of this host: {error.strerror}") from None
     with file:

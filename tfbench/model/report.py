@@ -104,6 +104,10 @@ class RateRow:
     seconds_detected: Mapping[float, float]
     """Slowdown -> median cost of its verdicts."""
     launches: float | None
+    coverage: Rate | None = None
+    """Share of verdicts on unchanged code whose intervals hold the true ratio; ``None`` if no trial has intervals."""
+    nominal: float | None = None
+    """The coverage that these intervals claim: the mean of their confidences."""
 
     def as_json(self) -> JSON:
         return {
@@ -116,4 +120,6 @@ class RateRow:
             "seconds": self.seconds,
             "seconds_detected": {str(slowdown): seconds for slowdown, seconds in self.seconds_detected.items()},
             "launches": self.launches,
+            "coverage": self.coverage and self.coverage.as_json(),
+            "nominal_coverage": self.nominal,
         }

@@ -8,12 +8,13 @@ import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.policy import PRESETS
-from tfbench.storage.layout import HISTORY, PROFILES
+from tfbench.storage.layout import HISTORY, HISTORY_VARIABLE, PROFILES
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import MARKERS
 from tfbench.suite.scale import SCALES, SMALL, VARIABLE, add_scale, set_scale
@@ -29,8 +30,10 @@ _RUN_ONLY = (
     "--history",
 )  # fmt: skip
 """Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
-STARTED_WITH = dict(os.environ)
+STARTED_WITH = {name: value for name, value in os.environ.items() if name != HISTORY_VARIABLE}
 """The environment before a conftest.py or a benchmark changed it."""
+HISTORY_PLACES: WeakKeyDictionary[pytest.PytestPluginManager, str] = WeakKeyDictionary()
+"""Place of the history that a run of pytest took out of the environment."""
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 """Key of the runner in pytest's configuration; present only under ``--benchmark``."""
 
@@ -38,7 +41,9 @@ TERMINATION: pytest.StashKey[Any] = pytest.StashKey()
 """Key of the handler of SIGTERM that the run replaces."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    # This is before any conftest.py is imported. Neither tests nor benchmarks see the variable.
+    HISTORY_PLACES[pluginmanager] = os.environ.pop(HISTORY_VARIABLE, "")
     group = parser.getgroup("tfbench", "performance regression suite for TensorFlow")
 
     def add(name: str, help: str, metavar: str = "", default: str | None = "", **how: Any) -> None:

@@ -20,6 +20,7 @@ from tfbench.model import Case
 from tfbench.plugin import RUNNER
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
+from tfbench.storage.layout import HISTORY_VARIABLE
 from tfbench.suite.ini_file import ini_file
 from tfbench.worker.import_redirect import redirect_imports
 
@@ -79,7 +80,12 @@ def collect(arguments: Sequence[str] = ()) -> Collected:
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         options = ["--benchmark", "--collect-only", "-q", "-p", "tfbench.plugin", "-p", "no:cacheprovider"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # this process has imported the plugin
-        code = pytest.main([*options, *arguments], plugins=[catcher])
+        history = os.environ.get(HISTORY_VARIABLE)
+        try:
+            code = pytest.main([*options, *arguments], plugins=[catcher])
+        finally:
+            if history is not None:  # the plugin took it out of the environment, and the jobs of a fleet need it
+                os.environ[HISTORY_VARIABLE] = history
     if catcher.collected is None or code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         lines = printed.getvalue().strip().splitlines()
         wrong = [line for line in lines if line.startswith("ERROR: ")]  # a list of cases may come before it

@@ -12,12 +12,13 @@ import pytest
 
 from tfbench.errors import DeclarationError, TfbenchError, UsageError
 from tfbench.model import Case
+from tfbench.plugin import HISTORY_PLACES
 from tfbench.plugin.tf_test import ListedFile
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
 from tfbench.race.workers import Suite
 from tfbench.stats.thresholds import FIELDS
-from tfbench.storage.histories import VARIABLE, is_url
+from tfbench.storage.histories import is_url
 from tfbench.storage.layout import HISTORY, JOURNAL, Layout
 from tfbench.suite.axes import Variant
 from tfbench.suite.claims import claims_of
@@ -233,11 +234,10 @@ def given_folder(config: pytest.Config, given: str, default: str) -> Path:
 
 
 def given_history(config: pytest.Config, given: str | None) -> str | Path | None:
-    """Return the place of ``--history``, ``None`` without it. Benchmarks do not see the variable, which may be secret."""
-    variable = os.environ.pop(VARIABLE, "")
+    """Return the place of ``--history``, ``None`` without it."""
     if not given:
         return None
-    place = variable if variable and given == HISTORY else given
+    place = (HISTORY_PLACES[config.pluginmanager] or given) if given == HISTORY else given
     return place if is_url(place) else given_folder(config, place, HISTORY)
 
 

@@ -10,6 +10,7 @@ from typing import IO
 from tfbench.fs import python_path
 from tfbench.gpus.selection import GROWTH, has_driver
 from tfbench.sides.side import Side
+from tfbench.storage.layout import HISTORY_VARIABLE
 from tfbench.worker.tracers import ALLOWED
 
 TAIL_LINES = 20
@@ -47,7 +48,7 @@ def worker_environment(
     Args:
         shared: Leave out what differs between source trees: the relative entries of ``PYTHONPATH``.
     """
-    dropped = ("PYTEST_", *(() if variables.get(ALLOWED) else _MEASURES_COVERAGE))
+    dropped = ("PYTEST_", HISTORY_VARIABLE, *(() if variables.get(ALLOWED) else _MEASURES_COVERAGE))
     env = {key: value for key, value in variables.items() if not key.startswith(dropped)}
     env = {key: value for key, value in env.items() if key not in side.unset}
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

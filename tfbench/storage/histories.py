@@ -7,9 +7,6 @@ from typing import Protocol
 
 from tfbench.storage.history import AcceptedChange, Content, History, SessionRecord
 
-VARIABLE = "TFBENCH_HISTORY"
-"""Environment variable with the place of the history for ``--history`` without a value."""
-
 
 class AnyHistory(Protocol):
     """A history in a folder or a database."""

@@ -8,6 +8,8 @@ from tfbench.fs import DATA_FOLDER, write_whole
 
 HISTORY = f"{DATA_FOLDER}/history"
 """Default folder of histories, relative to pytest's root."""
+HISTORY_VARIABLE = "TFBENCH_HISTORY"
+"""Environment variable with the place of the history for ``--history`` without a value. It may have a password."""
 PROFILES = f"{DATA_FOLDER}/profiles"
 """Default folder of profiles, relative to pytest's root."""
 JOURNAL = "journal.jsonl"

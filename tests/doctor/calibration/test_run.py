@@ -39,6 +39,8 @@ def test_trials_are_saved_resumed_and_reported(calibrate, tmp_path, capsys):
     assert {(trial.slowdown, trial.outcome) for trial in first} == {(0.5, "regressed")}
     assert first[0].launches == 4  # two, and two of the confirmation
     assert len(first[0].effects) == len(first[0].pairs) == len(first[0].errors) == 4
+    assert len(first[0].intervals) == 2
+    assert all(1 < interval.low < interval.high for interval in first[0].intervals)
 
     code, both = calibrate("--journal", "j.jsonl", "--slowdowns", "0.5", "--repeats", "1", "--report-json", "c.json")
     assert both[: len(first)] == first
@@ -126,6 +128,42 @@ def test_unchanged_code_alone_is_raced_on_request(calibrate):
     _, trials = calibrate("--journal", "j.jsonl", "--slowdowns", "none", "--repeats", "1")
     assert {trial.slowdown for trial in trials} == {0.0}
     assert calibrate("--slowdowns", "none", "--repeats", "0")[0] == 2
+
+
+def test_coverage_of_unchanged_code_is_printed_also_from_saved_trials(calibrate, capsys):
+    calibrate("--journal", "j.jsonl", "--slowdowns", "none", "--repeats", "1")
+    capsys.readouterr()
+    assert calibrate("--journal", "j.jsonl", "--budget", "0")[0] == 0
+    shown = capsys.readouterr().out
+    assert "coverage of intervals on unchanged code: " in shown
+    assert "nominal 94.0%" in shown
+
+
+def test_a_folder_of_benchmarks_is_raced(calibrate, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "test_own.py").write_text(STEP)
+    words = ["calibrate", "mine", "--policy", "quick", "--budget", "1", "--slowdowns", "none", "--repeats", "1"]
+    assert cli.main([*words, "--journal", "own.jsonl"]) == 0
+    assert {trial.workload for trial in Journal(tmp_path / "own.jsonl").read()} == {"mine/test_own.py::test_mine"}
+
+
+def test_unseen_workloads_have_a_journal_of_their_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["calibrate", "--workloads", "unseen", "--budget", "0"]) == 0
+    assert "no verdict yet" in capsys.readouterr().out
+    assert cli.main(["calibrate", "--workloads", "unseen", "bench.py"]) == 2
+    assert "bench.py: race either your files or the fixed workloads" in capsys.readouterr().err
+    assert cli.main(["calibrate", "--workloads", "unseen", "--determinism", "3"]) == 2
+    assert "leave out --workloads unseen" in capsys.readouterr().err
+
+
+@pytest.mark.tensorflow
+def test_unseen_workloads_are_selected_by_their_short_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["calibrate", "--workloads", "unseen", "-k", "strings_join or svd", "--policy", "quick", "--budget", "1"]
+    assert cli.main([*words, "--slowdowns", "none", "--repeats", "1"]) == 0
+    trials = Journal(tmp_path / ".tfbench/calibration/quick-unseen.jsonl").read()
+    assert {trial.workload for trial in trials} <= {"strings_join", "svd"}
 
 
 def test_a_negative_number_is_a_usage_error(calibrate):

@@ -8,10 +8,15 @@ from tfbench.doctor.calibration.journal import CalibrationTrial, Journal
 from tfbench.doctor.calibration.pytest_benchmark import SavedRun, compare
 from tfbench.doctor.calibration.summary import by_workload, clustered_rate, rate, tally, whole_runs
 from tfbench.errors import ReportError
+from tfbench.model import Ratio
 
 
-def trial(outcome="unchanged", slowdown=0.0, workload="w", seconds=2.0, run=0):
-    return CalibrationTrial("race", "standard", workload, slowdown, outcome, seconds, 4, run, (0.001, -0.002), (0, 1))
+def trial(outcome="unchanged", slowdown=0.0, workload="w", seconds=2.0, run=0, intervals=()):
+    effects, pairs, errors = (0.001, -0.002), (0, 1), (0.0, 0.001)
+    intervals = tuple(Ratio((low + high) / 2, low, high, confidence) for low, high, confidence in intervals)
+    return CalibrationTrial(
+        "race", "standard", workload, slowdown, outcome, seconds, 4, run, effects, pairs, errors, intervals
+    )
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 500), (1, 500), (3, 10), (10, 10)])
@@ -72,6 +77,33 @@ def test_a_row_counts_outcomes_by_slowdown():
     assert row.seconds == 2.0
 
 
+def test_coverage_is_the_share_of_unchanged_code_whose_intervals_hold_one():
+    holding = trial(intervals=[(0.99, 1.01, 0.94)])
+    missing = trial("inconclusive", run=1, intervals=[(1.001, 1.02, 0.99)])
+    slowed = trial("regressed", 0.05, intervals=[(1.06, 1.07, 0.99)])
+    row = tally("w", "race", [holding, holding, missing, trial(), slowed])
+    assert (row.coverage.hits, row.coverage.trials) == (2, 3)
+    assert row.nominal == pytest.approx((0.94 + 0.94 + 0.99) / 3)
+
+
+def test_without_intervals_there_is_no_coverage():
+    row = tally("w", "race", [trial(), trial()])
+    assert (row.coverage, row.nominal) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "intervals", "holds"),
+    [
+        (0.0, [(1.0, 1.01, 0.94)], True),
+        (0.0, [(1.001, 1.01, 0.94)], False),
+        (0.05, [(1.04, 1.06, 0.99), (1.049, 1.06, 0.99)], True),
+        (0.0, [(1.01, 1.02, 0.99), (0.99, 1.01, 0.99)], False),  # the second race corrects only the verdict
+    ],
+)
+def test_intervals_of_all_races_have_to_hold_the_true_ratio(slowdown, intervals, holds):
+    assert trial("inconclusive", slowdown, intervals=intervals).holds_truth is holds
+
+
 def test_a_missed_larger_slowdown_makes_the_smaller_ones_undetectable():
     row = tally("w", "race", [trial("regressed", 0.02), trial("unchanged", 0.10)])
     assert row.smallest_found is None
@@ -92,10 +124,10 @@ def test_a_journal_grows_and_survives_an_incomplete_line(tmp_path):
     journal = Journal(tmp_path / "deep" / "trials.jsonl")
     assert journal.read() == []
     journal.append(trial())
-    journal.append(trial("regressed", 0.1))
+    journal.append(trial("regressed", 0.1, intervals=[(1.01, 1.2, 0.99)]))
     with journal.path.open("a") as file:
         file.write('{"method": "ra')
-    assert journal.read() == [trial(), trial("regressed", 0.1)]
+    assert journal.read() == [trial(), trial("regressed", 0.1, intervals=[(1.01, 1.2, 0.99)])]
 
 
 def test_an_invalid_journal_is_named(tmp_path):
@@ -103,6 +135,13 @@ def test_an_invalid_journal_is_named(tmp_path):
     path.write_text("{}\n")
     with pytest.raises(ReportError, match=r"trials\.jsonl, line 1: not a trial"):
         Journal(path).read()
+
+
+def test_an_interval_whose_ends_are_swapped_is_no_trial(tmp_path):
+    journal = Journal(tmp_path / "trials.jsonl")
+    journal.append(trial(intervals=[(1.2, 1.0, 0.94)]))
+    with pytest.raises(ReportError, match=r"line 1: not a trial \(ValueError: an interval from 1.2 to 1\)"):
+        journal.read()
 
 
 def test_saved_runs_are_compared_by_a_limit_of_five_percent():

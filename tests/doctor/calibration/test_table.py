@@ -1,6 +1,7 @@
 """The table of a calibration fits a terminal of 80 columns, with every column in it."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -8,7 +9,7 @@ from rich.console import Console
 from tfbench.doctor.calibration.table import costs, of, table
 from tfbench.model import Rate, RateRow
 
-BROKEN_HEADINGS = ("false", "positives", "incon-", "clusive", "+2%", "+10%", "min.", "detect-", "able")
+BROKEN_HEADINGS = ("false", "positives", "in-", "conclu-", "sive", "+2%", "+10%", "min.", "de-", "tect-", "able")
 
 
 def row(name, trials=500):
@@ -21,7 +22,7 @@ def test_the_table_fits_80_columns():
     console.print(table("all", [row("elementwise (bound by memory)"), row("pytest-benchmark, median +5%")], 80))
     lines = console.file.getvalue().splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert all(word in " ".join(lines[:6]) for word in BROKEN_HEADINGS)
+    assert all(word in " ".join(lines[:7]) for word in BROKEN_HEADINGS)
     first = next(line for line in lines if "0/500 ≤0.7%" in line)
     assert first.startswith(" elementwise")
     assert first.rstrip().endswith("12.3")
@@ -31,6 +32,35 @@ def test_a_wide_table_has_unbroken_headings():
     console = Console(file=io.StringIO(), width=120)
     console.print(table("all", [row("matmul")], 120))
     assert all(word in console.file.getvalue() for word in ("false positives", "inconclusive", "min. detectable"))
+
+
+def covered(name):
+    return replace(row(name), coverage=Rate(481, 500, 0.941, 0.977), nominal=0.94)
+
+
+def printed(rows, width):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table("all", rows, width))
+    return console.file.getvalue().splitlines()
+
+
+def test_the_coverage_of_intervals_fits_80_columns_below_the_nominal_one():
+    lines = printed([covered("elementwise (bound by memory)"), row("pytest-benchmark, median +5%")], 80)
+    assert all(len(line) <= 80 for line in lines)
+    assert all(word in " ".join(lines[:7]) for word in (*BROKEN_HEADINGS, "cov-", "erage", "94%"))
+    first = next(line for line in lines if "elementwise" in line)
+    assert "96.2%" in first
+    assert first.rstrip().endswith("12.3")
+
+
+def test_a_wide_table_has_the_interval_of_the_coverage():
+    lines = printed([covered("matmul")], 140)
+    assert "coverage of 94%" in " ".join(lines)
+    assert any("96.2% (94.1% to 97.7%)" in line for line in lines)
+
+
+def test_journals_without_intervals_have_no_column_of_coverage():
+    assert "coverage" not in " ".join(printed([row("matmul")], 140))
 
 
 def test_a_rate_without_trials_is_a_dash():

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfbench.errors import ReportError
 from tfbench.fs import read_text
-from tfbench.model import Outcome
+from tfbench.model import Outcome, Ratio
 from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, parse_json
 
 RACED = "race"
@@ -24,7 +24,8 @@ class CalibrationTrial:
 
     ``slowdown`` is the fraction of extra work that the contender really did, 0 for unchanged code.
     ``effects`` are the log-ratios of the launches, ``pairs`` their pairs of zygotes, and ``errors`` the standard errors of
-    the log-ratios. Journals of earlier versions have no errors.
+    the log-ratios. ``intervals`` are those at the end of the race and, after a change, of the race that confirms it.
+    Journals of earlier versions have no errors and no intervals.
     """
 
     method: str
@@ -38,6 +39,12 @@ class CalibrationTrial:
     effects: tuple[float, ...] = ()
     pairs: tuple[int, ...] = ()
     errors: tuple[float, ...] = ()
+    intervals: tuple[Ratio, ...] = ()
+
+    @property
+    def holds_truth(self) -> bool:
+        """Whether all intervals hold the true ratio. A second race does not make up for an interval that missed it."""
+        return all(interval.low <= 1 + self.slowdown <= interval.high for interval in self.intervals)
 
 
 def slowdown_text(slowdown: float) -> str:
@@ -90,4 +97,13 @@ def _parsed(content: Any) -> CalibrationTrial:
         effects=tuple(a_number(one, "effects") for one in a_list(found["effects"], "effects")),
         pairs=tuple(an_integer(one, "pairs", 0) for one in a_list(found["pairs"], "pairs")),
         errors=tuple(a_number(one, "errors", 0) for one in a_list(found.get("errors", []), "errors")),
+        intervals=tuple(_interval(one) for one in a_list(found.get("intervals", []), "intervals")),
     )
+
+
+def _interval(content: Any) -> Ratio:
+    found = an_object(content, "an interval")
+    center, low, high = (a_number(found[name], name, 0) for name in ("center", "low", "high"))
+    if not low <= high:
+        raise ValueError(f"an interval from {low:g} to {high:g}")
+    return Ratio(center, low, high, a_number(found["confidence"], "confidence", 0, 1))

@@ -27,6 +27,8 @@ from tfbench.sides.spec import parse
 from tfbench.storage.layout import Layout
 
 WORKLOADS = Path(__file__).resolve().parents[2] / "worker" / "workloads"
+USUAL, UNSEEN = "test_raced.py", "test_unseen.py"
+"""Files of the workloads that thresholds were chosen on, and of those of other kinds."""
 SLOWDOWNS = (0.02, 0.03, 0.05, 0.10)
 SAVED_SLOWDOWNS = (0.0, 0.05, 0.0, 0.10)
 """Slowdowns of pytest-benchmark's runs, in turn."""
@@ -88,7 +90,7 @@ def calibrate(
                 keep(trial)
                 if time.monotonic() - began > seconds:
                     break
-            if plan.saved and number % 2 == 0 and plan.root == WORKLOADS:
+            if plan.saved and number % 2 == 0:
                 tell("pytest-benchmark, for comparison")
                 slowdown = SAVED_SLOWDOWNS[len(saved) % len(SAVED_SLOWDOWNS)]
                 saved.append(pytest_benchmark.measure(WORKLOADS / "test_saved.py", slowdown))
@@ -138,12 +140,13 @@ def _one_run(
                 RACED, plan.policy.name, short, slowdown, outcome, seconds, race.launches, number,
                 tuple(round(effect.value, 6) for effect in effects), tuple(effect.pair for effect in effects),
                 tuple(round(effect.error, 6) for effect in effects),
+                tuple(stage.decisions[1].comparison.ratio for stage in race.races),
             )  # fmt: skip
 
 
 def _short(name: str) -> str:
     file, _, rest = name.partition("::")
-    return rest.removeprefix("test_step[").removesuffix("]") if file == "test_raced.py" else name
+    return rest.removeprefix("test_step[").removesuffix("]").removeprefix("test_") if file in (USUAL, UNSEEN) else name
 
 
 @contextmanager

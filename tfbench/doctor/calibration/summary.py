@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
-from statistics import median
+from statistics import fmean, median
 
 from scipy.special import betaincinv, stdtrit
 
@@ -60,6 +60,7 @@ def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow
     slowdowns = sorted({trial.slowdown for trial in trials if trial.slowdown > 0})
     slowed = {slowdown: [t for t in trials if t.slowdown == slowdown] for slowdown in slowdowns}
     detected = {slowdown: _rate(those, Outcome.REGRESSED) for slowdown, those in slowed.items()}
+    told = [trial for trial in same if trial.intervals]
     # A slowdown counts only if every larger one is detected too.
     reliable = takewhile(lambda slowdown: detected[slowdown].value >= DETECTABLE, reversed(slowdowns))
     return RateRow(
@@ -72,6 +73,8 @@ def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow
         seconds=median(trial.seconds for trial in same) if same else None,
         seconds_detected={slowdown: median(trial.seconds for trial in those) for slowdown, those in slowed.items()},
         launches=median(trial.launches for trial in same) if same else None,
+        coverage=_share(told, lambda trial: trial.holds_truth) if told else None,
+        nominal=fmean(trial.intervals[0].confidence for trial in told) if told else None,
     )
 
 
@@ -89,7 +92,12 @@ def whole_runs(trials: Sequence[CalibrationTrial], cases: int) -> Rate:
 
 
 def _rate(trials: Sequence[CalibrationTrial], *outcomes: Outcome) -> Rate:
-    """Compute the rate of these outcomes. Trials of a workload in one run share zygotes, and are a cluster."""
+    """Compute the rate of these outcomes."""
+    return _share(trials, lambda trial: trial.outcome in outcomes)
+
+
+def _share(trials: Sequence[CalibrationTrial], is_hit: Callable[[CalibrationTrial], bool]) -> Rate:
+    """Compute the rate of hits. Trials of a workload in one run share zygotes, and are a cluster."""
     sizes = Counter((trial.run, trial.workload) for trial in trials)
-    hits = Counter((trial.run, trial.workload) for trial in trials if trial.outcome in outcomes)
+    hits = Counter((trial.run, trial.workload) for trial in trials if is_hit(trial))
     return clustered_rate([hits[cluster] for cluster in sizes], list(sizes.values()))

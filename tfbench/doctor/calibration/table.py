@@ -12,29 +12,50 @@ from tfbench.report import style
 
 WIDE = 100
 """On lines with fewer characters, headings are broken, so that all columns fit into 80."""
-_HEADINGS = ("false positives", "inconclusive", "min. detectable")
-_BROKEN_HEADINGS = ("false\npositives", "incon-\nclusive", "min.\ndetect-\nable")
+ROOMY = 130
+"""The same with a column of coverage, which then has its interval."""
+_HEADINGS = ("false positives", "inconclusive", "min. detectable", "coverage of ")
+_BROKEN_HEADINGS = ("false\npositives", "in-\nconclu-\nsive", "min.\nde-\ntect-\nable", "cov-\nerage\nof\n")
 
 
 def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
-    """Make a table of so many characters: false positives with their upper bound, detected slowdowns, cost."""
-    false_positives, inconclusive, detectable = _HEADINGS if width >= WIDE else _BROKEN_HEADINGS
+    """Make a table of so many characters: false positives with their upper bound, detected slowdowns, cost.
+
+    Journals with intervals have a column of their coverage. Its heading has the nominal one.
+    """
+    nominal = _nominal(rows)
+    wide = width >= (WIDE if nominal is None else ROOMY)
+    false_positives, inconclusive, detectable, covering = _HEADINGS if wide else _BROKEN_HEADINGS
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     made = style.table(title)
     made.add_column("workload", overflow="fold", min_width=13)
     injected = [f"+{slowdown_text(slowdown)}" for slowdown in slowdowns]
-    for name in (false_positives, inconclusive, *injected, detectable, "s"):
+    coverage = [] if nominal is None else [f"{covering}{nominal:.1%}".replace(".0%", "%")]
+    for name in (false_positives, inconclusive, *coverage, *injected, detectable, "s"):
         made.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         made.add_row(
             row.name,
             of(row.false_alarms, " ≤"),
             percent(row.inconclusive),
+            *([_coverage(row.coverage, wide)] if coverage else []),
             *(percent(row.detected[s]) if s in row.detected else "" for s in slowdowns),
             "-" if row.smallest_found is None else slowdown_text(row.smallest_found),
             "-" if row.seconds is None else f"{row.seconds:.1f}",
         )
     return made
+
+
+def _nominal(rows: Sequence[RateRow]) -> float | None:
+    """Return the mean confidence of all intervals of the rows, ``None`` if they have none."""
+    told = [(row.nominal, row.coverage.trials) for row in rows if row.nominal is not None and row.coverage]
+    return sum(nominal * trials for nominal, trials in told) / sum(trials for _, trials in told) if told else None
+
+
+def _coverage(rate: Rate | None, with_interval: bool) -> str:
+    if rate is None:
+        return "-"
+    return f"{percent(rate)} ({rate.low:.1%} to {rate.high:.1%})" if with_interval else percent(rate)
 
 
 def costs(row: RateRow) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tfbench.errors import EngineAway, EngineError
 from tfbench.fleet.engine import PROGRAM, State, Submission
+from tfbench.storage.layout import HISTORY_VARIABLE
 from tfbench.untrusted import brief
 
 ANY = "tfbench"
@@ -87,7 +88,7 @@ class RayEngine:
         if self._avoided:
             how["label_selector"] = {"ray.io/node-id": f"!in({','.join(sorted(self._avoided))})"}
         task = self._task.options(**how)
-        variables = {"TFBENCH_HISTORY": os.environ.get("TFBENCH_HISTORY", "")}
+        variables = {HISTORY_VARIABLE: os.environ.get(HISTORY_VARIABLE, "")}
         for job in jobs:
             words = [*self._program, str(job.file)]
             self._references[task.remote(words, str(job.log), variables)] = job.index

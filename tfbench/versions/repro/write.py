@@ -19,6 +19,7 @@ from tfbench.errors import TfbenchError
 from tfbench.model import JSON, Case, Ratio
 from tfbench.report.units import times
 from tfbench.sides.side import Side
+from tfbench.storage.layout import HISTORY_VARIABLE
 from tfbench.suite.scale import VARIABLE
 from tfbench.untrusted import brief, command
 from tfbench.versions.repro.extract import Extract, extract
@@ -126,7 +127,7 @@ def run(file: Path, own: str, other: str, seconds: float) -> ReproResult:
     Raises:
         TfbenchError: It fails, or takes longer than ``seconds``.
     """
-    left_out = ("PYTHONPATH", "PYTEST_", "TF_CPP_MIN_LOG_LEVEL")
+    left_out = (HISTORY_VARIABLE, "PYTHONPATH", "PYTEST_", "TF_CPP_MIN_LOG_LEVEL")
     env = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     try:
         done = subprocess.run(
