@@ -26,6 +26,7 @@ from tfbench.model import (
 )
 from tfbench.policy import RENAMED_FIELDS, Policy
 from tfbench.report import comment, json_reader, json_writer, terminal
+from tfbench.ruling import Result, Ruling
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
 REPORT = Report(
@@ -217,7 +218,7 @@ def test_odd_contents_of_a_variant_result_are_refused(changes):
 )
 def test_a_side_that_lacks_facts_is_read_and_shown(side):
     report = json_reader.read(json.dumps(content(sides={"baseline": side, "contender": SIDE})), "r.json")
-    assert comment.render(report, "pass", "1", report.verdicts)
+    assert comment.render(report, Ruling(Result.REGRESSED, verdicts=report.verdicts))
     assert terminal.render(report, width=80, colour=True)
     assert merge._sides(report)
 
