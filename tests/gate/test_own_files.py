@@ -6,7 +6,7 @@ from tfbench.gate.own_files import own_files
 
 OWN = [
     ".github/workflows/gate.yml", ".github/tfbench-accepted.toml", "action.yml", "conftest.py", "a/b/conftest.py",
-    "pytest.ini", "pyproject.toml", "Makefile", "tfbench/gate/rules.py", "ci/tfbench-accepted.toml", "x/evil.pth",
+    "pytest.ini", "pyproject.toml", "Makefile", "tfbench/ruling.py", "ci/tfbench-accepted.toml", "x/evil.pth",
 ]  # fmt: skip
 
 
