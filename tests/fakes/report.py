@@ -2,6 +2,9 @@
 
 from tfbench.model import TIME, Case, Outcome, Reason, Report, Verdict
 
+CODE = {"commit": "1" * 40, "dirty": False, "tree": "2" * 40}
+"""The code of a side."""
+
 
 def row(name, outcome=Outcome.UNCHANGED, metric=TIME, text="why", **more):
     """Return a verdict on a case."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fakes.report import CODE
 from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, Skip, StoredRounds, VariantResult, Verdict
 from tfbench.report import json_writer, terminal
 from tfbench.report.units import bar, duration, rate, times
@@ -75,7 +76,7 @@ def test_a_median_never_contradicts_the_ratio_beside_it():
     assert "~ the median of the reference times the ratio" in text
 
 
-SIDES = {"baseline": {"spec": "git:main"}, "contender": {"spec": "working tree"}}
+SIDES = {"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "working tree", **CODE}}
 
 
 def lines_of(width=80, **changes):

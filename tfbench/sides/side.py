@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tfbench.sides.source_tree import Snapshot
+
 
 @dataclass(frozen=True)
 class Side:
@@ -28,5 +30,7 @@ class Side:
     """Top of the working tree, and top of the source tree that replaces it on this side."""
     files: tuple[str, ...] = ()
     """Benchmark files that only this side has, relative to its root, because cases may have moved."""
+    code: Snapshot | None = None
+    """The code of its source tree; ``None`` where no report tells it."""
     unset: tuple[str, ...] = ()
     """Environment variables of the controller that this side does not have."""
