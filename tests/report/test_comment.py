@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.report import CODE
 from tests.report.test_json_reader import REPORT
 from tfbench.model import Outcome, Reason
 from tfbench.report import comment
@@ -41,6 +42,14 @@ def test_it_names_the_regression_and_the_next_steps():
     assert "| regressed | `b/test_x.py::test_x[a=1]` | time | 1.052 \\(1.030 to 1.070\\) | 5.2% slower |" in lines
     assert "`pytest --benchmark --against git:main 'b/test_x.py::test_x[a=1]'`" in text
     assert "[Full report](https://example.org/run)" in lines
+
+
+def test_it_names_the_code_of_both_sides():
+    changed = {**CODE, "dirty": True, "tree": f"sources:{'3' * 64}"}
+    sides = {"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "working tree", **changed}}
+    text = render(replace(REPORT, sides=sides), "regressed", "1 regressed", [VERDICT])
+    head = "1 case of commit 111111111111, changed \\(sources 333333333333\\), policy standard, "
+    assert f"{head}against `git:main` at commit 111111111111 \\(tree 222222222222\\), 12 s." in text
 
 
 def test_a_saved_baseline_is_named_as_pytest_takes_it():

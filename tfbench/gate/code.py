@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tfbench.model import JSON, Report
+from tfbench.model import Report
+from tfbench.report.differences import code_of_side
 
 Named = tuple[str, Report]
 """The name of a report in error messages, and the report."""
@@ -16,14 +17,6 @@ def unlike_code(first: Named, second: Named) -> str:
     for side in sorted({*first[1].sides, *second[1].sides}):
         one, other = (report.sides.get(side, {}) for _, report in (first, second))
         if (one.get("commit"), one.get("tree")) != (other.get("commit"), other.get("tree")):
-            texts = f"{described(one)} in {first[0]} and {described(other)} in {second[0]}"
+            texts = f"{code_of_side(one)} in {first[0]} and {code_of_side(other)} in {second[0]}"
             return f"the {side} is {texts}; race the same code, such as git: with a commit instead of a branch"
     return ""
-
-
-def described(side: JSON) -> str:
-    """Name the code of a side: ``commit 1a2b3c4d5e6f, changed (tree 6f5e4d3c2b1a)``."""
-    commit, tree = str(side.get("commit", "")), str(side.get("tree", ""))
-    kind, _, rest = tree.partition(":")
-    words = {"": "absent", "sources": f"sources {rest[:12]}", "session": f"run {rest}"}.get(kind, f"tree {kind[:12]}")
-    return f"commit {commit[:12]}{', changed' if side.get('dirty') else ''} ({words})" if commit else words

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfbench.model import TIME, Outcome, Report, Verdict
-from tfbench.report.differences import differences
+from tfbench.model import JSON, TIME, Outcome, Report, Verdict
+from tfbench.report.differences import code_of_side, differences
 from tfbench.report.reproduce import command_for
 from tfbench.report.units import times
 from tfbench.ruling import Result, Ruling, result_of
@@ -143,13 +143,20 @@ def plain(text: str) -> str:
 def context_line(report: Report) -> str:
     sides = report.sides
     cases = len({verdict.case.name for verdict in report.verdicts})
-    parts = [f"{cases} case{'s' * (cases != 1)}", f"policy {plain(str(report.policy['name']))}"]
+    parts = [
+        f"{cases} case{'s' * (cases != 1)}{_at('of', sides.get('contender', {}))}",
+        f"policy {plain(str(report.policy['name']))}",
+    ]
     if "baseline" in sides:
-        parts.append(f"against {code(str(sides['baseline'].get('spec', '')))}")
+        parts.append(f"against {code(str(sides['baseline'].get('spec', '')))}{_at('at', sides['baseline'])}")
     machine = sides.get("contender", {}).get("machine")
     if isinstance(machine, dict) and machine:
         parts.append(f"on {plain(str(machine.get('gpus') or machine.get('processor') or 'a machine'))}")
     return f"{', '.join(parts)}, {report.wall_seconds:.0f} s."
+
+
+def _at(word: str, side: JSON) -> str:
+    return f" {word} {plain(code_of_side(side))}" if side.get("tree") else ""
 
 
 def _table(verdicts: Sequence[Verdict]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from tfbench.model import JSON, TIME, Outcome, Rate, Ratio, Report
-from tfbench.report.differences import differences
+from tfbench.report.differences import code_of_side, differences
 from tfbench.report.html.page import PageSection, paragraph, text
 from tfbench.report.summary import CaseFinding, Group, Summary
 from tfbench.report.units import duration, position, times
@@ -97,7 +97,12 @@ def _side(side: JSON) -> str:
         f"{name} {packages[name]}" for name in sorted(packages) if name.startswith(("tensorflow", "keras", "tf"))
     ]
     machine = side.get("machine") or {}
-    known = [side.get("spec"), side.get("python") and f"Python {side['python']}", *versions[:4]]
+    known = [
+        side.get("spec"),
+        side.get("tree") and code_of_side(side),
+        side.get("python") and f"Python {side['python']}",
+        *versions[:4],
+    ]
     known += [machine.get("gpus") or machine.get("processor")]
     return ", ".join(str(one) for one in known if one) or "unknown"
 
