@@ -73,7 +73,7 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
 
 def code_of_saved(saved: Baseline) -> Snapshot:
     """Return the code that a baseline was measured with. Without git, the run that measured it stands for its code."""
-    tree = saved.tree or f"session:{saved.context.session}"
+    tree = saved.tree or f"session:{saved.context.session or saved.saved}"
     return Snapshot(tree, saved.environment.commit, saved.environment.dirty)
 
 
