@@ -1,6 +1,6 @@
 """Change the code that decides and stores a little at a time, and see which changes no test notices.
 
-Usage: ``make mutants ARGS="[--sample N] [--seed N] [MUTANT ...]"``, as in ``ARGS="tfbench.gate.rules.*"``.
+Usage: ``make mutants ARGS="[--sample N] [--seed N] [MUTANT ...]"``, as in ``ARGS="tfbench.ruling.*"``.
 
 mutmut makes the mutants and runs them; ``[tool.mutmut]`` in pyproject.toml has the modules and their tests. mutmut alone
 skips every decorated function, properties and context managers included. They hold much of what is stored here.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.report import complete, row
+from tests.fakes.report import CODE, complete, row
 from tfbench import __version__, cli
 from tfbench.errors import SideError
 from tfbench.fs import locked
@@ -145,7 +145,7 @@ def test_cases_below_a_root_of_their_own_are_found_from_here(tmp_path, monkeypat
         (tmp_path / "none", ""),
         ("\0", ""),
     ):
-        sides = {"contender": {"spec": "working tree", "root": str(root)}}
+        sides = {"contender": {"spec": "working tree", "root": str(root), **CODE}}
         (tmp_path / "r.json").write_text(json_writer.render(complete([row(name, "regressed")], sides=sides)))
         assert cli.main(["gate", "r.json", "--write-regressed", "regressed.txt"]) == 1
         assert (tmp_path / "regressed.txt").read_text() == f"{prefix}{name}\n"

@@ -50,6 +50,7 @@ def test_slow(bench): ...
         "conftest.py",
     )
     done = project.run("--against", "self")
+    assert done.code == 1
     assert done.report["complete"] is True
     assert len(done.report["due"]) == 6
     skipped = {row["case"].rpartition("::")[2]: row["reason"] for row in done.report["skipped"]}
@@ -65,6 +66,37 @@ def test_slow(bench): ...
     assert "only 1 of 6 cases were compared (1 unchanged, 5 skipped)" in output
     assert "skipped benchmarks/test_mine.py::test_slow: needs --runslow" in output
     assert project.tfbench("gate", "report.json", "--min-compared", "0.15").returncode == 0
+
+
+UNDECIDED = {
+    "inconclusive": STEP
+    + "import random\ndef test_noisy(bench):\n    bench(taking(bench, random.SystemRandom().randint(1, 9) * 1e-5))\n",
+    "skipped": "import pytest\n@pytest.mark.skip(reason='later')\ndef test_skip(bench): ...\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "word"), [("inconclusive", 3, "inconclusive"), ("skipped", 4, "incomparable")]
+)
+def test_a_run_that_compares_nothing_is_no_pass_anywhere(project, kind, code, word):
+    project.write(UNDECIDED[kind])
+    done = project.run("--against", "self", "--report-html=r.html", "--report-markdown=r.md")
+    assert done.code == 1, done.output
+    assert f"\n{word}: 1 {kind} in " in done.output
+    assert f"exit code 1, {word}: " in done.output
+    assert (project.root / "r.md").read_text().startswith(f"**tfbench: {word}: 1 {kind}")
+    assert f'<p class="headline">{word}: 1 {kind}' in (project.root / "r.html").read_text()
+    assert gate(project)[0] == code
+    alone = project.run()
+    assert alone.code == 0, alone.output
+    assert "\nnot gated: " in alone.output
+
+
+def test_an_expected_failure_hides_no_regression(project):
+    project.write("import pytest\n" + STEP + "@pytest.mark.xfail\n" + GOOD)
+    done = project.run("--against", "self", "--inject-slowdown", "0.5")
+    assert done.outcomes() == {"test_good": "regressed"}
+    assert done.code == 1, done.output
 
 
 def test_a_mark_does_not_hide_a_case_that_the_base_runs(project):
@@ -215,3 +247,28 @@ def test_without_a_gpu_nothing_is_measured_for_it(project):
     done = project.run("--against", "self", "--device", "gpu")
     assert [row["reason"] for row in done.report["skipped"]] == ["no GPU here: there is no NVIDIA driver"]
     assert gate(project)[0] == 4
+
+
+def test_shards_against_a_branch_that_moved_do_not_merge(project):
+    project.write(STEP + GOOD + MEASURED)
+    project.git("init", "-q", "-b", "main")
+    (project.root / ".gitignore").write_text("*.json\n.cache\n")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "first")
+    project.git("switch", "-qc", "change")
+    reports = []
+    for index in (1, 2):
+        done = project.run("--against", "git:main", "--shard", f"{index}/2")
+        side = done.report["sides"]
+        assert side["contender"]["dirty"] is False
+        assert side["contender"]["commit"] != "" != side["contender"]["tree"]
+        (project.root / f"{index}.json").write_text(json.dumps(done.report))
+        reports.append(side["baseline"])
+        project.git("switch", "-q", "main")
+        project.git("commit", "-q", "--allow-empty", "-m", "later")
+        project.git("switch", "-q", "change")
+    assert reports[0]["spec"] == reports[1]["spec"] == "git:main"
+    merged = project.tfbench("merge", "1.json", "2.json", "--report-json", "whole.json")
+    assert merged.returncode == 5
+    words = [f"commit {one['commit'][:12]} (tree {one['tree'][:12]})" for one in reports]
+    assert f"the baseline is {words[0]} in 1.json and {words[1]} in 2.json" in merged.stdout + merged.stderr

@@ -165,9 +165,13 @@ def test_saved_times_without_a_race_pass_no_case(project):
     project.write(ALONE)
     assert project.run("--save-baseline", "first").code == 0
     lax = project.run("--baseline", "first", "--replay", "never")
-    assert (lax.code, lax.outcomes()) == (0, {"test_mine": "inconclusive"})
+    assert (lax.code, lax.outcomes()) == (1, {"test_mine": "inconclusive"})
     assert "2 comparable sessions" not in lax.reason("test_mine")
     assert "1 comparable session of this case" in lax.reason("test_mine")
+    side = lax.report["sides"]["baseline"]  # it has no git, so the run that saved it stands for its code
+    assert side["spec"].startswith("baseline 'first' of ")
+    assert side["tree"].startswith("session:2")
+    assert lax.report["sides"]["contender"]["tree"].startswith("sources:")
     assert "1 skipped" in lax.output
     # What cannot be raced is judged by its saved times as well, and says why.
     unmade = project.run("--baseline", "first", "--strict-gate")

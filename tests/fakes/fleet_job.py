@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from tests.fakes.report import complete, row
+from tests.fakes.report import CODE, complete, row
 from tfbench.errors import TfbenchError
 from tfbench.fleet import execute
 from tfbench.fleet.canary import Canary
@@ -41,7 +41,7 @@ def plan(place: Path, jobs: int, cases: int = 1, machine_class: str = "any"):
 
 def report_of(job: Job, **more) -> Report:
     """Return the report of a job whose cases are unchanged."""
-    sides = {name: {"spec": side["spec"], "slowdown": 0.0, "root": "/"} for name, side in job.sides.items()}
+    sides = {name: {"spec": side["spec"], "slowdown": 0.0, "root": "/", **CODE} for name, side in job.sides.items()}
     fields = {"policy": dict(job.policy), "sides": sides, "shard": job.part.of_cases(job.cases)}
     return complete([row(case) for case in job.cases], **{**fields, **more})
 

@@ -2,6 +2,10 @@
 
 from tfbench.model import TIME, Case, Outcome, Reason, Report, Verdict
 
+CODE = {"commit": "1" * 40, "dirty": False, "tree": "2" * 40}
+"""The code of a side."""
+SIDES = {"contender": {"spec": "working tree", **CODE}}
+
 
 def row(name, outcome=Outcome.UNCHANGED, metric=TIME, text="why", **more):
     """Return a verdict on a case."""
@@ -12,5 +16,5 @@ def complete(verdicts=(), skips=(), **fields):
     """Return a complete report in which exactly the cases with these rows were due."""
     names = [verdict.case.name for verdict in verdicts if verdict.outcome is not Outcome.MISSING]
     due = tuple(dict.fromkeys([*names, *(skip.case.name for skip in skips)]))
-    fields = {"policy": {"name": "quick"}, "sides": {}, "due": due, "complete": True, **fields}
+    fields = {"policy": {"name": "quick"}, "sides": SIDES, "due": due, "complete": True, **fields}
     return Report(verdicts=tuple(verdicts), skips=tuple(skips), **fields)

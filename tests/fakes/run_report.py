@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import random
 
+from tests.fakes.report import CODE
 from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, StoredRounds, VariantResult, Verdict
 from tfbench.policy import preset
 from tfbench.report.html.report_page import VersionTimes
 
 HOSTILE = "</script><img src=x onerror=alert(1)> @all #1 [a](http://b.c) `x` | \u202egnp.exe\u2066 \x1b[31m"
 SIDE = {
-    "spec": "git:main", "python": "3.12.1", "packages": {"tensorflow": "2.20.0", "keras": "3.9", "numpy": "2.2"},
+    "spec": "git:main", **CODE, "python": "3.12.1", "packages": {"tensorflow": "2.20.0", "keras": "3.9", "numpy": "2.2"},
     "settings": {}, "machine": {"processor": "AMD EPYC 7B13", "system": "Linux"},
 }  # fmt: skip
 SIDES = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.fleet_job import plan, report_of
+from tests.fakes.report import CODE
 from tfbench.errors import EngineAway, EngineError, JobError, ReportError
 from tfbench.fleet import controller
 from tfbench.fleet.controller import Fleet, failed_logs, seconds_left
@@ -184,7 +185,7 @@ def test_merging_refuses_what_is_missing_twice_or_from_another_kind_of_machine(f
         finish(folder, index)
     with pytest.raises(JobError, match=r"job 4 of 4 has no report: .* fleet run --resume .* measures what is missing"):
         merge(folder, {})
-    side = {"spec": "git:main", "slowdown": 0.0, "machine": {"driver": "550.1"}}
+    side = {"spec": "git:main", "slowdown": 0.0, **CODE, "machine": {"driver": "550.1"}}
     other = report_of(folder.job(4), sides={"baseline": side, "contender": {**side, "spec": "working tree"}})
     write_whole(folder.report(4), json_writer.render(other))
     with pytest.raises(ReportError, match="are not of one run: their sides differ"):

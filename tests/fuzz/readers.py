@@ -19,7 +19,7 @@ from rich.console import Console
 
 from tests.fakes.fleet_job import plan
 from tests.fakes.profiles import Built
-from tests.fakes.report import complete, row
+from tests.fakes.report import CODE, complete, row
 from tests.fuzz.mutations import (
     NAMES,
     NUMBERS,
@@ -65,7 +65,7 @@ from tfbench.untrusted import is_case, parse_json
 DATA = Path(__file__).parent / "data"
 ASV = Path(__file__).parents[1] / "data" / "asv-result.json"
 SIDE = {
-    "spec": "git:main", "root": "/x", "python": "3.12.1", "packages": {"numpy": "2", "keras": "3"}, "settings": {"TF_X": "1"},
+    "spec": "git:main", **CODE, "root": "/x", "python": "3.12.1", "packages": {"numpy": "2", "keras": "3"}, "settings": {"TF_X": "1"},
     "slowdown": 0.0, "import_seconds": 2.5, "machine": {"system": "Linux", "processor": "x"}, "defaults": {"onednn": "on"},
 }  # fmt: skip
 SIDES = {"baseline": SIDE, "contender": {**SIDE, "spec": "working tree", "python": "3.11.2"}}

@@ -8,8 +8,9 @@ import pytest
 from tests.fakes.report import complete
 from tfbench.errors import UsageError
 from tfbench.gate.accepted import accept, entries
-from tfbench.gate.rules import Gate, rule
+from tfbench.gate.decide import GateDecision
 from tfbench.model import Case, Outcome, Ratio, Reason, Verdict
+from tfbench.ruling import Result, rule
 from tfbench.untrusted import brief
 
 TODAY = datetime.date(2026, 11, 21)
@@ -23,25 +24,26 @@ def row(outcome=Outcome.REGRESSED, ratio=1.05, name=ENTRY["case"], **more):
 
 def decided(verdicts, *rows, today=TODAY):
     report = complete(verdicts)
-    return rule(report, accept(report, entries({"accept": list(rows)}, "a.toml"), today))
+    found = accept(report, entries({"accept": list(rows)}, "a.toml"), today)
+    return GateDecision(rule(report, [verdict for verdict, _ in found.verdicts], found.problems), found)
 
 
 OTHER = row(Outcome.UNCHANGED, 1.0, "b/test_x.py::test_y")
 
 
 def test_an_accepted_regression_passes_until_its_last_day():
-    assert decided([row(), OTHER]).gate is Gate.REGRESSED
+    assert decided([row(), OTHER]).ruling.result is Result.REGRESSED
     decision = decided([row(), OTHER], ENTRY)
-    assert decision.gate is Gate.PASS
+    assert decision.ruling.result is Result.PASS
     assert [entry.reason for _, entry in decision.accepted.verdicts] == ["agreed"]
     ended = decided([row(), OTHER], ENTRY, today=TODAY + datetime.timedelta(1))
-    assert ended.gate is Gate.REGRESSED
+    assert ended.ruling.result is Result.REGRESSED
     assert "expired on 2026-11-21" in ended.accepted.problems[0]
 
 
 def test_a_larger_regression_than_the_accepted_one_fails():
     decision = decided([row(ratio=1.2), OTHER], ENTRY)
-    assert decision.gate is Gate.REGRESSED
+    assert decision.ruling.result is Result.REGRESSED
     assert "worse than the accepted 1.1" in decision.accepted.problems[0]
 
 
@@ -50,21 +52,21 @@ def test_a_larger_regression_than_the_accepted_one_fails():
 )
 def test_an_unused_entry_fails(verdicts):
     decision = decided(verdicts, ENTRY)
-    assert decision.gate is Gate.ERROR
+    assert decision.ruling.result is Result.ERROR
     assert "remove the entry" in decision.accepted.problems[0]
 
 
 def test_other_metrics_and_deleted_cases_are_accepted_by_name():
     exact = row(ratio=None, metric="graph_ops", values=(3, 4))
     entry = {**ENTRY, "metric": "graph_ops", "up_to": 4}
-    assert decided([row(Outcome.UNCHANGED), exact, OTHER], entry).gate is Gate.PASS
-    assert decided([exact, OTHER], {**entry, "up_to": 3}).gate is Gate.REGRESSED
-    assert decided([exact, row(), OTHER], entry).gate is Gate.REGRESSED  # its time is not accepted
+    assert decided([row(Outcome.UNCHANGED), exact, OTHER], entry).ruling.result is Result.PASS
+    assert decided([exact, OTHER], {**entry, "up_to": 3}).ruling.result is Result.REGRESSED
+    assert decided([exact, row(), OTHER], entry).ruling.result is Result.REGRESSED  # its time is not accepted
     del entry["up_to"]
-    assert decided([row(Outcome.UNCHANGED), exact, OTHER], entry).gate is Gate.PASS
+    assert decided([row(Outcome.UNCHANGED), exact, OTHER], entry).ruling.result is Result.PASS
     gone = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"gone": True}
-    assert decided([row(Outcome.MISSING, None), OTHER], gone).gate is Gate.PASS
-    assert decided([row(), OTHER], gone).gate is Gate.REGRESSED
+    assert decided([row(Outcome.MISSING, None), OTHER], gone).ruling.result is Result.PASS
+    assert decided([row(), OTHER], gone).ruling.result is Result.REGRESSED
 
 
 GONE = {key: ENTRY[key] for key in ("case", "reason", "until")} | {"gone": True}
@@ -91,14 +93,14 @@ def test_an_entry_without_effect_is_named_with_its_reason_and_fix(verdicts, entr
 
 
 def test_a_regression_of_exactly_the_accepted_ratio_is_accepted():
-    assert decided([row(ratio=1.1), OTHER], ENTRY).gate is Gate.PASS
-    assert decided([row(ratio=None), OTHER], ENTRY).gate is Gate.REGRESSED  # not known to be within
+    assert decided([row(ratio=1.1), OTHER], ENTRY).ruling.result is Result.PASS
+    assert decided([row(ratio=None), OTHER], ENTRY).ruling.result is Result.REGRESSED  # not known to be within
 
 
 def test_every_entry_accepts_its_own_case():
     other = row(name="b/test_x.py::test_z")
     decision = decided([row(), other, OTHER], ENTRY, {**ENTRY, "case": other.case.name})
-    assert (decision.gate, len(decision.accepted.verdicts)) == (Gate.PASS, 2)
+    assert (decision.ruling.result, len(decision.accepted.verdicts)) == (Result.PASS, 2)
 
 
 def test_one_problem_does_not_hide_the_other_entries():
@@ -108,7 +110,7 @@ def test_one_problem_does_not_hide_the_other_entries():
 
 
 def test_an_error_cannot_be_accepted():
-    assert decided([row(Outcome.ERROR, None), OTHER], ENTRY).gate is Gate.ERROR
+    assert decided([row(Outcome.ERROR, None), OTHER], ENTRY).ruling.result is Result.ERROR
 
 
 REQUIRED = {key: ENTRY[key] for key in ("case", "reason", "until")}

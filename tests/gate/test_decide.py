@@ -10,10 +10,19 @@ from tests.fakes.report import complete, row
 from tfbench.errors import ReportError, UsageError
 from tfbench.gate import decide
 from tfbench.gate.accepted import Accepted, Entry
-from tfbench.gate.decide import ACCEPTED, as_comment, as_json, decided, load_accepted, load_artifact, load_report
-from tfbench.gate.rules import Gate, GateDecision
+from tfbench.gate.decide import (
+    ACCEPTED,
+    GateDecision,
+    as_comment,
+    as_json,
+    decided,
+    load_accepted,
+    load_artifact,
+    load_report,
+)
 from tfbench.model import Outcome
 from tfbench.report import comment, json_writer
+from tfbench.ruling import Result, Ruling
 
 NAMES = ["b/test_x.py::test_a", "b/test_x.py::test_b"]
 REPORT = complete([row(NAMES[0], Outcome.REGRESSED), row(NAMES[1])])
@@ -120,20 +129,20 @@ def test_an_acceptance_ends_with_its_day_in_utc(monkeypatch):
     monkeypatch.setattr(decide.datetime, "datetime", Clock)
     entry = replace(ENTRY, up_to=math.inf)
     late, in_time = decided(REPORT, [entry]), decided(REPORT, [entry], DAY)
-    assert (late.gate, in_time.gate) == (Gate.REGRESSED, Gate.PASS)
+    assert (late.ruling.result, in_time.ruling.result) == (Result.REGRESSED, Result.PASS)
     assert "expired on 2027-01-31" in late.accepted.problems[0]
-    assert decided(REPORT).gate is Gate.REGRESSED
+    assert decided(REPORT).ruling.result is Result.REGRESSED
 
 
 def test_the_share_that_must_be_compared_can_be_chosen():
     half = complete([row(NAMES[0]), row(NAMES[1], Outcome.NEW), row("b/test_x.py::test_c", Outcome.NEW)])
-    assert decided(half).gate is Gate.INCOMPARABLE
-    assert decided(half, min_compared=0.3).gate is Gate.PASS
+    assert decided(half).ruling.result is Result.INCOMPARABLE
+    assert decided(half, min_compared=0.3).ruling.result is Result.PASS
 
 
 def test_a_comment_shows_the_answer_its_reason_and_what_was_accepted():
     accepted = Accepted(((REPORT.verdicts[0], ENTRY),), ("remove this",))
-    decision = GateDecision(Gate.INCONCLUSIVE, "because of that", (REPORT.verdicts[1],), accepted)
+    decision = GateDecision(Ruling(Result.INCONCLUSIVE, "because of that", "", (REPORT.verdicts[1],)), accepted)
     text = as_comment(REPORT, decision, "https://example.org/run")
     for part in ("### tfbench: inconclusive", "because of that.", "1 accepted", r"until 2027\-01\-31: agreed", "remove this",
                  "test_b", "https://example.org/run"):  # fmt: skip
@@ -142,7 +151,3 @@ def test_a_comment_shows_the_answer_its_reason_and_what_was_accepted():
     assert plain == text[: text.index("[Full report]")].rstrip() + "\n"
     failed = as_comment(REPORT, decision, run=comment.GithubRun("failure", "c0ffee"))
     assert "(`c0ffee`)" in failed
-
-
-def test_every_answer_has_a_word():
-    assert {word for word, _ in decide.MEANING.values()} == {gate.name.lower() for gate in Gate}

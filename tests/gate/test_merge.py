@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.report import complete, row
+from tests.fakes.report import CODE, complete, row
 from tfbench.errors import ReportError
 from tfbench.gate.merge import confirm, merge
 from tfbench.model import Outcome, Ratio, Reason, Skip, VariantResult
 from tfbench.suite.shards import Shard, part
 
 NAMES = [f"b/test_x.py::test_{letter}" for letter in "abcdef"]
-SIDES = {"contender": {"spec": "working tree", "python": "3.12.1", "packages": {"numpy": "2"}, "settings": {},
+SIDES = {"contender": {"spec": "working tree", **CODE, "python": "3.12.1", "packages": {"numpy": "2"}, "settings": {},
                        "machine": {"system": "Linux", "architecture": "x86_64", "processor": "one"}}}  # fmt: skip
 
 
@@ -41,7 +41,9 @@ def test_shards_merge_into_one_report():
 
 @pytest.mark.parametrize("fact", ["spec", "slowdown"])
 def test_a_shard_without_cases_was_to_have_the_same_sides(fact):
-    empty = shard(2, names=[], shard=part(Shard(2, 2), NAMES, []), sides={"contender": {"spec": "x", fact: "other"}})
+    empty = shard(
+        2, names=[], shard=part(Shard(2, 2), NAMES, []), sides={"contender": {"spec": "x", **CODE, fact: "other"}}
+    )
     whole = shard(1, names=NAMES, sides={"contender": {**SIDES["contender"], "spec": "x"}})
     with pytest.raises(ReportError, match="their sides differ"):
         merge([whole, empty])
@@ -55,7 +57,7 @@ def test_a_skipped_case_counts_as_reported():
 
 def test_a_shard_without_cases_merges():
     """It has started no side, and knows no more than their specifications."""
-    sides = {"contender": {"spec": "working tree", "root": "/x", "import_seconds": None}}
+    sides = {"contender": {"spec": "working tree", **CODE, "root": "/x", "import_seconds": None}}
     for empty in (1, 2, 3):
         names = {index: NAMES[:3] if index == empty % 3 + 1 else NAMES[3:] for index in (1, 2, 3)} | {empty: []}
         given = [shard(i, 3, names[i], **({"sides": sides, "shard": part(Shard(i, 3), NAMES, [])} if i == empty else {}))
@@ -182,10 +184,10 @@ def test_the_machines_of_all_shards_are_of_one_kind(fact):
         merge([shard(1), shard(2, sides={"contender": {**SIDES["contender"], "machine": machine}})])
 
 
-def test_the_machines_of_all_shards_may_have_other_speeds_and_trees():
-    contender = {**SIDES["contender"], "tree": "7ree", "machine": {**SIDES["contender"]["machine"], "processor": "two"}}
+def test_the_machines_of_all_shards_may_have_other_speeds():
+    contender = {**SIDES["contender"], "machine": {**SIDES["contender"]["machine"], "processor": "two"}}
     assert merge([shard(1), shard(2, sides={"contender": contender})]).complete
-    bare = {"contender": {"spec": "x"}}
+    bare = {"contender": {"spec": "x", **CODE}}
     assert merge([shard(1, sides=bare), shard(2, sides=bare)]).complete
 
 
@@ -243,3 +245,48 @@ def test_another_kind_of_run_confirms_nothing(change, reported):
     with pytest.raises(ReportError) as caught:
         confirm(first, complete([row(NAMES[0])], **{"sides": SIDES, **change}))
     assert str(caught.value) == f"the second run confirms nothing: {reported}"
+
+
+# Which code was raced
+
+RACED = {"contender": SIDES["contender"], "baseline": {**SIDES["contender"], "spec": "git:main"}}
+THERE = "commit 111111111111 (tree 222222222222)"
+UNLIKE = [
+    ("baseline", {"commit": "3" * 40, "tree": "4" * 40}, "commit 333333333333 (tree 444444444444)"),
+    ("baseline", {"commit": "3" * 40}, "commit 333333333333 (tree 222222222222)"),
+    ("contender", {"tree": "4" * 40, "dirty": True}, "commit 111111111111, changed (tree 444444444444)"),
+    ("contender", {"tree": "4" * 40, "commit": ""}, "tree 444444444444"),
+    ("contender", {"tree": f"sources:{'5' * 64}", "commit": ""}, "sources 555555555555"),
+    ("baseline", {"tree": "session:2026-a", "commit": ""}, "run 2026-a"),
+]
+
+
+@pytest.mark.parametrize(("side", "change", "words"), UNLIKE)
+def test_only_the_same_code_is_merged_and_confirms(side, change, words):
+    moved = {**RACED, side: {**RACED[side], **change}}
+    with pytest.raises(ReportError) as caught:
+        merge([shard(1, sides=RACED), shard(2, sides=moved)])
+    fix = "race the same code, such as git: with a commit instead of a branch"
+    found = f"the {side} is {THERE} in 1.json and {words} in 2.json; {fix}"
+    assert str(caught.value) == f"1.json and 2.json are not of one run: {found}"
+    first, second = (complete([row(NAMES[0], "regressed")], sides=sides) for sides in (RACED, moved))
+    with pytest.raises(ReportError) as caught:
+        confirm(first, second)
+    found = f"the {side} is {THERE} in the first run and {words} in the second run; {fix}"
+    assert str(caught.value) == f"the second run confirms nothing: {found}"
+
+
+def test_a_shard_without_cases_raced_the_same_code_too():
+    empty = shard(
+        2, names=[], shard=part(Shard(2, 2), NAMES, []), sides={"contender": {**SIDES["contender"], "tree": "4" * 40}}
+    )
+    with pytest.raises(ReportError, match="the contender is commit"):
+        merge([shard(1, names=NAMES), empty])
+
+
+@pytest.mark.parametrize("sides", [{}, {"contender": {"spec": "working tree"}}])
+def test_reports_that_do_not_tell_their_code_are_not_merged(sides):
+    with pytest.raises(
+        ReportError, match=r"1\.json does not tell which code it raced; measure again with this version"
+    ):
+        merge([shard(1, sides=sides), shard(2, sides=sides)])

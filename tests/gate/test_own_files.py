@@ -8,7 +8,7 @@ from tfbench.gate.own_files import own_files
 
 OWN = [
     ".github/workflows/gate.yml", ".github/tfbench-accepted.toml", "action.yml", "conftest.py", "a/b/conftest.py",
-    "pytest.ini", "pyproject.toml", "Makefile", "tfbench/gate/rules.py", "ci/tfbench-accepted.toml", "x/evil.pth",
+    "pytest.ini", "pyproject.toml", "Makefile", "tfbench/ruling.py", "ci/tfbench-accepted.toml", "x/evil.pth",
     ".pytest.toml", "sub/.pytest.toml", ".tfbench/baselines/main.json", "sub/.tfbench/baselines/main.json",
     "uv.lock", "poetry.lock", "pylock.toml", "pylock.gate.toml", "constraints.txt", "ci/constraints-gpu.txt",
     "requirements-dev.txt", "requirements/gate.txt", "requirements.in", "environment.yml", "Pipfile", ".gitmodules",

@@ -7,13 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.report import CODE
 from tests.report.test_json_reader import REPORT
 from tfbench.model import Outcome, Reason
-from tfbench.report.comment import LONGEST, MARK, GithubRun, annotation, code, plain, render, without_report
+from tfbench.report import comment
+from tfbench.report.comment import (
+    LONGEST,
+    MARK,
+    GithubRun,
+    annotation,
+    code,
+    headline_annotation,
+    plain,
+    without_report,
+)
+from tfbench.ruling import Result, Ruling
 from tfbench.storage.baselines import Baseline, describe, now
 
 VERDICT = REPORT.verdicts[0]
 SIDES = {"baseline": {"spec": "git:main"}, "contender": {"machine": {"processor": "AMD EPYC"}}}
+
+
+def render(report, word, counts, verdicts, *more, **named):
+    """Render the comment on a report with this ruling."""
+    return comment.render(report, Ruling(Result(word), counts, "", tuple(verdicts)), *more, **named)
 
 
 def test_it_names_the_regression_and_the_next_steps():
@@ -25,6 +42,14 @@ def test_it_names_the_regression_and_the_next_steps():
     assert "| regressed | `b/test_x.py::test_x[a=1]` | time | 1.052 \\(1.030 to 1.070\\) | 5.2% slower |" in lines
     assert "`pytest --benchmark --against git:main 'b/test_x.py::test_x[a=1]'`" in text
     assert "[Full report](https://example.org/run)" in lines
+
+
+def test_it_names_the_code_of_both_sides():
+    changed = {**CODE, "dirty": True, "tree": f"sources:{'3' * 64}"}
+    sides = {"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "working tree", **changed}}
+    text = render(replace(REPORT, sides=sides), "regressed", "1 regressed", [VERDICT])
+    head = "1 case of commit 111111111111, changed \\(sources 333333333333\\), policy standard, "
+    assert f"{head}against `git:main` at commit 111111111111 \\(tree 222222222222\\), 12 s." in text
 
 
 def test_a_saved_baseline_is_named_as_pytest_takes_it():
@@ -72,7 +97,7 @@ def test_no_text_of_a_report_is_markup(text):
     hostile = replace(VERDICT, case=replace(VERDICT.case, name=f"a::{text}"), metric=text, reason=Reason("code", text))
     report = replace(REPORT, sides={"baseline": {"spec": text}, "contender": {"machine": {"processor": text}}})
     report = replace(report, profiles=({**entry([text]), "case": hostile.case.name},))
-    made = render(replace(report, policy={"name": text}), text, text, [hostile], [(hostile, text, text)], [text])
+    made = render(replace(report, policy={"name": text}), "regressed", text, [hostile], [(hostile, text, text)], [text])
     outside = "".join(part for number, part in enumerate(made.split("`")) if number % 2 == 0)
     assert outside.count(MARK) == 1
     assert made.count("`") % 2 == 0
@@ -146,7 +171,7 @@ def test_terminal_and_bidirectional_controls_do_not_reach_the_comment():
     evil = "a\x1b[31m\u202eb\u2066c\u200bd\ud800e\x9bf\U000e0041"
     odd = replace(VERDICT, case=replace(VERDICT.case, name=f"a::{evil}"), metric=evil, reason=Reason("code", evil))
     report = replace(REPORT, sides={"baseline": {"spec": evil}, "contender": {"machine": {"processor": evil}}})
-    text = render(replace(report, policy={"name": evil}), evil, evil, [odd], [(odd, evil, evil)], [evil])
+    text = render(replace(report, policy={"name": evil}), "regressed", evil, [odd], [(odd, evil, evil)], [evil])
     assert not set(evil) - set("a[31mbcdef") & set(text)
     text.encode()
 
@@ -162,6 +187,35 @@ def test_the_headline_is_what_github_says_and_not_what_the_report_says():
     honest = render(REPORT, "pass", "1 unchanged", [], run=RUN)
     assert "### tfbench: pass (`0123456789ab`)" in honest
     assert "disagree" not in honest
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "word", "title", "disagree"),
+    [
+        ("success", "pass", "pass", False),
+        ("success", "inconclusive", "inconclusive", False),
+        ("success", "incomparable", "incomparable", True),
+        ("success", "not gated", "not gated", True),
+        ("success", "regressed", "regressed", True),
+        ("failure", "regressed", "failed, regressed", False),
+        ("failure", "inconclusive", "failed, inconclusive", False),
+        ("failure", "pass", "failed", True),
+    ],
+)
+def test_the_headline_is_a_pass_only_if_github_and_the_report_say_so(conclusion, word, title, disagree):
+    text = render(REPORT, word, "why", [], run=GithubRun(conclusion))
+    assert f"### tfbench: {title}\n" in text
+    assert ("disagree" in text) is disagree
+
+
+def test_a_run_without_a_report_is_no_pass():
+    assert "### tfbench: no report (`0123456789ab`)" in without_report(RUN, "none")
+
+
+def test_the_answer_on_the_run_is_annotated_with_its_word():
+    ruling = Ruling(Result.INCONCLUSIVE, "3 inconclusive", "3 cases measured, none compared")
+    line = "::warning title=tfbench%3A inconclusive::3 inconclusive; 3 cases measured, none compared"
+    assert headline_annotation(ruling) == line
 
 
 def test_a_change_of_the_gate_itself_is_flagged():

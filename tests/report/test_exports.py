@@ -11,7 +11,7 @@ import junitparser
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.fakes.report import complete, row
+from tests.fakes.report import CODE, complete, row
 from tfbench import cli
 from tfbench.errors import SideError
 from tfbench.model import Case, Outcome, Ratio, Skip, VariantResult
@@ -45,7 +45,7 @@ def report(**more):
     ]  # fmt: skip
     variant = VariantResult(case, SLOW, 1.5e-4, None, None, 7, 280)
     skips = [Skip(Case("b/test_x.py::test_gpu", "w", "g"), "no GPU")]
-    sides = {"baseline": {"spec": "git:main"}, "contender": {"spec": "working tree"}}
+    sides = {"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "working tree", **CODE}}
     return complete(rows, skips, variant_results=(variant,), sides=sides, wall_seconds=12.0, **more)
 
 

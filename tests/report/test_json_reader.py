@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.report import CODE
 from tfbench.errors import ReportError
 from tfbench.gate import merge
 from tfbench.model import (
@@ -26,11 +27,12 @@ from tfbench.model import (
 )
 from tfbench.policy import RENAMED_FIELDS, Policy
 from tfbench.report import comment, json_reader, json_writer, terminal
+from tfbench.ruling import Result, Ruling
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
 REPORT = Report(
     policy=Policy().as_json(),
-    sides={"contender": {"spec": "working tree"}},
+    sides={"contender": {"spec": "working tree", **CODE}},
     verdicts=(
         Verdict(
             CASE,
@@ -170,7 +172,7 @@ def test_a_policy_of_an_earlier_version_gets_the_new_names_of_its_fields(old, ne
     assert json_reader.read(json.dumps(content), "r.json").policy == {"name": "standard", new: 7}
 
 
-SIDE = {"spec": "x", "python": "3.12", "packages": {"a": "1"}, "settings": {}, "machine": {}}
+SIDE = {"spec": "x", **CODE, "python": "3.12", "packages": {"a": "1"}, "settings": {}, "machine": {}}
 BASE = {"baseline": SIDE}
 ODD_CONTENT = {
     "a side that is a list": {"sides": {"baseline": []}},
@@ -213,13 +215,29 @@ def test_odd_contents_of_a_variant_result_are_refused(changes):
 
 
 @pytest.mark.parametrize(
-    "side", [{}, {"packages": {}}, {"packages": {"a": "1"}, "spec": ""}, {"machine": {}}, {"other": {"a": [1]}}]
+    "facts", [{}, {"packages": {}}, {"packages": {"a": "1"}, "spec": ""}, {"machine": {}}, {"other": {"a": [1]}}]
 )
-def test_a_side_that_lacks_facts_is_read_and_shown(side):
+def test_a_side_that_lacks_facts_is_read_and_shown(facts):
+    side = {"spec": "x", **CODE, **facts}
     report = json_reader.read(json.dumps(content(sides={"baseline": side, "contender": SIDE})), "r.json")
-    assert comment.render(report, "pass", "1", report.verdicts)
+    assert comment.render(report, Ruling(Result.REGRESSED, verdicts=report.verdicts))
     assert terminal.render(report, width=80, colour=True)
     assert merge._sides(report)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"commit": "main"}, {"commit": None}, {"dirty": "no"}, {"tree": ""}, {"tree": "sources:1"}, {"tree": "session:"}],
+)
+def test_a_side_tells_its_code(change):
+    refused(content(sides={"contender": {**SIDE, **change}}), f"at sides/contender/{next(iter(change))}")
+    refused(content(sides={"contender": {key: SIDE[key] for key in SIDE if key not in change}}), "at sides/contender")
+
+
+@pytest.mark.parametrize("tree", ["sources:" + "a" * 64, "session:2026-11-26T18:40:06+00:00-ab12cd34", "f" * 40])
+def test_a_tree_is_one_of_git_or_a_digest_of_sources_or_the_run_that_saved_it(tree):
+    report = json_reader.read(json.dumps(content(sides={"contender": {**SIDE, "tree": tree}})), "r.json")
+    assert report.sides["contender"]["tree"] == tree
 
 
 def test_repeated_names_of_mixed_types_are_refused_in_time():

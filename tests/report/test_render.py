@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fakes.report import CODE
 from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, Skip, StoredRounds, VariantResult, Verdict
 from tfbench.report import json_writer, terminal
 from tfbench.report.units import bar, duration, rate, times
@@ -60,7 +61,7 @@ def test_variants_stand_below_their_reference():
         " none      1.26 ms               reference         3  79.4 GFLOP/s",
         " xla        765 µs  0.608 (0.598 to 0.617)         3   131 GFLOP/s",
         "",
-        "1 measured in 12 s (policy standard)",
+        "not gated: 1 measured in 12 s (policy standard)",
     ]
 
 
@@ -75,7 +76,7 @@ def test_a_median_never_contradicts_the_ratio_beside_it():
     assert "~ the median of the reference times the ratio" in text
 
 
-SIDES = {"baseline": {"spec": "git:main"}, "contender": {"spec": "working tree"}}
+SIDES = {"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "working tree", **CODE}}
 
 
 def lines_of(width=80, **changes):
@@ -106,7 +107,7 @@ def test_a_regression_has_old_and_new_time_ratio_bar_cause_and_command():
         "skipped test_matmul[compiler=x]: not here",
         "other metrics: 1 regressed",
         "mean ratio of 2 cases: 1.025 (0.743 to 1.415)",
-        "1 regressed, 1 unchanged, 3 skipped in 12 s (policy standard)",
+        "regressed: 1 regressed, 1 unchanged, 3 skipped in 12 s (policy standard)",
     ]
 
 
@@ -165,7 +166,7 @@ def test_an_unusable_interval_is_drawn_and_printed(ratio):
 
 
 def test_an_empty_report_says_so():
-    assert lines_of() == ["no cases in 12 s (policy standard)"]
+    assert lines_of() == ["no case was measured", "incomparable: no cases in 12 s (policy standard)"]
 
 
 def test_throughput_stands_below_the_ratio_and_own_thresholds_are_named():

@@ -84,7 +84,7 @@ def test_a_report_of_any_content_gives_a_page(report):
 
 
 def test_an_incomplete_report_says_so():
-    assert "This report is incomplete: the run did not come to its end." in render(
+    assert "the report cannot be used: the run did not come to its end." in render(
         Report({"name": "x"}, {}, complete=False)
     )
 

@@ -7,7 +7,7 @@ import pytest
 from tests.storage.test_baselines import CASE, CONTEXT, ENVIRONMENT
 from tfbench.model import Case, Outcome, Run, Sample
 from tfbench.policy import Policy
-from tfbench.session.baseline import SavedTimeFilter, changed_since
+from tfbench.session.baseline import SavedTimeFilter, changed_since, code_of_saved
 from tfbench.storage.baselines import Baseline
 from tfbench.storage.history import SessionRecord
 
@@ -115,3 +115,16 @@ def test_sessions_of_another_case_do_not_count():
     other = Case("b/test_x.py::test_y", "test_y", "b/test_x.py::test_y")
     saved = Baseline(CONTEXT, {other.name: sample(1e-5, other)}, "first")
     assert judged(saved=saved, case=other).reason.code == "few-sessions"
+
+
+def test_the_code_of_a_baseline_is_its_tree_or_the_run_that_saved_it():
+    def of(**changes):
+        environment = replace(ENVIRONMENT, commit="1" * 40, dirty=True)
+        return code_of_saved(
+            replace(SAVED, saved="2026-01-02", context=replace(CONTEXT, environment=environment, **changes))
+        )
+
+    found = of(tree="2" * 40)
+    assert (found.tree, found.commit, found.dirty) == ("2" * 40, "1" * 40, True)
+    assert of(tree="", session="2026-a").tree == "session:2026-a"
+    assert of(tree="", session="").tree == "session:2026-01-02"

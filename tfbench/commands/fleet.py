@@ -26,7 +26,7 @@ from tfbench.fleet.merging import merge
 from tfbench.fleet.progress import FleetProgress, span
 from tfbench.fleet.recipe import pinned, sides_of
 from tfbench.fs import try_lock, write_whole
-from tfbench.gate.decide import MEANING, decided, load_report
+from tfbench.gate.decide import decided, load_report
 from tfbench.plugin.collect import collect
 from tfbench.policy import PRESETS, preset
 from tfbench.report import json_writer
@@ -169,9 +169,9 @@ def _conclude(arguments: argparse.Namespace, folder: FleetFolder, status: Status
     for machine in report.machines:
         aside = f", set aside: {machine['aside']}" if machine.get("aside") else ""
         say(f"{machine['host']}: {machine['jobs']} jobs, {span(machine['seconds'])}{aside}")
-    decision = decided(report)
-    for verdict in decision.verdicts[:20]:
+    ruling = decided(report).ruling
+    for verdict in ruling.verdicts[:20]:
         say(f"{verdict.outcome} {verdict.case.name}: {verdict.reason.message}")
     say(f"report written: {folder.merged}")
-    say(f"{MEANING[decision.gate][0]}: {decision.because}")
-    return int(decision.gate)
+    say(f"{ruling.result}: {ruling.because}")
+    return ruling.result.code

@@ -19,12 +19,13 @@ from rich.text import Text
 
 from tfbench.errors import ReportError, UsageError
 from tfbench.fs import write_whole
-from tfbench.gate.decide import MEANING, as_comment, as_json, decided, load_accepted, load_report
+from tfbench.gate.decide import as_comment, as_json, decided, load_accepted, load_report
 from tfbench.model import TIME, Outcome, Report
 from tfbench.policy import Policy
-from tfbench.report.comment import annotation
+from tfbench.report.comment import annotation, headline_annotation
 from tfbench.report.screen import Screen
 from tfbench.report.style import COLOURS
+from tfbench.ruling import Result
 from tfbench.suite.fingerprint import line_of
 from tfbench.untrusted import brief, is_case
 
@@ -47,17 +48,18 @@ def run(arguments: argparse.Namespace) -> int:
     report = load_report(arguments.report)
     agreed = load_accepted(arguments.accepted) if arguments.accepted else []
     decision = decided(report, agreed, min_compared=arguments.min_compared)
-    console = Screen(soft_wrap=True)
+    ruling, console = decision.ruling, Screen(soft_wrap=True)
+    github = os.environ.get("GITHUB_ACTIONS") == "true"
     for verdict, entry in decision.accepted.verdicts:
         console.print(Text(f"accepted until {entry.until}: {verdict.case.name}: {entry.reason}", "dim"))
-    for verdict in decision.verdicts:
+    for verdict in ruling.verdicts:
         metric = "" if verdict.metric == TIME else f" ({verdict.metric})"
         outcome = Text(str(verdict.outcome), COLOURS[verdict.outcome])
         console.print(Text.assemble(outcome, f" {verdict.case.name}{metric}: {verdict.reason.message}"))
         if verdict.metric == TIME and verdict.outcome is Outcome.REGRESSED:
             for line in report.why(verdict.case.name):
                 console.print(Text(f"  {line}"))
-        if os.environ.get("GITHUB_ACTIONS") == "true":
+        if github:
             print(annotation(verdict, line_of(arguments.root, verdict.case.name)))  # escaped by itself
     for problem in decision.accepted.problems:
         console.print(Text(problem, "red"))
@@ -73,11 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
             text = f"has a case named {brief(repr(strange))}, which is no name of a benchmark"
             raise ReportError(f"{brief(arguments.report)} {text}")
         write_whole(arguments.write_regressed, "".join(f"{line}\n" for line in lines))
-    word, style = MEANING[decision.gate]
+    if github and ruling.result is not Result.PASS:
+        print(headline_annotation(ruling))
     for skip in report.skips:
         console.print(Text(f"skipped {skip.case.name}: {skip.reason}", "dim"))
-    console.print(Text.assemble((word, style), f": {decision.because}"))
-    return int(decision.gate)
+    console.print(Text.assemble((str(ruling.result), ruling.result.style), f": {ruling.because}"))
+    return ruling.result.code
 
 
 def _root_from_here(report: Report) -> str:

@@ -16,10 +16,10 @@ from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.compare.result_file import medians
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
-from tfbench.gate.rules import Gate
 from tfbench.model import Outcome
 from tfbench.policy import PRESETS, preset
 from tfbench.report.screen import Screen
+from tfbench.ruling import Result
 from tfbench.versions import matrix_report
 from tfbench.versions.findings import FindingsFolder, Writer
 from tfbench.versions.imports import CASES
@@ -82,16 +82,16 @@ def run(arguments: argparse.Namespace) -> int:
         if path is not None:
             write_whole(path, text)
             console.print(f"written: {path}")
-    return _code(matrix) if arguments.fail_on_regression else Gate.PASS
+    return _result(matrix).code if arguments.fail_on_regression else 0
 
 
-def _code(matrix: Matrix) -> Gate:
-    """Return the exit code of --fail-on-regression."""
+def _result(matrix: Matrix) -> Result:
+    """Return the result whose exit code is that of --fail-on-regression."""
     if matrix.has_regression:
-        return Gate.REGRESSED
+        return Result.REGRESSED
     if matrix.has_gaps:
-        return Gate.ERROR
+        return Result.ERROR
     if not matrix.outcomes:
-        return Gate.INCOMPARABLE
+        return Result.INCOMPARABLE
     decided = {Outcome.UNCHANGED, Outcome.IMPROVED}
-    return Gate.PASS if decided.issuperset(matrix.outcomes) else Gate.INCONCLUSIVE
+    return Result.PASS if decided.issuperset(matrix.outcomes) else Result.INCONCLUSIVE

@@ -7,16 +7,17 @@ import datetime
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tfbench.errors import ReportError, UsageError
 from tfbench.fs import read_text
-from tfbench.gate.accepted import Entry, accept, entries
+from tfbench.gate.accepted import Accepted, Entry, accept, entries
 from tfbench.gate.artifact import files_of
-from tfbench.gate.rules import Gate, GateDecision, rule
 from tfbench.model import Report
 from tfbench.policy import Policy
 from tfbench.report import comment, json_reader
+from tfbench.ruling import Ruling, rule
 from tfbench.untrusted import brief
 
 if sys.version_info >= (3, 11):
@@ -24,17 +25,16 @@ if sys.version_info >= (3, 11):
 else:  # Python 3.10 has no tomllib
     import tomli as tomllib
 
-MEANING = {
-    Gate.PASS: ("pass", "bold green"),
-    Gate.REGRESSED: ("regressed", "bold red"),
-    Gate.INCONCLUSIVE: ("inconclusive", "bold yellow"),
-    Gate.INCOMPARABLE: ("incomparable", "bold yellow"),
-    Gate.ERROR: ("error", "bold red"),
-}
-"""The printed word of each answer, and its style."""
-
 ACCEPTED = "accepted.json"
 """File of accepted regressions that the gate adds to an artifact."""
+
+
+@dataclass(frozen=True)
+class GateDecision:
+    """The ruling on a report, and the accepted regressions that it took into account."""
+
+    ruling: Ruling
+    accepted: Accepted
 
 
 def load_report(path: Path) -> Report:
@@ -116,13 +116,12 @@ def decided(
 ) -> GateDecision:
     """Decide on a report; ``today`` defaults to the date in UTC. See `rule` for ``min_compared``."""
     day = today or datetime.datetime.now(datetime.timezone.utc).date()
-    return rule(report, accept(report, accepted, day), min_compared)
+    found = accept(report, accepted, day)
+    ruling = rule(report, [verdict for verdict, _ in found.verdicts], found.problems, min_compared)
+    return GateDecision(ruling, found)
 
 
 def as_comment(report: Report, decision: GateDecision, link: str = "", run: comment.GithubRun | None = None) -> str:
     """Format a decision as Markdown; ``link`` points to the run, and ``run`` is what GitHub says of it."""
     accepted = [(verdict, entry.reason, str(entry.until)) for verdict, entry in decision.accepted.verdicts]
-    word, _ = MEANING[decision.gate]
-    return comment.render(
-        report, word, decision.because, decision.verdicts, accepted, decision.accepted.problems, link, run
-    )
+    return comment.render(report, decision.ruling, accepted, decision.accepted.problems, link, run)

@@ -9,11 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from tfbench.errors import ReportError
+from tfbench.gate.code import Named, unlike_code
 from tfbench.model import JSON, Case, Outcome, Reason, ReasonCode, Report, Verdict
 from tfbench.suite.shards import digest
 
-Named = tuple[str, Report]
-"""The name of a report in error messages, and the report."""
 KIND = ("system", "architecture", "gpus", "driver")
 """Facts that must be equal on the machines of all shards. Their speeds may differ, because each races both sides."""
 _SHOWN = 256
@@ -25,7 +24,7 @@ def merge(reports: Sequence[Named]) -> Report:
 
     Raises:
         ReportError: The reports are not the shards of one suite, a shard or a case is missing or occurs twice, a shard
-            did not come to its end, or the policies, sides or kinds of machines differ.
+            did not come to its end, or the policies, sides, code or kinds of machines differ.
     """
     if not reports:
         raise ReportError("no report to merge: no shard has reported")
@@ -63,7 +62,7 @@ class Merger:
         """Add the report of a shard or job.
 
         Raises:
-            ReportError: It is incomplete, is there twice, or belongs to another suite, policy, side or kind of machine.
+            ReportError: It is incomplete, is there twice, or belongs to another suite, policy, side, code or kind of machine.
         """
         shard = _shard(name, report)
         if self._first is None:
@@ -79,6 +78,8 @@ class Merger:
             if mine != theirs:
                 values = " and ".join(textwrap.shorten(str(one), 60, placeholder="…") for one in (mine, theirs))
                 raise ReportError(f"{first_name} and {name} are not of one run: their {what} differ, {values}")
+        if why := unlike_code((first_name, reference), (name, report)):
+            raise ReportError(f"{first_name} and {name} are not of one run: {why}")
         self._own(name, shard)
         _check_rows(name, shard, report)
         self._verdicts += report.verdicts
@@ -200,13 +201,15 @@ def confirm(first: Report, second: Report) -> Report:
     second run could not compare stays regressed, because missing data never counts as a pass.
 
     Raises:
-        ReportError: The second run did not come to its end, or had another policy or other sides than the first.
+        ReportError: The second run did not come to its end, or had another policy, other sides or other code than the first.
     """
     if second.gap:
         raise ReportError(f"the second run confirms nothing: {second.gap}")
     for what, mine, theirs in (("policy", first.policy, second.policy), ("sides", _sides(first), _sides(second))):
         if mine != theirs:
             raise ReportError(f"the second run confirms nothing: its {what} differ from those of the first")
+    if why := unlike_code(("the first run", first), ("the second run", second)):
+        raise ReportError(f"the second run confirms nothing: {why}")
     again = {(verdict.case.name, verdict.metric): verdict for verdict in second.verdicts}
     verdicts = tuple(_confirmed(verdict, again) for verdict in first.verdicts)
     return replace(first, verdicts=verdicts, profiles=(*first.profiles, *second.profiles))

@@ -7,38 +7,22 @@ from typing import Any
 
 import pytest
 
-from tfbench.model import PLAIN, TIME, Case, Outcome, Verdict
+from tfbench.model import PLAIN, TIME, Case, Verdict
+from tfbench.ruling import grave
 from tfbench.session.request import CaseResult
-from tfbench.session.session import Session
 
 
 def end_test(result: CaseResult, strict: bool) -> None:
-    """Fail, skip or pass a test by the verdicts on its case.
-
-    An open verdict on a metric other than time fails only under a strict gate.
-    """
+    """Fail, skip or pass a test by the verdicts on its case, see `tfbench.ruling`."""
     assert result.verdict is not None
     output = f"\n--- last output ---\n{result.output}" if result.output else ""
     if failures := result.failures:
         pytest.fail("\n".join([*map(_describe, failures), *result.why]) + output, pytrace=False)
-    end = pytest.fail if strict else pytest.skip
-    if result.verdict.outcome in _OPEN:
-        end(_describe(result.verdict) + output)
-    if rows := [row for row in result.metrics if row.outcome in (_OPEN if strict else (Outcome.MISSING,))]:
-        end("\n".join(map(_describe, rows)))
-
-
-_OPEN = (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.MISSING)
-
-
-def suite_failure(session: Session, strict: bool) -> str:
-    """Judge the mean of all cases, if the user asked for it; return the reason if it fails the run, else ``""``."""
-    try:
-        suite = session.judge_suite()
-    except KeyboardInterrupt:
-        return "--gate-suite: interrupted while all cases were raced again to confirm it"
-    failing = (Outcome.REGRESSED, Outcome.ERROR, *(_OPEN if strict else ()))
-    return f"--gate-suite: {suite.outcome}, {suite.reason.message}" if suite and suite.outcome in failing else ""
+    if bad := grave(result.rows, strict):
+        text = "\n".join(map(_describe, bad)) + output
+        if strict:
+            pytest.fail(text, pytrace=False)
+        pytest.skip(text)
 
 
 def _describe(verdict: Verdict) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,14 +39,18 @@ class ReportFiles:
         if config.getoption("collectonly"):
             self._paths = {}
 
-    def write(self, report: Report) -> list[str]:
+    def write(self, report: Report, strict: bool = False) -> list[str]:
         """Write every file, each as a whole, and return a note on each.
+
+        Args:
+            strict: Whether the run was gated strictly, see `tfbench.ruling.rule`.
 
         Raises:
             UsageError: A file cannot be written.
         """
         writers: Mapping[str, Callable[[Report], str]] = {
-            "--report-json": json_writer.render, "--report-html": self._html, "--report-markdown": markdown.render,
+            "--report-json": json_writer.render, "--report-html": partial(self._html, strict=strict),
+            "--report-markdown": partial(markdown.render, strict=strict),
         }  # fmt: skip
         for option, path in self._paths.items():
             try:
@@ -54,7 +59,7 @@ class ReportFiles:
                 raise UsageError(f"{option} {path}: {error.strerror or error}") from None
         return [f"report written: {path}" for path in self._paths.values()]
 
-    def _html(self, report: Report) -> str:
-        way = "sides" if "baseline" in report.sides else "variants"
+    def _html(self, report: Report, strict: bool) -> str:
+        way = "sides" if any(one.side == "baseline" for one in report.rounds) else "variants"
         rate = measured_false_alarms(Layout.of(self._root).calibration, str(report.policy.get("name", "")), way)
-        return render_html(report, PageContext(false_alarms=rate))
+        return render_html(report, PageContext(false_alarms=rate, strict=strict))

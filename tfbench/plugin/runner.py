@@ -6,6 +6,7 @@ import os
 import random
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ from tfbench.plugin.outcome import (
     failure,
     skip_reason,
     store_sample,
-    suite_failure,
 )
 from tfbench.plugin.progress import Display
 from tfbench.plugin.remembering import remember
@@ -56,6 +56,7 @@ from tfbench.plugin.thresholds import INI, check_used, parse_patterns, threshold
 from tfbench.policy import preset
 from tfbench.race.workers import Suite
 from tfbench.report import terminal
+from tfbench.ruling import rule
 from tfbench.session.baseline import ALL, CHOICES
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.results import not_collected
@@ -64,6 +65,8 @@ from tfbench.storage.layout import PROFILES, Layout
 from tfbench.suite.missing_module import fix_of
 from tfbench.suite.shards import parse_shard
 from tfbench.worker.plain_benchmark import STATS
+
+OK = pytest.ExitCode.OK
 
 
 class Runner:
@@ -279,13 +282,12 @@ class Runner:
         """Write the baseline and the report, and return the exit status of the run."""
         if self._session is None:
             return status
-        failed = status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if slower := suite_failure(self._session, self._strict):
-            self._errors.append(slower)
-            failed = True
-        if self._strict and (missing := self._session.missing()):
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            self._errors.append(f"cases of the baseline are missing: {missing[0].case.name}{more}")
+        with suppress(KeyboardInterrupt):  # the report says so
+            self._session.judge_suite()
+        report, failed = self._session.report(complete=True), status not in (OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        ruling = rule(report, strict=self._strict, part=True)
+        if (report.due or report.verdicts) and ruling.pytest_code and not failed:
+            self._errors.append(f"exit code 1, {ruling.result}: {ruling.because}")
             failed = True
         if name := self._config.getoption("save_baseline"):
             if failed:
@@ -299,34 +301,38 @@ class Runner:
                     self._errors.append(f"the baseline {name!r} was not saved: {error}")
         self._notes += remember(self._session, self._config.rootpath)
         try:
-            self._write_report(complete=True)
+            self._notes += self._write_report(report)
         except UsageError as error:
             self._errors.append(str(error))
         if status == pytest.ExitCode.NO_TESTS_COLLECTED and self._shard is not None and self._suite:
-            status = pytest.ExitCode.OK  # the cases are all in other shards
-        if self._errors and status == pytest.ExitCode.OK:
+            status = OK  # the cases are all in other shards
+        if self._errors and status == OK:
             return pytest.ExitCode.TESTS_FAILED
         return status
 
-    def _write_report(self, *, complete: bool = False) -> None:
-        """Write the report files that the user asked for.
+    def _write_report(self, report: Report | None = None) -> list[str]:
+        """Write the report files that the user asked for, and return a note on each.
+
+        Args:
+            report: The report at the end of the run; ``None`` before.
 
         Raises:
             UsageError: One cannot be written.
         """
+        if report is None and self._session is not None:
+            report = self._session.report()
         empty = Report({"name": self._config.getoption("policy")}, {}, complete=False)
-        notes = self._files.write(self._session.report(complete) if self._session else empty)
-        if complete:
-            self._notes += notes
+        return self._files.write(report or empty, self._strict)
 
     def summarise(self, reporter: Any) -> None:
         """Print the report's tables, the notes and the errors."""
         if self._session is None or not (self.cases or self._notes or self._errors):
             return
         reporter.section("tfbench")
-        report = self._session.report()
+        report = self._session.report(complete=True)
         if self.cases:
-            reporter.write(terminal.render(report, width=reporter._tw.fullwidth, colour=reporter._tw.hasmarkup))
+            how = {"width": reporter._tw.fullwidth, "colour": reporter._tw.hasmarkup, "strict": self._strict}
+            reporter.write(terminal.render(report, **how))
         if report.profiles:
             place = os.path.relpath(Path(report.profiles[0]["folder"]).parents[1], self._config.invocation_params.dir)
             reporter.line(f"profiles: {place}; tfbench explain CASE --profile {place} reads them")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfbench.model import TIME, Outcome, Report, Verdict
-from tfbench.report.differences import differences
+from tfbench.model import JSON, TIME, Outcome, Report, Verdict
+from tfbench.report.differences import code_of_side, differences
 from tfbench.report.reproduce import command_for
 from tfbench.report.units import calls_that_differ, times
+from tfbench.ruling import Result, Ruling, result_of
 from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import printable
 
@@ -25,12 +26,10 @@ _ROWS, _WORDS, _CODE = 25, 400, 2000
 """Maximum rows per table, and characters per reason and per name. The report has the rest."""
 _BREAK = "\u2060"
 """An invisible word joiner. Inside a mention, link or reference, it disables it."""
-_LEVELS = {Outcome.REGRESSED: "error", Outcome.ERROR: "error", Outcome.MISSING: "error"}
-"""Outcome -> level of its annotation. Others are warnings."""
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+\-!|~$])")
 
-_PASS = "pass"
-_CONCLUSIONS = {"success": _PASS, "failure": "failed", "timed_out": "timed out"}
+_SUCCESS = "success"
+_CONCLUSIONS = {"failure": "failed", "timed_out": "timed out"}
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,7 @@ Agreed = Sequence[tuple[Verdict, str, str]]
 
 def render(
     report: Report,
-    result: str,
-    counts: str,
-    verdicts: Sequence[Verdict],
+    ruling: Ruling,
     agreed: Agreed = (),
     problems: Sequence[str] = (),
     link: str = "",
@@ -61,15 +58,13 @@ def render(
     """Render the comment.
 
     Args:
-        result: Result of the gate.
-        counts: Number of cases per outcome.
-        verdicts: Verdicts that fail the gate, the gravest first.
+        ruling: The ruling of the gate on the report.
         problems: Accepted regressions to remove, as sentences.
         link: Address of the full report.
         run: The run as GitHub knows it, which a report cannot forge.
     """
-    parts = [MARK, *_head(result, counts, run), context_line(report)]
-    if verdicts:
+    parts = [MARK, *_head(ruling, run), context_line(report)]
+    if verdicts := ruling.verdicts:
         parts += [_table(verdicts), _next_steps(report, verdicts), _why(report, verdicts)]
     if problems:
         parts.append("\n".join(["Accepted regressions to remove:", "", *(f"- {plain(one)}" for one in problems)]))
@@ -87,7 +82,7 @@ def render(
 
 def without_report(run: GithubRun, why: str, link: str = "") -> str:
     """Render the comment on a run whose report is absent or unusable."""
-    parts = [MARK, _title(run), f"There is no usable report: {plain(why)}.", _own_files(run)]
+    parts = [MARK, _title(run, None), f"There is no usable report: {plain(why)}.", _own_files(run)]
     return _whole([*parts, f"[The run]({link})" if link else ""])
 
 
@@ -98,16 +93,23 @@ def _whole(parts: Sequence[str]) -> str:
     return text
 
 
-def _head(result: str, counts: str, run: GithubRun | None) -> list[str]:
+def _head(ruling: Ruling, run: GithubRun | None) -> list[str]:
     if run is None:
-        return [f"### tfbench: {plain(result)}", f"{plain(counts)}."]
-    agrees = (run.conclusion == "success") == (result == _PASS)
+        return [f"### tfbench: {ruling.result}", f"{plain(ruling.because)}."]
+    # A job may tolerate inconclusive cases, see the input strict of action.yml.
+    agrees = (run.conclusion == _SUCCESS) == (ruling.result is Result.PASS) or ruling.result is Result.INCONCLUSIVE
     warning = "" if agrees else "**The report and the conclusion of the run disagree.** Trust neither before a review."
-    return [_title(run), f"The report of the run says {plain(result)}: {plain(counts)}.", warning, _own_files(run)]
+    said = f"The report of the run says {ruling.result}: {plain(ruling.because)}."
+    return [_title(run, ruling.result), said, warning, _own_files(run)]
 
 
-def _title(run: GithubRun) -> str:
+def _title(run: GithubRun, result: Result | None) -> str:
+    """Return the title: GitHub's word on a run that failed, else the report's, which can only be a worse one."""
     word = _CONCLUSIONS.get(run.conclusion, run.conclusion.replace("_", " "))
+    if run.conclusion == _SUCCESS:
+        word = str(result or "no report")
+    elif result not in (None, Result.PASS):
+        word = f"{word}, {result}"
     return f"### tfbench: {plain(word)}" + (f" ({code(run.commit[:12])})" if run.commit else "")
 
 
@@ -141,13 +143,20 @@ def plain(text: str) -> str:
 def context_line(report: Report) -> str:
     sides = report.sides
     cases = len({verdict.case.name for verdict in report.verdicts})
-    parts = [f"{cases} case{'s' * (cases != 1)}", f"policy {plain(str(report.policy['name']))}"]
+    parts = [
+        f"{cases} case{'s' * (cases != 1)}{_at('of', sides.get('contender', {}))}",
+        f"policy {plain(str(report.policy['name']))}",
+    ]
     if "baseline" in sides:
-        parts.append(f"against {code(str(sides['baseline'].get('spec', '')))}")
+        parts.append(f"against {code(str(sides['baseline'].get('spec', '')))}{_at('at', sides['baseline'])}")
     machine = sides.get("contender", {}).get("machine")
     if isinstance(machine, dict) and machine:
         parts.append(f"on {plain(str(machine.get('gpus') or machine.get('processor') or 'a machine'))}")
     return f"{', '.join(parts)}, {report.wall_seconds:.0f} s."
+
+
+def _at(word: str, side: JSON) -> str:
+    return f" {word} {plain(code_of_side(side))}" if side.get("tree") else ""
 
 
 def _table(verdicts: Sequence[Verdict]) -> str:
@@ -206,9 +215,17 @@ def annotation(verdict: Verdict, line: int | None) -> str:
     fields = {"title": f"{verdict.outcome}{metric}: {verdict.case.short_name}"}
     if line is not None:
         fields = {"file": verdict.case.name.partition("::")[0], "line": str(line), **fields}
-    level = _LEVELS.get(verdict.outcome, "warning")
+    return _command(result_of(verdict.outcome), fields, verdict.reason.message)
+
+
+def headline_annotation(ruling: Ruling) -> str:
+    """Build a workflow command that shows the answer on the run."""
+    return _command(ruling.result, {"title": f"tfbench: {ruling.result}"}, ruling.because)
+
+
+def _command(result: Result, fields: Mapping[str, str], message: str) -> str:
     properties = ",".join(f"{key}={_encoded(value, ':,')}" for key, value in fields.items())
-    return f"::{level} {properties}::{_encoded(verdict.reason.message)}"
+    return f"::{result.level} {properties}::{_encoded(message)}"
 
 
 def _encoded(value: str, more: str = "") -> str:

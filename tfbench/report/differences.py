@@ -1,4 +1,4 @@
-"""Find the differences between sides apart from the compared version, which a reader must know before the numbers."""
+"""Say what the sides were: their code, and their differences apart from the compared version."""
 
 from __future__ import annotations
 
@@ -32,3 +32,11 @@ def _facts(side: JSON) -> dict[str, str]:
         return {}
     packages = {name: version for name, version in side["packages"].items() if not name.startswith(_ASKED)}
     return {"Python": side.get("python", ""), **side.get("defaults", {}), **packages, **side.get("settings", {})}
+
+
+def code_of_side(side: JSON) -> str:
+    """Name the code of a side, ``commit 1a2b3c4d5e6f, changed (tree 6f5e4d3c2b1a)``; ``absent`` if it is not known."""
+    commit, tree = str(side.get("commit", "")), str(side.get("tree", ""))
+    kind, _, rest = tree.partition(":")
+    words = {"": "absent", "sources": f"sources {rest[:12]}", "session": f"run {rest}"}.get(kind, f"tree {kind[:12]}")
+    return f"commit {commit[:12]}{', changed' if side.get('dirty') else ''} ({words})" if commit else words

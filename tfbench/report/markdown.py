@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfbench.model import TIME, Outcome, Report
+from tfbench.model import TIME, Report
 from tfbench.report.comment import LONGEST, code, context_line, folded, plain, verbatim
 from tfbench.report.differences import differences
 from tfbench.report.summary import CaseFinding, Group, Summary, report_times, summarize
@@ -20,12 +20,15 @@ _RESERVE = 400
 """Characters kept for the lines that say what was left out."""
 
 
-def render(report: Report) -> str:
-    """Render the report. Of more than `LONGEST` characters, the least severe rows are left out and counted."""
-    summary = summarize(report, shared=True)
-    head = [f"**tfbench: {plain(_verdict(report, summary))}**", context_line(report)]
-    if report.complete is not None and report.gap:
-        head.append(f"This report is incomplete: {plain(report.gap)}.")
+def render(report: Report, *, strict: bool = False) -> str:
+    """Render the report. Of more than `LONGEST` characters, the least severe rows are left out and counted.
+
+    Args:
+        strict: Whether the run was gated strictly, see `tfbench.ruling.rule`.
+    """
+    summary = summarize(report, shared=True, strict=strict)
+    head = [f"**tfbench: {plain(summary.headline)}**", context_line(report)]
+    head += [f"{plain(summary.reason)}."] if summary.reason else []
     room = LONGEST - _RESERVE - sum(map(len, head))
     parts: list[str] = []
     for title, rows, open_ in _parts(report, summary):
@@ -35,20 +38,6 @@ def render(report: Report) -> str:
         lines = "\n".join([*taken, *([f"- … and {rest} more: see the report"] if rest else [])])
         parts.append(f"### {title}\n\n{lines}" if open_ else folded(title, lines))
     return "\n\n".join([*head, *parts]) + "\n"
-
-
-def _verdict(report: Report, summary: Summary) -> str:
-    counts = ", ".join(f"{number} {word}" for word, number in summary.counts.items()) or "no case was measured"
-    regressed = len(summary.findings[Group.REGRESSIONS])
-    broken = len(summary.findings[Group.ERRORS])
-    word = "regressed" if regressed else "error" if broken else "interrupted" if report.interrupted else ""
-    if not word and report.suite is not None and report.suite.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
-        word = f"suite {report.suite.outcome}"
-    if not word:
-        word = "inconclusive" if summary.findings[Group.INCONCLUSIVE] else "no regression"
-    if not summary.compared and word == "no regression":
-        word = "nothing compared"
-    return f"{word} ({counts})"
 
 
 def _taken(rows: Sequence[str], room: int) -> list[str]:

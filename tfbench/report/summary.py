@@ -13,6 +13,7 @@ from tfbench.model import TIME, Case, Outcome, Ratio, ReasonCode, Report, Verdic
 from tfbench.model.rounds import by_side
 from tfbench.policy import Policy
 from tfbench.report.reproduce import command_for
+from tfbench.ruling import SAME_CODE, Result, Ruling, rule
 from tfbench.stats.suite_mean import mean_ratio
 
 _EXPLAINED = "; other metrics: "
@@ -21,8 +22,6 @@ _CAUSES = 5
 """Maximum lines of causes of a case. A profile has at most five; `unexplained` has the metrics that are left out."""
 _REACH = 10.0
 """Ratio from which on an interval would flatten all others, and is drawn at the end."""
-SAME_CODE = "same code"
-"""What a case is called that was not raced because both sides run the same code."""
 _MEASURED: Mapping[str, str] = {
     ReasonCode.NO_BASELINE: "measured", ReasonCode.CONTRACT_HELD: "contracts held", ReasonCode.SAME_CODE: SAME_CODE,
 }  # fmt: skip
@@ -87,6 +86,10 @@ class CaseFinding:
 class Summary:
     """What a report says, in the order in which it is shown."""
 
+    ruling: Ruling
+    """On the run; on a shard by its own cases."""
+    headline: str
+    """The word of the ruling, and the counts."""
     findings: Mapping[Group, Sequence[CaseFinding]]
     counts: Mapping[str, int]
     """Number of cases by the outcome of their time, in a fixed order; skipped cases come last."""
@@ -104,6 +107,11 @@ class Summary:
     """The largest slowdown that an inconclusive case could hide, as a fraction; infinity if one has no bound."""
 
     @property
+    def reason(self) -> str:
+        """What prevents a pass besides single cases, ``""`` for nothing. A run without another side was to gate nothing."""
+        return "" if self.ruling.result is Result.NOT_GATED else self.ruling.reason
+
+    @property
     def reach(self) -> float:
         """The largest ratio of drawn intervals, which all drawings share, so that they can be compared at a glance."""
         ratios = [row.ratio for found in self.findings.values() for one in found if (row := one.timed).metric == TIME]
@@ -111,12 +119,14 @@ class Summary:
         return max([*centers, self.limits[1]]) * self.limits[1] ** 2
 
 
-def summarize(report: Report, *, shared: bool = False) -> Summary:
+def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> Summary:
     """Sort and count the verdicts of a report.
 
     Args:
         shared: Whether the report may be a stranger's, see `command_for`.
+        strict: Whether the run was gated strictly, see `rule`.
     """
+    ruling = rule(report, strict=strict, part=True)
     minimum = minimum_effect(report.policy)
     timed = [one for one in report.verdicts if one.metric == TIME]
     ratios = [one.ratio for one in timed if one.ratio is not None and 0 < one.ratio.center < math.inf]
@@ -125,6 +135,8 @@ def summarize(report: Report, *, shared: bool = False) -> Summary:
         counts["skipped"] = len(report.skips)
     findings = _findings(report, minimum, shared)
     return Summary(
+        ruling=ruling,
+        headline=_headline(report, ruling, counts),
         findings={group: [one for one in findings if one.group is group] for group in Group},
         counts=counts,
         other_counts=count(one for one in report.verdicts if one.metric != TIME),
@@ -134,6 +146,12 @@ def summarize(report: Report, *, shared: bool = False) -> Summary:
         compared=len(ratios),
         could_hide=max((_hidden(one.ratio) for one in timed if one.outcome is Outcome.INCONCLUSIVE), default=0.0),
     )
+
+
+def _headline(report: Report, ruling: Ruling, counts: Mapping[str, int]) -> str:
+    part = f"shard {report.shard['index']} of {report.shard['of']}: " if report.shard else ""
+    counted = ", ".join(f"{number} {word}" for word, number in counts.items()) or "no cases"
+    return f"{part}{ruling.result}: {counted}"
 
 
 def _families(timed: Sequence[Verdict]) -> dict[str, Ratio]:

@@ -46,14 +46,15 @@ _TITLES: Mapping[Group, str] = {
 _INDENT = "    "
 
 
-def render(report: Report, *, width: int, colour: bool, shared: bool = False) -> str:
+def render(report: Report, *, width: int, colour: bool, shared: bool = False, strict: bool = False) -> str:
     """Render the variants of each workload, then errors, regressions, inconclusive cases and improvements, and counts.
 
     Args:
         width: Characters per line. Only a single longer word, such as the name of a case, is longer.
         shared: Whether the report may be a stranger's, see `tfbench.report.reproduce.command_for`.
+        strict: Whether the run was gated strictly, see `tfbench.ruling.rule`.
     """
-    summary = summarize(report, shared=shared)
+    summary = summarize(report, shared=shared, strict=strict)
     parts: list[RenderableType] = [Text(f"differs: {line}", "dim") for line in differences(report.sides)]
     parts += variant_tables(report.variant_results, width)
     reach = summary.reach
@@ -65,7 +66,8 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False) ->
         parts.append(Text(f"other metrics: {_listed(summary.other_counts)}"))
     parts += map(Text, _costs(report))
     parts += map(Text, _means(report, summary))
-    parts.append(Text(_last_line(report, summary), "bold"))
+    parts += [Text(summary.reason, "yellow")] if summary.reason else []
+    parts.append(Text(f"{summary.headline} in {report.wall_seconds:.0f} s (policy {report.policy['name']})", "bold"))
     text = io.StringIO()
     Screen(
         file=text, width=width, force_terminal=colour, no_color=not colour,
@@ -178,12 +180,6 @@ def _skipped(skips: Sequence[Skip]) -> list[RenderableType]:
 
 def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {word}" for word, number in counts.items())
-
-
-def _last_line(report: Report, summary: Summary) -> str:
-    interrupted = "interrupted: " if report.interrupted else ""
-    counts = _listed(summary.counts) or "no cases"
-    return f"{interrupted}{counts} in {report.wall_seconds:.0f} s (policy {report.policy['name']})"
 
 
 def _costs(report: Report) -> list[str]:

@@ -16,7 +16,7 @@ from tfbench.session.request import CaseResult
 from tfbench.sides.environments import Environments
 from tfbench.sides.interpreters import minor
 from tfbench.sides.side import Side
-from tfbench.sides.source_tree import materialise, snapshot
+from tfbench.sides.source_tree import Snapshot, materialise, snapshot
 from tfbench.stats.prediction import evaluate
 from tfbench.stats.thresholds import policy_of
 from tfbench.storage.baselines import Baseline, describe
@@ -66,7 +66,15 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
     there, now = dict(saved.environment.settings), {**settings(), **contender.env}
     there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
     unset = tuple(name for name in now if name not in there)
-    return Side("baseline", executable, root, spec, there, tree_redirect=tree_redirect, unset=unset)
+    return Side(
+        "baseline", executable, root, spec, there, tree_redirect=tree_redirect, code=code_of_saved(saved), unset=unset
+    )
+
+
+def code_of_saved(saved: Baseline) -> Snapshot:
+    """Return the code that a baseline was measured with. Without git, the run that measured it stands for its code."""
+    tree = saved.tree or f"session:{saved.context.session or saved.saved}"
+    return Snapshot(tree, saved.environment.commit, saved.environment.dirty)
 
 
 def _executable(saved: EnvironmentInfo, contender: Side, environments: Environments) -> str:

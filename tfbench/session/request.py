@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfbench.model import JSON, Case, MetricValues, Outcome, Sample, VariantResult, Verdict
+from tfbench.model import JSON, Case, MetricValues, Sample, VariantResult, Verdict
 from tfbench.policy import Policy
 from tfbench.race.process_launcher import Processors
 from tfbench.race.profiler import USUAL, ProfilerConfig
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
+from tfbench.ruling import fails
 from tfbench.suite.shards import Shard, SuitePart
 
 
@@ -138,4 +139,4 @@ class CaseResult:
     @property
     def failures(self) -> list[Verdict]:
         """The verdicts that fail a test."""
-        return [row for row in self.rows if row.outcome in (Outcome.REGRESSED, Outcome.ERROR)]
+        return [row for row in self.rows if fails(row)]

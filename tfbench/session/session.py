@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from tfbench.gpus.session import GpuSession
@@ -14,7 +15,7 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.stopwatch import Phase, Stopwatch
 from tfbench.session.anchor import anchor_of, check_anchor
-from tfbench.session.baseline import NEVER, recreate_side
+from tfbench.session.baseline import NEVER, code_of_saved, recreate_side
 from tfbench.session.case_runs import CaseRuns
 from tfbench.session.changed_only import ChangedOnly, drawn
 from tfbench.session.metric_checks import PROBES, MetricChecker
@@ -27,9 +28,11 @@ from tfbench.session.resume import Resumption
 from tfbench.session.side_starter import SideStarter
 from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, Strategy, VariantStrategy
 from tfbench.session.suite_gate import SuiteGate
+from tfbench.sides.code import working_code
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.side import Side
 from tfbench.sides.spec import parse
+from tfbench.storage.baselines import describe
 from tfbench.storage.history import Anchor
 from tfbench.storage.layout import Layout
 from tfbench.suite.shards import part
@@ -60,7 +63,8 @@ class Session:
         )
         self._recorder = RunRecorder(request)
         env = {**request.env, **self._gpu_session.environment}
-        self._contender = Side("contender", request.executable, request.root, "", env, request.slowdown)
+        code = working_code(request.root)
+        self._contender = Side("contender", request.executable, request.root, "", env, request.slowdown, code=code)
         checker = MetricChecker(
             Prober(self._launcher, request.policy, files=request.changed_only), request.policy, cases
         )
@@ -206,17 +210,22 @@ class Session:
 
     def _sides(self) -> dict[str, JSON]:
         sides = {"contender": self._contender, **({"baseline": self._strategy.rival} if self._strategy.rival else {})}
-        return {
+        found = {
             name: {
                 "spec": side.spec or "working tree",
                 "root": str(side.root),
                 "slowdown": side.slowdown,
+                **(asdict(side.code) if side.code else {}),
                 "import_seconds": self._launcher.import_seconds(side),
                 **self._starter.described.get(name, {}),
                 **self._gpu_session.as_json(),
             }
             for name, side in sides.items()
         }
+        if BASELINE not in found and isinstance(self._strategy, SavedBaselineStrategy):
+            saved = self._strategy.saved
+            found[BASELINE] = {"spec": describe(saved), "slowdown": 0.0, **asdict(code_of_saved(saved))}
+        return found
 
     def save(self) -> Path:
         """Save the contender's samples as the baseline that the user named.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfbench.model import SlowCalls
+from tfbench.sides.source_tree import Snapshot
 
 
 @dataclass(frozen=True)
@@ -32,5 +33,7 @@ class Side:
     """Top of the working tree, and top of the source tree that replaces it on this side."""
     files: tuple[str, ...] = ()
     """Benchmark files that only this side has, relative to its root, because cases may have moved."""
+    code: Snapshot | None = None
+    """The code of its source tree; ``None`` where no report tells it."""
     unset: tuple[str, ...] = ()
     """Environment variables of the controller that this side does not have."""

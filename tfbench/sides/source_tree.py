@@ -25,11 +25,13 @@ KEPT, CANDIDATES = "refs/tfbench/", "refs/tfbench-candidates/"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Content of a working tree: git's hash of its tree, and the commit that is checked out."""
+    """Content of a source tree: git's hash of it, and the commit that is checked out."""
 
     tree: str
     commit: str
+    """``""`` without one."""
     dirty: bool
+    """Whether the tree is another one than the commit's."""
 
 
 class NoCheckout(SideError):
@@ -120,7 +122,8 @@ def _scratch_repository(top: Path, scratch: Path) -> dict[str, str]:
     }
 
 
-_CODE = ("*.py", "*.pyi", "*.toml", "*.ini", "*.cfg", "*.so")
+CODE = ("*.py", "*.pyi", "*.toml", "*.ini", "*.cfg", "*.so")
+"""Patterns of files of code."""
 
 
 def code_digest(root: Path) -> str:
@@ -132,7 +135,7 @@ def code_digest(root: Path) -> str:
         SideError: ``root`` is in no checkout that git reads, so the code of two sides cannot be compared.
     """
     top = checkout(root)
-    new = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *_CODE)
+    new = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
     names = [name for name in new.split("\0") if name and DATA_FOLDER not in Path(name).parts]
     with tempfile.TemporaryDirectory(dir=scratch_dir()) as scratch:
         env = _scratch_repository(top, Path(scratch))

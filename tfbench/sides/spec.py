@@ -10,9 +10,10 @@ from importlib import metadata
 from pathlib import Path
 
 from tfbench.errors import UsageError
+from tfbench.sides.code import code_of
 from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
-from tfbench.sides.source_tree import materialise, tree_of
+from tfbench.sides.source_tree import materialise
 
 KINDS = "self, tensorflow==VERSION or just VERSION, tf-nightly, python==MINOR, env:NAME=VALUE, python:PATH, git:REV, joined by +"
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly")
@@ -61,8 +62,9 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
                 raise UsageError(f"--against {part}: no interpreter {value} on this machine")
             side = replace(side, executable=str(Path(executable).absolute()))
         elif kind == "git" and value:
-            root, redirect = materialise(contender.root, tree_of(contender.root, value), cache)
-            side = replace(side, root=root, tree_redirect=redirect)
+            code = code_of(contender.root, value)
+            root, redirect = materialise(contender.root, code.tree, cache)
+            side = replace(side, root=root, tree_redirect=redirect, code=code)
         else:
             raise UsageError(f"--against {part!r} is not understood; write {KINDS}")
     if packages or python:

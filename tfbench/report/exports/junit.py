@@ -9,12 +9,8 @@ from xml.etree import ElementTree
 
 from tfbench.fs import write_whole
 from tfbench.model import TIME, Outcome, Report, Verdict
+from tfbench.ruling import grave, result_of
 
-_TAGS = {
-    Outcome.ERROR: "error", Outcome.REGRESSED: "failure", Outcome.INCONCLUSIVE: "skipped",
-    Outcome.INCOMPARABLE: "skipped", Outcome.MISSING: "skipped",
-}  # fmt: skip
-"""The gravest outcome of a case decides, in this order. Other outcomes pass."""
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold."""
 
@@ -53,14 +49,13 @@ def _add(suite: ElementTree.Element, case: str, verdicts: list[Verdict], seconds
         ElementTree.SubElement(properties, "property", name=_text(row.metric), value=row.outcome.value)
         if row.metric == TIME and row.ratio is not None:
             ElementTree.SubElement(properties, "property", name="ratio", value=f"{row.ratio.center:.4f}")
-    outcome = next((one for one in _TAGS if any(row.outcome is one for row in verdicts)), None)
-    if outcome is None or (
-        _TAGS[outcome] == "skipped" and all(row.metric != TIME for row in verdicts if row.outcome is outcome)
-    ):
+    if not (bad := grave(verdicts)):
         return
-    lines = [f"{row.metric} {row.outcome}: {row.reason.message}" for row in verdicts if row.outcome is outcome]
-    found = ElementTree.SubElement(made, _TAGS[outcome], message=_text(lines[0]))
-    if _TAGS[outcome] != "skipped":
+    outcome = bad[0].outcome
+    tag = "error" if outcome is Outcome.ERROR else {"failed": "failure"}.get(result_of(outcome).test, "skipped")
+    lines = [f"{row.metric} {row.outcome}: {row.reason.message}" for row in bad if row.outcome is outcome]
+    found = ElementTree.SubElement(made, tag, message=_text(lines[0]))
+    if tag != "skipped":
         found.set("type", outcome.value)
     found.text = _text("\n".join(lines))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from tfbench.model import JSON, TIME, Outcome, Rate, Ratio, Report
-from tfbench.report.differences import differences
+from tfbench.report.differences import code_of_side, differences
 from tfbench.report.html.page import PageSection, paragraph, text
 from tfbench.report.summary import CaseFinding, Group, Summary
 from tfbench.report.units import duration, position, times
@@ -35,8 +35,8 @@ def overview(report: Report, summary: Summary, false_alarms: Rate | None, notes:
         false_alarms: Verdicts on unchanged code that were changes, as ``tfbench calibrate`` measured on this machine.
         notes: Remarks on the source of the data.
     """
-    parts = [f'<p class="headline">{text(headline(report, summary))}</p>']
-    parts += [paragraph(warning, "warning") for warning in _warnings(report)]
+    parts = [f'<p class="headline">{text(summary.headline)}</p>']
+    parts += [paragraph(warning, "warning") for warning in _warnings(report, summary)]
     parts += [paragraph(note) for note in notes]
     parts += [_tiles(summary.counts), _facts(report, summary, false_alarms), _environment(report.sides)]
     for group in _ORDER:
@@ -48,17 +48,9 @@ def overview(report: Report, summary: Summary, false_alarms: Rate | None, notes:
     return PageSection("overview", "Overview", "".join(parts))
 
 
-def headline(report: Report, summary: Summary) -> str:
-    """Say in a line what the run found."""
-    counts = ", ".join(f"{number} {word}" for word, number in summary.counts.items()) or "no case was measured"
-    return f"{'interrupted: ' * report.interrupted}{counts}"
-
-
-def _warnings(report: Report) -> Iterable[str]:
-    if report.complete is not None and report.gap:
-        yield f"This report is incomplete: {report.gap}."
-    if report.interrupted:
-        yield "The run was interrupted."
+def _warnings(report: Report, summary: Summary) -> Iterable[str]:
+    if summary.reason:
+        yield f"{summary.reason}."
     if report.shard is not None:
         yield f"This is shard {report.shard['index']} of {report.shard['of']} of a suite: combine them with tfbench merge."
     if float(report.sides.get("contender", {}).get("slowdown") or 0) > 0:
@@ -105,7 +97,12 @@ def _side(side: JSON) -> str:
         f"{name} {packages[name]}" for name in sorted(packages) if name.startswith(("tensorflow", "keras", "tf"))
     ]
     machine = side.get("machine") or {}
-    known = [side.get("spec"), side.get("python") and f"Python {side['python']}", *versions[:4]]
+    known = [
+        side.get("spec"),
+        side.get("tree") and code_of_side(side),
+        side.get("python") and f"Python {side['python']}",
+        *versions[:4],
+    ]
     known += [machine.get("gpus") or machine.get("processor")]
     return ", ".join(str(one) for one in known if one) or "unknown"
 

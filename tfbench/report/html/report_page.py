@@ -10,7 +10,7 @@ from tfbench.model import TIME, Outcome, Rate, Report, VariantResult, Verdict
 from tfbench.model.rounds import by_side
 from tfbench.report.html.charts import LOG, RATIO, Chart, ChartAxis, DataGrid, Limit, Series, number
 from tfbench.report.html.details import case_details
-from tfbench.report.html.overview import headline, overview
+from tfbench.report.html.overview import overview
 from tfbench.report.html.page import PageSection, case_section, chart_place, paragraph, render_page, table_place, text
 from tfbench.report.html.roofline import roofline
 from tfbench.report.summary import Summary, report_times, summarize
@@ -42,6 +42,8 @@ class PageContext:
     notes: Sequence[str] = field(default=())
     shared: bool = False
     """Whether the report may be a stranger's, see `tfbench.report.reproduce.command_for`."""
+    strict: bool = False
+    """Whether the run was gated strictly, see `tfbench.ruling.rule`."""
 
 
 def render(report: Report, context: PageContext | None = None) -> str:
@@ -51,10 +53,10 @@ def render(report: Report, context: PageContext | None = None) -> str:
         UsageError: The chart library is not installed.
     """
     context = context or PageContext()
-    summary = summarize(report, shared=context.shared)
+    summary = summarize(report, shared=context.shared, strict=context.strict)
     sections, data = content_of(report, summary, context)
     side = report.sides.get("baseline", {}).get("spec")
-    subtitle = f"{headline(report, summary)}{f'; against {side}' if side else ''}"
+    subtitle = f"{summary.headline}{f'; against {side}' if side else ''}"
     return render_page(context.title, sections, data, scripts=("report.js",), subtitle=subtitle)
 
 

@@ -1,0 +1,277 @@
+"""The ruling: a known regression counts, missing data never counts as a pass, and every reader says the same."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.report import complete, row
+from tfbench.gate.accepted import Accepted
+from tfbench.gate.decide import GateDecision, as_comment
+from tfbench.metrics.catalog import DECISIVE
+from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Skip, SuiteVerdict, Verdict
+from tfbench.plugin.outcome import end_test
+from tfbench.report import markdown, terminal
+from tfbench.report.comment import headline_annotation
+from tfbench.report.html.overview import overview
+from tfbench.report.summary import summarize
+from tfbench.ruling import Result, rule
+from tfbench.session.request import CaseResult
+
+SIDES = {"baseline": {"spec": "git:main"}, "contender": {"spec": "working tree"}}
+
+
+def report(*outcomes, **changes):
+    verdicts = tuple(
+        Verdict(Case(f"f.py::t{number}", "t", "t"), Outcome(outcome), Reason("x", "why"))
+        for number, outcome in enumerate(outcomes)
+    )
+    return complete(verdicts, **changes)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "gate"),
+    [
+        (["unchanged"], Result.PASS),
+        (["unchanged", "improved", "new"], Result.PASS),
+        (["unchanged", "regressed"], Result.REGRESSED),
+        (["error", "regressed", "inconclusive"], Result.REGRESSED),
+        (["unchanged", "inconclusive"], Result.INCONCLUSIVE),
+        (["inconclusive", "incomparable"], Result.INCOMPARABLE),
+        (["unchanged", "missing"], Result.INCOMPARABLE),
+        (["error", "missing", "unchanged"], Result.ERROR),
+        (["new", "new"], Result.NOT_GATED),
+        ([], Result.NOT_GATED),
+    ],
+)
+def test_the_most_severe_outcome_counts(outcomes, gate):
+    assert rule(report(*outcomes)).result is gate
+
+
+def with_same_code(compared, same):
+    case = Case("f.py::same", "same", "same")
+    spared = [
+        Verdict(replace(case, name=f"{case.name}{number}"), Outcome.NEW, Reason(ReasonCode.SAME_CODE, "why"))
+        for number in range(same)
+    ]
+    return complete((*report(*compared).verdicts, *spared))
+
+
+def test_cases_that_run_the_same_code_pass_beside_one_that_was_raced():
+    decision = rule(with_same_code(["unchanged"], 9))
+    assert (decision.result, decision.because) == (Result.PASS, "1 unchanged, 9 same code")
+    assert rule(replace(with_same_code([], 9), sides=SIDES)).result is Result.INCOMPARABLE
+    assert rule(with_same_code(["regressed"], 9)).result is Result.REGRESSED
+    assert rule(with_same_code(["unchanged", *["new"] * 9], 3)).result is Result.INCOMPARABLE
+
+
+def test_the_exit_codes_are_the_documented_ones():
+    assert {str(one): one.code for one in Result} == {
+        "pass": 0,
+        "regressed": 1,
+        "inconclusive": 3,
+        "incomparable": 4,
+        "error": 5,
+        "not gated": 4,
+    }
+
+
+@pytest.mark.parametrize("outcomes", [["unchanged"], [], ["inconclusive"]])
+def test_an_interrupted_run_does_not_pass(outcomes):
+    assert rule(report(*outcomes, interrupted=True)).result is Result.ERROR
+
+
+def test_an_interrupted_run_still_reports_a_regression():
+    assert rule(report("regressed", interrupted=True)).result is Result.REGRESSED
+
+
+def test_a_decision_has_counts_and_verdicts():
+    decision = rule(report("unchanged", "inconclusive", "regressed"))
+    assert decision.because == "1 regressed, 1 inconclusive"
+    assert [verdict.outcome.value for verdict in decision.verdicts] == ["regressed", "inconclusive"]
+    assert "--baseline NAME" in rule(report("new")).because
+    assert "no case was measured" in rule(report()).because
+
+
+SHARD = {"index": 1, "of": 2}
+
+
+@pytest.mark.parametrize(
+    ("found", "gate", "because"),
+    [
+        (report("unchanged", "new", "improved"), 0, "1 unchanged, 1 improved, 1 new"),
+        (report("unchanged", interrupted=True), 5, "the run was interrupted, so its other cases are unknown"),
+        (report("unchanged", shard=SHARD), 5,
+         "the report is shard 1 of 2 alone; combine the shards with tfbench merge"),
+        (report("unchanged", complete=False), 5, "the report cannot be used: the run did not come to its end"),
+        (report(), 4, "no case was measured: run with --baseline NAME or --against SPEC"),
+        (report("new", "new"), 4, "2 cases measured, none compared: run with --baseline NAME or --against SPEC"),
+        (report("unchanged", "new", "new"), 4,
+         "only 1 of 3 cases were compared (1 unchanged, 2 new); tfbench gate --min-compared lowers the limit of 50%"),
+    ],
+)  # fmt: skip
+def test_a_decision_states_its_reason(found, gate, because):
+    decision = rule(found)
+    assert (decision.result.code, decision.because) == (gate, because)
+
+
+def test_what_prevents_a_pass_is_counted_and_kept():
+    decision = rule(report("unchanged", "missing", "error"))
+    assert (decision.result, decision.because) == (Result.ERROR, "1 missing, 1 error")
+    (row,) = rule(report("unchanged", "inconclusive", interrupted=True)).verdicts
+    assert row.outcome is Outcome.INCONCLUSIVE
+
+
+def test_skipped_cases_are_counted():
+    skips = [Skip(Case(name, "s", name), "no GPU") for name in ("f.py::s0", "f.py::s1")]
+    rows = report("unchanged", "unchanged").verdicts
+    assert rule(complete(rows, skips)).because == "2 unchanged, 2 skipped"
+    assert rule(complete([], skips)).because.startswith("no case was measured, 2 skipped: run with")
+    few = rule(complete(rows[:1], skips)).because
+    assert few.startswith("only 1 of 3 cases were compared (1 unchanged, 2 skipped); tfbench gate")
+
+
+@pytest.mark.parametrize(("compared", "gate"), [(1, Result.INCOMPARABLE), (2, Result.PASS)])
+def test_half_of_the_cases_suffices_by_default(compared, gate):
+    assert rule(report(*["unchanged"] * compared, *["new"] * (4 - compared))).result is gate
+
+
+def test_an_open_metric_other_than_time_does_not_fail_the_gate():
+    good = report("unchanged")
+    found = {
+        metric: rule(
+            replace(good, verdicts=(*good.verdicts, replace(row, metric=metric, outcome=Outcome.INCONCLUSIVE)))
+        ).result
+        for row in good.verdicts
+        for metric in ("graph_ops", "peak_host_memory")
+    }
+    assert found == {metric: Result.INCONCLUSIVE if metric in DECISIVE else Result.PASS for metric in found}
+
+
+def test_an_expired_acceptance_is_named_beside_the_counts():
+    decision = rule(report("unchanged"), problems=("a", "b"))
+    assert (decision.result, decision.because) == (Result.ERROR, "1 unchanged; 2 expired or unused acceptances")
+    assert rule(report("regressed"), problems=("a",)).because == "1 regressed"
+
+
+def test_an_acceptance_applies_to_its_case_and_metric_only():
+    first, second = report("regressed", "unchanged"), report("regressed", "unchanged")
+    accepted = [first.verdicts[0]]
+    assert rule(second, accepted).result is Result.PASS  # an equal row of another object
+    other_metric = replace(second.verdicts[0], metric="graph_ops")
+    assert rule(replace(second, verdicts=(*second.verdicts, other_metric)), accepted).result is Result.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("suite", "outcomes", "gate"),
+    [
+        ("unchanged", ["unchanged"], Result.PASS),
+        ("improved", ["unchanged"], Result.PASS),
+        ("regressed", ["unchanged"], Result.REGRESSED),
+        ("regressed", ["error"], Result.REGRESSED),
+        ("inconclusive", ["unchanged"], Result.INCONCLUSIVE),
+        ("inconclusive", ["missing"], Result.INCOMPARABLE),
+        ("incomparable", ["inconclusive"], Result.INCOMPARABLE),
+        ("error", ["inconclusive"], Result.ERROR),
+        ("unchanged", ["regressed"], Result.REGRESSED),
+    ],
+)
+def test_the_verdict_on_the_mean_of_the_suite_counts_too(suite, outcomes, gate):
+    verdict = SuiteVerdict(0.005, Outcome(suite), Reason("x", "the mean is so"), 3)
+    decision = rule(report(*outcomes, suite=verdict))
+    assert decision.result is gate
+    if outcomes == ["unchanged"] and gate is not Result.PASS:
+        assert decision.because == f"the suite is {suite}: the mean is so"
+
+
+# Every reader of the table
+
+
+def ended(result, strict):
+    try:
+        end_test(result, strict)
+    except pytest.skip.Exception:
+        return "skipped"
+    except pytest.fail.Exception:
+        return "failed"
+    return "passed"
+
+
+@st.composite
+def runs(draw):
+    """Draw a gated run: the outcomes of its cases, each with the outcome of another metric, and missing cases."""
+    rows = draw(st.lists(st.tuples(st.sampled_from(MEASURED), st.sampled_from([None, *MEASURED])), max_size=6))
+    found = []
+    for number, (outcome, other) in enumerate(rows):
+        name = f"f.py::t{number}"
+        found.append(row(name, outcome))
+        found += [row(name, other, metric="graph_ops")] if other else []
+    gone = [row(f"f.py::gone{number}", Outcome.MISSING) for number in range(draw(st.integers(0, 1)))]
+    return complete([*found, *gone], sides=SIDES)
+
+
+MEASURED = [one for one in Outcome if one is not Outcome.MISSING]
+
+
+def headlines(found, strict):
+    """Return what each reader calls the run, which is a single word."""
+    summary = summarize(found, strict=strict)
+    page = overview(found, summary, None, ()).html
+    words = {
+        terminal.render(found, width=200, colour=False, strict=strict).splitlines()[-1].partition(": ")[0],
+        markdown.render(found, strict=strict).partition("**tfbench: ")[2].partition(": ")[0],
+        page.partition('<p class="headline">')[2].partition(": ")[0],
+    }
+    if not strict:
+        decision = GateDecision(rule(found), Accepted())
+        words.add(as_comment(found, decision).partition("### tfbench: ")[2].partition("\n")[0])
+        words.add(headline_annotation(decision.ruling).partition("tfbench%3A ")[2].partition("::")[0])
+    return words
+
+
+@given(runs(), st.booleans())
+def test_pytest_the_gate_and_all_headlines_agree(found, strict):
+    ruling = rule(found, strict=strict)
+    assert headlines(found, strict) == {str(ruling.result)}
+    cases = {name: [one for one in found.verdicts if one.case.name == name] for name in found.due}
+    tests = [ended(CaseResult(rows[0].case, rows[0], metrics=tuple(rows[1:])), strict) for rows in cases.values()]
+    times = [one for one in found.verdicts if one.metric == TIME]
+    decided = [one for one in times if one.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)]
+    enough = bool(decided) and len(decided) >= len(found.due) / 2
+    expected = {"passed": 0, "failed": 1, "skipped": int(strict or not enough)}[ruling.result.test]
+    assert ruling.pytest_code == expected
+    assert ruling.pytest_code or (enough and "failed" not in tests)
+    assert (ruling.result is Result.PASS) == (ruling.result.code == 0)
+    if ruling.result is Result.PASS:
+        assert enough
+        assert set(tests) == {"passed"}
+    assert ("failed" in tests) <= (ruling.pytest_code == 1)
+
+
+@pytest.mark.parametrize("outcome", ["inconclusive", "incomparable", "new"])
+def test_a_gated_run_that_compared_nothing_fails_in_pytest_too(outcome):
+    ruling = rule(report(*[outcome] * 3, sides=SIDES))
+    assert ruling.pytest_code == 1
+    assert ruling.result.code != 0
+    assert "3 cases measured, none compared" in ruling.because
+
+
+def test_pytest_tolerates_open_cases_if_half_of_all_were_compared():
+    assert rule(report("unchanged", "improved", "inconclusive", "incomparable", sides=SIDES)).pytest_code == 0
+    assert rule(report("unchanged", "inconclusive", "inconclusive", sides=SIDES)).pytest_code == 1
+    assert rule(report("unchanged", "improved", "inconclusive", sides=SIDES), strict=True).pytest_code == 1
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_run_that_names_no_other_side_is_no_gate(strict):
+    ruling = rule(report("new", "new"), strict=strict)
+    assert (ruling.result, ruling.pytest_code, ruling.result.code) == (Result.NOT_GATED, 0, 4)
+    assert rule(report("new", "regressed"), strict=strict).pytest_code == 1
+
+
+def test_a_shard_is_ruled_by_its_own_cases_until_the_gate_sees_it():
+    found = report("unchanged", "inconclusive", sides=SIDES, shard=SHARD)
+    assert rule(found, part=True).result is Result.INCONCLUSIVE
+    assert summarize(found).headline == "shard 1 of 2: inconclusive: 1 inconclusive, 1 unchanged"
+    assert rule(found).result is Result.ERROR

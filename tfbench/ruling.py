@@ -1,0 +1,220 @@
+"""Rule on a run: from its verdicts to the outcome of each test, the exit codes, and the word of every headline.
+
+pytest, ``tfbench gate``, the comment on a pull request, annotations and all pages ask this module and rule on nothing
+themselves.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfbench.metrics.catalog import DECISIVE
+from tfbench.model import TIME, Outcome, ReasonCode, Report, Verdict
+from tfbench.policy import Policy
+
+SAME_CODE = "same code"
+"""What a case is called that was not raced because both sides run the same code."""
+
+
+class Result(enum.Enum):
+    """The answer on a run or a case. Its value is the word that every headline has."""
+
+    PASS = "pass"
+    REGRESSED = "regressed"
+    ERROR = "error"
+    INCOMPARABLE = "incomparable"
+    INCONCLUSIVE = "inconclusive"
+    NOT_GATED = "not gated"
+    """The run named no other side, so it compared nothing with one."""
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def code(self) -> int:
+        """The exit code of ``tfbench gate``; 2 remains that of a wrong command line."""
+        return _TABLE[self].code
+
+    @property
+    def test(self) -> str:
+        """The outcome of a pytest item without ``--strict-gate``: ``passed``, ``skipped`` or ``failed``."""
+        return _TABLE[self].test
+
+    @property
+    def level(self) -> str:
+        """GitHub's level of an annotation."""
+        return _TABLE[self].level
+
+    @property
+    def style(self) -> str:
+        """The style of the word on a terminal."""
+        return _TABLE[self].style
+
+
+@dataclass(frozen=True)
+class _Consequence:
+    code: int
+    test: str
+    level: str
+    style: str
+
+
+_TABLE: Mapping[Result, _Consequence] = {
+    Result.PASS: _Consequence(0, "passed", "notice", "bold green"),
+    Result.REGRESSED: _Consequence(1, "failed", "error", "bold red"),
+    Result.ERROR: _Consequence(5, "failed", "error", "bold red"),
+    Result.INCOMPARABLE: _Consequence(4, "skipped", "error", "bold yellow"),
+    Result.INCONCLUSIVE: _Consequence(3, "skipped", "warning", "bold yellow"),
+    Result.NOT_GATED: _Consequence(4, "passed", "warning", "bold"),
+}
+_SEVERITY = (
+    Result.REGRESSED, Result.ERROR, Result.INCOMPARABLE, Result.INCONCLUSIVE, Result.NOT_GATED, Result.PASS,
+)  # fmt: skip
+"""The results, the gravest first. A regression is certain, whatever the other cases are."""
+_RESULTS: Mapping[Outcome, Result] = {
+    Outcome.REGRESSED: Result.REGRESSED,
+    Outcome.ERROR: Result.ERROR,
+    Outcome.MISSING: Result.INCOMPARABLE,
+    Outcome.INCOMPARABLE: Result.INCOMPARABLE,
+    Outcome.INCONCLUSIVE: Result.INCONCLUSIVE,
+    Outcome.UNCHANGED: Result.PASS,
+    Outcome.IMPROVED: Result.PASS,
+    Outcome.NEW: Result.PASS,
+}
+"""Outcome -> result, the gravest first."""
+_DECIDED = (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED)
+"""Outcomes of a time that was compared. An inconclusive one was raced, and nothing is known about it."""
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """The answer on a run, and its reasons."""
+
+    result: Result
+    counts: str = ""
+    """Number of verdicts per outcome: of those that prevent a pass, or of all cases."""
+    reason: str = ""
+    """What prevents a pass besides single verdicts; ``""`` for nothing."""
+    verdicts: tuple[Verdict, ...] = ()
+    """The verdicts that prevent a pass, the gravest first."""
+    tolerable: bool = False
+    """Whether enough cases were compared to let pytest pass open verdicts without ``--strict-gate``."""
+
+    @property
+    def because(self) -> str:
+        """The counts and the reason, in one sentence."""
+        return "; ".join(filter(None, (self.counts, self.reason)))
+
+    @property
+    def pytest_code(self) -> int:
+        """0, or 1: the code of pytest for failed tests, which CI systems read as a failure.
+
+        3 and 4 of the gate would say "internal error" and "wrong command line" in pytest.
+        """
+        return int(self.result.test == "failed" or (self.result.test == "skipped" and not self.tolerable))
+
+
+def result_of(outcome: Outcome) -> Result:
+    """Return the result of a single verdict."""
+    return _RESULTS[outcome]
+
+
+def fails(verdict: Verdict) -> bool:
+    """Whether a verdict fails the test of its case whatever the options are."""
+    return result_of(verdict.outcome).test == "failed"
+
+
+def grave(verdicts: Iterable[Verdict], strict: bool = False) -> list[Verdict]:
+    """Return the verdicts that prevent a pass, the gravest first.
+
+    Args:
+        strict: Whether an inconclusive metric other than time prevents it, too.
+    """
+    order = list(_RESULTS)
+    bad = [
+        one
+        for one in verdicts
+        if result_of(one.outcome) is not Result.PASS
+        if strict or one.outcome is not Outcome.INCONCLUSIVE or one.metric in DECISIVE
+    ]
+    return sorted(bad, key=lambda one: order.index(one.outcome))
+
+
+def rule(
+    report: Report,
+    accepted: Collection[Verdict] = (),
+    problems: Sequence[str] = (),
+    min_compared: float = Policy().min_compared,
+    *,
+    strict: bool = False,
+    part: bool = False,
+) -> Ruling:
+    """Rule on a run. Missing data never counts as a pass.
+
+    A new case passes if other cases were compared, and so does a case that was not raced because both sides run the same
+    code. A run without any comparison does not pass.
+
+    Args:
+        accepted: Verdicts that prevent no pass.
+        problems: Expired and unused acceptances, which do.
+        min_compared: Least share of the due cases whose times must have been compared.
+        strict: Tolerate nothing that is open, in any metric.
+        part: Rule on a shard, or on a file that does not tell which cases were due, by its own rows. Otherwise either is
+            an error.
+    """
+    agreed = {(one.case.name, one.metric) for one in accepted}
+    bad = tuple(one for one in grave(report.verdicts, strict) if (one.case.name, one.metric) not in agreed)
+    timed = [one for one in report.verdicts if one.metric == TIME]
+    gated = "baseline" in report.sides or any(one.outcome is not Outcome.NEW for one in timed)
+    shortage = _shortage(report, timed, gated, min_compared)
+    found = [(Result.ERROR, "", gap)] if (gap := _gap(report, part)) else []
+    for one in bad[:1]:
+        worst = result_of(one.outcome)
+        found.append((worst, _counts(bad), gap or (shortage if gated and worst.test == "skipped" else "")))
+    if report.suite and (suite := result_of(report.suite.outcome)) is not Result.PASS:
+        found.append((suite, "", f"the suite is {report.suite.outcome}: {report.suite.reason.message}"))
+    if shortage and not found:
+        found.append((Result.INCOMPARABLE if gated else Result.NOT_GATED, "", shortage))
+    found.append((Result.PASS, _counts(timed) + _skipped(report), ""))
+    result, counts, reason = min(found, key=lambda one: _SEVERITY.index(one[0]))
+    if problems and result is not Result.REGRESSED:
+        result, more = Result.ERROR, f"{len(problems)} expired or unused acceptances"
+        reason = f"{reason}; {more}" if reason else more
+    return Ruling(result, counts, reason, bad, tolerable=not strict and not (gated and shortage))
+
+
+def _gap(report: Report, part: bool) -> str:
+    """Return why the report does not show the whole suite, ``""`` if it does."""
+    if report.interrupted:
+        return "the run was interrupted, so its other cases are unknown"
+    if report.shard is not None and not part:
+        index = f"{report.shard['index']} of {report.shard['of']}"
+        return f"the report is shard {index} alone; combine the shards with tfbench merge"
+    if part and report.complete is None:
+        return ""
+    return f"the report cannot be used: {report.gap}" if report.gap else ""
+
+
+def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compared: float) -> str:
+    """Return why too few cases were compared, ``""`` if enough were."""
+    decided = sum(one.outcome in _DECIDED for one in timed)
+    same = sum(one.reason.code == ReasonCode.SAME_CODE for one in timed)
+    if not decided:
+        cases = f"{len(timed)} cases measured, none compared" if timed else "no case was measured"
+        return f"{cases}{_skipped(report)}" + ("" if gated else ": run with --baseline NAME or --against SPEC")
+    if decided + same < min_compared * len(report.due):
+        few = f"only {decided} of {len(report.due)} cases were compared ({_counts(timed)}{_skipped(report)})"
+        return f"{few}; tfbench gate --min-compared lowers the limit of {min_compared:.0%}"
+    return ""
+
+
+def _skipped(report: Report) -> str:
+    return f", {len(report.skips)} skipped" if report.skips else ""
+
+
+def _counts(verdicts: Iterable[Verdict]) -> str:
+    counts = Counter(SAME_CODE if one.reason.code == ReasonCode.SAME_CODE else str(one.outcome) for one in verdicts)
+    return ", ".join(f"{counts[word]} {word}" for word in (*map(str, Outcome), SAME_CODE) if counts[word])
