@@ -19,7 +19,7 @@ from tfbench.policy import Policy
 from tfbench.protocol import messages
 from tfbench.protocol.channel import Channel, pair
 from tfbench.protocol.coding import encode
-from tfbench.race.workers import Suite, tail
+from tfbench.race.workers import TEMPORARY, Suite, tail
 from tfbench.sides.side import Side
 
 CLOSE_SECONDS = 0.5
@@ -117,7 +117,7 @@ class Ancestor:
         )
         try:
             # Not in the side's root: Python would import a tfbench there instead of this one.
-            self._process = start_process(side.executable, start, home, {**env, "TMPDIR": str(scratch)}, self._log)
+            self._process = start_process(side.executable, start, home, {**env, TEMPORARY: str(scratch)}, self._log)
         except OSError as error:
             channel.close()
             self._log.close()

@@ -28,5 +28,7 @@ class Side:
     """Top of the working tree, and top of the source tree that replaces it on this side."""
     files: tuple[str, ...] = ()
     """Benchmark files that only this side has, relative to its root, because cases may have moved."""
+    named: tuple[str, ...] = ()
+    """Variables in ``env`` that the user's specification names, so that no level of an axis may replace them in silence."""
     unset: tuple[str, ...] = ()
     """Environment variables of the controller that this side does not have."""

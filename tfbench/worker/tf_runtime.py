@@ -93,10 +93,12 @@ def has_opened_gpu() -> bool:
 
 
 def set_threads(threads: int) -> None:
-    """Set the intra- and inter-op threads of this process. Call it before the first op."""
+    """Set the intra- and inter-op threads of this process, unless a variable does. Call it before the first op."""
     if (tf := tensorflow()) is not None:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
+        if "TF_NUM_INTRAOP_THREADS" not in os.environ:
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+        if "TF_NUM_INTEROP_THREADS" not in os.environ:
+            tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 def synchroniser() -> Callable[[], object] | None:
