@@ -111,7 +111,7 @@ def test_a_result_whose_work_was_not_done_is_refused_with_the_fix(kind, once):
 
 @pytest.mark.parametrize("kind", UNCALLED)
 def test_a_function_that_was_not_called_is_refused_unless_the_step_builds_it(kind):
-    with pytest.raises(BenchmarkError, match="whose work was not done: call it in the step, or measure by bench.once"):
+    with pytest.raises(BenchmarkError, match=r"whose work was not done: call it in the step, or measure by bench.once"):
         Launch()(UNCALLED[kind])
     Launch().once(UNCALLED[kind])
 
@@ -157,5 +157,7 @@ def test_a_launch_that_catches_the_error_still_has_its_reason():
 def test_ops_that_return_before_they_are_done_are_refused(tensorflow):
     Launch()(lambda: 1)
     tensorflow.synchronous = False
-    with pytest.raises(BenchmarkError, match="leave out set_synchronous_execution\\(False\\), or let the step run them in"):
+    with pytest.raises(
+        BenchmarkError, match="leave out set_synchronous_execution\\(False\\), or let the step run them in"
+    ):
         Launch()(lambda: 1)

@@ -24,7 +24,9 @@ from tfbench.sides.side import Side
 
 CLOSE_SECONDS = 0.5
 """A zygote or an ancestor gets this long to exit by itself."""
-_OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": lambda: os.setpgrp()}
+_OWN_GROUP: dict[str, Any] = (
+    {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": lambda: os.setpgrp()}
+)
 """Only the controller handles Ctrl-C. No session of its own: Linux shares a processor among sessions, not evenly after
 a process has moved there from another one (autogroups), and first calls of two sides have to run there evenly."""
 A = TypeVar("A", bound=messages.ForkAnswer)

@@ -80,8 +80,8 @@ def worker_environment(
                 "leave them out with -k, or the variable"
             )
     for name in (TEMPORARY, *_FIXED):
-        if (given := {**side.env, **extra}.get(name, _FIXED.get(name))) != _FIXED.get(name):
-            raise SideError(f"{side.name}: {name}={given} has no effect, because tfbench sets it itself; leave it out")
+        if (wanted := {**side.env, **extra}.get(name, _FIXED.get(name))) != _FIXED.get(name):
+            raise SideError(f"{side.name}: {name}={wanted} has no effect, because tfbench sets it itself; leave it out")
     env |= _FIXED
     entries = env.get("PYTHONPATH", "").split(os.pathsep)
     given = [entry for entry in entries if os.path.isabs(entry) or not shared]
