@@ -96,10 +96,69 @@ def test_reports_are_read_where_the_system_has_no_file_locks(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_locks_name_the_systems_that_have_them(tmp_path, monkeypatch):
+def test_locks_name_the_system_that_has_them(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    with pytest.raises(SideError, match="Linux and macOS"), locked(tmp_path / "lock"):
+    with pytest.raises(SideError, match="use Linux"), locked(tmp_path / "lock"):
         pass
+
+
+ELSEWHERE = """
+import os, platform, sys
+import numpy, pytest, rich.console, rich.progress, scipy.stats  # they are for this system
+from importlib.metadata import entry_points
+
+missing = {
+    "darwin": ((), ("waitid", "sched_getaffinity", "sched_setaffinity")),
+    "win32": (("fcntl", "resource", "pwd"), ("fork", "killpg", "setpgid", "setpgrp", "waitid", "sched_getaffinity")),
+}
+modules, functions = missing[sys.argv[1]]
+sys.modules.update(dict.fromkeys(modules))
+for function in functions:
+    delattr(os, function)
+sys.platform = sys.argv[1]
+if sys.argv[2] == "pytest":
+    sys.exit(pytest.main(["-p", "no:cacheprovider", "--rootdir=.", "--capture=sys", *sys.argv[3:]]))
+from tfbench import cli
+sys.exit(cli.main(sys.argv[2:]))
+"""
+
+
+def elsewhere(folder, system, *words):
+    """Run a command on an imitation of another system."""
+    command = [sys.executable, "-c", ELSEWHERE, system, *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["pytest", "--benchmark", "b"],
+        ["doctor"],
+        ["explain", "x", "--against", "self"],
+        ["fleet", "run", "--engine", "local", "--against", "self", "b"],
+    ],
+    ids=" ".join,
+)
+def test_another_system_than_linux_is_refused_in_one_line_before_anything_runs(tmp_path, system, words):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/test_b.py").write_text("open('imported', 'w')\ndef test_b(bench): bench(sum, [1])\n")
+    done = elsewhere(tmp_path, system, *words)
+    (line,) = (line for line in (done.stdout + done.stderr).splitlines() if line)
+    assert f"benchmarks run on Linux only, and this system is {system}; use a Linux machine" in line
+    assert done.returncode in (2, 4)  # the code of a usage error: tfbench's, and pytest's
+    assert not [file for file in tmp_path.rglob("*") if file.name in ("imported", ".tfbench")]
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+def test_another_system_lists_cases_and_reads_reports(tmp_path, system):
+    (tmp_path / "r.json").write_text(json_writer.render(complete([row("b/test_x.py::test_x")])))
+    for words in (["gate", "r.json"], ["report", "r.json", "--markdown", "r.md"], ["compare", "r.json", "r.json"]):
+        done = elsewhere(tmp_path, system, *words)
+        assert (done.returncode, done.stderr) == (0, "")
+    (tmp_path / "test_b.py").write_text("def test_b(bench): bench(sum, [1])\n")
+    done = elsewhere(tmp_path, system, "pytest", "--benchmark", "--collect-only", "-q", "test_b.py")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "test_b.py::test_b")
 
 
 def test_an_output_that_cannot_be_written_is_one_line(tmp_path, capsys):

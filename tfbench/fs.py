@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from tfbench.errors import ReportError, SideError
+from tfbench.errors import ReportError, SideError, UsageError
 from tfbench.untrusted import brief
 
 DATA_FOLDER = ".tfbench"
@@ -24,6 +25,19 @@ _HALF, _SCRATCH = ".half-", "tfbench-scratch-"
 """Prefixes of files and folders that belong to a running process."""
 _NO_LINK = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """Opens no symbolic link, and waits for no other end of a pipe. Windows has neither."""
+
+
+def require_linux() -> None:
+    """Refuse to measure on another system: none has all of /proc, pinned processes, prctl and waitid.
+
+    Raises:
+        UsageError: This is not Linux.
+    """
+    if sys.platform != "linux":
+        raise UsageError(
+            f"benchmarks run on Linux only, and this system is {sys.platform}; use a Linux machine, a Linux container or WSL 2 "
+            "(reports can be read everywhere)"
+        )
 
 
 @contextmanager
@@ -53,7 +67,7 @@ def hold(file: IO[Any] | int, *, shared: bool = False, wait: bool = True) -> Non
     try:
         import fcntl
     except ImportError:
-        raise SideError("benchmarks run on Linux and macOS only, because they need locks on files") from None
+        raise SideError("this system has no locks on files; use Linux") from None
     fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
 
 

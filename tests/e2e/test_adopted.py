@@ -25,6 +25,10 @@ BROKEN = {
     "never_calls": ("fine()", "never called benchmark(function, ...)"),
     "in_a_thread": ("t = threading.Thread(target=benchmark, args=(fine,)); t.start(); t.join()", "in the thread"),
     "coroutine": ("benchmark(waits)", "returned a coroutine"),
+    "lazy": (
+        "benchmark(lambda: [map(abs, [1])])",
+        "the step's result[0] is a map, whose work was not done: consume it",
+    ),
     "odd_setup": ("benchmark.pedantic(fine, setup=lambda: 7)", "setup returned 7; it must return (args, kwargs)"),
     "asserts": ("assert benchmark(fine) == 1", "after it had been timed: assert"),
     "asserts_stats": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.e2e.project import Project
@@ -66,3 +68,61 @@ def test_variants_that_race_each_other_keep_their_order_and_their_zygotes(projec
     ]
     assert len((project.root / "zygotes").read_text().split()) == 2
     assert set((project.root / "seen").read_text().splitlines()) == {"one 2", "two 2"}
+
+
+THREADED = """
+    import os, pathlib
+
+    from tests.fakes.steps import taking
+    from tfbench import Axis, Level, across
+
+    THREADS = Axis("threads", Level("default"), Level("two", env={"OMP_NUM_THREADS": "2"}))
+
+    def test_plain(bench):
+        pathlib.Path(f"seen-{os.environ['OMP_NUM_THREADS']}").touch()
+        bench(taking(bench, 1e-5))
+
+    @across(THREADS)
+    def test_levels(bench, variant):
+        bench(taking(bench, 1e-5))
+"""
+
+
+@pytest.fixture
+def threaded(tmp_path):
+    made = Project(tmp_path)
+    made.write(THREADED)
+    return made
+
+
+def test_a_sides_number_of_threads_reaches_its_processes_alone(threaded):
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    done = threaded.run("--against", "env:OMP_NUM_THREADS=2", "--cpus", f"{first},{second}", "-k", "plain")
+    assert done.outcomes() == {"test_plain": "unchanged"}, done.output
+    assert {file.name for file in threaded.root.glob("seen-*")} == {"seen-1", "seen-2"}
+
+
+def test_a_side_with_more_threads_than_processors_is_refused_before_a_process_starts(threaded):
+    done = threaded.run("--against", "env:OMP_NUM_THREADS=2", "-k", "plain")
+    text = "baseline: OMP_NUM_THREADS=2 asks for 2 threads on one processor, where they would wait for each other"
+    assert done.code != 0
+    assert f"{text}; add --cpus " in done.output
+    assert not list(threaded.root.glob("seen-*"))
+
+
+def test_a_variant_with_more_threads_than_processors_is_an_error_and_the_others_are_measured(threaded):
+    done = threaded.run()
+    assert done.outcomes()["test_levels[threads=two]"] == "error"
+    reason = done.reason("test_levels[threads=two]")
+    assert "OMP_NUM_THREADS=2 asks for 2 threads on one processor" in reason
+    assert {name: outcome for name, outcome in done.outcomes().items() if "two" not in name} == {
+        "test_plain": "new", "test_levels[threads=default]": "new",
+    }  # fmt: skip
+
+
+def test_a_side_that_a_level_would_override_is_an_error_of_that_case_alone(threaded):
+    done = threaded.run("--against", "env:OMP_NUM_THREADS=1")
+    assert done.outcomes() == {
+        "test_plain": "unchanged", "test_levels[threads=default]": "unchanged", "test_levels[threads=two]": "error",
+    }  # fmt: skip
+    assert "OMP_NUM_THREADS=1 has no effect on variants that set" in done.reason("test_levels[threads=two]")

@@ -213,3 +213,53 @@ def test_saved_metrics_gate_without_a_race_and_inexact_ones_only_inform(project,
     reported = done.metrics("test_not_exact")
     assert reported["artifact_bytes"] == "inconclusive"
     assert "not exact here: launches of the same side differ" in done.reason("test_not_exact", "artifact_bytes")
+
+
+WRONG = """
+    import os
+
+    import numpy as np
+    from tests.fakes.steps import taking
+
+    FAULT = os.environ.get("FAULT", "1") == "1"
+    LARGE = np.random.RandomState(1).standard_normal(100_000)
+
+    def checked(bench, good, wrong):
+        timed = taking(bench, 1e-5)
+        bench(lambda: (timed(), {"large": LARGE, "small": wrong if FAULT else good})[1])
+
+    def test_same(bench):
+        checked(bench, 3.7, 3.7)
+
+    def test_loss(bench):
+        checked(bench, 3.7, -250.0)
+
+    def test_flattened(bench):
+        checked(bench, np.ones((2, 2)), np.ones(4))
+
+    def test_padded(bench):
+        checked(bench, np.ones(4), np.array([1.0, 1, 1, 1, 0]))
+
+    def test_type(bench):
+        checked(bench, np.ones(4), np.ones(4, np.float32))
+
+    def test_dropped(bench):
+        checked(bench, np.ones(4), None)
+"""
+
+
+def test_a_wrong_output_beside_a_large_one_is_a_regression_that_names_it(project, monkeypatch):
+    project.write(WRONG)
+    monkeypatch.setenv("FAULT", "1")
+    done = project.run("--against", "env:FAULT=0")
+    found = {name: done.reason(f"test_{name}", "parity") for name in ("loss", "flattened", "padded", "type", "dropped")}
+    start = "differs from the baseline's result"
+    assert found == {
+        "loss": f"{start} by 69 in the output ['small'], by nothing before",
+        "flattened": f"{start}: the output ['small'] has the shape (4,) instead of (2, 2)",
+        "padded": f"{start}: the output ['small'] has the shape (5,) instead of (4,)",
+        "type": f"{start}: the output ['small'] has the type float32 instead of float64",
+        "dropped": f"{start}: 1 output instead of 2: ['small'] missing",
+    }, done.output
+    outcomes = {name: done.metrics(f"test_{name}")["parity"] for name in ("same", *found)}
+    assert outcomes == {"same": "unchanged", **dict.fromkeys(found, "regressed")}

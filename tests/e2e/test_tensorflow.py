@@ -117,3 +117,77 @@ def test_a_missing_gpu_is_an_error_if_one_is_required(project):
     done = project.run("--require-gpu", "--device", "cpu")
     assert done.outcomes() == {"test_mine": "error"}
     assert "TensorFlow sees no GPU" in done.reason("test_mine")
+
+
+LAZY = """
+    import itertools
+    import tensorflow as tf
+
+    def matrix():
+        return tf.ones([64, 64])
+
+    def test_dataset(bench):
+        bench(lambda: tf.data.Dataset.range(8).map(lambda x: x + 1))
+
+    def test_iterator(bench):
+        batches = tf.data.Dataset.range(8)
+        bench(lambda: {"batches": iter(batches)})
+
+    def test_uncalled(bench):
+        bench(lambda: tf.function(matrix))
+
+    def test_remote(bench):
+        bench(lambda: tf.distribute.experimental.coordinator.PerWorkerValues([]))
+
+    def test_asynchronous(bench):
+        tf.config.experimental.set_synchronous_execution(False)
+        bench(lambda: matrix() @ matrix())
+
+    def test_asynchronous_later(bench):
+        calls = itertools.count()
+
+        def step():
+            if next(calls) == 5:
+                tf.config.experimental.set_synchronous_execution(False)
+            return matrix() @ matrix()
+
+        bench(step)
+
+    def test_asynchronous_scope(bench):
+        def step():
+            with tf.experimental.async_scope():
+                return matrix() @ matrix()
+
+        bench(step)
+
+    def test_batches(bench):
+        batches = iter(tf.data.Dataset.range(8).repeat())
+        bench(lambda: next(batches))
+
+    def test_built(bench):
+        def build():
+            built = tf.function(matrix)
+            return built, built.get_concrete_function(), tf.keras.Sequential([tf.keras.layers.Dense(1)])
+
+        bench.once(build)
+"""
+
+
+@pytest.mark.tensorflow
+def test_work_that_was_not_done_is_an_error(project):
+    project.write(LAZY)
+    project.write(NO_TENSORFLOW_HERE, "conftest.py")
+    done = project.run()
+    reasons = {
+        "dataset": "for batch in dataset",
+        "iterator": "the step's result['batches'] is an OwnedIterator",
+        "uncalled": "call it in the step",
+        "remote": "coordinator.fetch",
+        "asynchronous": "ops return before they are done",
+        "asynchronous_later": "ops return before they are done",
+    }
+    for name, reason in reasons.items():
+        assert reason in done.reason(f"test_{name}"), done.output
+    assert {name.removeprefix("test_"): outcome for name, outcome in done.outcomes().items()} == {
+        **dict.fromkeys(reasons, "error"), **dict.fromkeys(("asynchronous_scope", "batches", "built"), "new"),
+    }  # fmt: skip

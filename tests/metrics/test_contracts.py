@@ -1,11 +1,11 @@
 """Contracts of a benchmark: held, broken, unreadable, undecided."""
 
-import math
 from dataclasses import replace
 
 import pytest
 
 from tfbench.metrics.contracts import claim_row, leak_free, of_case, of_metric_values, of_times, parity
+from tfbench.metrics.parity import Difference
 from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Ratio, Reason, Verdict
 from tfbench.policy import preset
 
@@ -104,12 +104,15 @@ def test_the_memory_of_an_accelerator_counts_instead_of_the_process():
 @pytest.mark.parametrize(
     ("error", "outcome", "code", "text"),
     [
-        (1e-3, Outcome.UNCHANGED, "held", "differs from the reference variant by 0.001, 0.001 allowed"),
-        (2.345e-3, Outcome.REGRESSED, "broken", "differs from the reference variant by 0.0023, 0.001 allowed"),
-        (math.inf, Outcome.REGRESSED, "broken", "differs from the reference variant by inf, 0.001 allowed"),
+        (Difference(1e-3), Outcome.UNCHANGED, "held", "differs from the reference variant by 0.001, 0.001 allowed"),
+        (Difference(2.345e-3), Outcome.REGRESSED, "broken", "differs from the reference variant by 0.0023, 0.001 allowed"),
+        (
+            Difference(1e300, "[1]"), Outcome.REGRESSED, "broken",
+            "differs from the reference variant by an infinite factor in the output [1], 0.001 allowed",
+        ),
         ("it broke", Outcome.INCONCLUSIVE, "open", "the result has no comparison: it broke"),
     ],
-)
+)  # fmt: skip
 def test_parity_holds_up_to_the_allowed_error(error, outcome, code, text):
     assert parity(1e-3, error) == (outcome, Reason(f"contract-{code}", text))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tfbench.metrics.exact import ComparisonContext, amount, compare, differing, named
-from tfbench.model import Case, MetricValues, Outcome, Reason, Verdict
+from tfbench.model import Case, MetricValues, Outcome, OutputSketch, Reason, Verdict
 from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
@@ -183,5 +183,6 @@ def test_amounts_have_a_unit_that_suits_them():
 
 
 def test_metric_values_survive_a_file():
-    metric_values = MetricValues({"casts": {"a": 1}}, {"flops": 3.0}, {"parity": "no"}, {"onednn": "on"}, (1.0, 2.0))
+    sketch = (OutputSketch("[0]", "float32", (2, 3), 6, 1.0, (1.0, 2.0)), OutputSketch("[1]", "int64", (), 0, 0.0, ()))
+    metric_values = MetricValues({"casts": {"a": 1}}, {"flops": 3.0}, {"parity": "no"}, {"onednn": "on"}, sketch)
     assert MetricValues.of_json(metric_values.as_json()) == metric_values

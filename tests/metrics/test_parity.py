@@ -1,18 +1,47 @@
 """Errors of results, exact and estimated from sketches."""
 
+import json
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfbench.metrics.parity import LARGEST, describe, error, evaluate, nonfinite, scatter, sketch, sketched_error
-from tfbench.model import Case, Outcome, Reason, Verdict
+from tfbench.metrics.parity import (
+    LARGEST,
+    Difference,
+    compare,
+    describe,
+    evaluate,
+    largest,
+    nonfinite,
+    scatter,
+    sketch,
+    sketched_differences,
+)
+from tfbench.metrics.probe_output import Output
+from tfbench.model import Case, MetricValues, Outcome, OutputSketch, Reason, Verdict
 from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
 POLICY = preset("standard")
+
+
+def outputs(*arrays, names=None):
+    """Return the outputs of a step that returns a list of these arrays, or the only array."""
+    arrays = [np.asarray(array) for array in arrays]
+    names = names or ([f"[{place}]" for place in range(len(arrays))] if len(arrays) > 1 else [""])
+    return [Output(array, name, array.dtype.name) for array, name in zip(arrays, names, strict=False)]
+
+
+def error(result, reference):
+    return compare(outputs(*result), outputs(*reference)).error
+
+
+def sketched(mine, theirs):
+    """Return the largest difference of two lists of outputs, from their sketches."""
+    return largest(sketched_differences(sketch(mine), sketch(theirs)), {}, POLICY)
 
 
 def test_the_error_is_relative_to_the_largest_number():
@@ -22,19 +51,22 @@ def test_the_error_is_relative_to_the_largest_number():
     assert error(reference, reference) == 0
 
 
-def test_the_largest_error_of_all_arrays_counts():
+def test_the_largest_error_of_all_outputs_counts_and_its_output_is_named():
     one, other = np.ones(3), np.full(2, 1000.0)
-    assert error([one * 1.5, other], [one, other]) == pytest.approx(0.5)
+    found = compare(outputs(one * 1.5, other), outputs(one, other))
+    assert found == Difference(pytest.approx(0.5), "[0]")
+    assert found.describe() == " by 0.5 in the output [0]"
+    assert compare(outputs(one * 1.5), outputs(one)).describe() == " by 0.5"
 
 
 def test_nan_on_one_side_only_is_an_infinite_error():
     good, bad = [np.ones(2)], [np.array([1.0, np.nan])]
-    assert error(bad, good) == math.inf
+    assert error(bad, good) == LARGEST
     assert error(bad, bad) == error([bad[0][1:]], [bad[0][1:]]) == 0
-    assert error([np.array([np.inf])], [np.array([-np.inf])]) == math.inf
-    assert nonfinite([np.array([np.nan, np.inf, 1.0]), np.array([1, 2])]) == {"NaN": 1, "Inf": 1}
-    assert nonfinite([np.ones(3)]) == {}
-    assert nonfinite([np.array([complex(np.nan, 1)]), np.array(["NaN"])]) == {"NaN": 1}
+    assert error([np.array([np.inf])], [np.array([-np.inf])]) == LARGEST
+    assert nonfinite(outputs(np.array([np.nan, np.inf, 1.0]), np.array([1, 2]))) == {"NaN": 1, "Inf": 1}
+    assert nonfinite(outputs(np.ones(3))) == {}
+    assert nonfinite(outputs(np.array([complex(np.nan, 1)]), np.array(["NaN"]))) == {"NaN": 1}
 
 
 def test_integers_halves_and_complex_numbers():
@@ -42,19 +74,57 @@ def test_integers_halves_and_complex_numbers():
     assert error([np.array([1, 3])], [np.array([1, 2])]) == pytest.approx(0.5)
     assert error([np.array([1 + 1j])], [np.array([1 + 0j])]) == pytest.approx(1.0)
     assert error([np.zeros(2)], [np.zeros(2)]) == 0
-    assert error([np.ones(2)], [np.zeros(2)]) == math.inf
-
-
-def test_results_of_other_shapes_are_refused():
-    with pytest.raises(ValueError, match="shapes of the results differ"):
-        error([np.ones(2)], [np.ones(3)])
-    with pytest.raises(ValueError, match="shapes of the results differ"):
-        error([np.ones(2)], [])
-    with pytest.raises(ValueError, match=r"^the shapes of the results differ: \[\(2,\), \(1,\)\] and \[\(3,\)\]$"):
-        error([np.ones(2), np.ones(1)], [np.ones(3)])
-    with pytest.raises(ValueError, match=r"and \[\(1,\), \(1,\), \(1,\), \(1,\), \(1,\), and 1,995 more\]$"):
-        error([np.ones(2)], [np.ones(1)] * 2000)
+    assert error([np.ones(2)], [np.zeros(2)]) == LARGEST
     assert error([], []) == 0
+
+
+ONE, PAIR = outputs(np.ones((2, 2))), outputs(1.0, np.ones(2), names=["['loss']", "['rows']"])
+
+
+@pytest.mark.parametrize("find", [compare, sketched])
+@pytest.mark.parametrize(
+    ("mine", "theirs", "text"),
+    [
+        (outputs(np.ones(4)), ONE, "the output has the shape (4,) instead of (2, 2)"),
+        (outputs(np.pad(np.ones((2, 2)), 1)), ONE, "the output has the shape (4, 4) instead of (2, 2)"),
+        (PAIR[:1], PAIR, "1 output instead of 2: ['rows'] missing"),
+        (PAIR, PAIR[1:], "2 outputs instead of 1: ['loss'] new"),
+        (outputs(*np.ones(2000)), ONE, "2,000 outputs instead of 1: [0], [1000], [1001], [1002], [1003] and 1,995 more new"),
+        (
+            [PAIR[0], *outputs(np.ones((2, 1)), names=["['rows']"])], PAIR,
+            "the output ['rows'] has the shape (2, 1) instead of (2,)",
+        ),
+    ],
+)  # fmt: skip
+def test_another_number_or_shape_of_outputs_is_an_infinite_difference_that_names_them(find, mine, theirs, text):
+    found = find(mine, theirs)
+    assert (found.error, found.describe()) == (LARGEST, f": {text}")
+    assert find(theirs, theirs) == Difference(0.0, theirs[0].name if find is sketched else "")
+
+
+def test_another_type_is_a_difference_of_two_sides_and_none_of_two_variants():
+    single, double = outputs(np.ones(2, np.float32)), outputs(np.ones(2))
+    assert compare(single, double).error == 0
+    found = sketched(single, double)
+    assert (found.error, found.structure) == (LARGEST, "the output has the type float32 instead of float64")
+    assert sketched([Output(np.ones(2, np.float32), "", "bfloat16")], single).structure.endswith(
+        "bfloat16 instead of float32"
+    )
+
+
+def test_numbers_that_are_no_longer_finite_are_a_difference_although_others_become_finite():
+    before, now = outputs([1.0, np.nan], [1.0, 2.0]), outputs([1.0, 2.0], [1.0, np.nan])
+    found = sketched(now, before)
+    assert (found.error, found.structure) == (LARGEST, "the output [0] has 2 finite numbers instead of 1")
+
+
+@pytest.mark.parametrize("other", [-250.0, 3.71])
+def test_a_wrong_loss_beside_a_large_tensor_is_found(other):
+    large = np.random.RandomState(1).standard_normal(1_000_000)
+    before, now = outputs(3.7, large), outputs(other, large)
+    found = sketched(now, before)
+    assert (found.error, found.output) == (pytest.approx(abs(other - 3.7) / 3.7), "[0]")
+    assert evaluate(CASE, 0.0, found, "the baseline's result", POLICY).outcome is Outcome.REGRESSED
 
 
 @given(st.integers(0, 1000), st.integers(65, 5000), st.floats(1e-7, 1.0))
@@ -63,56 +133,96 @@ def test_two_sketches_give_the_distance_of_the_results(seed, size, scale):
     first = random.standard_normal(size)
     second = first + scale * random.standard_normal(size)
     exact = float(np.linalg.norm(second - first) / np.linalg.norm(first))
-    assert sketched_error(sketch([second]), sketch([first])) == pytest.approx(exact, rel=0.6)
-
-
-def test_the_same_result_has_the_same_sketch_and_shapes_do_not_matter():
-    array = np.random.RandomState(1).standard_normal((6, 7)).astype(np.float32)
-    assert sketched_error(sketch([array]), sketch([array])) == 0
-    assert sketch([array]) == sketch([array.ravel()])
-    assert sketch([]) == ()
-    assert len(sketch([np.array([np.nan, 1.0])])) == 65
-    with pytest.raises(ValueError, match="64 buckets"):
-        sketched_error((1.0,), (1.0,))
+    assert sketched(outputs(second), outputs(first)).error == pytest.approx(exact, rel=0.6)
 
 
 def test_a_single_changed_number_is_detected():
     array = np.ones(10_000)
     other = array.copy()
     other[1234] = 5.0
-    assert sketched_error(sketch([other]), sketch([array])) == pytest.approx(4 / 100, rel=1e-6)
+    assert sketched(outputs(other), outputs(array)).error == pytest.approx(4 / 100, rel=1e-6)
+
+
+@settings(deadline=None)
+@given(st.sampled_from([1, 3, 20, 300]), st.data())
+def test_in_any_of_many_outputs_a_wrong_one_is_found_and_named(count, data):
+    place, size = data.draw(st.integers(0, count - 1)), data.draw(st.integers(1, 50))
+    first = outputs(*(np.ones(size) for _ in range(count)))
+    second = [*first]
+    second[place] = Output(first[place].array * 1.01, first[place].name, "float64")
+    found = sketched(second, first)
+    assert found.output == first[place].name
+    assert 0.00999 < found.error < 0.04
+
+
+def test_changes_that_hide_behind_each_others_signs_are_found_by_the_norm():
+    first = outputs(*[np.ones(1000)] * 300)
+    kept = sketch(first)
+    for one in range(4, 100, 4):  # in the same bucket of four
+        second = first[0].array.copy()
+        second[[0, one]] += 1.0
+        changed = sketch([Output(second, "[0]", "float64"), *first[1:256]])[0]  # as many buckets
+        assert len(changed.sums) == len(kept[0].sums) == 4
+        assert sketched_differences([changed], kept[:1])[0].error > 1e-3
+
+
+def test_the_sketches_of_many_outputs_are_small():
+    few = sketch(outputs(*np.ones((10, 100))))
+    many = sketch(outputs(*np.ones((4096, 100))))
+    assert [len(one.sums) for one in few] == [64] * 10
+    assert [len(one.sums) for one in many] == [4] * 4096
+    assert len(json.dumps(MetricValues(sketch=many).as_json())) < 600_000
+
+
+def test_an_output_of_few_numbers_is_kept_exactly():
+    found = sketch(outputs(3.7, [3.0, -4.0], np.zeros(0)))
+    assert [sorted(map(abs, one.sums)) for one in found] == [[3.7], [3.0, 4.0], []]
+    assert [(one.norm, one.finite, one.shape) for one in found] == [(3.7, 1, ()), (5.0, 2, (2,)), (0.0, 0, (0,))]
+    assert sketch([]) == ()
 
 
 def test_a_sketch_is_the_norm_and_64_sums_with_random_signs():
     """Files keep sketches, so they stay the same in every version."""
-    found = sketch([np.arange(1.0, 131.0)])
-    assert len(found) == 65
-    assert found[0] == pytest.approx(math.sqrt(sum(number**2 for number in range(1, 131))))
+    (found,) = sketch(outputs(np.arange(1.0, 131.0)))
+    assert (found.dtype, found.shape, found.finite) == ("float64", (130,), 130)
+    assert found.norm == pytest.approx(math.sqrt(sum(number**2 for number in range(1, 131))))
     signs = np.unpackbits(np.frombuffer(np.random.RandomState(1).bytes(17), np.uint8))[:130] * 2.0 - 1
     sums = [sum(signs[n] * (n + 1) for n in range(bucket, 130, 64)) for bucket in range(64)]
-    assert found[1:] == pytest.approx(sums)
-    assert found[1:5] == pytest.approx([193.0, 62.0, -64.0, -72.0])
+    assert found.sums == pytest.approx(sums)
+    assert found.sums[:4] == pytest.approx([193.0, 62.0, -64.0, -72.0])
 
 
 def test_a_sketch_leaves_out_what_is_not_finite_and_takes_complex_numbers_apart():
-    plain = sketch([np.array([0.0, 2.0, 0.0, 0.0])])
-    assert sketch([np.array([np.nan, 2.0, np.inf, -np.inf])]) == plain
-    assert sketch([np.array([1 + 3j, 2 + 4j])]) == sketch([np.array([1.0, 2.0, 3.0, 4.0])])
-    assert sketch([np.array([1, 2]), np.zeros(0), np.array([3.0, 4.0])]) == sketch([np.array([1.0, 2.0, 3.0, 4.0])])
+    (plain,), (other,) = sketch(outputs([0.0, 2.0, 0.0, 0.0])), sketch(outputs([np.nan, 2.0, np.inf, -np.inf]))
+    assert (other.norm, other.sums, other.finite) == (plain.norm, plain.sums, 1)
+    (apart,), (numbers,) = sketch(outputs([1 + 3j, 2 + 4j])), sketch(outputs([1.0, 2.0, 3.0, 4.0]))
+    assert (apart.norm, apart.sums, apart.finite) == (numbers.norm, numbers.sums, 4)
 
 
-@pytest.mark.parametrize("lengths", [(64, 65), (65, 64), (66, 65)])
-def test_a_sketch_of_another_length_is_refused(lengths):
-    with pytest.raises(ValueError, match=r"^a sketch has a norm and 64 buckets$"):
-        sketched_error(*((1.0,) * length for length in lengths))
+def test_a_sketch_of_huge_numbers_can_be_written():
+    values = MetricValues(sketch=sketch(outputs(np.full(200, 1e308))))
+    assert MetricValues.of_json(json.loads(json.dumps(values.as_json(), allow_nan=False))) == values
 
 
-def test_the_scatter_is_the_largest_distance_from_the_first_launch():
-    first, near, far = ((norm, 3.0, *[0.0] * 62, last) for norm, last in ((5.0, 4.0), (9.0, 4.5), (9.0, 3.0)))
-    assert scatter([first, near, far]) == pytest.approx(0.2)
-    assert scatter([first, near, ()]) == pytest.approx(0.1)
-    assert scatter([first]) == scatter([(), far]) == 0.0
-    assert scatter([(0.0, *[0.0] * 64), far]) == LARGEST
+def test_sketches_of_other_lengths_are_refused():
+    one, other = (OutputSketch("[1]", "float64", (9,), 9, 1.0, (1.0,) * length) for length in (3, 4))
+    with pytest.raises(ValueError, match=r"^the output \[1\] has sketches of different lengths$"):
+        sketched_differences([one], [other])
+
+
+def test_the_scatter_of_an_output_is_its_largest_distance_from_the_first_launch():
+    first, near, far = (sketch(outputs([3.0, 4.0], [1.0, one])) for one in (0.0, 0.1, 0.2))
+    assert scatter([first, near, far]) == {"[0]": 0.0, "[1]": pytest.approx(0.2)}
+    assert scatter([first]) == scatter([(), far]) == scatter([first, ()]) == {}
+    assert scatter([first, first[:1]]) == {"": LARGEST}
+
+
+def test_an_output_that_scatters_hides_no_other_one():
+    differences = [Difference(0.5, "[0]"), Difference(0.01, "[1]"), Difference(0.02, "[2]")]
+    assert largest(differences, {}, POLICY).output == "[0]"
+    assert largest(differences, {"[0]": 0.3}, POLICY).output == "[2]"
+    assert largest(differences, {"[0]": 0.3, "[2]": 0.01}, POLICY).output == "[1]"
+    assert largest(differences, {"": LARGEST}, POLICY).output == "[0]"
 
 
 @pytest.mark.parametrize(
@@ -127,13 +237,23 @@ def test_the_scatter_is_the_largest_distance_from_the_first_launch():
         (2e-3, 1e-3, "unchanged", "same", "0.001, by 0.002 before"),
         (1e-3, 2.1e-3, "regressed", "more", "0.0021, by 0.001 before"),
         (1e-3, 1e-5, "improved", "fewer", "1e-05, by 0.001 before"),
+        (LARGEST, LARGEST, "unchanged", "same", "an infinite factor, by an infinite factor before"),
         (None, 1e-3, "new", "not-in-baseline", "0.001; no value in the baseline"),
     ],
 )
 def test_only_an_error_beyond_rounding_is_a_difference(old, new, outcome, code, text):
     reason = Reason(code, f"differs from the reference variant by {text}")
     verdict = Verdict(CASE, Outcome(outcome), reason, "parity", launches=1, values=(old, new))
-    assert evaluate(CASE, old, new, "the reference variant", POLICY) == verdict
+    assert evaluate(CASE, old, Difference(new), "the reference variant", POLICY) == verdict
+
+
+def test_a_verdict_names_the_output_or_the_structure_that_differs():
+    named = evaluate(CASE, 0.0, Difference(0.5, "['loss']"), "the baseline's result", POLICY)
+    assert named.reason.message == "differs from the baseline's result by 0.5 in the output ['loss'], by nothing before"
+    other = Difference(LARGEST, "[1]", "the output [1] has the shape (4,) instead of (2, 2)")
+    found = evaluate(CASE, 0.0, other, "the baseline's result", POLICY)
+    assert found.outcome is Outcome.REGRESSED
+    assert found.reason.message == f"differs from the baseline's result: {other.structure}"
 
 
 def test_errors_are_formatted_for_people():

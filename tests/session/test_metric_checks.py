@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tfbench.errors import BenchmarkError
-from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.metrics.parity import LARGEST
+from tfbench.metrics.probe_output import Output, ProbeOutput
 from tfbench.model import Case, MetricValues, Outcome, Reason, Run, Sample, Verdict
 from tfbench.policy import preset
 from tfbench.session.metric_checks import PROBES, MetricChecker, ReferenceSide
@@ -20,8 +21,12 @@ POLICY = preset("standard")
 
 
 def probe_output(flops=10, outputs=(1.0, 2.0), **facts):
+    named = outputs if isinstance(outputs, dict) else {"": outputs}
     return ProbeOutput(
-        found={"flops": {"flops": flops}, "outputs": {}}, absent={}, facts=facts, outputs=(np.array(outputs),)
+        found={"flops": {"flops": flops}, "outputs": {}},
+        absent={},
+        facts=facts,
+        outputs=tuple(Output(np.array(one), name, "float64") for name, one in named.items()),
     )
 
 
@@ -183,11 +188,39 @@ def test_a_changed_benchmark_explains_its_own_changes():
     assert "the result differs from the baseline's result" in result.verdict.reason.message
 
 
-def test_outputs_of_another_shape_have_no_parity():
+def test_outputs_of_another_shape_than_the_reference_variants_break_the_contract():
     answers = {("contender", OTHER.name): probe_output(outputs=(1.0, 2.0, 3.0), contracts={"parity": 1e-3})}
-    result, rows, _ = judged(answers, None, OTHER)
-    assert "shapes of the results differ" in result.metric_values.absent["parity"]
-    assert rows["contract:parity"].outcome is Outcome.INCONCLUSIVE
+    _, rows, _ = judged(answers, None, OTHER)
+    text = "differs from the reference variant: the output has the shape (3,) instead of (2,)"
+    assert rows["parity"].values == (None, LARGEST)
+    assert rows["contract:parity"].outcome is Outcome.REGRESSED
+    assert rows["contract:parity"].reason.message == f"{text}, 0.001 allowed"
+
+
+def test_a_variant_may_have_another_shape_than_its_reference_as_long_as_both_sides_agree():
+    wide = probe_output(outputs=(1.0, 2.0, 3.0))
+    _, rows, _ = judged(
+        {("contender", OTHER.name): wide, ("baseline", OTHER.name): wide}, ReferenceSide(side=THERE), OTHER
+    )
+    assert rows["parity"].outcome is Outcome.UNCHANGED
+    _, rows, _ = judged({("contender", OTHER.name): wide}, ReferenceSide(side=THERE), OTHER)
+    assert rows["parity"].outcome is Outcome.REGRESSED
+    text = "differs from the baseline's result: the output has the shape (3,) instead of (2,)"
+    assert rows["parity"].reason.message == text
+
+
+def test_a_wrong_output_is_named_although_another_one_differs_between_launches():
+    def launch(noise, loss):
+        return probe_output(outputs={"['loss']": loss, "['noise']": noise})
+
+    answers = {
+        "baseline": [launch(noise, 3.7) for noise in (1.0, 2.0, 3.0)],
+        "contender": [launch(noise, -250.0) for noise in (4.0, 5.0, 6.0)],
+    }
+    _, rows, _ = judged(answers, ReferenceSide(side=THERE))
+    assert rows["parity"].outcome is Outcome.REGRESSED
+    text = "differs from the baseline's result by 69 in the output ['loss'], by nothing before"
+    assert rows["parity"].reason.message == text
 
 
 @pytest.mark.parametrize(

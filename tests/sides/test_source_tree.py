@@ -160,7 +160,8 @@ def test_a_specification_changes_only_what_it_names(checkout, tmp_path):
     contender = Side("contender", "/usr/bin/python", checkout, slowdown=0.1)
     same = parse("self", contender, tmp_path, NONE)
     assert (same.name, same.slowdown, same.root) == ("baseline", 0.0, checkout)
-    assert parse("self+env:A=b=c", contender, tmp_path, NONE).env == {"A": "b=c"}
+    set_ = parse("self+env:A=b=c", contender, tmp_path, NONE)
+    assert (set_.env, set_.named) == ({"A": "b=c"}, ("A",))
     assert parse("python:sh", contender, tmp_path, NONE).executable.endswith("sh")
     assert (parse("git:HEAD", contender, tmp_path / "cache", NONE).root / "sub" / "a.py").read_text() == "one"
 
@@ -169,6 +170,11 @@ def test_a_specification_changes_only_what_it_names(checkout, tmp_path):
 def test_other_specifications_are_refused(checkout, tmp_path, spec):
     with pytest.raises(UsageError, match="not understood"):
         parse(spec, Side("contender", "python", checkout), tmp_path, NONE)
+
+
+def test_a_variable_that_is_named_twice_is_refused(checkout, tmp_path):
+    with pytest.raises(UsageError, match=r"^--against env:A=1\+env:A=2: it names A twice; leave one of them out$"):
+        parse("env:A=1+env:A=2", Side("contender", "python", checkout), tmp_path, NONE)
 
 
 def test_missing_interpreters_and_revisions_are_reported(checkout, tmp_path):

@@ -15,6 +15,7 @@ from tfbench.model import Case, Ratio
 from tfbench.sides.side import Side
 from tfbench.suite.axes import Variant
 from tfbench.versions.repro.write import BugReport, ReproResult, about, compose, run
+from tfbench.worker import standalone
 
 AXES = """
     import numpy as np
@@ -249,3 +250,23 @@ def test_the_report_names_versions_ratio_causes_and_command(tmp_path):
         assert part in text
     assert "```python\nprint(1)\n```" in text
     assert "race" in about(case, *sides)
+
+
+def test_the_file_keeps_the_numbers_of_threads_that_a_side_sets(monkeypatch):
+    started = []
+    monkeypatch.setattr(standalone.subprocess, "Popen", lambda *_, env, **__: started.append(env))
+    for name in standalone.THREADS:
+        monkeypatch.setenv(name, "8")
+    for settings in ({}, {"OMP_NUM_THREADS": "2", "TF_NUM_INTRAOP_THREADS": "3"}):
+        standalone.SideProcess("python", "file", settings)
+    found = [{name: env[name] for name in standalone.THREADS if name in env} for env in started]
+    assert found == [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2", "TF_NUM_INTRAOP_THREADS": "3"}]
+    threads: dict[str, int] = {}
+    config = SimpleNamespace(
+        set_intra_op_parallelism_threads=lambda n: threads.update(intra=n),
+        set_inter_op_parallelism_threads=lambda n: threads.update(inter=n),
+    )
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=SimpleNamespace(threading=config)))
+    monkeypatch.delenv("TF_NUM_INTEROP_THREADS")
+    standalone.limit_threads()
+    assert threads == {"inter": 1}

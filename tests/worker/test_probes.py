@@ -86,9 +86,15 @@ def test_the_peak_counts_memory_that_was_released(tmp_path):
 def test_numbers_are_found_in_nested_results(tmp_path):
     outputs = Outputs(tmp_path)
     outputs.between({"a": [np.ones(3), 2.0], "b": ("text", np.array([1, 2]))})
-    outputs.found()
+    found = outputs.found()
+    assert found["names"] == ["['a'][0]", "['a'][1]", "['b'][1]"]
+    assert found["dtypes"] == ["float64", "float64", "int64"]
     with np.load(tmp_path / "outputs.npz") as arrays:
         assert [arrays[name].shape for name in sorted(arrays.files)] == [(3,), (), (2,)]
+    outputs.between({"b": 1, "a": 2.0})
+    assert outputs.found()["names"] == ["['a']", "['b']"]  # whatever the order of insertion
+    outputs.between(np.float32(1))
+    assert (outputs.found()["names"], outputs.found()["dtypes"]) == ([""], ["float32"])
     outputs.between("no number")
     with pytest.raises(MetricUnavailable, match="no numbers"):
         outputs.found()

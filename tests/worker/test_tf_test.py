@@ -44,7 +44,8 @@ def base(monkeypatch):
             self.closed = True
 
     compat = SimpleNamespace(v1=SimpleNamespace(Session=Session))
-    tf = SimpleNamespace(test=SimpleNamespace(Benchmark=Benchmark), compat=compat)
+    config = SimpleNamespace(experimental=SimpleNamespace(get_synchronous_execution=lambda: True))
+    tf = SimpleNamespace(test=SimpleNamespace(Benchmark=Benchmark), compat=compat, config=config)
     monkeypatch.setattr(tf_runtime, "tensorflow", lambda: tf)
     Benchmark.session = Session
     return Benchmark

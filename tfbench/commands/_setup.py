@@ -99,9 +99,11 @@ class CommandSetup:
             self.environments.prefer(requests)
 
     def side(self, spec: str, name: str) -> Side:
-        """Create the side of a specification. Raises as `tfbench.sides.spec.parse`."""
+        """Create the side of a specification. Raises as `tfbench.sides.spec.parse` and `ProcessLauncher.check`."""
         trees = Layout.of(self.collected.root).trees
-        return replace(parse(spec, self.contender, trees, self.environments), name=name, spec=spec)
+        side = replace(parse(spec, self.contender, trees, self.environments), name=name, spec=spec)
+        self.launcher.check(side, self.cases)
+        return side
 
     def prepare(self, entrants: Sequence[Entrant], policy: Policy) -> None:
         """Start the zygotes of the first look, and build the shared set-ups of the entrants before they race."""

@@ -25,7 +25,7 @@ from tfbench.fleet.folder import FleetFolder, Plan
 from tfbench.fleet.merging import merge
 from tfbench.fleet.progress import FleetProgress, span
 from tfbench.fleet.recipe import pinned, sides_of
-from tfbench.fs import try_lock, write_whole
+from tfbench.fs import require_linux, try_lock, write_whole
 from tfbench.gate.decide import decided, load_report
 from tfbench.plugin.collect import collect
 from tfbench.policy import PRESETS, preset
@@ -73,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.engine not in ENGINES:
         raise UsageError(f"--engine {arguments.engine!r}: choose from {', '.join(ENGINES)}")
+    if arguments.engine == "local":
+        require_linux()
     if arguments.resume and (arguments.against or arguments.paths):
         raise UsageError("--resume runs the jobs as they were planned: leave out --against and benchmarks")
     if arguments.history:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tfbench.metrics.catalog import BYTES, CONTRACT, LEAK_METRICS
 from tfbench.metrics.exact import amount, named
+from tfbench.metrics.parity import Difference
 from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
 from tfbench.stats.verdict import evidence
@@ -109,12 +110,12 @@ def leak_free(metric_values: MetricValues, policy: Policy) -> ContractResult:
     return _held("the process does not grow with its calls")
 
 
-def parity(limit: float, error: float | str) -> ContractResult:
-    """Check the error against the reference variant; ``error`` is a text if there is no comparison."""
-    if isinstance(error, str):
-        return _open(f"the result has no comparison: {error}")
-    text = f"differs from the reference variant by {error:.2g}, {limit:.2g} allowed"
-    return _held(text) if error <= limit else _broken(text)
+def parity(limit: float, found: Difference | str) -> ContractResult:
+    """Check the difference from the reference variant; a text says why there is no comparison."""
+    if isinstance(found, str):
+        return _open(f"the result has no comparison: {found}")
+    text = f"differs from the reference variant{found.describe()}, {limit:.2g} allowed"
+    return _held(text) if found.error <= limit else _broken(text)
 
 
 def claim_row(case: Case, claim: Claim, contract_result: ContractResult) -> Verdict:

@@ -26,8 +26,8 @@ class ComparisonContext:
     """How the machines differ, which matters for XLA: it compiles for the processor of the machine."""
     unstable: Mapping[str, str] = field(default_factory=dict)
     """Metric -> how launches of one side differ. A change of such a metric is inconclusive."""
-    scatter: float = 0.0
-    """How far results of the step differ between launches of one side, see `tfbench.metrics.parity.scatter`."""
+    scatter: Mapping[str, float] = field(default_factory=dict)
+    """How far outputs of the step differ between launches of one side, see `tfbench.metrics.parity.scatter`."""
 
 
 def compare(

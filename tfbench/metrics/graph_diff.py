@@ -36,7 +36,7 @@ def explain(before: ProbeOutput, now: ProbeOutput) -> list[Change]:
     return [
         *graph_changes(before.executed, now.executed),
         *xla_changes(before.modules, now.modules),
-        *result_changes([one.dtype.name for one in before.outputs], [one.dtype.name for one in now.outputs]),
+        *result_changes([one.dtype for one in before.outputs], [one.dtype for one in now.outputs]),
     ]
 
 

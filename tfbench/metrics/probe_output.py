@@ -14,6 +14,17 @@ from tfbench.model import JSON
 
 
 @dataclass(frozen=True)
+class Output:
+    """An array of numbers in the result of a step."""
+
+    array: NDArray[Any]
+    name: str = ""
+    """Its place in the result, such as ``['loss']`` or ``[1]``; empty if it is the result."""
+    dtype: str = ""
+    """Its type in the step. Extension types such as bfloat16 have another one in ``array``."""
+
+
+@dataclass(frozen=True)
 class ProbeOutput:
     """What the probes of one launch returned, and the parsed graphs and modules that several metrics share."""
 
@@ -26,7 +37,7 @@ class ProbeOutput:
     """Module that XLA compiled -> its optimized text."""
     assignments: Sequence[str] = ()
     """Buffer assignments of the modules, if XLA wrote them."""
-    outputs: Sequence[NDArray[Any]] = ()
+    outputs: Sequence[Output] = ()
 
     @cached_property
     def optimized(self) -> list[graphs.Node]:

@@ -4,7 +4,7 @@ Times are seconds, ratios are contender / baseline, effects are natural logarith
 """
 
 from tfbench.model.case import JSON, LEAKS, ONCE, PLAIN, QUALITIES, REPORTED, TIME, WAITED, Case, Claim
-from tfbench.model.measurement import Effect, Launch, MetricValues, Plan, Run, Sample, SlowCalls, Statistic
+from tfbench.model.measurement import Effect, Launch, MetricValues, OutputSketch, Plan, Run, Sample, SlowCalls, Statistic
 from tfbench.model.provenance import EnvironmentInfo, MeasurementContext
 from tfbench.model.reason import Reason, ReasonCode
 from tfbench.model.report import Rate, RateRow, Report
@@ -30,6 +30,7 @@ __all__ = [
     "MeasurementContext",
     "MetricValues",
     "Outcome",
+    "OutputSketch",
     "Plan",
     "Rate",
     "RateRow",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfbench.model.case import JSON, Case
-from tfbench.untrusted import a_list, a_number, an_integer, an_object, texts
+from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,49 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputSketch:
+    """What is kept of an output of a step, see `tfbench.metrics.parity`."""
+
+    name: str
+    """Its place in the result, such as ``['loss']`` or ``[1]``; empty if it is the result."""
+    dtype: str
+    shape: tuple[int, ...]
+    finite: int
+    """How many of its numbers are finite. A complex number counts twice."""
+    norm: float
+    """Of the finite numbers."""
+    sums: tuple[float, ...]
+    """Sums of the finite numbers with random signs, one for each bucket."""
+
+    def as_json(self) -> JSON:
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "finite": self.finite,
+            "norm": self.norm,
+            "sums": list(self.sums),
+        }
+
+    @staticmethod
+    def of_json(content: JSON) -> OutputSketch:
+        """Parse the result of `as_json`.
+
+        Raises:
+            KeyError, ValueError: The content has another form.
+        """
+        found = an_object(content, "sketch")
+        return OutputSketch(
+            a_text(found["name"], "name"),
+            a_text(found["dtype"], "dtype"),
+            tuple(an_integer(one, "shape", 0) for one in a_list(found["shape"], "shape")),
+            an_integer(found["finite"], "finite", 0),
+            a_number(found["norm"], "norm", 0),
+            tuple(a_number(one, "sums") for one in a_list(found["sums"], "sums")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MetricValues:
     """Metrics other than time of one launch. Each metric is in ``counts``, ``numbers`` or ``absent``."""
 
@@ -102,8 +145,8 @@ class MetricValues:
     """Metric -> why it could not be read."""
     setting: Mapping[str, str] = field(default_factory=dict)
     """Settings that change metrics and are not in the environment info, such as oneDNN's graph rewrites."""
-    sketch: tuple[float, ...] = ()
-    """Sketch of the benchmark's result, see `tfbench.metrics.parity`. Empty without a result."""
+    sketch: tuple[OutputSketch, ...] = ()
+    """Sketches of the outputs of the step. Empty without a result."""
     unstable: Mapping[str, str] = field(default_factory=dict)
     """Metric -> how launches of this side differ. Empty where one launch was read."""
 
@@ -119,7 +162,7 @@ class MetricValues:
             "numbers": dict(self.numbers),
             "absent": dict(self.absent),
             "setting": dict(self.setting),
-            "sketch": list(self.sketch),
+            "sketch": [output.as_json() for output in self.sketch],
             **({"unstable": dict(self.unstable)} if self.unstable else {}),
         }
 
@@ -139,7 +182,7 @@ class MetricValues:
             metric: a_number(number, metric) for metric, number in an_object(found["numbers"], "numbers").items()
         }
         absent, setting, unstable = (texts(found.get(key, {}), key) for key in ("absent", "setting", "unstable"))
-        sketch = tuple(a_number(one, "sketch") for one in a_list(found["sketch"], "sketch"))
+        sketch = tuple(map(OutputSketch.of_json, a_list(found["sketch"], "sketch")))
         return MetricValues(counts, numbers, absent, setting, sketch, unstable)
 
 

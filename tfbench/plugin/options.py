@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tfbench.errors import DeclarationError, TfbenchError, UsageError
+from tfbench.fs import require_linux
 from tfbench.model import Case
 from tfbench.plugin import HISTORY_PLACES
 from tfbench.plugin.tf_test import ListedFile
@@ -85,8 +86,17 @@ def available_cpus() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
-def worker_processors(cpus: str | None) -> Processors:
-    """Return the processors of the option --cpus, or the default ones without it."""
+def worker_processors(cpus: str | None, *, listing: bool = False) -> Processors:
+    """Return the processors of the option --cpus, or the default ones without it. Every command that races asks first.
+
+    Args:
+        listing: Whether the cases are listed only, which works on every system.
+
+    Raises:
+        UsageError: A race is impossible on this system, or the option is invalid.
+    """
+    if not listing:
+        require_linux()
     return processors(parse_cpus(cpus) if cpus else None, available_cpus())
 
 

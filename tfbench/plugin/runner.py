@@ -122,7 +122,7 @@ class Runner:
         self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced, partial=partial)
         if option("changed_only") and not option("against"):
             raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
-        self._processors = worker_processors(option("cpus"))
+        self._processors = worker_processors(option("cpus"), listing=option("collectonly"))
 
     # Collection
 

@@ -19,12 +19,14 @@ from tfbench.policy import Policy
 from tfbench.protocol import messages
 from tfbench.protocol.channel import Channel, pair
 from tfbench.protocol.coding import encode
-from tfbench.race.workers import Suite, tail
+from tfbench.race.workers import TEMPORARY, Suite, tail
 from tfbench.sides.side import Side
 
 CLOSE_SECONDS = 0.5
 """A zygote or an ancestor gets this long to exit by itself."""
-_OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+_OWN_GROUP: dict[str, Any] = (
+    {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": lambda: os.setpgrp()}
+)
 """Only the controller handles Ctrl-C. No session of its own: Linux shares a processor among sessions, not evenly after
 a process has moved there from another one (autogroups), and first calls of two sides have to run there evenly."""
 A = TypeVar("A", bound=messages.ForkAnswer)
@@ -117,7 +119,7 @@ class Ancestor:
         )
         try:
             # Not in the side's root: Python would import a tfbench there instead of this one.
-            self._process = start_process(side.executable, start, home, {**env, "TMPDIR": str(scratch)}, self._log)
+            self._process = start_process(side.executable, start, home, {**env, TEMPORARY: str(scratch)}, self._log)
         except OSError as error:
             channel.close()
             self._log.close()

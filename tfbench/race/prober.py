@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
-from tfbench.metrics.probe_output import ProbeOutput
-from tfbench.model import LEAKS
+from tfbench.metrics.probe_output import Output, ProbeOutput
+from tfbench.model import JSON, LEAKS
 from tfbench.policy import Policy
 from tfbench.protocol.messages import Done, ProbeCase, Probed
 from tfbench.race.child import LOG_LOOK_SECONDS, Process
@@ -147,12 +147,12 @@ def _read(answer: Probed, folder: Path) -> ProbeOutput:
         facts=answer.facts,
         modules=modules,
         assignments=[path.read_text(encoding="utf-8", errors="replace") for path in assigned if path.exists()],
-        outputs=tuple(_arrays(folder / found["outputs"]["file"])) if "outputs" in found else (),
+        outputs=tuple(_outputs(folder, found["outputs"])) if "outputs" in found else (),
     )
 
 
-def _arrays(path: Path) -> Iterator[np.ndarray]:
-    """Yield the arrays of a file. numpy refuses pickled Python objects by default."""
-    with np.load(path) as arrays:
-        for number in range(len(arrays.files)):
-            yield arrays[f"arr_{number}"]
+def _outputs(folder: Path, found: JSON) -> Iterator[Output]:
+    """Yield the arrays of a file with their names and types. numpy refuses pickled Python objects by default."""
+    with np.load(folder / found["file"]) as arrays:
+        for number, (name, dtype) in enumerate(zip(found["names"], found["dtypes"], strict=True)):
+            yield Output(arrays[f"arr_{number}"], name, dtype)

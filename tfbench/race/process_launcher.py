@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfbench.errors import BenchmarkError, SideError, UsageError
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.gpus.selection import has_driver
 from tfbench.model import JSON, Case
@@ -16,7 +17,7 @@ from tfbench.race.child import Process
 from tfbench.race.interfaces import Entrant, OpenLaunch
 from tfbench.race.process_launch import ProcessLaunch
 from tfbench.race.stopwatch import Phase, Stopwatch
-from tfbench.race.workers import Suite
+from tfbench.race.workers import Suite, check_threads, worker_environment
 from tfbench.race.zygote import Zygote
 from tfbench.race.zygote_pool import Environment, ZygotePool
 from tfbench.sides.side import Side
@@ -54,6 +55,7 @@ class ProcessLauncher:
         self.stopwatch = stopwatch or Stopwatch()
         self._gpu_monitor = gpu_monitor
         self._policy = policy
+        self._suite = suite
         self.processors = processors
         self._seeds = itertools.count(1)
         """Every launch draws other random numbers, so that a difference between them cannot pass for one of the sides."""
@@ -82,6 +84,19 @@ class ProcessLauncher:
         with self.stopwatch.phase(Phase.STARTING):
             self._pool.ready(wanted, pairs)
 
+    def check(self, side: Side, cases: Iterable[Case]) -> None:
+        """Check that all variables of a side have an effect in these cases, before a process is started.
+
+        Raises:
+            UsageError: One has none.
+        """
+        try:
+            worker_environment(self._suite.variables, side, {})
+            for cpus in {self.processors.of(case) for case in cases}:
+                check_threads(side, {}, cpus, self._suite.cpus)
+        except (SideError, BenchmarkError) as error:
+            raise UsageError(str(error)) from None
+
     def zygote(self, entrant: Entrant, pair: int) -> Zygote:
         """Return the zygote of this pair, and start it if necessary.
 
@@ -98,6 +113,8 @@ class ProcessLauncher:
             SideError: The zygote does not start.
             BenchmarkError: The side cannot run the case.
         """
+        case = entrant.case
+        check_threads(entrant.side, dict(case.env), self.processors.of(case), self._suite.cpus)
         zygote = self.zygote(entrant, pair)
         return Process.start(zygote, zygote.checked(request, entrant.case), descriptors)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
+from tfbench.errors import BenchmarkError, SideError
 from tfbench.fs import python_path
 from tfbench.gpus.selection import GROWTH, has_driver
 from tfbench.sides.side import Side
@@ -19,6 +22,16 @@ _TAIL_BYTES = 1 << 16
 """At most so much of the output is read for them."""
 _MEASURES_COVERAGE = ("COV_CORE_", "COVERAGE_PROCESS_")
 """Variables with which a process of coverage or pytest-cov has its children measured, if their Python has coverage."""
+_FOLLOWED = "OMP_NUM_THREADS"
+"""The number of threads of every library whose own variable is not set."""
+THREADS = (
+    _FOLLOWED, "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)  # fmt: skip
+"""Variables with a number of threads. The processes have those of the side and the variant, and not the user's."""
+TEMPORARY = "TMPDIR"
+"""The variable by which processes that a killed run has left behind are found."""
+_FIXED = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 @dataclass(frozen=True)
@@ -43,26 +56,69 @@ class Suite:
 def worker_environment(
     variables: Mapping[str, str], side: Side, extra: Mapping[str, str], shared: bool = False
 ) -> dict[str, str]:
-    """Return the environment of a side's processes: the user's, the side's and the variant's, one thread per library.
+    """Return the environment of a side's processes: the user's, then the side's, then the variant's variables.
 
     Args:
         shared: Leave out what differs between source trees: the relative entries of ``PYTHONPATH``.
+
+    Raises:
+        SideError: A variable of the side or the variant would have no effect.
     """
     dropped = ("PYTEST_", HISTORY_VARIABLE, *(() if variables.get(ALLOWED) else _MEASURES_COVERAGE))
     env = {key: value for key, value in variables.items() if not key.startswith(dropped)}
-    env = {key: value for key, value in env.items() if key not in side.unset}
+    env = {key: value for key, value in env.items() if key not in (*side.unset, *THREADS)}
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if has_driver():
         env.setdefault(GROWTH, "true")
-    env.update(side.env)
-    env.update(extra)
     # With two threads of BLAS or OpenMP, a pinned process spins against itself and seems to hang.
-    env.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
-    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    env[_FOLLOWED] = "1"
+    env |= side.env
+    env |= extra
+    for name in side.named:
+        if env[name] != side.env[name]:
+            raise SideError(
+                f"{side.name}: {name}={side.env[name]} has no effect on variants that set {name}={env[name]} themselves; "
+                "leave them out with -k, or the variable"
+            )
+    for name in (TEMPORARY, *_FIXED):
+        if (wanted := {**side.env, **extra}.get(name, _FIXED.get(name))) != _FIXED.get(name):
+            raise SideError(f"{side.name}: {name}={wanted} has no effect, because tfbench sets it itself; leave it out")
+    env |= _FIXED
     entries = env.get("PYTHONPATH", "").split(os.pathsep)
     given = [entry for entry in entries if os.path.isabs(entry) or not shared]
     env["PYTHONPATH"] = python_path(side.root, os.pathsep.join(given))
     return env
+
+
+def check_threads(side: Side, extra: Mapping[str, str], cpus: Sequence[int], available: Sequence[int]) -> None:
+    """Check that the side and the variant ask for no more threads than their processes have processors.
+
+    More threads would wait for each other, actively in most libraries.
+
+    Args:
+        cpus: The processors of the process.
+        available: The processors that ``--cpus`` can name.
+
+    Raises:
+        BenchmarkError: They ask for more, or a value is no number.
+    """
+    given = {**side.env, **extra}
+    for name in THREADS:
+        if (text := given.get(name)) is None:
+            continue
+        levels = text.split(",") if name == _FOLLOWED else [text]  # of nested parallel regions
+        if not all(re.fullmatch(r"[1-9]\d{0,8}", level) for level in levels):
+            raise BenchmarkError(f"{side.name}: {name}={text} is no number of threads; write a whole number from 1")
+        threads = math.prod(map(int, levels))
+        if threads <= len(cpus):
+            continue
+        fix = f"{len(available)} at most on this machine"
+        if threads <= len(available):
+            fix = f"add --cpus {','.join(map(str, available[:threads]))}"
+        count = "one processor" if len(cpus) == 1 else f"{len(cpus)} processors"
+        raise BenchmarkError(
+            f"{side.name}: {name}={text} asks for {threads:,} threads on {count}, where they would wait for each other; {fix}"
+        )
 
 
 def tail(log: IO[bytes]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tfbench.errors import BenchmarkError
 from tfbench.metrics.catalog import read
 from tfbench.metrics.graph_diff import explain, metric_changes
-from tfbench.metrics.parity import describe, error
+from tfbench.metrics.parity import compare
 from tfbench.metrics.probe_output import ProbeOutput
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
@@ -55,9 +55,6 @@ def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
         if probe in before.absent and probe in now.absent:
             notes.append(f"{probe}: {now.absent[probe]}")
     if before.outputs and now.outputs:
-        try:
-            difference = describe(error(now.outputs, before.outputs))
-            notes.append(f"the outputs differ by {difference} of their largest number")
-        except ValueError as wrong:
-            notes.append(str(wrong))
+        difference = compare(now.outputs, before.outputs)
+        notes.append(f"the outputs differ{difference.describe(' of their largest number')}")
     return notes

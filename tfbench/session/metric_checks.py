@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-from numpy.typing import NDArray
 
 from tfbench.metrics import contracts, exact, parity, sampled
 from tfbench.metrics.catalog import PARITY, PEAK_HOST_MEMORY, PROBED, read
+from tfbench.metrics.probe_output import Output
 from tfbench.model import JSON, LEAKS, Case, Claim, MetricValues, Outcome, Reason, ReasonCode, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant, Failure
@@ -54,8 +52,10 @@ class ReferenceSide:
 class _Probed:
     metric_values: MetricValues
     contracts: JSON = field(default_factory=dict)
-    outputs: Sequence[NDArray[Any]] = ()
+    outputs: Sequence[Output] = ()
     executed: ExecutedCode = field(default_factory=ExecutedCode)
+    difference: parity.Difference | None = None
+    """Of the outputs from those of the reference variant, if there is one."""
 
 
 class MetricChecker:
@@ -121,15 +121,15 @@ class MetricChecker:
             )
             if not self._is_reference(entrant.case):
                 # Other cases need the outputs of reference variants only. The others are dropped to free their memory.
-                probed = replace(probed, metric_values=self._with_parity(entrant, probed), outputs=())
+                probed = replace(self._with_parity(entrant, probed), outputs=())
             yield probed
 
     def _is_reference(self, case: Case) -> bool:
         reference = self._references.get(case.group)
         return reference is None or reference.name == case.name
 
-    def _with_parity(self, entrant: Entrant, probed: _Probed) -> MetricValues:
-        """Return the values with the error of the outputs relative to the reference variant on the same side."""
+    def _with_parity(self, entrant: Entrant, probed: _Probed) -> _Probed:
+        """Add the error of the outputs relative to the reference variant on the same side."""
         metric_values = probed.metric_values
         reference = self._probed.get((entrant.side.name, self._references[entrant.case.group].name))
         if not isinstance(reference, _Probed):
@@ -138,12 +138,11 @@ class MetricChecker:
             absent = {**reference.metric_values.absent, **metric_values.absent}
             why = absent.get("nonfinite", "the step has no output")
         else:
-            try:
-                error = min(parity.error(probed.outputs, reference.outputs), parity.LARGEST)
-                return replace(metric_values, numbers={**metric_values.numbers, PARITY: error})
-            except ValueError as wrong:
-                why = str(wrong)
-        return replace(metric_values, absent={**metric_values.absent, PARITY: why})
+            difference = parity.compare(probed.outputs, reference.outputs)
+            numbers = {**metric_values.numbers, PARITY: difference.error}
+            return replace(probed, metric_values=replace(metric_values, numbers=numbers), difference=difference)
+        absent = {**metric_values.absent, PARITY: why}
+        return replace(probed, metric_values=replace(metric_values, absent=absent))
 
     # Judging
 
@@ -172,7 +171,7 @@ class MetricChecker:
         facts = [run.facts for run in result.sample.runs] if result.sample else []
         explained: list[str] = []
         if reference_side is None:
-            rows = self._measured(case, mine.metric_values, facts)
+            rows = self._measured(case, mine, facts)
         else:
             rows, explained = self._compared(case, side, mine, reference_side, facts)
             if any(row.metric == PEAK_HOST_MEMORY for row in result.metrics):  # the race has judged and confirmed it
@@ -203,20 +202,20 @@ class MetricChecker:
             theirs = f"its probe failed: {probed}"
         return contracts.claim_row(case, claim, contracts.of_metric_values(claim, mine, theirs))
 
-    def _error(self, case: Case, mine: _Probed) -> float | str:
-        """Return the relative error of the outputs, or why there is none."""
+    def _error(self, case: Case, mine: _Probed) -> parity.Difference | str:
+        """Return how the outputs differ from the reference variant's, or why that is unknown."""
         if self._is_reference(case):
-            return 0.0 if case.reference else "its reference variant is not part of this run"
-        values = mine.metric_values
-        return values.numbers.get(PARITY, values.absent.get(PARITY, "the step has no output"))
+            return parity.Difference(0.0) if case.reference else "its reference variant is not part of this run"
+        return mine.difference or mine.metric_values.absent.get(PARITY, "the step has no output")
 
-    def _measured(self, case: Case, metric_values: MetricValues, facts: Sequence[JSON]) -> list[Verdict]:
+    def _measured(self, case: Case, mine: _Probed, facts: Sequence[JSON]) -> list[Verdict]:
         """Return rows without a comparison."""
+        metric_values = mine.metric_values
         rows, _ = exact.compare(case, MetricValues(), metric_values, exact.ComparisonContext(), self._policy)
         if (row := sampled.memory(case, [], facts, self._policy, self._cases)) is not None:
             rows.append(row)
-        if (error := metric_values.numbers.get(PARITY)) is not None:
-            rows.append(parity.evaluate(case, None, error, "the reference variant", self._policy))
+        if mine.difference is not None:
+            rows.append(parity.evaluate(case, None, mine.difference, "the reference variant", self._policy))
         return [replace(row, reason=NO_BASELINE) for row in rows]
 
     def _compared(
@@ -238,14 +237,14 @@ class MetricChecker:
         if theirs is None:
             theirs = MetricValues()
         context = exact.ComparisonContext(differences, reference_side.machines)
-        rows, explained = self._rows(case, theirs, mine.metric_values, context)
+        rows, explained = self._rows(case, theirs, mine, context)
         if any(row.outcome not in (Outcome.UNCHANGED, Outcome.NEW) for row in rows):
             known = [(Entrant(case, side), mine.metric_values)]
             if entrant is not None and reference_side.metric_values is None:
                 known.append((entrant, theirs))
             unstable, scatter = self._unstable(known)
             context = replace(context, unstable=unstable | dict(theirs.unstable), scatter=scatter)
-            rows, explained = self._rows(case, theirs, mine.metric_values, context)
+            rows, explained = self._rows(case, theirs, mine, context)
         if (row := sampled.memory(case, reference_side.facts, facts, self._policy, self._cases)) is not None:
             elsewhere = context.differences or context.machines
             if elsewhere and row.outcome is not Outcome.UNCHANGED and not self._policy.exact_across_versions:
@@ -255,14 +254,14 @@ class MetricChecker:
         return rows, explained
 
     def _rows(
-        self, case: Case, theirs: MetricValues, mine: MetricValues, context: exact.ComparisonContext
+        self, case: Case, theirs: MetricValues, mine: _Probed, context: exact.ComparisonContext
     ) -> tuple[list[Verdict], list[str]]:
-        rows, explained = exact.compare(case, theirs, mine, context, self._policy)
-        row = self._parity(case, theirs, mine)
+        rows, explained = exact.compare(case, theirs, mine.metric_values, context, self._policy)
+        row, scattered = self._parity(case, theirs, mine, context.scatter)
         if row is not None and row.outcome is Outcome.REGRESSED:
             error = row.values[1] if row.values else None
-            if error is not None and error <= self._policy.parity_growth * context.scatter:
-                how = f"launches of the same side differ by {parity.describe(context.scatter)}"
+            if error is not None and error <= self._policy.parity_growth * scattered:
+                how = f"launches of the same side differ by {parity.describe(scattered)}"
                 text = f"{row.reason.message}, but the metric is not exact here: {how}"
                 row = replace(row, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.NOT_EXACT, text))
             elif context.differences and not self._policy.exact_across_versions:
@@ -270,17 +269,28 @@ class MetricChecker:
                 row = None
         return [*rows, *([row] if row else [])], explained
 
-    def _parity(self, case: Case, theirs: MetricValues, mine: MetricValues) -> Verdict | None:
-        """Compare a variant's error with the baseline's; compare a reference variant with the baseline's output."""
-        reference = "the reference variant"
-        if PARITY in mine.numbers:
-            return parity.evaluate(case, theirs.numbers.get(PARITY), mine.numbers[PARITY], reference, self._policy)
-        if not mine.sketch:
-            return None
-        if not theirs.sketch:
-            return parity.evaluate(case, None, 0.0, reference, self._policy)
-        error = min(parity.sketched_error(mine.sketch, theirs.sketch), parity.LARGEST)
-        return parity.evaluate(case, 0.0, error, "the baseline's result", self._policy)
+    def _parity(
+        self, case: Case, theirs: MetricValues, mine: _Probed, scattered: Mapping[str, float]
+    ) -> tuple[Verdict | None, float]:
+        """Compare a variant's error with the baseline's; compare a reference variant with the baseline's outputs.
+
+        Returns the row, and by how much launches of one side differ in the outputs that it is about.
+        """
+        sketch, policy = mine.metric_values.sketch, self._policy
+        differences = parity.sketched_differences(sketch, theirs.sketch) if sketch and theirs.sketch else []
+        if mine.difference is not None:
+            # On two sides, a variant has the same precision and the same outputs.
+            if not any(one.structure for one in differences):
+                old = theirs.numbers.get(PARITY)
+                row = parity.evaluate(case, old, mine.difference, "the reference variant", policy)
+                return row, max(scattered.values(), default=0.0)
+        elif not sketch:
+            return None, 0.0
+        elif not theirs.sketch:
+            return parity.evaluate(case, None, parity.Difference(0.0), "the reference variant", policy), 0.0
+        worst = parity.largest(differences, scattered, policy)
+        row = parity.evaluate(case, 0.0, worst, "the baseline's result", policy)
+        return row, parity.scattered_by(worst, scattered)
 
     def stable(self, case: Case, side: Side, metric_values: MetricValues) -> MetricValues:
         """Return the values with the metrics that differ between further launches, to be saved with them.
@@ -290,7 +300,7 @@ class MetricChecker:
         """
         return replace(metric_values, unstable=self._unstable([(Entrant(case, side), metric_values)])[0])
 
-    def _unstable(self, known: Sequence[tuple[Entrant, MetricValues]]) -> tuple[dict[str, str], float]:
+    def _unstable(self, known: Sequence[tuple[Entrant, MetricValues]]) -> tuple[dict[str, str], dict[str, float]]:
         """Probe entrants again; returns the metrics that differ between launches and how, and `parity.scatter`.
 
         Raises:
@@ -303,9 +313,12 @@ class MetricChecker:
                 raise probed
             repeated[_key(entrant)].append(probed.metric_values)
         differing: dict[str, str] = {}
+        scattered: dict[str, float] = {}
         for launches in repeated.values():
             differing |= exact.differing(launches, self._policy)
-        return differing, max(parity.scatter([values.sketch for values in launches]) for launches in repeated.values())
+            for output, error in parity.scatter([values.sketch for values in launches]).items():
+                scattered[output] = max(error, scattered.get(output, 0.0))
+        return differing, scattered
 
 
 def _not_probed(case: Case, text: str) -> Verdict:

@@ -116,6 +116,7 @@ class Session:
             return SavedBaselineStrategy(request, contender, self._starter, races, saved, recreated, history, sharing)
         if request.against:
             rival = parse(request.against, contender, trees, self._environments)
+            self._launcher.check(rival, self._cases)
             spared = None
             if request.changed_only:
                 sample = drawn(self._cases, request.policy.changed_only_share, request.seed)

@@ -35,5 +35,7 @@ class Side:
     """Benchmark files that only this side has, relative to its root, because cases may have moved."""
     code: Snapshot | None = None
     """The code of its source tree; ``None`` where no report tells it."""
+    named: tuple[str, ...] = ()
+    """Variables in ``env`` that the user's specification names, so that no level of an axis may replace them in silence."""
     unset: tuple[str, ...] = ()
     """Environment variables of the controller that this side does not have."""

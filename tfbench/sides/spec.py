@@ -56,7 +56,10 @@ def parse(spec: str, contender: Side, cache: Path, environments: Environments) -
                 raise UsageError(f"--against {part}: {text}")
             packages.append(part)
         elif kind == "env" and (setting := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", value)):
-            side = replace(side, env={**side.env, setting[1]: setting[2]})
+            name, value = setting.groups()
+            if name in side.named:
+                raise UsageError(f"--against {spec}: it names {name} twice; leave one of them out")
+            side = replace(side, env={**side.env, name: value}, named=(*side.named, name))
         elif kind == "python" and value:
             if (executable := shutil.which(value)) is None:
                 raise UsageError(f"--against {part}: no interpreter {value} on this machine")

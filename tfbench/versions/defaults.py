@@ -167,7 +167,7 @@ def set_back(side: Side, candidate: Candidate) -> Side:
     name, value = candidate.env
     given = side.env.get(name, "")
     both = f"{given} {value}".strip() if name == XLA else value
-    return replace(side, name=f"{side.name} with {value}"[:80], env={**side.env, name: both})
+    return replace(side, name=f"{side.name} with {value}"[:80], env={**side.env, name: both}, named=(*side.named, name))
 
 
 def share(bad: Ratio, back: Ratio) -> float:

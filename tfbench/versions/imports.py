@@ -15,7 +15,7 @@ from tfbench.policy import Policy
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Entrant, Failure, OpenLaunch
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.race.workers import worker_environment
+from tfbench.race.workers import check_threads, worker_environment
 from tfbench.race.zygote_pool import Environment
 from tfbench.sides.side import Side
 
@@ -75,6 +75,7 @@ class ImportLaunch:
 
     def _import(self, entrant: Entrant) -> tuple[float, int]:
         """Return the seconds of an import, and how many modules it loads."""
+        check_threads(entrant.side, {}, self.cpus, self.cpus)
         env = worker_environment(dict(os.environ), entrant.side, {})
         command = [entrant.side.executable, "-c", _PROGRAM, json.dumps(list(self.cpus)), entrant.case.name.split()[-1]]
         try:

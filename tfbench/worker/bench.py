@@ -46,14 +46,11 @@ from tfbench.worker.first_call import call_once, first_call
 from tfbench.worker.probes.memory import HostPeak
 from tfbench.worker.slices import serve_slices
 from tfbench.worker.tracers import tracer
+from tfbench.worker.unfinished import unfinished
 
 Request = TypeVar("Request", bound=CaseRequest)
 Step = Callable[[], Any] | PreparedStep
 NO_RESULT = "the step returned None: return its result, so that the work cannot be optimized away"
-COROUTINE = (
-    "the step returned a coroutine, which nothing runs: measure a function that runs it, "
-    "such as lambda: asyncio.run(step())"
-)
 
 
 @dataclass(repr=False)
@@ -151,11 +148,11 @@ class Bench(ABC, Generic[Request]):
         """Check what the first call of the step returned.
 
         Raises:
-            BenchmarkError: It is ``None`` and must not be, or a coroutine.
+            BenchmarkError: It is ``None`` and must not be, its work is not done, or TensorFlow does not wait for its ops.
         """
-        if inspect.iscoroutine(result):
-            result.close()  # otherwise Python warns that it never ran
-            self.refuse(COROUTINE)
+        if reason := unfinished(result, functions=bool(self.facts.get(ONCE))):
+            self.refuse(reason)
+        tf_runtime.check_synchronous()
         if result is None and self.needs_result:
             raise BenchmarkError(NO_RESULT)
 
@@ -282,6 +279,7 @@ class TimingLaunch(Bench[TimeCase]):
                 with gc_disabled():
                     rounds = timed(order)
                 tf_runtime.check_pinned(cpus)
+                tf_runtime.check_synchronous()
                 self.channel.send(rounds)
                 self.iterations = order.iterations
                 times = zip(rounds.began, rounds.ended, strict=True)

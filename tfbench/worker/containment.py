@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import signal
 import time
 from collections.abc import Collection
@@ -46,6 +45,8 @@ def lead_group() -> None:
 
 def limit_files(largest: int) -> None:
     """Have the kernel end this process and its children if they write a larger file. They write no core files."""
+    import resource  # Windows has none, and reads reports
+
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest if hard < 0 else min(largest, hard), hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -33,14 +33,16 @@ SECONDS = 1.0  # of turns in a launch
 BLOCK, PRIME = 3e-4, 4e-4  # seconds of a timed block, and of the untimed calls before it
 SHOWN = 0.02  # a smaller difference shows nothing
 CHILD = "--child"
+INTRA, INTER = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS", INTRA, INTER)
 
 
 class SideProcess:
     """A fresh process with the step, which runs timed blocks on request."""
 
     def __init__(self, python: str, file: str, settings: dict[str, str]) -> None:
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **threads, **ENVIRONMENT, **settings}
+        env = {name: value for name, value in os.environ.items() if name not in THREADS}
+        env |= {"TF_CPP_MIN_LOG_LEVEL": "2", "OMP_NUM_THREADS": "1", **ENVIRONMENT, **settings}
         pipe = subprocess.PIPE
         self.process = subprocess.Popen([python, file, CHILD], stdin=pipe, stdout=pipe, env=env, text=True)
 
@@ -196,11 +198,12 @@ def versions() -> str:
 
 
 def limit_threads() -> None:
-    """Give TensorFlow one thread, before its first op."""
+    """Give TensorFlow one thread, before its first op, unless a variable says how many."""
     import tensorflow as tf
 
-    if ONE_PROCESSOR:
+    if ONE_PROCESSOR and INTRA not in os.environ:
         tf.config.threading.set_intra_op_parallelism_threads(1)
+    if ONE_PROCESSOR and INTER not in os.environ:
         tf.config.threading.set_inter_op_parallelism_threads(1)
 
 

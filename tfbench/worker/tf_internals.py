@@ -12,7 +12,7 @@ import io
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,8 @@ from tfbench.model import JSON
 from tfbench.worker import tf_runtime
 from tfbench.worker.probes import MetricUnavailable
 
+_LONGEST = 120
+"""Characters of the place of an output in a result."""
 Traced = Callable[[str, Any, float], None]
 """Called with the name of a function, its graph, and the seconds of its tracing."""
 
@@ -144,21 +146,32 @@ def tensor_bytes(tensor: Any) -> int:
         return 0
 
 
-def flattened(result: object) -> list[np.ndarray[Any, Any]]:
-    """Return every array of numbers in a nested result. Variables and tensors count with their values."""
-    tf = tf_runtime.tensorflow()
-    parts = _leaves(result) if tf is None else tf.nest.flatten(result, expand_composites=True)
-    arrays = [np.asarray(part.numpy() if hasattr(part, "numpy") else part) for part in parts]
-    # For numpy, bfloat16 and float8 are extension types of kind V.
-    return [one for one in arrays if one.dtype.kind in "fiubc" or (one.dtype.kind == "V" and one.dtype.names is None)]
+def flattened(result: object) -> list[tuple[str, np.ndarray[Any, Any]]]:
+    """Return every array of numbers in a nested result with its place, such as ``['loss']`` or ``[1]``.
+
+    Variables and tensors count with their values. The order is that of the keys of dicts, and not of their insertion.
+    """
+    found = []
+    for name, part in _leaves("", result):
+        array = np.asarray(part.numpy() if hasattr(part, "numpy") else part)
+        # For numpy, bfloat16 and float8 are extension types of kind V.
+        if array.dtype.kind in "fiubc" or (array.dtype.kind == "V" and array.dtype.names is None):
+            found.append((name[:_LONGEST], array))
+    return found
 
 
-def _leaves(result: object) -> Iterator[object]:
-    if isinstance(result, (dict, list, tuple)):
-        for part in result.values() if isinstance(result, dict) else result:
-            yield from _leaves(part)
+def _leaves(name: str, result: object) -> Iterator[tuple[str, Any]]:
+    if isinstance(result, Mapping):
+        for key, part in sorted(result.items(), key=lambda item: str(item[0])):
+            yield from _leaves(f"{name}[{key!r:.40}]", part)
+    elif isinstance(result, (list, tuple)):
+        for place, part in enumerate(result):
+            yield from _leaves(f"{name}[{place}]", part)
     else:
-        yield result
+        tf = tf_runtime.tensorflow()
+        parts = [result] if tf is None else tf.nest.flatten(result, expand_composites=True)
+        for place, part in enumerate(parts):
+            yield (name if len(parts) == 1 else f"{name}.{place}"), part
 
 
 def device_peaks(reset: bool = False) -> dict[str, int]:

@@ -93,16 +93,18 @@ def has_opened_gpu() -> bool:
 
 
 def set_threads(threads: int) -> None:
-    """Set the intra- and inter-op threads of this process. Call it before the first op."""
+    """Set the intra- and inter-op threads of this process, unless a variable does. Call it before the first op."""
     if (tf := tensorflow()) is not None:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
+        if "TF_NUM_INTRAOP_THREADS" not in os.environ:
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+        if "TF_NUM_INTEROP_THREADS" not in os.environ:
+            tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 def synchroniser() -> Callable[[], object] | None:
     """Return a function that waits for the devices, ``None`` where every call returns finished work.
 
-    On a CPU an op returns when it is done. Waiting all the same costs 12 µs per block.
+    On a CPU an op returns when it is done, see `check_synchronous`. Waiting all the same costs 12 µs per block.
     """
     tf = tensorflow()
     if tf is None or not tf.config.list_physical_devices("GPU"):
@@ -181,3 +183,16 @@ def check_pinned(cpus: Collection[int]) -> None:
     """
     if cpus and hasattr(os, "sched_getaffinity") and (now := os.sched_getaffinity(0)) != set(cpus):
         raise BenchmarkError(f"the process was moved from the processors {sorted(cpus)} to {sorted(now)}")
+
+
+def check_synchronous() -> None:
+    """Check that ops of this thread return when they are done, at least on a CPU.
+
+    Raises:
+        BenchmarkError: The benchmark lets them return before.
+    """
+    if (tf := tensorflow()) is not None and not tf.config.experimental.get_synchronous_execution():
+        raise BenchmarkError(
+            "ops return before they are done, so no call takes the time of its work: leave out "
+            "set_synchronous_execution(False), or let the step run them in tf.experimental.async_scope(), which waits"
+        )

@@ -22,13 +22,13 @@ MOST = 4096
 
 
 class Outputs(Probe):
-    """Writes the numbers of the result, and no Python objects, to a file in the launch's folder."""
+    """Writes the numbers of the result, and no Python objects, to a file in the launch's folder. Sends names and types."""
 
     name = "outputs"
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
-        self._arrays: list[np.ndarray[Any, Any]] = []
+        self._arrays: list[tuple[str, np.ndarray[Any, Any]]] = []
 
     def between(self, result: object) -> None:
         self._arrays = tf_internals.flattened(result)
@@ -38,12 +38,13 @@ class Outputs(Probe):
             raise MetricUnavailable("the step returns no numbers")
         if (count := len(self._arrays)) > MOST:
             raise MetricUnavailable(f"the step returns {count:,} arrays, more than the limit of {MOST:,}")
-        if (size := sum(array.nbytes for array in self._arrays)) > LARGEST:
+        if (size := sum(array.nbytes for _, array in self._arrays)) > LARGEST:
             raise MetricUnavailable(f"the step returns {size >> 20} MiB, more than the limit of {LARGEST >> 20} MiB")
         # Not every version of numpy reads extension types, such as bfloat16.
-        portable = (array.astype(np.float32) if array.dtype.kind == "V" else array for array in self._arrays)
+        portable = (array.astype(np.float32) if array.dtype.kind == "V" else array for _, array in self._arrays)
         np.savez(self._file, *portable)
-        return {"file": FILE}
+        names, dtypes = [name for name, _ in self._arrays], [array.dtype.name for _, array in self._arrays]
+        return {"file": FILE, "names": names, "dtypes": dtypes}
 
 
 class Artifact(Probe):

@@ -1,0 +1,163 @@
+"""Results whose work was not done when the step returned."""
+
+import asyncio
+import concurrent.futures
+import functools
+import itertools
+import multiprocessing.pool
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tfbench.errors import BenchmarkError
+from tfbench.worker import tf_runtime
+from tfbench.worker.bench import Bench
+from tfbench.worker.unfinished import unfinished
+
+
+class Launch(Bench):
+    """Calls the step once."""
+
+    def __init__(self):
+        super().__init__(channel=None, request=None, pipes=(), function=None)
+
+    def serve(self, call):
+        self.check_result(call())
+
+
+class Dataset:
+    """In place of TensorFlow's."""
+
+
+class Traced:
+    """In place of a tf.function."""
+
+    def __init__(self, traces):
+        self.experimental_get_tracing_count = lambda: traces
+
+    def __call__(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def tensorflow(monkeypatch):
+    mode = SimpleNamespace(synchronous=True)
+    config = SimpleNamespace(experimental=SimpleNamespace(get_synchronous_execution=lambda: mode.synchronous))
+    fake = SimpleNamespace(data=SimpleNamespace(Dataset=Dataset), config=config)
+    monkeypatch.setattr(tf_runtime, "tensorflow", lambda: fake)
+    return mode
+
+
+def numbers():
+    yield 1
+
+
+async def waits():
+    return 1
+
+
+async def later_numbers():
+    yield 1
+
+
+def result_of_pool():
+    return object.__new__(multiprocessing.pool.ApplyResult)
+
+
+def future_of_loop():
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.create_future()
+    finally:
+        loop.close()
+
+
+LAZY = {
+    "a generator": (numbers, "consume it in the step, such as by list(…)"),
+    "a generator expression": (lambda: (one for one in [1]), "consume it in the step"),
+    "a map": (lambda: map(abs, [1]), "consume it in the step"),
+    "a filter": (lambda: filter(None, [1]), "consume it in the step"),
+    "a zip": (lambda: zip([1], strict=True), "consume it in the step"),
+    "an islice": (lambda: itertools.islice([1], 1), "consume it in the step"),
+    "an iterator of a list": (lambda: iter([1]), "consume it in the step"),
+    "a coroutine": (waits, "lambda: asyncio.run(step())"),
+    "an async generator": (later_numbers, "by asyncio.run"),
+    "a future of a thread": (concurrent.futures.Future, "such as by .result()"),
+    "a future of a pool": (result_of_pool, "such as by .get()"),
+    "a future of asyncio": (future_of_loop, "asyncio.run"),
+    "a data set": (Dataset, "for batch in dataset"),
+}
+UNCALLED = {
+    "a function": lambda: numbers,
+    "a lambda": lambda: lambda: 1,
+    "a method": lambda: [1].append,
+    "a builtin": lambda: sum,
+    "a partial": lambda: functools.partial(sum, [1]),
+    "a tf.function without traces": lambda: Traced(0),
+}
+
+
+@pytest.mark.parametrize("kind", LAZY)
+@pytest.mark.parametrize("once", [False, True])
+def test_a_result_whose_work_was_not_done_is_refused_with_the_fix(kind, once):
+    step, fix = LAZY[kind]
+    with pytest.raises(BenchmarkError) as refused:
+        (Launch().once if once else Launch())(step)
+    assert str(refused.value).startswith("the step returned a")
+    assert "whose work was not done: " in str(refused.value)
+    assert fix in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", UNCALLED)
+def test_a_function_that_was_not_called_is_refused_unless_the_step_builds_it(kind):
+    with pytest.raises(BenchmarkError, match=r"whose work was not done: call it in the step, or measure by bench.once"):
+        Launch()(UNCALLED[kind])
+    Launch().once(UNCALLED[kind])
+
+
+@pytest.mark.parametrize(
+    ("nest", "place"),
+    [
+        (lambda one: [one], "[0]"),
+        (lambda one: (1, {"loss": [2.0, one]}), "[1]['loss'][1]"),
+        (lambda one: {"a": {3: (one,)}}, "['a'][3][0]"),
+        (lambda one: {one}, "[0]"),
+    ],
+)
+def test_the_result_is_searched_and_the_place_named(nest, place):
+    text = unfinished(nest(map(abs, [1])))
+    assert text.startswith(f"the step's result{place} is a map, whose work was not done: consume it in the step")
+
+
+def test_coroutines_inside_a_result_are_closed(recwarn):
+    assert "lambda: asyncio.run(step())" in unfinished([waits()])
+    assert not recwarn
+
+
+def test_finished_results_are_accepted(tmp_path):
+    around = []
+    around.append(around)  # a list that contains itself
+    with (tmp_path / "file").open("w") as file:
+        results = [
+            1, "text", b"text", np.ones(3), [1, 2], {"a": (1,)}, range(3), {"a": 1}.items(), around, file, object(), int, Traced(1),
+            SimpleNamespace(result=1, done=True), None,
+        ]  # fmt: skip
+        for result in results:
+            assert unfinished(result) == ""
+
+
+def test_a_launch_that_catches_the_error_still_has_its_reason():
+    launch = Launch()
+    with pytest.raises(BenchmarkError):
+        launch(numbers)
+    assert "generator" in launch.refusal
+
+
+def test_ops_that_return_before_they_are_done_are_refused(tensorflow):
+    Launch()(lambda: 1)
+    tensorflow.synchronous = False
+    with pytest.raises(
+        BenchmarkError, match="leave out set_synchronous_execution\\(False\\), or let the step run them in"
+    ):
+        Launch()(lambda: 1)
