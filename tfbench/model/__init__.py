@@ -4,7 +4,17 @@ Times are seconds, ratios are contender / baseline, effects are natural logarith
 """
 
 from tfbench.model.case import JSON, LEAKS, ONCE, PLAIN, QUALITIES, REPORTED, TIME, WAITED, Case, Claim
-from tfbench.model.measurement import Effect, Launch, MetricValues, OutputSketch, Plan, Run, Sample, SlowCalls, Statistic
+from tfbench.model.measurement import (
+    Effect,
+    Launch,
+    MetricValues,
+    OutputSketch,
+    Plan,
+    Run,
+    Sample,
+    SlowCalls,
+    Statistic,
+)
 from tfbench.model.provenance import EnvironmentInfo, MeasurementContext
 from tfbench.model.reason import Reason, ReasonCode
 from tfbench.model.report import Rate, RateRow, Report
