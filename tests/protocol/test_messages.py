@@ -33,7 +33,7 @@ EXAMPLES = [
     Ready(("a", "b"), {"c.py": "no"}, (), {"packages": {"numpy": "2"}}, None, False, ()),
     Ready((), {}, (), {}, 2.5, True, ("mine",)),
     Reap(7, 0.5, number=3),
-    Serve((1, 0, -1), 30, 40, 0.1, (0, 17)),
+    Serve((1, 0, -1), 30, 40, 0.1, (0, 17), (0.05, 10.0, 0.0)),
     Stop(),
     Prepared(1e-5, {"parts": [1, None, {"a": "b"}]}, True),
     Rounds((1, 3), (2, 4), ()),
@@ -68,7 +68,7 @@ def test_a_base_of_messages_is_no_message(base):
 
 
 def test_whole_numbers_are_fractions_where_fractions_are_wanted():
-    (message,) = [decode(b'{"kind":"Serve","follow":[],"iterations":1,"prime":1,"extra":0,"groups":[]}')]
+    (message,) = [decode(b'{"kind":"Serve","follow":[],"iterations":1,"prime":1,"extra":0,"groups":[],"slow":[]}')]
     assert message == Serve((), 1, 1, 0.0, ())
     assert isinstance(message.extra, float)
 
@@ -91,8 +91,8 @@ def test_numbers_that_json_lacks_are_refused():
         ('{"kind":"Reap","number":1,"pid":"7","patience":1.0}', "field pid .* wrong type"),
         ('{"kind":"Reap","number":1,"pid":true,"patience":1.0}', "field pid .* wrong type"),
         ('{"kind":"Reap","number":1,"pid":7,"patience":"0"}', "field patience .* wrong type"),
-        ('{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[]}', "field began .* wrong type"),
-        ('{"kind":"Rounds","began":null,"ended":[2],"dispatched":[]}', "field began .* wrong type"),
+        ('{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[],"used":0}', "field began .* wrong type"),
+        ('{"kind":"Rounds","began":null,"ended":[2],"dispatched":[],"used":0}', "field began .* wrong type"),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
         (
             '{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false,"waiting":null,"untimed":null,"first_call":null,'

@@ -246,7 +246,7 @@ FIRST = Decision(Outcome.IMPROVED, Reason("faster", "less"), Comparison(replace(
 
 
 RACE = {"failures": {}, "races": [], "policy": Policy(), "decision": DECISION, "launches": 6, "rounds": 60,
-        "wall_seconds": 2.5, "first_call": None, "memory": None, "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
+        "wall_seconds": 2.5, "tail": None, "first_call": None, "memory": None, "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
 
 
 def two_sides(**changes):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.stats.recorded import recorded
+from tfbench.model import Effect
 from tfbench.policy import Policy
 from tfbench.stats.allocation import best_rounds
 from tfbench.stats.interval import median_error
@@ -13,6 +14,12 @@ from tfbench.stats.interval import median_error
 
 def launches(rng, between, within, rounds, count=3):
     return [between * rng.normal() + within * rng.normal(size=rounds) for _ in range(count)]
+
+
+def best_rounds_of(ratios, *rest):
+    """Choose by the medians of launches, given as the log-ratios of their rounds."""
+    effects = [Effect(float(np.median(one)), 0, median_error(np.asarray(one))) for one in ratios]
+    return best_rounds(effects, [len(one) for one in ratios], *rest)
 
 
 def mean_variance(between, within, rounds):
@@ -28,7 +35,7 @@ def test_the_chosen_number_has_nearly_the_least_variance_per_second(between, wit
         return mean_variance(between, within, rounds) * (0.6 + rounds * 0.0014)
 
     best = min(map(variance_of_a_second, range(10, 3000, 5)))
-    chosen = [best_rounds(launches(rng, between, within, 200), 0.006, 0.6, 0.0014) for _ in range(300)]
+    chosen = [best_rounds_of(launches(rng, between, within, 200), 0.006, 0.6, 0.0014) for _ in range(300)]
     assert np.median([variance_of_a_second(one) for one in chosen]) < 1.1 * best
     assert np.quantile([variance_of_a_second(one) for one in chosen], 0.9) < 1.5 * best
 
@@ -36,13 +43,13 @@ def test_the_chosen_number_has_nearly_the_least_variance_per_second(between, wit
 def test_slow_starts_and_noisy_rounds_ask_for_more_rounds():
     rng = np.random.default_rng(3)
     quiet, noisy = launches(rng, 0.005, 0.02, 200), launches(rng, 0.005, 0.10, 200)
-    assert best_rounds(noisy, 0.006, 0.6, 0.0014) > 2 * best_rounds(quiet, 0.006, 0.6, 0.0014)
-    assert best_rounds(quiet, 0.006, 2.4, 0.0014) == pytest.approx(2 * best_rounds(quiet, 0.006, 0.6, 0.0014))
+    assert best_rounds_of(noisy, 0.006, 0.6, 0.0014) > 2 * best_rounds_of(quiet, 0.006, 0.6, 0.0014)
+    assert best_rounds_of(quiet, 0.006, 2.4, 0.0014) == pytest.approx(2 * best_rounds_of(quiet, 0.006, 0.6, 0.0014))
 
 
 def test_launches_that_agree_do_not_ask_for_endless_rounds():
     same = [np.linspace(-0.01, 0.01, 201)] * 3
-    assert best_rounds(same, 0.006, 0.6, 0.0014) < 1000
+    assert best_rounds_of(same, 0.006, 0.6, 0.0014) < 1000
 
 
 def hodges_lehmann(values):
@@ -76,7 +83,7 @@ def test_recorded_launches_get_more_evidence_per_second(kind):
 
         usual = min(300, 0.3 / turn)
         for _ in range(6):
-            best = best_rounds(ratios[rng.permutation(len(ratios))[:3]], 0.006, start, turn)
+            best = best_rounds_of(ratios[rng.permutation(len(ratios))[:3]], 0.006, start, turn)
             chosen = min(max(best, least * usual), most * usual)
             gains.append(variance_of_a_second(usual) / variance_of_a_second(chosen))
     print(kind, np.round(np.exp(np.mean(np.log(gains))), 3), np.round(np.quantile(gains, [0, 0.1, 0.5, 0.9, 1]), 2))

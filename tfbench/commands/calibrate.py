@@ -60,7 +60,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--cases", type=int, default=30, help="size of the suite that shares alpha (default 30)")
     option("--cpus", default="", metavar="LIST", help="processors for the workers")
     slowdowns = ",".join(map(str, SLOWDOWNS))
-    option("--slowdowns", default=slowdowns, help="injected fractions of extra work, in turn, or none")
+    option("--slowdowns", help=f"injected fractions of extra work, in turn, or none (default {slowdowns})")
+    option("--tails", action="store_true", help="inject slow calls instead, such as 5%% of the calls x10, in turn")
     option("--with-load", action="store_true", help="keep the other processors busy")
     sides = parser.add_mutually_exclusive_group().add_argument
     sides("--variants", action="store_true", help="race variants of one run: common zygotes, no confirmation")
@@ -83,10 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.determinism:
         return _determinism(arguments, policy)
     root, files = _files(arguments.paths, arguments.workloads)
-    slowdowns = _fractions(arguments.slowdowns)
+    unslowed = () if arguments.tails else SLOWDOWNS
+    slowdowns = unslowed if arguments.slowdowns is None else _fractions(arguments.slowdowns)
     if arguments.repeats < 0:
         raise UsageError(f"--repeats {arguments.repeats} must not be negative")
-    if not (arguments.repeats or slowdowns):
+    if not (arguments.repeats or slowdowns or arguments.tails):
         raise UsageError("--repeats 0 with --slowdowns none leaves nothing to race; raise --repeats or give slowdowns")
     plan = Plan(
         policy=policy,
@@ -94,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         processors=worker_processors(arguments.cpus),
         cpus=available_cpus(),
         slowdowns=slowdowns,
+        tails=arguments.tails,
         saved=(root, files) == (WORKLOADS, (USUAL,)) and not arguments.no_saved,
         root=root,
         files=files,
@@ -106,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     against = f"against-{re.sub(r'[^a-zA-Z0-9.=]+', '-', plan.against)}"  # sides do not share a journal
     unseen = arguments.workloads == "unseen"
     kinds = {
-        "unseen": unseen, "variants": plan.variants, "separate": plan.separate, against: plan.against != "self",
+        "unseen": unseen, "tails": plan.tails, "variants": plan.variants, "separate": plan.separate, against: plan.against != "self",
     }  # fmt: skip
     kind = "".join(f"-{name}" for name, has in {**kinds, "busy": arguments.with_load}.items() if has)
     name = f"{policy.name}{kind}.jsonl"

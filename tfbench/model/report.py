@@ -108,6 +108,10 @@ class RateRow:
     """Share of verdicts on unchanged code whose intervals hold the true ratio; ``None`` if no trial has intervals."""
     nominal: float | None = None
     """The coverage that these intervals claim: the mean of their confidences."""
+    tails: Mapping[str, Rate] = field(default_factory=dict)
+    """Kind of injected slow calls -> share of its trials with the verdict regressed."""
+    seconds_tails: Mapping[str, float] = field(default_factory=dict)
+    """The same kind -> median cost of its verdicts."""
 
     def as_json(self) -> JSON:
         return {
@@ -122,4 +126,6 @@ class RateRow:
             "launches": self.launches,
             "coverage": self.coverage and self.coverage.as_json(),
             "nominal_coverage": self.nominal,
+            "tails": {kind: rate.as_json() for kind, rate in self.tails.items()},
+            "seconds_tails": dict(self.seconds_tails),
         }

@@ -40,6 +40,13 @@ class CalibrationTrial:
     pairs: tuple[int, ...] = ()
     errors: tuple[float, ...] = ()
     intervals: tuple[Ratio, ...] = ()
+    slow_calls: str = ""
+    """Kind of the slow calls that the contender really made, such as ``5% x10``; empty without any."""
+
+    @property
+    def same(self) -> bool:
+        """Whether both sides ran the same code."""
+        return self.slowdown == 0 and not self.slow_calls
 
     @property
     def holds_truth(self) -> bool:
@@ -97,6 +104,7 @@ def _parsed(content: Any) -> CalibrationTrial:
         effects=tuple(a_number(one, "effects") for one in a_list(found["effects"], "effects")),
         pairs=tuple(an_integer(one, "pairs", 0) for one in a_list(found["pairs"], "pairs")),
         errors=tuple(a_number(one, "errors", 0) for one in a_list(found.get("errors", []), "errors")),
+        slow_calls=a_text(found.get("slow_calls", ""), "slow_calls"),
         intervals=tuple(_interval(one) for one in a_list(found.get("intervals", []), "intervals")),
     )
 

@@ -15,7 +15,7 @@ from tfbench.doctor.calibration import pytest_benchmark
 from tfbench.doctor.calibration.journal import RACED, CalibrationTrial, Journal, slowdown_text
 from tfbench.doctor.calibration.selection import Selection
 from tfbench.errors import BenchmarkError
-from tfbench.model import TIME, Case
+from tfbench.model import TIME, Case, SlowCalls
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
@@ -30,6 +30,14 @@ WORKLOADS = Path(__file__).resolve().parents[2] / "worker" / "workloads"
 USUAL, UNSEEN = "test_raced.py", "test_unseen.py"
 """Files of the workloads that thresholds were chosen on, and of those of other kinds."""
 SLOWDOWNS = (0.02, 0.03, 0.05, 0.10)
+TAILS = {
+    "5% x10": SlowCalls(0.05, 10),
+    "10% x5": SlowCalls(0.1, 5),
+    "33% x2": SlowCalls(1 / 3, 2),
+    "2% x60": SlowCalls(0.02, 60),
+    "25% wait": SlowCalls(0.25, 5 / 3, waits=True),
+}
+"""Injected slow calls, in turn: they leave the median of most steps where it is, and raise the mean by 17 to 118%."""
 SAVED_SLOWDOWNS = (0.0, 0.05, 0.0, 0.10)
 """Slowdowns of pytest-benchmark's runs, in turn."""
 _SEPARATE = {"TFBENCH_SEPARATE": "1"}
@@ -46,6 +54,8 @@ class Plan:
     processors: Processors
     cpus: tuple[int, ...]
     slowdowns: tuple[float, ...]
+    tails: bool
+    """Whether slow calls are injected."""
     repeats: int
     """Verdicts on unchanged code per verdict on slowed code, in each run."""
     variants: bool
@@ -121,13 +131,18 @@ def _one_run(
         pairs = range(min(policy.zygotes, policy.looks[0]))
         launcher.ready([(baseline, ()), (contender, ())], pairs)
         names = plan.chosen.of(sorted(launcher.zygote(Entrant(none, contender), 0).cases))
-        jobs = [(name, 0.0) for name in names for _ in range(plan.repeats)]
+        jobs: list[tuple[str, float, str]] = [(name, 0.0, "") for name in names for _ in range(plan.repeats)]
         if turn := plan.slowdowns:
-            jobs += [(name, turn[(number + index) % len(turn)]) for index, name in enumerate(names)]
-        for name, slowdown in rng.sample(jobs, len(jobs)):
+            jobs += [(name, turn[(number + index) % len(turn)], "") for index, name in enumerate(names)]
+        if plan.tails:
+            kinds = tuple(TAILS)
+            jobs += [(name, 0.0, kinds[(number + index) % len(kinds)]) for index, name in enumerate(names)]
+        for name, slowdown, kind in rng.sample(jobs, len(jobs)):
             case, short = Case(name, name, name), _short(name)
-            progress(f"run {number}: {short}{f' slowed by {slowdown_text(slowdown)}' if slowdown else ''}")
-            entrants = [Entrant(case, baseline), Entrant(case, replace(contender, slowdown=slowdown))]
+            how = f" slowed by {slowdown_text(slowdown)}" if slowdown else f" with slow calls {kind}" if kind else ""
+            progress(f"run {number}: {short}{how}")
+            slowed = replace(contender, slowdown=slowdown, slow_calls=TAILS.get(kind))
+            entrants = [Entrant(case, baseline), Entrant(case, slowed)]
             confirm = not plan.variants
             race = ConfirmedRace(entrants, launcher, policy, plan.cases, time.perf_counter, rng, confirm, (TIME,))
             race.run()
@@ -140,7 +155,7 @@ def _one_run(
                 RACED, plan.policy.name, short, slowdown, outcome, seconds, race.launches, number,
                 tuple(round(effect.value, 6) for effect in effects), tuple(effect.pair for effect in effects),
                 tuple(round(effect.error, 6) for effect in effects),
-                tuple(stage.decisions[1].comparison.ratio for stage in race.races),
+                tuple(stage.decisions[1].comparison.ratio for stage in race.races), kind,
             )  # fmt: skip
 
 

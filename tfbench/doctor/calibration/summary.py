@@ -56,8 +56,10 @@ def _interval(hits: float, trials: float) -> tuple[float, float]:
 
 def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow:
     """Summarize trials of one method in a row."""
-    same = [trial for trial in trials if trial.slowdown == 0]
+    same = [trial for trial in trials if trial.same]
     slowdowns = sorted({trial.slowdown for trial in trials if trial.slowdown > 0})
+    kinds = dict.fromkeys(trial.slow_calls for trial in trials if trial.slow_calls)
+    tails = {kind: [trial for trial in trials if trial.slow_calls == kind] for kind in kinds}
     slowed = {slowdown: [t for t in trials if t.slowdown == slowdown] for slowdown in slowdowns}
     detected = {slowdown: _rate(those, Outcome.REGRESSED) for slowdown, those in slowed.items()}
     told = [trial for trial in same if trial.intervals]
@@ -73,6 +75,8 @@ def tally(name: str, method: str, trials: Sequence[CalibrationTrial]) -> RateRow
         seconds=median(trial.seconds for trial in same) if same else None,
         seconds_detected={slowdown: median(trial.seconds for trial in those) for slowdown, those in slowed.items()},
         launches=median(trial.launches for trial in same) if same else None,
+        tails={kind: _rate(those, Outcome.REGRESSED) for kind, those in tails.items()},
+        seconds_tails={kind: median(trial.seconds for trial in those) for kind, those in tails.items()},
         coverage=_share(told, lambda trial: trial.holds_truth) if told else None,
         nominal=fmean(trial.intervals[0].confidence for trial in told) if told else None,
     )
@@ -86,7 +90,7 @@ def by_workload(method: str, trials: Sequence[CalibrationTrial]) -> list[RateRow
 
 def whole_runs(trials: Sequence[CalibrationTrial], cases: int) -> Rate:
     """Compute the rate of runs with a false positive; a run is ``cases`` successive verdicts on unchanged code."""
-    same = [trial for trial in trials if trial.slowdown == 0]
+    same = [trial for trial in trials if trial.same]
     runs = [same[first : first + cases] for first in range(0, len(same) - cases + 1, cases)]
     return rate(sum(_rate(run, *_CHANGES).hits > 0 for run in runs), len(runs))
 

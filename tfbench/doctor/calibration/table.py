@@ -27,11 +27,12 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
     wide = width >= (WIDE if nominal is None else ROOMY)
     false_positives, inconclusive, detectable, covering = _HEADINGS if wide else _BROKEN_HEADINGS
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
+    kinds = list(dict.fromkeys(kind for row in rows for kind in row.tails))
     made = style.table(title)
     made.add_column("workload", overflow="fold", min_width=13)
     injected = [f"+{slowdown_text(slowdown)}" for slowdown in slowdowns]
     coverage = [] if nominal is None else [f"{covering}{nominal:.1%}".replace(".0%", "%")]
-    for name in (false_positives, inconclusive, *coverage, *injected, detectable, "s"):
+    for name in (false_positives, inconclusive, *coverage, *injected, *kinds, detectable, "s"):
         made.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         made.add_row(
@@ -40,6 +41,7 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
             percent(row.inconclusive),
             *([_coverage(row.coverage, wide)] if coverage else []),
             *(percent(row.detected[s]) if s in row.detected else "" for s in slowdowns),
+            *(percent(row.tails[kind]) if kind in row.tails else "" for kind in kinds),
             "-" if row.smallest_found is None else slowdown_text(row.smallest_found),
             "-" if row.seconds is None else f"{row.seconds:.1f}",
         )
@@ -62,7 +64,8 @@ def costs(row: RateRow) -> str:
     """Format the median seconds of a verdict: ``2.4 s on unchanged code, 19.0 s at +2%``; ``""`` without trials."""
     same = [] if row.seconds is None else [f"{row.seconds:.1f} s on unchanged code"]
     slowed = [f"{took:.1f} s at +{slowdown_text(slowdown)}" for slowdown, took in sorted(row.seconds_detected.items())]
-    return ", ".join([*same, *slowed])
+    tails = [f"{took:.1f} s at {kind}" for kind, took in row.seconds_tails.items()]
+    return ", ".join([*same, *slowed, *tails])
 
 
 def of(rate: Rate, bound: str = ", at most ") -> str:
