@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.e2e.project import Project
@@ -79,7 +77,7 @@ THREADED = """
     THREADS = Axis("threads", Level("default"), Level("two", env={"OMP_NUM_THREADS": "2"}))
 
     def test_plain(bench):
-        pathlib.Path(f"seen-{os.environ['OMP_NUM_THREADS']}").touch()
+        pathlib.Path(f"seen-{os.environ.get('OPENBLAS_NUM_THREADS', '')}").touch()
         bench(taking(bench, 1e-5))
 
     @across(THREADS)
@@ -96,17 +94,16 @@ def threaded(tmp_path):
 
 
 def test_a_sides_number_of_threads_reaches_its_processes_alone(threaded):
-    first, second, *_ = sorted(os.sched_getaffinity(0))
-    done = threaded.run("--against", "env:OMP_NUM_THREADS=2", "--cpus", f"{first},{second}", "-k", "plain")
+    done = threaded.run("--against", "env:OPENBLAS_NUM_THREADS=1", "-k", "plain")
     assert done.outcomes() == {"test_plain": "unchanged"}, done.output
-    assert {file.name for file in threaded.root.glob("seen-*")} == {"seen-1", "seen-2"}
+    assert {file.name for file in threaded.root.glob("seen-*")} == {"seen-", "seen-1"}
 
 
 def test_a_side_with_more_threads_than_processors_is_refused_before_a_process_starts(threaded):
     done = threaded.run("--against", "env:OMP_NUM_THREADS=2", "-k", "plain")
     text = "baseline: OMP_NUM_THREADS=2 asks for 2 threads on one processor, where they would wait for each other"
     assert done.code != 0
-    assert f"{text}; add --cpus " in done.output
+    assert text in done.output
     assert not list(threaded.root.glob("seen-*"))
 
 
