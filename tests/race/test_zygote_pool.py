@@ -76,7 +76,7 @@ def test_no_side_is_always_the_first_that_an_ancestor_forks(pool):
         [("contender", 1), ("baseline", 1)],
         [("baseline", 2), ("contender", 2)],
     )
-    assert [(name, pair) for name, _, pair in opened._zygotes] == [*first, *second, *third]
+    assert [(name, pair) for name, _, pair, _ in opened._zygotes] == [*first, *second, *third]
 
 
 def test_released_zygotes_leave_what_they_said_about_their_side(pool):

@@ -3,7 +3,7 @@
 Times are seconds, ratios are contender / baseline, effects are natural logarithms of ratios.
 """
 
-from tfbench.model.case import JSON, LEAKS, ONCE, PLAIN, QUALITIES, REPORTED, TIME, Case, Claim
+from tfbench.model.case import JSON, LEAKS, NATIVE, ONCE, PLAIN, QUALITIES, REPORTED, TIME, Case, Claim
 from tfbench.model.measurement import Effect, Launch, MetricValues, Plan, Run, Sample
 from tfbench.model.provenance import EnvironmentInfo, MeasurementContext
 from tfbench.model.reason import Reason, ReasonCode
@@ -15,6 +15,7 @@ __all__ = [
     "JSON",
     "LEAKS",
     "ONCE",
+    "NATIVE",
     "PLAIN",
     "QUALITIES",
     "REPORTED",

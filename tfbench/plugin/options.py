@@ -16,6 +16,7 @@ from tfbench.plugin.tf_test import ListedFile
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
 from tfbench.race.workers import Suite
+from tfbench.sides.source_tree import top_level
 from tfbench.stats.thresholds import FIELDS
 from tfbench.storage.histories import VARIABLE, is_url
 from tfbench.storage.layout import HISTORY, JOURNAL, Layout
@@ -62,6 +63,7 @@ def suite_of(
         made=str(Layout.of(root).shared_set_ups),
         cpus=available_cpus(),
         variables=worker_variables(started_with, os.environ),
+        tree=str(top_level(root) or ""),
         imports_tensorflow=imports_tensorflow,
     )
 

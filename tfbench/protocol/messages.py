@@ -63,6 +63,10 @@ class StartZygote(ForkRequest):
     """Benchmark files left out, because they run an op while they are imported."""
     channel: int = -1
     """Descriptor of the socket, if the zygote is not forked but replaces one that has run an op."""
+    tree: str = ""
+    """Top of the side's source tree."""
+    watches: bool = False
+    """Whether to note which files of the tree are opened."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ class ProbeCase(CaseRequest):
     windows: tuple[int, int, float]
     """Windows of calls after them to find leaks, most calls of each, and seconds of all."""
     files: bool = False
-    """Whether to list the project's files that the benchmark imports, which only `--changed-only` needs."""
+    """Whether to report what the process has read and loaded, which only `--changed-only` needs."""
 
 
 @dataclass(frozen=True)

@@ -82,23 +82,34 @@ class ProcessLauncher:
         with self.stopwatch.phase(Phase.STARTING):
             self._pool.ready(wanted, pairs)
 
-    def zygote(self, entrant: Entrant, pair: int) -> Zygote:
+    def zygote(self, entrant: Entrant, pair: int, *, apart: bool = False) -> Zygote:
         """Return the zygote of this pair, and start it if necessary.
+
+        Args:
+            apart: Whether it collects the benchmark file of the entrant's case only.
 
         Raises:
             SideError: The zygote does not start.
         """
         with self.stopwatch.phase(Phase.STARTING):
-            return self._pool.zygote(entrant, pair)
+            return self._pool.zygote(entrant, pair, apart=apart)
 
-    def start(self, entrant: Entrant, pair: int, request: LaunchRequest, descriptors: Sequence[int] = ()) -> Process:
-        """Fork the process of a launch from the zygote of this pair.
+    def start(
+        self,
+        entrant: Entrant,
+        pair: int,
+        request: LaunchRequest,
+        descriptors: Sequence[int] = (),
+        *,
+        apart: bool = False,
+    ) -> Process:
+        """Fork the process of a launch from the zygote of this pair, or of this pair and the case's file.
 
         Raises:
             SideError: The zygote does not start.
             BenchmarkError: The side cannot run the case.
         """
-        zygote = self.zygote(entrant, pair)
+        zygote = self.zygote(entrant, pair, apart=apart)
         return Process.start(zygote, zygote.checked(request, entrant.case), descriptors)
 
     def start_pairs(self, entrants: Iterable[Entrant], pairs: Sequence[int]) -> None:
