@@ -1,6 +1,7 @@
 """Shared set-ups, with real processes and files: who builds them, when they are rebuilt, and their errors."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -104,3 +105,60 @@ def test_shared_must_come_before_the_first_op_even_if_the_folder_exists(tmp_path
     monkeypatch.setattr(tf_runtime, "has_run_an_op", lambda: True)
     with pytest.raises(BenchmarkError, match="before the first op"):
         Shared(tmp_path, OWN)(write)
+
+
+def read(folder: Path) -> None:
+    """Writes what a file of the side's tree contains."""
+    write(folder, Path(os.environ["TREE"], "data.txt").read_text())
+
+
+@pytest.fixture
+def side(tmp_path, trace, monkeypatch):
+    """Returns the content of a set-up that is built from a file of this tree."""
+
+    def ask(tree, text, other=""):
+        (tmp_path / tree).mkdir(exist_ok=True)
+        (tmp_path / tree / "data.txt").write_text(text)
+        (tmp_path / tree / "other.txt").write_text(other)
+        monkeypatch.setenv("TREE", str(tmp_path / tree))
+        own = OwnFiles(str(tmp_path / tree))
+        own.watch()
+        folder = Shared(tmp_path / "made", own)(read)
+        own.rest()
+        assert "data.txt" in own.read()  # also if an earlier launch has read it, see --changed-only
+        return content(folder), len(trace())
+
+    return ask
+
+
+def test_two_trees_with_the_same_files_share_a_build_and_other_files_lead_to_another(side):
+    assert side("a", "first") == ("first", 1)
+    assert side("b", "first", "not read by the build") == ("first", 1)
+    assert side("b", "second") == ("second", 2)
+    assert side("a", "first") == ("first", 2)
+
+
+def test_a_module_that_is_loaded_counts_as_read(tmp_path, trace, monkeypatch):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "helper_of_a_build.py").write_text("TEXT = 'first'\n")
+    monkeypatch.syspath_prepend(tmp_path / "tree")
+    monkeypatch.delitem(sys.modules, "helper_of_a_build", raising=False)
+    __import__("helper_of_a_build")
+    shared = Shared(tmp_path / "made", OwnFiles(str(tmp_path / "tree")))
+    first = shared(write)
+    assert shared(write) == first
+    (tmp_path / "tree" / "helper_of_a_build.py").write_text("TEXT = 'second'\n")
+    assert shared(write) != first
+    assert len(trace()) == 2
+
+
+def test_where_reads_cannot_be_noted_every_file_of_the_tree_counts(tmp_path, trace, monkeypatch):
+    monkeypatch.setattr(OwnFiles, "watch", lambda own: None)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.txt").write_text("a")
+    shared = Shared(tmp_path / "made", OwnFiles(str(tree)))
+    first = shared(write)
+    assert shared(write) == first
+    (tree / "a.txt").write_text("b")
+    assert shared(write) != first

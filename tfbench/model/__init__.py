@@ -14,8 +14,8 @@ from tfbench.model.verdict import Comparison, Outcome, Ratio, Skip, SuiteVerdict
 __all__ = [
     "JSON",
     "LEAKS",
-    "ONCE",
     "NATIVE",
+    "ONCE",
     "PLAIN",
     "QUALITIES",
     "REPORTED",

@@ -160,9 +160,7 @@ class ZygotePool:
                 with self._noting_failure(key):
                     ancestor = self._ancestor(origin, side)
                     env = dict(key[1])
-                    starting[key] = Zygote(
-                        ancestor, side, env, self._suite, self._policy, self._scratch.folder, key[3]
-                    )
+                    starting[key] = Zygote(ancestor, side, env, self._suite, self._policy, self._scratch.folder, key[3])
             for key, zygote in starting.items():
                 with self._noting_failure(key):
                     zygote.wait_ready()

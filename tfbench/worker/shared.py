@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

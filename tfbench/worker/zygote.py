@@ -261,9 +261,7 @@ class Zygote:
         item = self._items[request.case]
         if self.start.watches:
             self.own_files.watch()
-        self._launch = HANDLERS[type(request)](
-            channel, request, pipes, getattr(item, "function", None), self.own_files
-        )
+        self._launch = HANDLERS[type(request)](channel, request, pipes, getattr(item, "function", None), self.own_files)
         reports = runtestprotocol(item, log=False, nextitem=None)
         if self._launch.refusal:
             trace = next((report.longreprtext[-_TAIL:] for report in reports if report.failed), "")
