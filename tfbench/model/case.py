@@ -58,6 +58,8 @@ class Case:
     """``""`` for one pinned core, ``"all"`` for every processor that the run may use."""
     source: str = ""
     """Digest of the benchmark's own code, ``""`` if unknown."""
+    scope: str = ""
+    """Digest of that code and of what it uses in its modules, ``""`` if unknown. By it a renamed case is known."""
     claims: tuple[Claim, ...] = ()
     shared: bool = False
     """Whether the benchmark uses a shared set-up, built once for all launches."""

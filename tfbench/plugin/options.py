@@ -12,6 +12,7 @@ import pytest
 
 from tfbench.errors import DeclarationError, TfbenchError, UsageError
 from tfbench.model import Case
+from tfbench.plugin.scope import scope_of
 from tfbench.plugin.tf_test import ListedFile
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
@@ -177,6 +178,7 @@ def case_of(
         env=tuple(sorted(variant.env.items())),
         cpus=_marked_cpus(item),
         source=digest(item.function),
+        scope=scope_of(item),
         claims=claims_of(item, variant),
         shared="shared" in item.fixturenames,
         place=place,
