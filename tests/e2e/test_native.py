@@ -15,7 +15,9 @@ MINE = """
         bench(lambda: time.sleep(0.002) or 1)
 """
 BY_PATH = "import ctypes, os\nctypes.CDLL(os.environ['MY_OPS'])\n"
-IN_PLACE = "import ctypes, pathlib\nfile = pathlib.Path(__file__).with_name('fast.so')\nfile.exists() and ctypes.CDLL(file)\n"
+IN_PLACE = (
+    "import ctypes, pathlib\nfile = pathlib.Path(__file__).with_name('fast.so')\nfile.exists() and ctypes.CDLL(file)\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ def case(name, source):
 
 def counterparts(before, *now):
     return Counterparts(
-        {name: Benchmark(source, source) for name, source in before.items()}, [case(name, source) for name, source in now]
+        {name: Benchmark(source, source) for name, source in before.items()},
+        [case(name, source) for name, source in now],
     )
 
 

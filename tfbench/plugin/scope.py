@@ -9,6 +9,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 
 import pytest
@@ -27,7 +28,7 @@ def scope_of(item: pytest.Function) -> str:
     """Return a digest of a benchmark's function and fixtures, with what they use in their modules; ``""`` if unknown.
 
     In a module it follows names to definitions, assignments and imports, and counts all other statements. An import
-    counts by its text and the place of the imported file, not by the file's content. The function's name does not count.
+    counts by its text and the place of the imported file in the suite. The function's name does not count.
     """
     place = f"{item.cls.__qualname__}." if item.cls else ""
     fixtures = {one.func for found in item._fixtureinfo.name2fixturedefs.values() for one in found}
@@ -76,7 +77,8 @@ def _used(function: Callable[..., object], root: str, renamed: bool = False) -> 
             todo += _names(module.body[number])
         chosen |= added
     own = names if renamed else ""
-    text = "\n".join(_text(module.body[number], own, file, root) for number in sorted(chosen))
+    statements = dict.fromkeys(_text(module.body[number], own, file, root) for number in sorted(chosen))
+    text = "\n".join(statements)  # an import that is repeated counts once
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -126,11 +128,18 @@ def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
         base = getattr(node, "module", "") or ""
         found = {base, *(f"{base}.{name}" if base else name for name in named)}
         files = (vars(sys.modules[name]).get("__file__") for name in found if name in sys.modules)
-        own_files = sorted(
-            os.path.relpath(one, root) for one in files if isinstance(one, str) and not is_installed(one)
-        )
-        return f"{text} from {own_files}"
+        places = sorted(_place(one, root) for one in files if isinstance(one, str) and not is_installed(one))
+        return f"{text} from {places}"
     return text
+
+
+def _place(file: str, root: str) -> str:
+    """Return the path of a file of the suite, and the content of another one, whose path may depend on the tree."""
+    if is_below(file, root):
+        return os.path.relpath(file, root)
+    with suppress(OSError), open(file, "rb") as content:
+        return hashlib.sha256(content.read()).hexdigest()
+    return ""
 
 
 class _Unnamed(ast.NodeTransformer):

@@ -100,7 +100,7 @@ class Prober:
         folder = tempfile.TemporaryDirectory(prefix="probe-", dir=self._launcher.scratch)
         cpus = self._launcher.processors.every if entrant.case.cpus == "all" else idle
         windows = *self._policy.leak_windows, self._policy.leak_seconds[bool(entrant.case.claims_on(LEAKS))]
-        request = ProbeCase(cpus, entrant.case.name, folder.name, self._policy.probe_calls, windows, self._files)
+        request = ProbeCase(cpus, entrant.case.name, folder.name, self._policy.probe_calls, windows)
         try:
             # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
             apart = self._files or entrant.case.shared

@@ -93,4 +93,6 @@ def is_below(path: str, folder: str) -> bool:
 
 def is_installed(path: str) -> bool:
     """Return whether the path is in an environment, which often lies inside the working tree."""
-    return "site-packages" in path.split(os.sep) or any(is_below(path, root) for root in (sys.prefix, sys.base_prefix))
+    return f"{os.sep}site-packages{os.sep}" in f"{path}{os.sep}" or any(
+        is_below(path, root) for root in (sys.prefix, sys.base_prefix)
+    )

@@ -45,6 +45,8 @@ class OwnFiles:
         self._opened: set[str] = set()
         self._knows = False
         """Whether no opened file has been missed."""
+        self._places: dict[str, tuple[str, str]] = {}
+        """Path -> its real path, and that relative to the tree or ``""``. Forked processes need not look again."""
 
     def anew(self) -> OwnFiles:
         """Return one of the same tree that has seen no file yet."""
@@ -115,7 +117,7 @@ class OwnFiles:
             self._drain()
         if not self._knows:
             return None
-        return sorted(self._opened | {name for path in self._loaded() if (name := self._name(path))})
+        return sorted(self._opened | {name for name in self.loaded().values() if name})
 
     def all_files(self) -> list[str]:
         """Return each file of the tree."""
@@ -134,7 +136,7 @@ class OwnFiles:
         change agree. Two environments never do, even if they hold the same packages.
         """
         seen = hashlib.sha256(f"{sys.version} {os.path.realpath(sys.executable)}".encode())
-        for path in sorted(path for path in self._loaded() if not self._name(path)):
+        for path in sorted(path for path, name in self.loaded().items() if not name):
             try:
                 found = os.stat(path)
                 fact = (path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
@@ -151,28 +153,26 @@ class OwnFiles:
         """
         own, foreign = set(), set()
         code = _mapped()
-        for path in self._loaded():
-            if name := self._name(path):
+        for path, name in self.loaded().items():
+            if name:
                 if path in code or path.endswith(_EXTENSIONS):
                     own.add(name)
             elif self._replaced and is_below(path, self._replaced) and not _is_apart(path, self._replaced):
-                name = os.path.relpath(path, self._replaced)
-                if not _same(path, os.path.join(self.tree, name)):
-                    foreign.add(name)
+                there = os.path.relpath(path, self._replaced)
+                if not _same(path, os.path.join(self.tree, there)):
+                    foreign.add(there)
         found = {"own": sorted(own), "foreign": sorted(foreign)}
         return {key: names for key, names in found.items() if names}
 
-    def _name(self, path: str) -> str:
-        """Return the path relative to the tree, ``""`` for what is not of the tree."""
-        if not is_below(path, self.tree) or _is_apart(path, self.tree):
-            return ""
-        return os.path.relpath(path, self.tree)
-
-    def _loaded(self) -> set[str]:
-        """Return the real paths of the modules and of the mapped native code of this process."""
-        files = (file for name, file in module_files() if not name.startswith(_GENERATED))
-        real = {file if is_installed(file) else os.path.realpath(file) for file in files}
-        return _mapped() | {file for file in real if not os.path.isdir(file)}
+    def loaded(self) -> dict[str, str]:
+        """Return the modules and the mapped native code of this process: real path -> path in the tree, or ``""``."""
+        files = {file for name, file in module_files() if not name.startswith(_GENERATED)} | _mapped()
+        for file in files - self._places.keys():
+            path = file if is_installed(file) else os.path.realpath(file)
+            own = is_below(path, self.tree) and not _is_apart(path, self.tree)
+            # pytest makes modules of folders, too.
+            self._places[file] = "" if os.path.isdir(path) else path, os.path.relpath(path, self.tree) if own else ""
+        return {path: name for path, name in map(self._places.__getitem__, files) if path}
 
 
 _EXTENSIONS = (".so", ".dylib", ".pyd")

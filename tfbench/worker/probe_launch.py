@@ -71,8 +71,8 @@ class ProbingLaunch(Bench[ProbeCase]):
         self._send({}, {probe.name: why for probe in probes})
 
     def _send(self, found: JSON, absent: dict[str, str]) -> None:
-        if self.request.files:  # last, since a step may read what it needs in its first call
-            self.facts |= {"read": self.own_files.read(), "installed": self.own_files.installed()}
+        if read := self.own_files.read():  # last, since a step may read what it needs in its first call
+            self.facts |= {"read": read, "installed": self.own_files.installed()}
         self.channel.send(Probed(found, absent, self.facts))
 
     def _ask(self, probe: Probe, method: Callable[..., Any], *arguments: Any) -> Any:

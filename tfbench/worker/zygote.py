@@ -189,6 +189,7 @@ class Zygote:
         spawns = tf_runtime.has_opened_gpu()
         self._helpers = containment.children()
         self.own_files.rest()
+        self.own_files.loaded()
         gc.collect()
         gc.freeze()
         self.served = True
