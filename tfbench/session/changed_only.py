@@ -7,7 +7,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfbench.metrics.probe_output import ProbeOutput
@@ -18,6 +18,10 @@ from tfbench.storage.history_index import digest
 
 _METADATA = re.compile(r", metadata=\{[^}]*\}")
 """Where an instruction of XLA comes from: among others, paths of the source tree."""
+_UNKNOWN = (
+    "--changed-only: cases race although their code may be the same, because this system does not report the files that "
+    "they read; on Linux, raise fs.inotify.max_user_watches above the number of the repository's folders"
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class ChangedOnly:
     contender: Side
     drawn: frozenset[str]
     executed: Callable[[Entrant, Entrant], Sequence[ExecutedCode | None]]
+    notes: set[str] = field(default_factory=set, init=False)
+    """What the user should know about cases that race."""
 
     def spares(self, case: Case, rival: Side, there: Case, differences: Sequence[str]) -> Reason | None:
         """Return why the case need not race, ``None`` if it must.
@@ -83,6 +89,8 @@ class ChangedOnly:
         if claimed or differences or there != case or self.contender.slowdown or self.contender.env != rival.env:
             return None
         before, now = self.executed(Entrant(there, rival), Entrant(case, self.contender))
+        if before is not None and now is not None and (before.read is None or now.read is None):
+            self.notes.add(_UNKNOWN)
         if before is None or now is None or not (before.read and now.read and now.source and now.installed):
             return None
         if (before.source, before.installed, before.graphs) != (now.source, now.installed, now.graphs):
