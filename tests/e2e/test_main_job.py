@@ -317,3 +317,22 @@ def test_settings_make_a_side(project):
     done = project.run("--against", "self+env:TF_AMOUNT=2e-4")
     assert done.outcomes() == {"test_mine": "improved"}, done.output
     assert done.report["sides"]["baseline"]["settings"]["TF_AMOUNT"] == "2e-4"
+
+
+@pytest.mark.slow
+def test_a_deleted_benchmark_is_missing_although_another_of_the_same_text_was_added(project):
+    text = "from tests.fakes.steps import taking\n\n\ndef step(bench):\n    return taking(bench, {})\n\n\ndef {}(bench):\n    bench(step(bench))\n"
+    project.write(text.format(50e-6, "test_main"), "benchmarks/test_old.py")
+    project.write(text.format(51e-6, "test_name"), "benchmarks/test_before.py")
+    project.write(".tfbench\nreport.json\n__pycache__\n", ".gitignore")
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "before")
+    (project.root / "benchmarks/test_old.py").unlink()
+    project.write(text.format(90e-6, "test_main"), "benchmarks/test_new.py")
+    project.write(text.format(51e-6, "test_other_name"), "benchmarks/test_before.py")
+    done = project.run("--against", "git:HEAD")
+    rows = {row["case"]: row["outcome"] for row in done.report["verdicts"] if row["metric"] == "time"}
+    assert rows["benchmarks/test_old.py::test_main"] == "missing"
+    assert rows["benchmarks/test_new.py::test_main"] == "new"
+    assert "it is called benchmarks/test_before.py::test_name there" in done.reason("test_other_name")

@@ -76,7 +76,7 @@ def test_no_side_is_always_the_first_that_an_ancestor_forks(pool):
         [("contender", 1), ("baseline", 1)],
         [("baseline", 2), ("contender", 2)],
     )
-    assert [(name, pair) for name, _, pair in opened._zygotes] == [*first, *second, *third]
+    assert [(name, pair) for name, _, pair, _ in opened._zygotes] == [*first, *second, *third]
 
 
 def test_released_zygotes_leave_what_they_said_about_their_side(pool):
@@ -92,7 +92,7 @@ def test_zygotes_of_finished_environments_end_and_start_again_on_demand(pool):
     opened.ready([(side, GOOD), (side, BAD)], [0])
     before = {key[1]: zygote.pid for key, zygote in opened._zygotes.items()}
     opened.keep_only([BAD])
-    assert set(opened._zygotes) == {("contender", BAD, 0)}
+    assert set(opened._zygotes) == {("contender", BAD, 0, "")}
     assert not alive(before[GOOD])
     opened.zygote(Entrant(Case("", "", ""), side), 0)
     assert len(opened._zygotes) == 2
@@ -103,7 +103,7 @@ def test_one_failed_start_ends_its_batch_and_is_remembered_for_its_environment_o
     opened.ready([(side, GOOD)], [0])
     with pytest.raises(SideError, match="did not start"):
         opened.ready([(side, GOOD), (side, BAD)], [0, 1])
-    assert set(opened._zygotes) == {("contender", GOOD, 0)}
+    assert set(opened._zygotes) == {("contender", GOOD, 0, "")}
     began = time.monotonic()
     with pytest.raises(SideError, match=r"\(with BAD=1\); it was not tried again$"):
         opened.ready([(side, BAD)], [0])
@@ -119,7 +119,7 @@ def test_a_zygote_that_died_is_started_again(pool):
     opened.ready([(side, GOOD)], [0])
     (pid,) = pids(opened).values()
     os.kill(pid, 9)
-    while not opened._zygotes["contender", GOOD, 0]._requests.channel.ended:
+    while not opened._zygotes["contender", GOOD, 0, ""]._requests.channel.ended:
         time.sleep(0.01)
     opened.ready([(side, GOOD)], [0])
     assert pids(opened) != {0: pid}
@@ -167,3 +167,13 @@ def test_workers_are_not_measured_for_the_coverage_of_the_run(monkeypatch, tmp_p
     assert not dropped & set(worker_environment(os.environ, side, {}))
     monkeypatch.setenv(ALLOWED, "1")
     assert dropped <= set(worker_environment(os.environ, side, {}))
+
+
+def test_a_zygote_that_collects_one_file_is_another_one_of_the_same_ancestor(pool):
+    opened, side = pool()
+    entrant = Entrant(Case("t.py::test_a", "", ""), side)
+    every, only = opened.zygote(entrant, 0), opened.zygote(entrant, 0, apart=True)
+    assert every is not only
+    assert every.ancestor is only.ancestor
+    assert opened.zygote(replace(entrant, case=Case("t.py::test_b", "", "")), 0, apart=True) is only
+    assert opened.zygote(replace(entrant, case=Case("u.py::test_a", "", "")), 0, apart=True) is not only

@@ -1,7 +1,6 @@
 """Which cases ``--changed-only`` spares, from what their probing launches executed."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,28 +11,60 @@ from tfbench.sides.side import Side
 
 CASE = Case("b/test_x.py::test_x", "test_x", "b/test_x.py::test_x")
 CLAIM = Claim("faster", TIME, (("compiler", "none"),))
-HERE = Side("contender", "python", Path("/work"))
-THERE = Side("baseline", "python", Path("/trees/a"), "git:HEAD", tree_redirect=("/work", "/trees/a"))
-FILES = {"/trees/a/b/test_x.py": "1", "/trees/a/models.py": "2"}
-BEFORE = ExecutedCode("code", FILES, "graphs")
-NOW = ExecutedCode("code", {"/work/b/test_x.py": "1", "/work/models.py": "2"}, "graphs")
+NOW = ExecutedCode("code", frozenset({"b/test_x.py", "models.py"}), "installed", "graphs")
 
 
-def spared(before=BEFORE, now=NOW, case=CASE, there=CASE, here=HERE, rival=THERE, differences=(), sample=frozenset()):
-    rule = ChangedOnly(
-        here, sample, lambda *entrants: [now if one.side.name == "contender" else before for one in entrants]
-    )
-    return rule.spares(case, rival, there, differences)
+@pytest.fixture
+def spared(tmp_path):
+    """Returns why a case is spared, whose sides have these files and executed this code."""
+    here, there = (tmp_path / name for name in ("here", "there"))
+    for tree in (here, there):
+        for file in ("b/test_x.py", "models.py", "other.py"):
+            (tree / file).parent.mkdir(parents=True, exist_ok=True)
+            (tree / file).write_text(file)
+    contender = Side("contender", "python", here)
+    other = Side("baseline", "python", there, "git:HEAD", tree_redirect=(str(here), str(there)))
+
+    def spares(before=NOW, now=NOW, case=CASE, there=CASE, differences=(), sample=frozenset(), slowdown=0.0, **rival):
+        rule = ChangedOnly(
+            replace(contender, slowdown=slowdown),
+            sample,
+            lambda *entrants: [now if one.side.name == "contender" else before for one in entrants],
+        )
+        spares.rules.append(rule)
+        return rule.spares(case, replace(other, **rival), there, differences)
+
+    spares.rules = []
+    return spares
 
 
-def test_a_case_is_spared_whose_code_is_the_same_in_another_source_tree():
+def test_a_case_is_spared_whose_code_is_the_same_in_another_source_tree(spared):
     reason = spared()
     assert reason.code == ReasonCode.SAME_CODE
-    assert "imported files of the project (2)" in reason.message
+    assert "files of the project that it reads (2)" in reason.message
 
 
-def test_sides_of_one_source_tree_have_the_same_files():
-    assert spared(before=NOW, rival=replace(HERE, name="baseline", spec="self")) is not None
+def test_sides_of_one_source_tree_have_the_same_files(spared):
+    assert spared(spec="self", tree_redirect=None) is not None
+
+
+@pytest.mark.parametrize("tree", ["here", "there"])
+@pytest.mark.parametrize("text", ["changed", None])
+def test_a_case_races_if_a_file_differs_that_either_side_has_read(spared, tmp_path, tree, text):
+    file = tmp_path / tree / "models.py"
+    file.write_text(text) if text else file.unlink()
+    assert spared() is None
+    assert spared(before=replace(NOW, read=frozenset({"b/test_x.py"}))) is None
+    assert spared(now=replace(NOW, read=frozenset({"b/test_x.py"}))) is None
+
+
+def test_files_that_neither_side_has_read_do_not_count(spared, tmp_path):
+    (tmp_path / "here" / "other.py").write_text("changed")
+    assert spared() is not None
+
+
+def test_a_file_that_both_sides_have_removed_again_is_the_same(spared):
+    assert spared(before=replace(NOW, read=NOW.read | {"lock"})) is not None
 
 
 @pytest.mark.parametrize(
@@ -41,26 +72,42 @@ def test_sides_of_one_source_tree_have_the_same_files():
     [
         {"now": replace(NOW, source="other")},
         {"now": replace(NOW, graphs="other")},
-        {"now": replace(NOW, files={**NOW.files, "/work/models.py": "3"})},
-        {"now": replace(NOW, files={**NOW.files, "/work/new.py": "3"})},
-        {"before": replace(BEFORE, files={**FILES, "/trees/a/old.py": "3"})},
+        {"now": replace(NOW, installed="other")},
         {"differences": ["keras 3.9 there, 3.10 here"]},
-        {"here": replace(HERE, slowdown=0.1)},
-        {"rival": replace(THERE, env={"X": "1"})},
+        {"slowdown": 0.1},
+        {"env": {"X": "1"}},
         {"there": replace(CASE, name="b/test_x.py::test_y")},
         {"case": replace(CASE, claims=(CLAIM,))},
         {"sample": frozenset([CASE.name])},
     ],
 )
-def test_a_case_races_if_anything_differs_or_its_times_are_needed(changed):
+def test_a_case_races_if_anything_differs_or_its_times_are_needed(spared, changed):
     assert spared(**changed) is None
 
 
 @pytest.mark.parametrize("side", ["before", "now"])
-@pytest.mark.parametrize("unknown", [None, ExecutedCode(), replace(NOW, files={}), replace(NOW, source="")])
-def test_a_case_races_if_its_code_is_unknown_on_a_side(side, unknown):
-    assert spared(**{side: unknown}) is None
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        None,
+        ExecutedCode(),
+        replace(NOW, read=None),
+        replace(NOW, read=frozenset()),
+        replace(NOW, source=""),
+        replace(NOW, installed=""),
+    ],
+)
+def test_a_case_races_if_its_code_is_unknown_on_a_side(spared, side, unknown):
     assert spared(before=unknown, now=unknown) is None
+    assert spared(**{side: unknown}) is None
+
+
+def test_a_system_that_does_not_report_files_is_named_with_the_fix(spared):
+    assert spared(now=replace(NOW, read=None)) is None
+    assert len(spared.rules[-1].notes) == 1
+    assert "raise fs.inotify.max_user_watches" in next(iter(spared.rules[-1].notes))
+    assert spared() is not None
+    assert not spared.rules[-1].notes
 
 
 def test_at_least_one_case_is_drawn_and_the_seed_decides_which():
@@ -74,8 +121,8 @@ def test_graphs_and_modules_count_without_the_places_of_their_source():
         return ExecutedCode.of_probe(ProbeOutput({"graph": {"executed": [[graph]]}}, {}, facts, {"m": text}))
 
     add = 'ROOT add.1 = f32[2] add(a, b), metadata={{op_name="add" source_file="{}"}}'
-    first = of(add.format("/trees/a/x.py"), source="s", files={"x": "1"})
-    assert first == of(add.format("/work/x.py"), source="s", files={"x": "1"})
-    assert (first.source, first.files) == ("s", {"x": "1"})
+    first = of(add.format("/trees/a/x.py"), source="s", read=["x"], installed="i")
+    assert first == of(add.format("/work/x.py"), source="s", read=["x"], installed="i")
+    assert (first.source, first.read, first.installed) == ("s", {"x"}, "i")
     assert first.graphs != of(add.format("x").replace("f32[2]", "f32[4]")).graphs
     assert first.graphs != of(add.format("x"), "Add").graphs

@@ -245,7 +245,7 @@ DECISION = Decision(Outcome.REGRESSED, Reason("slower", "5% slower"), Comparison
 FIRST = Decision(Outcome.IMPROVED, Reason("faster", "less"), Comparison(replace(RATIO, center=0.5), 6, 6, 6))
 
 
-RACE = {"failures": {}, "races": [], "policy": Policy(), "decision": DECISION, "launches": 6, "rounds": 60,
+RACE = {"unlike": "", "failures": {}, "races": [], "policy": Policy(), "decision": DECISION, "launches": 6, "rounds": 60,
         "wall_seconds": 2.5, "tail": None, "first_call": None, "memory": None, "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
 
 
@@ -311,6 +311,11 @@ def test_a_race_that_was_given_up_is_inconclusive():
     reason = Reason("disturbed", "not decided, as 2 launches were discarded: a busy neighbour")
     verdict = Verdict(CASE, Outcome.INCONCLUSIVE, reason, launches=3, wall_seconds=1.5)
     assert two_sides(race={"races": [calm, aborted]}) == CaseResult(CASE, verdict)
+
+
+def test_a_race_of_other_native_code_is_incomparable():
+    verdict = Verdict(CASE, Outcome.INCOMPARABLE, Reason("other-native-code", "loaded x.so"), wall_seconds=2.5)
+    assert two_sides(race={"unlike": "loaded x.so"}) == CaseResult(CASE, verdict)
 
 
 @pytest.mark.parametrize("decision", [None, replace(DECISION, outcome=None)])

@@ -5,12 +5,13 @@ from tfbench.sides.counterparts import Benchmark, Counterparts
 
 
 def case(name, source):
-    return Case(name, "w", name.partition("[")[0], source=source)
+    return Case(name, "w", name.partition("[")[0], source=source, scope=source)
 
 
 def counterparts(before, *now):
     return Counterparts(
-        {name: Benchmark(source) for name, source in before.items()}, [case(name, source) for name, source in now]
+        {name: Benchmark(source, source) for name, source in before.items()},
+        [case(name, source) for name, source in now],
     )
 
 
@@ -39,3 +40,11 @@ def test_ambiguous_matches_are_left_out():
     assert two_of_one.of(case("a.py::y", "1")) is None
     unknown = counterparts({"a.py::x": ""}, ("a.py::y", ""))
     assert unknown.of(case("a.py::y", "")) is None
+
+
+def test_the_same_code_that_uses_something_else_is_another_case():
+    before = {"a.py::test_main": Benchmark("1", "old")}
+    now = Case("b.py::test_main", "w", "b.py::test_main", source="1", scope="new")
+    found = Counterparts(before, [now])
+    assert found.of(now) is None
+    assert [one.name for one in found.gone({now.name})] == ["a.py::test_main"]

@@ -12,6 +12,7 @@ from tfbench.errors import BenchmarkError
 from tfbench.model import PLAIN
 from tfbench.worker.bench import Bench
 from tfbench.worker.block import Block, PreparedBlock, PreparedStep
+from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.plain_benchmark import PlainBenchmark, StatsUnavailable
 
 
@@ -19,7 +20,7 @@ class Launch(Bench):
     """Runs the step three times."""
 
     def __init__(self, seconds=()):
-        super().__init__(channel=None, request=None, pipes=(), function=None)
+        super().__init__(channel=None, request=None, pipes=(), function=None, own_files=OwnFiles(""))
         self.times = list(seconds)
 
     def serve(self, call):

@@ -1,6 +1,7 @@
 """Shared set-ups, with real processes and files: who builds them, when they are rebuilt, and their errors."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -8,7 +9,10 @@ import pytest
 
 from tfbench.errors import BenchmarkError
 from tfbench.worker import tf_runtime
+from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.shared import Shared
+
+OWN = OwnFiles(str(Path(__file__).parent))
 
 
 def write(folder: Path, text: str = "made", source: Path | None = None) -> None:
@@ -38,8 +42,8 @@ def content(folder: Path) -> str:
 
 
 def test_a_set_up_is_built_once_in_a_process_of_its_own(tmp_path, trace):
-    shared = Shared(tmp_path / "made")
-    first, second = shared(write, "text"), Shared(tmp_path / "made")(write, "text")
+    shared = Shared(tmp_path / "made", OWN)
+    first, second = shared(write, "text"), Shared(tmp_path / "made", OWN)(write, "text")
     assert first == second
     assert content(first) == "text"
     (pid,) = trace()
@@ -48,7 +52,7 @@ def test_a_set_up_is_built_once_in_a_process_of_its_own(tmp_path, trace):
 
 
 def test_other_arguments_and_other_versions_lead_to_another_build(tmp_path, trace, monkeypatch):
-    shared = Shared(tmp_path / "made")
+    shared = Shared(tmp_path / "made", OWN)
     folders = [shared(write, "text"), shared(write, "other"), shared(write, "text", shared(write, "text"))]
     monkeypatch.setattr("tfbench.worker.shared.packages", lambda: {"tensorflow": "9.9"})
     folders.append(shared(write, "text"))
@@ -61,7 +65,7 @@ def test_processes_that_ask_at_the_same_time_build_once(tmp_path, trace):
     for _ in range(3):
         if (pid := os.fork()) == 0:
             try:
-                os._exit(content(Shared(tmp_path / "made")(write, "text")) != "text")
+                os._exit(content(Shared(tmp_path / "made", OWN)(write, "text")) != "text")
             finally:
                 os._exit(9)
         children.append(pid)
@@ -74,12 +78,12 @@ def test_processes_that_ask_at_the_same_time_build_once(tmp_path, trace):
 )
 def test_a_failed_build_is_reported_and_leaves_no_folder(tmp_path, how, reported):
     with pytest.raises(BenchmarkError, match=reported):
-        Shared(tmp_path)(fail, how)
+        Shared(tmp_path, OWN)(fail, how)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
 def test_a_changed_set_up_is_refused_with_the_fix(tmp_path, trace):
-    shared = Shared(tmp_path)
+    shared = Shared(tmp_path, OWN)
     folder = shared(write)
     (folder / "deeper" / "file.txt").write_text("changed")
     with pytest.raises(
@@ -93,11 +97,68 @@ def test_a_changed_set_up_is_refused_with_the_fix(tmp_path, trace):
 
 def test_only_plain_arguments_are_accepted(tmp_path):
     with pytest.raises(BenchmarkError, match="pass strings, numbers and folders"):
-        Shared(tmp_path)(write, object())
+        Shared(tmp_path, OWN)(write, object())
 
 
 def test_shared_must_come_before_the_first_op_even_if_the_folder_exists(tmp_path, trace, monkeypatch):
-    Shared(tmp_path)(write)
+    Shared(tmp_path, OWN)(write)
     monkeypatch.setattr(tf_runtime, "has_run_an_op", lambda: True)
     with pytest.raises(BenchmarkError, match="before the first op"):
-        Shared(tmp_path)(write)
+        Shared(tmp_path, OWN)(write)
+
+
+def read(folder: Path) -> None:
+    """Writes what a file of the side's tree contains."""
+    write(folder, Path(os.environ["TREE"], "data.txt").read_text())
+
+
+@pytest.fixture
+def side(tmp_path, trace, monkeypatch):
+    """Returns the content of a set-up that is built from a file of this tree."""
+
+    def ask(tree, text, other=""):
+        (tmp_path / tree).mkdir(exist_ok=True)
+        (tmp_path / tree / "data.txt").write_text(text)
+        (tmp_path / tree / "other.txt").write_text(other)
+        monkeypatch.setenv("TREE", str(tmp_path / tree))
+        own = OwnFiles(str(tmp_path / tree))
+        own.watch()
+        folder = Shared(tmp_path / "made", own)(read)
+        own.rest()
+        assert "data.txt" in own.read()  # also if an earlier launch has read it, see --changed-only
+        return content(folder), len(trace())
+
+    return ask
+
+
+def test_two_trees_with_the_same_files_share_a_build_and_other_files_lead_to_another(side):
+    assert side("a", "first") == ("first", 1)
+    assert side("b", "first", "not read by the build") == ("first", 1)
+    assert side("b", "second") == ("second", 2)
+    assert side("a", "first") == ("first", 2)
+
+
+def test_a_module_that_is_loaded_counts_as_read(tmp_path, trace, monkeypatch):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "helper_of_a_build.py").write_text("TEXT = 'first'\n")
+    monkeypatch.syspath_prepend(tmp_path / "tree")
+    monkeypatch.delitem(sys.modules, "helper_of_a_build", raising=False)
+    __import__("helper_of_a_build")
+    shared = Shared(tmp_path / "made", OwnFiles(str(tmp_path / "tree")))
+    first = shared(write)
+    assert shared(write) == first
+    (tmp_path / "tree" / "helper_of_a_build.py").write_text("TEXT = 'second'\n")
+    assert shared(write) != first
+    assert len(trace()) == 2
+
+
+def test_where_reads_cannot_be_noted_every_file_of_the_tree_counts(tmp_path, trace, monkeypatch):
+    monkeypatch.setattr(OwnFiles, "watch", lambda own: None)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.txt").write_text("a")
+    shared = Shared(tmp_path / "made", OwnFiles(str(tree)))
+    first = shared(write)
+    assert shared(write) == first
+    (tree / "a.txt").write_text("b")
+    assert shared(write) != first

@@ -128,6 +128,8 @@ def _race(setup: CommandSetup, case: Case, other: Side, policy: Policy) -> Confi
         raise TfbenchError(f"{case.short_name} breaks on the {('other', 'own')[entrant]} side: {failure}")
     if race.abort_reason or race.decision is None:
         raise TfbenchError(f"{case.short_name} could not be raced: {race.abort_reason or 'no launch was finished'}")
+    if race.unlike:
+        raise TfbenchError(f"{case.short_name} could not be compared: {race.unlike}")
     return race
 
 

@@ -3,7 +3,7 @@
 Times are seconds, ratios are contender / baseline, effects are natural logarithms of ratios.
 """
 
-from tfbench.model.case import JSON, LEAKS, ONCE, PLAIN, QUALITIES, REPORTED, TIME, WAITED, Case, Claim
+from tfbench.model.case import JSON, LEAKS, NATIVE, ONCE, PLAIN, QUALITIES, REPORTED, TIME, WAITED, Case, Claim
 from tfbench.model.measurement import (
     Effect,
     Launch,
@@ -24,6 +24,7 @@ from tfbench.model.verdict import Calls, Comparison, Outcome, Ratio, Skip, Suite
 __all__ = [
     "JSON",
     "LEAKS",
+    "NATIVE",
     "ONCE",
     "PLAIN",
     "QUALITIES",

@@ -12,6 +12,8 @@ TIME = "time"
 """The metric that races compare."""
 ONCE = "once"
 """The fact of a launch whose step ran once, so that its time is a single sample."""
+NATIVE = "native"
+"""The fact with the native code of a source tree that a launch has loaded: ``own`` of its side, and ``foreign``."""
 LEAKS = "leaks"
 """What a contract on leaks is about, and the probe that finds them."""
 PLAIN = "pytest_benchmark"
@@ -58,6 +60,8 @@ class Case:
     """``""`` for one pinned core, ``"all"`` for every processor that the run may use."""
     source: str = ""
     """Digest of the benchmark's own code, ``""`` if unknown."""
+    scope: str = ""
+    """Digest of that code and of what it uses in its modules, ``""`` if unknown. By it a renamed case is known."""
     claims: tuple[Claim, ...] = ()
     shared: bool = False
     """Whether the benchmark uses a shared set-up, built once for all launches."""

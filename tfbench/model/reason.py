@@ -71,6 +71,8 @@ class ReasonCode(str, enum.Enum):
     """The packages of the baseline cannot be installed again."""
     SAME_CODE = "same-code"
     """Not raced, because both sides run the same code, graphs and packages (``--changed-only``)."""
+    OTHER_NATIVE_CODE = "other-native-code"
+    """A side has not run the native code of its own source tree, or only one of the sides has run any."""
     OTHER_ENVIRONMENT = "other-environment"
     """The recreated side differs from the environment that the baseline was saved in."""
 

@@ -129,7 +129,8 @@ def _collect_elsewhere(text: str) -> int:
         say(str(error), error=True)
         return 1
     found = {
-        name: {"source": case.source, "skipped": name in collected.skipped} for name, case in collected.cases.items()
+        name: {"source": case.source, "scope": case.scope, "skipped": name in collected.skipped}
+        for name, case in collected.cases.items()
     }
     write_whole(Path(order["answer"]), json.dumps(found))
     return 0

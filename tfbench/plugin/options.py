@@ -14,10 +14,12 @@ from tfbench.errors import DeclarationError, TfbenchError, UsageError
 from tfbench.fs import require_linux
 from tfbench.model import Case
 from tfbench.plugin import HISTORY_PLACES
+from tfbench.plugin.scope import scope_of
 from tfbench.plugin.tf_test import ListedFile
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
 from tfbench.race.workers import Suite
+from tfbench.sides.source_tree import top_level
 from tfbench.stats.thresholds import FIELDS
 from tfbench.storage.histories import is_url
 from tfbench.storage.layout import HISTORY, JOURNAL, Layout
@@ -64,6 +66,7 @@ def suite_of(
         made=str(Layout.of(root).shared_set_ups),
         cpus=available_cpus(),
         variables=worker_variables(started_with, os.environ),
+        tree=str(top_level(root) or ""),
         imports_tensorflow=imports_tensorflow,
     )
 
@@ -186,6 +189,7 @@ def case_of(
         env=tuple(sorted(variant.env.items())),
         cpus=_marked_cpus(item),
         source=digest(item.function),
+        scope=scope_of(item),
         claims=claims_of(item, variant),
         shared="shared" in item.fixturenames,
         place=place,

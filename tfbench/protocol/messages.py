@@ -1,5 +1,4 @@
 """The messages between controller and workers, each a frozen dataclass that `coding` writes as one line of JSON.
-
 Every message is a request or its answer: first those of an ancestor and a zygote, then those of the process of a launch.
 """
 
@@ -63,6 +62,9 @@ class StartZygote(ForkRequest):
     """Benchmark files left out, because they run an op while they are imported."""
     channel: int = -1
     """Descriptor of the socket, if the zygote is not forked but replaces one that has run an op."""
+    tree: str = ""
+    """Top of the side's source tree."""
+    watches: bool = False  # whether to note which files of the tree are opened
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,6 @@ class ProbeCase(CaseRequest):
     """Calls after the first ones, to find retraces and tensors that stay alive."""
     windows: tuple[int, int, float]
     """Windows of calls after them to find leaks, most calls of each, and seconds of all."""
-    files: bool = False
-    """Whether to list the project's files that the benchmark imports, which only `--changed-only` needs."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.model import TIME, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, Verdict
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
+from tfbench.race.native import unlike_native_code
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.stopwatch import Phase
 from tfbench.stats.verdict import Decision
@@ -208,6 +209,17 @@ class ConfirmedRace:
     def runs(self, entrant: int) -> list[Run]:
         """Return the runs of this entrant, one per launch."""
         return [run for race in self.races for run in race.runs(entrant)]
+
+    @property
+    def unlike(self) -> str:
+        """Why the times say nothing about the source trees of the sides, ``""`` if they do: see `unlike_native_code`."""
+        sides = [entrant.side for entrant in self._first.entrants]
+        return unlike_native_code(sides, [self._all_runs(number) for number in range(len(sides))])
+
+    def _all_runs(self, entrant: int) -> list[Run]:
+        """Return the runs of this entrant in all launches, the short ones included."""
+        launches = (launch for race in self.races for launch in race.all_launches)
+        return [run for launch in launches if (run := launch.runs[entrant]) is not None]
 
     @property
     def launches(self) -> int:

@@ -44,10 +44,11 @@ class _Launch:
 
 
 class Prober:
-    """Probes cases in processes that are forked from the zygotes of their sides.
+    """Probes cases in processes that are forked from zygotes of their sides.
 
     Args:
-        files: Whether to list the project's files that each case imports.
+        files: Whether to report what each case reads and loads. Its zygote then collects its file only, so that files
+            of other benchmarks do not count.
     """
 
     def __init__(self, launcher: ProcessLauncher, policy: Policy, *, files: bool = False) -> None:
@@ -99,9 +100,11 @@ class Prober:
         folder = tempfile.TemporaryDirectory(prefix="probe-", dir=self._launcher.scratch)
         cpus = self._launcher.processors.every if entrant.case.cpus == "all" else idle
         windows = *self._policy.leak_windows, self._policy.leak_seconds[bool(entrant.case.claims_on(LEAKS))]
-        request = ProbeCase(cpus, entrant.case.name, folder.name, self._policy.probe_calls, windows, self._files)
+        request = ProbeCase(cpus, entrant.case.name, folder.name, self._policy.probe_calls, windows)
         try:
-            return _Launch(self._launcher.start(entrant, 0, request), folder, idle)
+            # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
+            apart = self._files or entrant.case.shared
+            return _Launch(self._launcher.start(entrant, 0, request, apart=apart), folder, idle)
         except BaseException:
             folder.cleanup()
             raise

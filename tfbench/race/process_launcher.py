@@ -97,17 +97,28 @@ class ProcessLauncher:
         except (SideError, BenchmarkError) as error:
             raise UsageError(str(error)) from None
 
-    def zygote(self, entrant: Entrant, pair: int) -> Zygote:
+    def zygote(self, entrant: Entrant, pair: int, *, apart: bool = False) -> Zygote:
         """Return the zygote of this pair, and start it if necessary.
+
+        Args:
+            apart: Whether it collects the benchmark file of the entrant's case only.
 
         Raises:
             SideError: The zygote does not start.
         """
         with self.stopwatch.phase(Phase.STARTING):
-            return self._pool.zygote(entrant, pair)
+            return self._pool.zygote(entrant, pair, apart=apart)
 
-    def start(self, entrant: Entrant, pair: int, request: LaunchRequest, descriptors: Sequence[int] = ()) -> Process:
-        """Fork the process of a launch from the zygote of this pair.
+    def start(
+        self,
+        entrant: Entrant,
+        pair: int,
+        request: LaunchRequest,
+        descriptors: Sequence[int] = (),
+        *,
+        apart: bool = False,
+    ) -> Process:
+        """Fork the process of a launch from the zygote of this pair, or of this pair and the case's file.
 
         Raises:
             SideError: The zygote does not start.
@@ -115,7 +126,7 @@ class ProcessLauncher:
         """
         case = entrant.case
         check_threads(entrant.side, dict(case.env), self.processors.of(case), self._suite.cpus)
-        zygote = self.zygote(entrant, pair)
+        zygote = self.zygote(entrant, pair, apart=apart)
         return Process.start(zygote, zygote.checked(request, entrant.case), descriptors)
 
     def start_pairs(self, entrants: Iterable[Entrant], pairs: Sequence[int]) -> None:

@@ -49,6 +49,8 @@ class Suite:
     """Every processor of the run. A zygote may start on any of them, although its launches are pinned to a few."""
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """Environment variables that a side's and a variant's are added to."""
+    tree: str = ""
+    """Top of the working tree, ``""`` for the root of a side."""
     imports_tensorflow: bool = True
     """Whether a benchmark or a conftest.py does, so that ancestors import it once for the zygotes of both sides."""
 

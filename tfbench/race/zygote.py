@@ -29,13 +29,21 @@ class Zygote:
         ancestor: Forks it.
         env: Environment variables of the variant.
         scratch: Folder of its temporary files and those of its launches.
+        only: The only benchmark file that it collects, with a note of all that it reads; ``""`` for every file.
 
     Raises:
         SideError: It cannot be forked.
     """
 
     def __init__(
-        self, ancestor: Ancestor, side: Side, env: Mapping[str, str], suite: Suite, policy: Policy, scratch: Path
+        self,
+        ancestor: Ancestor,
+        side: Side,
+        env: Mapping[str, str],
+        suite: Suite,
+        policy: Policy,
+        scratch: Path,
+        only: str = "",
     ) -> None:
         self.ancestor = ancestor
         self.side = side
@@ -63,12 +71,14 @@ class Zygote:
         self._requests = Requests(channel, policy.answer_seconds)
         start = messages.StartZygote(
             root=str(side.root),
-            files=tuple(dict.fromkeys((*suite.files, *side.files))),
+            files=(only,) if only else tuple(dict.fromkeys((*suite.files, *side.files))),
             inifile=str(side.root / suite.inifile) if suite.inifile else "",
             import_mode=suite.import_mode,
             made=suite.made,
             python_path=worker_environment(suite.variables, side, env)["PYTHONPATH"],
             tree_redirect=side.tree_redirect,
+            tree=side.tree_redirect[1] if side.tree_redirect else suite.tree or str(side.root),
+            watches=bool(only),
         )
         try:
             with theirs:

@@ -18,8 +18,8 @@ from tfbench.race.zygote import Zygote
 from tfbench.sides.side import Side
 
 Environment = tuple[tuple[str, str], ...]
-_Key = tuple[str, Environment, int]
-"""Name of a side, environment variables of a variant, and number of a pair."""
+_Key = tuple[str, Environment, int, str]
+"""Name of a side, environment variables of a variant, number of a pair, and the only benchmark file or ``""``."""
 _Origin = tuple[str, str, frozenset[tuple[str, str]], int]
 """Name of a side that has ancestors of its own, or ``""``; interpreter, environment variables and number of the pair."""
 _OWN_IMPORT = (
@@ -67,8 +67,11 @@ class ZygotePool:
         """
         return self._scratch.folder
 
-    def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int]) -> None:
+    def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int], only: str = "") -> None:
         """Start the missing zygotes of these pairs.
+
+        Args:
+            only: The only benchmark file that they collect; ``""`` for every file.
 
         Raises:
             SideError: A zygote does not start. Later calls for its side and environment raise it again at once.
@@ -79,7 +82,7 @@ class ZygotePool:
                 raise failure
         # The ancestor of a pair has forked none before the first, so no side is always the first.
         pools = [*sides], [*sides][::-1]
-        keys = [(*pool, pair) for pair in dict.fromkeys(pairs) for pool in pools[pair % 2]]
+        keys = [(*pool, pair, only) for pair in dict.fromkeys(pairs) for pool in pools[pair % 2]]
         tried: set[tuple[_Key, _Origin]] = set()
         while missing := self._missing(keys):
             self._make_room(len(missing), keys)
@@ -127,7 +130,7 @@ class ZygotePool:
 
     def _origin(self, side: Side, key: _Key) -> _Origin:
         """Name the ancestor of a zygote: zygotes of one pair share it if their programs and environments are the same."""
-        _, env, pair = key
+        _, env, pair, _ = key
         variables = frozenset(worker_environment(self._suite.variables, side, dict(env), shared=True).items())
         return ("" if env not in self._own_import else side.name), side.executable, variables, pair
 
@@ -157,7 +160,7 @@ class ZygotePool:
                 with self._noting_failure(key):
                     ancestor = self._ancestor(origin, side)
                     env = dict(key[1])
-                    starting[key] = Zygote(ancestor, side, env, self._suite, self._policy, self._scratch.folder)
+                    starting[key] = Zygote(ancestor, side, env, self._suite, self._policy, self._scratch.folder, key[3])
             for key, zygote in starting.items():
                 with self._noting_failure(key):
                     zygote.wait_ready()
@@ -184,7 +187,7 @@ class ZygotePool:
             self.notes.append(text)
 
     def _note_ready(self, key: _Key, zygote: Zygote) -> None:
-        name, env, _ = key
+        name, env, *_ = key
         settings = {key: value for key, value in zygote.environment["settings"].items() if key not in dict(env)}
         self._described[name] = {**zygote.environment, "settings": settings}
         if zygote.import_seconds is not None:
@@ -204,18 +207,22 @@ class ZygotePool:
             self._failed[key[:2]] = SideError(text)
             raise
 
-    def zygote(self, entrant: Entrant, pair: int) -> Zygote:
+    def zygote(self, entrant: Entrant, pair: int, *, apart: bool = False) -> Zygote:
         """Return the zygote of this pair, and start it if necessary.
+
+        Args:
+            apart: Whether it collects the benchmark file of the entrant's case only.
 
         Raises:
             SideError: The zygote does not start.
         """
-        self.ready([(entrant.side, entrant.case.env)], [pair])
-        return self._zygotes[entrant.side.name, entrant.case.env, pair]
+        only = entrant.case.name.partition("::")[0] if apart else ""
+        self.ready([(entrant.side, entrant.case.env)], [pair], only)
+        return self._zygotes[entrant.side.name, entrant.case.env, pair, only]
 
     def have_common_ancestors(self, wanted: Sequence[tuple[Side, Environment]]) -> bool:
         """Whether these are several zygotes of a pair, forked from one ancestor, as far as is known."""
-        origins = {(side.name, env): self._origin(side, (side.name, env, 0)) for side, env in wanted}
+        origins = {(side.name, env): self._origin(side, (side.name, env, 0, "")) for side, env in wanted}
         return len(origins) > 1 == len(set(origins.values()))
 
     def environment(self, side: Side) -> JSON:

@@ -175,6 +175,9 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseR
         return failed(case, failure, f"on the {side} side: ")
     if aborted := [race for race in confirmed_race.races if race.abort_reason]:
         return disturbed(case, aborted[0])
+    if unlike := confirmed_race.unlike:
+        reason = Reason(ReasonCode.OTHER_NATIVE_CODE, unlike)
+        return CaseResult(case, Verdict(case, Outcome.INCOMPARABLE, reason, wall_seconds=confirmed_race.wall_seconds))
     decision = confirmed_race.decision
     if decision is None or decision.outcome is None:
         raise BenchmarkError(f"{case.name}: the race ended without a decision")

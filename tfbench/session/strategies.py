@@ -142,9 +142,11 @@ class LiveSideStrategy(Strategy):
         if there is None:
             text = f"{self.side.spec} does not have it, so there is nothing to compare it with"
             return self.races.alone(case, Reason(ReasonCode.NOT_IN_BASELINE, text))
-        rule = self.changed_only
-        if rule is not None and (spared := rule.spares(case, self.side, there, self._differences())):
-            return RaceResults([CaseResult(case, Verdict(case, Outcome.NEW, spared))])
+        if (rule := self.changed_only) is not None:
+            spared = rule.spares(case, self.side, there, self._differences())
+            self.notes[:] = sorted(rule.notes)
+            if spared:
+                return RaceResults([CaseResult(case, Verdict(case, Outcome.NEW, spared))])
         note = f"it is called {there.name} there" if there.name != case.name else ""
         return self.races.sides(case, self.side, note, there)
 

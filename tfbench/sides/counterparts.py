@@ -20,6 +20,8 @@ class Benchmark:
 
     source: str
     """Digest of its code."""
+    scope: str = ""
+    """Digest of its code and of what that uses in its modules, ``""`` if unknown."""
     skipped: bool = False
     """Whether a mark of pytest skips it there."""
 
@@ -60,14 +62,16 @@ def benchmarks_of(
 
 def _benchmark(content: object) -> Benchmark:
     found = an_object(content, "a benchmark")
-    return Benchmark(a_text(found["source"], "source"), a_flag(found["skipped"], "skipped"))
+    source, scope = (a_text(found[key], key) for key in ("source", "scope"))
+    return Benchmark(source, scope, a_flag(found["skipped"], "skipped"))
 
 
 class Counterparts:
     """Find the case of another source tree for a case of this run, renamed ones included.
 
-    Benchmarks with the same code and variant under another name match. A benchmark that only moved to another file is
-    preferred. Ambiguous matches are left out. ``before`` comes from `benchmarks_of` that tree.
+    Benchmarks with the same code and variant under another name match, if that code uses the same definitions, imports
+    and fixtures. A benchmark that only moved to another file is preferred. Ambiguous and doubtful matches are left out:
+    the old case is then missing and the new one new. ``before`` comes from `benchmarks_of` that tree.
     """
 
     def __init__(self, before: Mapping[str, Benchmark], now: Sequence[Case]) -> None:
@@ -75,9 +79,9 @@ class Counterparts:
         gone = set(before) - {case.name for case in now}
         found = {}
         for case in now:
-            if case.name not in before and case.source:
+            if case.name not in before and case.scope:
                 variant = case.name.partition("[")[2]
-                same = [one for one in gone if before[one].source == case.source and one.partition("[")[2] == variant]
+                same = [one for one in gone if before[one].scope == case.scope and one.partition("[")[2] == variant]
                 moved = [one for one in same if one.rpartition("::")[2] == case.short_name]
                 if len(matches := moved or same) == 1:
                     found[case.name] = matches[0]

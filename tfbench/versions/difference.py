@@ -42,6 +42,8 @@ def raced(race: ConfirmedRace, metric: str) -> Difference:
         return Difference(None, "", failures=race.failures)
     if race.abort_reason:
         return Difference(None, f"disturbed: {race.abort_reason}")
+    if race.unlike:
+        return Difference(None, race.unlike)
     judged: Decision | Verdict | None = {
         TIME: race.decision, FIRST_CALL: race.first_call, PEAK_HOST_MEMORY: race.memory,
     }[metric]  # fmt: skip

@@ -43,6 +43,7 @@ from tfbench.worker.block import (
     works_on,
 )
 from tfbench.worker.first_call import call_once, first_call
+from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.probes.memory import HostPeak
 from tfbench.worker.slices import serve_slices
 from tfbench.worker.tracers import tracer
@@ -63,6 +64,8 @@ class Bench(ABC, Generic[Request]):
     pipes: Sequence[int]
     """Open files that came with the request."""
     function: object
+    own_files: OwnFiles
+    """The files of the side's source tree that the process has read."""
     clock: Clock = field(default=time.perf_counter_ns, init=False)
     called: bool = field(default=False, init=False)
     refusal: str = field(default="", init=False)

@@ -10,11 +10,12 @@ import json
 import os
 import sys
 import types
+from collections.abc import Iterator
 from importlib import metadata
 from urllib.parse import unquote, urlsplit
 
 OWN = "tfbench"
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 """tfbench measures both sides with the same code, even if it lies in the working tree."""
 
 
@@ -39,18 +40,23 @@ def leaked_packages(there: str, here: str) -> list[str]:
     import that copy.
     """
     found, copies = set(), _copies(there)
-    for name, module in list(sys.modules.items()):
-        if not isinstance(module, types.ModuleType):
-            continue
-        # Attribute access would load a lazy module here in the zygote, on one side only.
-        file, package = object.__getattribute__(module, "__dict__").get("__file__"), name.partition(".")[0]
-        if not isinstance(file, str):
-            continue
+    for name, file in module_files():
+        package = name.partition(".")[0]
         leaked = _moved(file, there, here) != file or (package in copies and is_installed(file))
         # pytest makes a module of each folder above a conftest.py that lies outside of its root.
-        if leaked and not _below(os.path.realpath(file), _PACKAGE) and not os.path.isdir(file):
+        if leaked and not is_below(os.path.realpath(file), PACKAGE) and not os.path.isdir(file):
             found.add(package)
     return sorted(found)
+
+
+def module_files() -> Iterator[tuple[str, str]]:
+    """Yield the name and the file of each imported module that has one."""
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, types.ModuleType):
+            # Attribute access would load a lazy module here in the zygote, on one side only.
+            file = object.__getattribute__(module, "__dict__").get("__file__")
+            if isinstance(file, str):
+                yield name, file
 
 
 def _copies(there: str) -> set[str]:
@@ -66,7 +72,7 @@ def _copies(there: str) -> set[str]:
             copied = not origin.get("dir_info", {}).get("editable")
         except (OSError, ValueError, AttributeError):
             continue
-        if origin and copied and _below(folder, there):
+        if origin and copied and is_below(folder, there):
             found |= {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
     return found - {OWN}
 
@@ -75,15 +81,18 @@ def _moved(path: str, there: str, here: str) -> str:
     if is_installed(path):  # most are, and to follow the links of each takes 0.2 s in all
         return path
     real = os.path.realpath(path)
-    if not _below(real, there) or _below(real, here):
+    if not is_below(real, there) or is_below(real, here):
         return path
     return os.path.join(here, os.path.relpath(real, there))
 
 
-def _below(path: str, folder: str) -> bool:
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or lies below it."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def is_installed(path: str) -> bool:
     """Return whether the path is in an environment, which often lies inside the working tree."""
-    return "site-packages" in path.split(os.sep) or any(_below(path, root) for root in (sys.prefix, sys.base_prefix))
+    return f"{os.sep}site-packages{os.sep}" in f"{path}{os.sep}" or any(
+        is_below(path, root) for root in (sys.prefix, sys.base_prefix)
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from tfbench.protocol.messages import ProbeCase, Probed
 from tfbench.suite.fingerprint import digest
 from tfbench.worker import tf_internals
 from tfbench.worker.bench import Bench, Step
-from tfbench.worker.imported import imported_files
 from tfbench.worker.probes import MetricUnavailable, Probe
 from tfbench.worker.probes.graph import Graph, Xla
 from tfbench.worker.probes.leaks import Leaks
@@ -73,10 +71,8 @@ class ProbingLaunch(Bench[ProbeCase]):
         self._send({}, {probe.name: why for probe in probes})
 
     def _send(self, found: JSON, absent: dict[str, str]) -> None:
-        # Last, since a step may import what it needs in its first call. An unreadable file leaves the files unknown.
-        if self.request.files:
-            with suppress(OSError, SyntaxError, ValueError):
-                self.facts["files"] = imported_files(getattr(self.function, "__module__", ""))
+        if read := self.own_files.read():  # last, since a step may read what it needs in its first call
+            self.facts |= {"read": read, "installed": self.own_files.installed()}
         self.channel.send(Probed(found, absent, self.facts))
 
     def _ask(self, probe: Probe, method: Callable[..., Any], *arguments: Any) -> Any:

@@ -6,8 +6,7 @@ import hashlib
 import inspect
 import json
 import os
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,13 @@ from typing import Any
 from tfbench.errors import BenchmarkError
 from tfbench.fs import atomic_dir, locked
 from tfbench.suite.fingerprint import digest
+from tfbench.untrusted import an_object, parse_json, texts
 from tfbench.worker import tf_runtime
 from tfbench.worker.environment import packages
+from tfbench.worker.own_files import OwnFiles
 
 _MANIFEST, _FAILED = "made.json", "failed.txt"
+_INPUTS, _OUTPUTS = "inputs", "files"
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,15 @@ class Shared:
 
     root: Path
     """Folder of all shared set-ups."""
+    own_files: OwnFiles
+    """The source tree of this side."""
 
     def __call__(self, build: Callable[..., object], *arguments: Any) -> Path:
         """Return the folder that ``build(folder, *arguments)`` has filled. Benchmarks may only read it.
 
         The first launch that asks builds it in a process of its own, which leaves the launch's memory and TensorFlow
-        as they were. Another source file of ``build``, other arguments or other versions of TensorFlow's packages
-        lead to another build.
+        as they were. A result is used again if the arguments, the versions of TensorFlow's packages and each file of
+        the source tree that the build has read or loaded are the same, on whatever side and in whatever run.
 
         Args:
             build: A function at the top level of a module.
@@ -46,31 +50,53 @@ class Shared:
         if tf_runtime.has_run_an_op():  # an error also if the folder exists, so that it does not depend on the cache
             raise BenchmarkError("shared(...) must come before the first op: TensorFlow that has run cannot be forked")
         name = f"{build.__name__}-{_key(build, arguments)}"
-        place = self.root / name
         with locked(self.root / f"{name}.lock"):
-            if not (place / _MANIFEST).exists():
-                shutil.rmtree(place, ignore_errors=True)
-                with atomic_dir(place) as folder:
-                    _build(folder, build, arguments)
+            place = self._built(name) or self._build(name, build, arguments)
+        inputs = _manifest(place)[_INPUTS]
         _check(place)
+        self.own_files.add(inputs)
+        return place
+
+    def _built(self, name: str) -> Path | None:
+        """Return an earlier result whose inputs are the files of this side's tree, if there is one."""
+        for place in sorted(self.root.glob(f"{name}-*")):
+            inputs = _manifest(place)[_INPUTS]
+            if inputs == self.own_files.digests(inputs):
+                return place
+        return None
+
+    def _build(self, name: str, build: Callable[..., object], arguments: tuple[Any, ...]) -> Path:
+        """Build into a folder that is named after the inputs of the build."""
+        fresh = self.root / f"new-{name}"
+        with atomic_dir(fresh, replace=True) as folder:
+            _run(folder, build, arguments, self.own_files)
+        inputs = json.dumps(_manifest(fresh)[_INPUTS], sort_keys=True)
+        place = self.root / f"{name}-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
+        if not place.exists():
+            fresh.rename(place)
         return place
 
 
-def _build(folder: Path, build: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+def _run(folder: Path, build: Callable[..., object], arguments: tuple[Any, ...], own_files: OwnFiles) -> None:
     parent = os.getpid()
     if (pid := os.fork()) == 0:
-        tf_runtime.run_and_exit(parent, partial(_fill, folder, partial(build, folder, *arguments)))
+        tf_runtime.run_and_exit(parent, partial(_fill, folder, partial(build, folder, *arguments), own_files))
     if code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
         failed = [report.read_text(encoding="utf-8") for report in folder.glob(_FAILED)]
         reason = failed[0] if failed else f"its process ended with status {code}"
         raise BenchmarkError(f"{build.__name__} failed: {reason}")
 
 
-def _fill(folder: Path, build: Callable[[], object]) -> None:
+def _fill(folder: Path, build: Callable[[], object], own_files: OwnFiles) -> None:
     """Fill the folder and write its manifest, or the reason of a failure."""
     try:
+        noted = own_files.anew()
+        noted.watch()
         build()
-        (folder / _MANIFEST).write_text(json.dumps(_digests(folder), indent=1), encoding="utf-8")
+        read = noted.read()
+        inputs = own_files.digests(noted.all_files() if read is None else read)
+        manifest = {_INPUTS: inputs, _OUTPUTS: _digests(folder)}
+        (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     except BaseException as error:
         text = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
         (folder / _FAILED).write_text(text[:500], encoding="utf-8")
@@ -91,12 +117,19 @@ def _digests(folder: Path) -> dict[str, str]:
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-def _check(place: Path) -> None:
+def _manifest(place: Path) -> Mapping[str, dict[str, str]]:
+    """Return the inputs and the outputs of a build: file -> SHA-256 of its content."""
     try:
-        wanted = json.loads((place / _MANIFEST).read_text(encoding="utf-8"))
-        changed = sorted(set(wanted.items()) ^ set(_digests(place).items()))
-    except (OSError, ValueError, AttributeError):
-        changed = [(_MANIFEST, "")]
-    if changed:
-        file = changed[0][0]
-        raise BenchmarkError(f"{place}: {file} was changed after it was built; delete the folder to build it again")
+        found = an_object(parse_json((place / _MANIFEST).read_text(encoding="utf-8")), "it")
+        return {key: texts(found[key], key) for key in (_INPUTS, _OUTPUTS)}
+    except (OSError, ValueError, KeyError):
+        raise _changed(place, _MANIFEST) from None
+
+
+def _check(place: Path) -> None:
+    if changed := sorted(set(_manifest(place)[_OUTPUTS].items()) ^ set(_digests(place).items())):
+        raise _changed(place, changed[0][0])
+
+
+def _changed(place: Path, file: str) -> BenchmarkError:
+    return BenchmarkError(f"{place}: {file} was changed after it was built; delete the folder to build it again")

@@ -18,7 +18,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tfbench import errors
-from tfbench.model import PLAIN
+from tfbench.model import NATIVE, PLAIN
 from tfbench.protocol import messages
 from tfbench.protocol.channel import Channel, ChannelClosed
 from tfbench.protocol.coding import encode
@@ -33,6 +33,7 @@ from tfbench.worker.energy_launch import EnergyLaunch
 from tfbench.worker.environment import describe
 from tfbench.worker.import_redirect import leaked_packages, redirect_imports
 from tfbench.worker.inheritance import Inheritance
+from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.plain_benchmark import STATS, PlainBenchmark
 from tfbench.worker.probe_launch import ProbingLaunch
 from tfbench.worker.profile_launch import ProfilingLaunch
@@ -79,8 +80,11 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
     # On every side: what it leaves in memory makes steps up to 1% faster or slower.
     redirect_imports(*(start.tree_redirect or _NOWHERE))
     bytecode.compile_own_files()
+    own_files = OwnFiles(start.tree or start.root, start.tree_redirect[0] if start.tree_redirect else "")
+    if start.watches:
+        own_files.watch()
     channel = Channel(socket.socket(fileno=start.channel))
-    zygote = Zygote(channel, start, timer, home, inheritance)
+    zygote = Zygote(channel, start, timer, home, inheritance, own_files)
     code = pytest.main(_pytest_arguments(start), plugins=[zygote])
     if not zygote.served:
         channel.send(messages.Failed(f"pytest ended with code {int(code)} while it collected the benchmarks"))
@@ -120,6 +124,7 @@ class Zygote:
     """The working directory that the process was started in."""
     inheritance: Inheritance | None
     """What its ancestor has imported; ``None`` if it imports everything itself."""
+    own_files: OwnFiles
     served: bool = field(default=False, init=False)
     _items: dict[str, pytest.Item] = field(default_factory=dict, init=False)
     _broken: dict[str, str] = field(default_factory=dict, init=False)
@@ -183,6 +188,8 @@ class Zygote:
         tf_runtime.import_all()
         spawns = tf_runtime.has_opened_gpu()
         self._helpers = containment.children()
+        self.own_files.rest()
+        self.own_files.loaded()
         gc.collect()
         gc.freeze()
         self.served = True
@@ -253,7 +260,9 @@ class Zygote:
             channel.send(messages.DevicesListed(tf_runtime.devices()))
             return
         item = self._items[request.case]
-        self._launch = HANDLERS[type(request)](channel, request, pipes, getattr(item, "function", None))
+        if self.start.watches:
+            self.own_files.watch()
+        self._launch = HANDLERS[type(request)](channel, request, pipes, getattr(item, "function", None), self.own_files)
         reports = runtestprotocol(item, log=False, nextitem=None)
         if self._launch.refusal:
             trace = next((report.longreprtext[-_TAIL:] for report in reports if report.failed), "")
@@ -268,6 +277,8 @@ class Zygote:
             call = "bench(step, ...)" if "bench" in getattr(item, "fixturenames", ()) else "benchmark(function, ...)"
             channel.send(messages.Failed(f"the benchmark never called {call}, so it has no step to measure"))
         else:
+            if isinstance(request, messages.TimeCase) and (native := self.own_files.native()):
+                self._launch.late_facts[NATIVE] = native
             channel.send(messages.Done(self._launch.late_facts))
 
     @pytest.hookimpl(tryfirst=True)
@@ -298,7 +309,7 @@ class Zygote:
     @pytest.fixture
     def shared(self) -> Shared:
         """``shared(build, *arguments)`` returns the folder that ``build`` filled once for all launches, see `Shared`."""
-        return Shared(Path(self.start.made))
+        return Shared(Path(self.start.made), self.own_files)
 
     @pytest.fixture
     def variant(self) -> Variant:

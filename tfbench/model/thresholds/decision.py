@@ -41,8 +41,9 @@ class DecisionThresholds:
     """Least share of a report's cases whose times must have been compared for the gate to pass. Where fewer than half
     were, most of the suite is new, skipped or gone, and a pass would say little about the change."""
     changed_only_share: float = 0.1
-    """Share of the cases that race under ``--changed-only`` although their code is the same. The comparison lacks data
-    files, among others: of 30 cases that such a change slows down, at least one then races in 96% of the runs."""
+    """Share of the cases that race under ``--changed-only`` although their code is the same. The comparison lacks files
+    that are looked for and not opened, among others: of 30 cases that such a change slows down, at least one then races
+    in 96% of the runs."""
     hopeless: float = 2.0
     """A race ends early if a decision would take this many times the launches that its looks and seconds leave, as
     estimated from the interval. The estimate is often wrong by half. `quick` leaves fewer launches, and has 4."""

@@ -1,0 +1,39 @@
+"""Native code of the working tree that the other commit has loaded, or lacks."""
+
+import pytest
+
+from tests.fakes.libraries import library
+
+MINE = """
+    import ctypes
+    import os
+    import time
+
+    import native
+
+    def test_mine(bench):
+        bench(lambda: time.sleep(0.002) or 1)
+"""
+BY_PATH = "import ctypes, os\nctypes.CDLL(os.environ['MY_OPS'])\n"
+IN_PLACE = (
+    "import ctypes, pathlib\nfile = pathlib.Path(__file__).with_name('fast.so')\nfile.exists() and ctypes.CDLL(file)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [(BY_PATH, "the baseline side (git:HEAD) has loaded"), (IN_PLACE, "only the contender side has loaded")],
+)
+def test_native_code_that_is_no_part_of_both_commits_is_incomparable(project, monkeypatch, source, text):
+    project.write(MINE)
+    project.write(source, "native.py")
+    project.write("[pytest]\npythonpath = .\n", "pytest.ini")
+    project.write("*.so\n", ".gitignore")
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "before")
+    monkeypatch.setenv("MY_OPS", str(library(project.root / "fast.so")))
+    done = project.run("--against", "git:HEAD")
+    assert done.outcomes() == {"test_mine": "incomparable"}
+    assert done.reason("test_mine").startswith(f"{text} fast.so")
+    assert done.metrics("test_mine") == {"time": "incomparable"}

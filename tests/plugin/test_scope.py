@@ -1,0 +1,123 @@
+"""By what a renamed or moved benchmark is known again: its code and all that it uses in its modules."""
+
+import textwrap
+
+import pytest
+
+from tfbench.plugin.scope import scope_of
+
+pytest_plugins = ["pytester"]
+OLD = """
+    import models
+    import pytest
+
+    SIZE = 3
+    UNUSED = 1
+
+    @pytest.fixture
+    def data():
+        return [SIZE]
+
+    def step(x):
+        return models.run(x)
+
+    def test_main(bench, data):
+        '''Races a step.'''
+        bench(step, data)
+"""
+
+
+@pytest.fixture
+def scopes(pytester):
+    """Returns the digest of each benchmark in a folder with these files, by its function's name."""
+    (pytester.path / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef bench():\n    return print\n")
+
+    def collect(**files):
+        for name, text in {"models": "run = print\n", **files}.items():
+            place = pytester.path / name.replace("__", "/")
+            place.parent.mkdir(exist_ok=True)
+            place.with_suffix(".py").write_text(textwrap.dedent(text))
+        items, _ = pytester.inline_genitems(
+            "-p", "no:cacheprovider", "--import-mode=importlib", f"-o=pythonpath={pytester.path}"
+        )
+        return {item.nodeid.partition("::")[2]: scope_of(item) for item in items}
+
+    return collect
+
+
+def of(scopes, old, new):
+    """Returns whether the benchmark test_main of one file is known again in the other, as test_other."""
+    found = scopes(test_old=old, test_new=new.replace("test_main", "test_other"))
+    assert found["test_main"]
+    return found["test_main"] == found["test_other"]
+
+
+def test_a_benchmark_is_known_in_another_file_and_under_another_name(scopes):
+    assert of(scopes, OLD, OLD)
+
+
+def test_what_it_does_not_use_and_comments_do_not_count(scopes):
+    assert of(scopes, OLD, OLD.replace("UNUSED = 1", "UNUSED = 2  # more") + "\n    def other():\n        pass\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("models.run(x)", "models.run(x) + 1"), ("SIZE = 3", "SIZE = 4"), ("import models", "import json as models"),
+        ("return [SIZE]", "return [SIZE, SIZE]"), ("UNUSED = 1", "print()"), ("UNUSED = 1", "from os import *"),
+        ("bench(step, data)", "bench(step, data, 1)"), ("UNUSED = 1", "pytestmark = pytest.mark.slow"),
+    ],
+)  # fmt: skip
+def test_another_definition_assignment_import_fixture_or_statement_makes_it_another_one(scopes, before, now):
+    assert before in OLD
+    assert not of(scopes, OLD, OLD.replace(before, now))
+
+
+def test_the_same_fixture_of_another_conftest_makes_it_another_one(scopes):
+    test = "def test_main(bench, data):\n    bench(data)\n"
+    fixture = "import pytest\n\n@pytest.fixture\ndef data():\n    return {}\n"
+    found = scopes(
+        a__conftest=fixture.format(1), b__conftest=fixture.format(2), c__conftest=fixture.format(1),
+        a__test_a=test, b__test_b=test.replace("main", "other"), c__test_c=test.replace("main", "moved"),
+    )  # fmt: skip
+    assert found["test_main"] == found["test_moved"] != found["test_other"]
+
+
+def test_the_same_import_of_a_file_elsewhere_makes_it_another_one(scopes):
+    test = "from . import helpers\n\ndef test_main(bench):\n    bench(helpers.run)\n"
+    found = scopes(
+        a____init__="", a__helpers="run = 1\n", a__test_a=test, a__test_b=test.replace("main", "moved"),
+        b____init__="", b__helpers="run = 2\n", b__test_c=test.replace("main", "other"),
+    )  # fmt: skip
+    assert found["test_main"] == found["test_moved"] != found["test_other"]
+
+
+def test_a_method_is_known_with_its_class(scopes):
+    text = "class TestX:\n    SIZE = {}\n    def test_main(self, bench):\n        bench(self.SIZE)\n"
+    assert set(scopes(test_old=text.format(1))) == {"TestX::test_main"}
+    first, same, other = (
+        scopes(test_old=text.format(size).replace("test_main", name))[f"TestX::{name}"]
+        for size, name in ((1, "test_main"), (1, "test_renamed"), (2, "test_main"))
+    )
+    assert first
+    assert first == same != other
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def make(n):\n    def test_main(bench):\n        bench(n)\n    return test_main\n\ntest_main = make(1)\n",
+        "from models import test_main\n",
+        "class Base:\n    def test_main(self, bench):\n        bench(self.SIZE)\n\nclass TestX(Base):\n    SIZE = 1\n",
+        "def work(bench):\n    pass\n\ntest_main = work\n",
+    ],
+)
+def test_a_function_that_is_made_imported_or_inherited_is_unknown(scopes, text):
+    found = scopes(models="def test_main(bench):\n    pass\n", test_old=text)
+    assert list(found.values()) == [""]
+
+
+def test_dynamic_names_make_the_whole_module_count(scopes):
+    text = OLD.replace("models.run(x)", "globals()['UNUSED']")
+    assert of(scopes, text, text)
+    assert not of(scopes, text, text.replace("UNUSED = 1", "UNUSED = 2"))

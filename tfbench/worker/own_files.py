@@ -1,0 +1,212 @@
+"""Notice which files of its side's source tree a process reads, and which native code it runs.
+
+Linux reports each file that is opened below a watched folder (inotify), whoever opens it: Python, TensorFlow or another
+library. So it does not matter how a benchmark names or finds the file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import filecmp
+import hashlib
+import os
+import struct
+import sys
+from collections.abc import Iterable
+
+from tfbench.fs import DATA_FOLDER
+from tfbench.model import JSON
+from tfbench.worker.import_redirect import PACKAGE, is_below, is_installed, module_files
+
+_UNREAD = {".git", DATA_FOLDER, "__pycache__", ".pytest_cache", "site-packages"}
+"""Folders without code or data of the tree. No side uses cached bytecode of its own files."""
+_GENERATED = "__autograph_generated_file"
+"""Start of the names of TensorFlow's modules for converted functions, whose sources count already."""
+_OPENED, _OVERFLOW, _FOLDER = 0x20, 0x4000, 0x4000_0000
+"""Bits of inotify: a file was opened, events were lost, the event is about a folder."""
+_EVENT = struct.Struct("iIII")
+
+
+class OwnFiles:
+    """The files of a source tree, as a process and what it starts use them. Paths are relative to the tree.
+
+    Args:
+        tree: Top folder of the side's source tree.
+        replaced: The working tree that ``tree`` replaces on this side; ``""`` if it is the working tree.
+    """
+
+    def __init__(self, tree: str, replaced: str = "") -> None:
+        self.tree = os.path.realpath(tree)
+        self._replaced = os.path.realpath(replaced) if replaced else ""
+        self._folders: list[str] = []
+        self._watched: dict[int, str] = {}
+        self._inotify = -1
+        self._opened: set[str] = set()
+        self._knows = False
+        """Whether no opened file has been missed."""
+        self._places: dict[str, tuple[str, str]] = {}
+        """Path -> its real path, and that relative to the tree or ``""``. Forked processes need not look again."""
+
+    def anew(self) -> OwnFiles:
+        """Return one of the same tree that has seen no file yet."""
+        return OwnFiles(self.tree, self._replaced)
+
+    def watch(self) -> None:
+        """Note from now on what is opened. A forked process that wants to note it must watch, too."""
+        self.rest()
+        if not self._folders:
+            self._folders = [self.tree, *self._below(self.tree)]
+            self._knows = True
+        libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(libc, "inotify_init1"):
+            self._knows = False
+            return
+        self._inotify, self._watched = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), {}
+        for folder in self._folders:
+            number = libc.inotify_add_watch(self._inotify, os.fsencode(folder), _OPENED)
+            if number >= 0:
+                self._watched[number] = folder
+            elif ctypes.get_errno() != errno.ENOENT:  # beyond the system's limit of watched folders, among others
+                self._knows = False
+
+    def _below(self, folder: str) -> Iterable[str]:
+        try:
+            with os.scandir(folder) as entries:
+                folders = [one for one in entries if one.is_dir(follow_symlinks=False) and one.name not in _UNREAD]
+        except FileNotFoundError:  # removed meanwhile
+            return
+        for entry in folders:
+            environment = os.path.exists(os.path.join(entry.path, "pyvenv.cfg")) or is_installed(entry.path)
+            if not environment and entry.path != PACKAGE and os.access(entry.path, os.R_OK | os.X_OK):
+                yield entry.path
+                yield from self._below(entry.path)
+
+    def rest(self) -> None:
+        """Stop noting."""
+        if self._inotify < 0:
+            return
+        self._drain()
+        os.close(self._inotify)
+        self._inotify = -1
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                events = os.read(self._inotify, 1 << 16)
+            except BlockingIOError:
+                return
+            place = 0
+            while place < len(events):
+                number, mask, _, length = _EVENT.unpack_from(events, place)
+                start = place + _EVENT.size
+                place = start + length
+                if mask & _OVERFLOW:
+                    self._knows = False
+                elif length and not mask & _FOLDER:
+                    name = os.fsdecode(events[start:place].rstrip(b"\0"))
+                    self._opened.add(os.path.relpath(os.path.join(self._watched[number], name), self.tree))
+
+    def add(self, names: Iterable[str]) -> None:
+        """Count files that another process has read for this one."""
+        self._opened.update(names)
+
+    def read(self) -> list[str] | None:
+        """Return the files that were opened while watching, are imported or mapped; ``None`` if some may be missing."""
+        if self._inotify >= 0:
+            self._drain()
+        if not self._knows:
+            return None
+        return sorted(self._opened | {name for name in self.loaded().values() if name})
+
+    def all_files(self) -> list[str]:
+        """Return each file of the tree."""
+        folders = [self.tree, *self._below(self.tree)]
+        found = (entry for folder in folders for entry in os.scandir(folder) if entry.is_file())
+        return sorted(os.path.relpath(entry.path, self.tree) for entry in found)
+
+    def digests(self, names: Iterable[str]) -> dict[str, str]:
+        """Return file -> SHA-256 of its content, ``""`` for a file that cannot be read."""
+        return {name: _sha256(os.path.join(self.tree, name)) for name in names}
+
+    def installed(self) -> str:
+        """Return a digest of what identifies the interpreter, and the modules and libraries from outside the tree.
+
+        Two processes of one machine with the same digest have loaded the very same files: path, inode, size and time of
+        change agree. Two environments never do, even if they hold the same packages.
+        """
+        seen = hashlib.sha256(f"{sys.version} {os.path.realpath(sys.executable)}".encode())
+        for path in sorted(path for path, name in self.loaded().items() if not name):
+            try:
+                found = os.stat(path)
+                fact = (path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            except OSError:
+                fact = (path, 0, 0, 0, 0)
+            seen.update(repr(fact).encode("utf-8", "surrogateescape"))
+        return seen.hexdigest()[:16]
+
+    def native(self) -> JSON:
+        """Return what may differ between the sides unnoticed; empty without any.
+
+        ``own``: native code of the tree that this process runs. ``foreign``: native code and modules of the working tree
+        that it has loaded although ``tree`` replaces that, unless the tree has the same file.
+        """
+        own, foreign = set(), set()
+        code = _mapped()
+        for path, name in self.loaded().items():
+            if name:
+                if path in code or path.endswith(_EXTENSIONS):
+                    own.add(name)
+            elif self._replaced and is_below(path, self._replaced) and not _is_apart(path, self._replaced):
+                there = os.path.relpath(path, self._replaced)
+                if not _same(path, os.path.join(self.tree, there)):
+                    foreign.add(there)
+        found = {"own": sorted(own), "foreign": sorted(foreign)}
+        return {key: names for key, names in found.items() if names}
+
+    def loaded(self) -> dict[str, str]:
+        """Return the modules and the mapped native code of this process: real path -> path in the tree, or ``""``."""
+        files = {file for name, file in module_files() if not name.startswith(_GENERATED)} | _mapped()
+        for file in files - self._places.keys():
+            path = file if is_installed(file) else os.path.realpath(file)
+            own = is_below(path, self.tree) and not _is_apart(path, self.tree)
+            # pytest makes modules of folders, too.
+            self._places[file] = "" if os.path.isdir(path) else path, os.path.relpath(path, self.tree) if own else ""
+        return {path: name for path, name in map(self._places.__getitem__, files) if path}
+
+
+_EXTENSIONS = (".so", ".dylib", ".pyd")
+
+
+def _mapped() -> set[str]:
+    """Return the files that this process has mapped as native code, as far as the system says."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            fields = [line.rstrip("\n").split(maxsplit=5) for line in maps]
+    except OSError:
+        return set()
+    files = {one[5].removesuffix(" (deleted)") for one in fields if len(one) == 6 and "x" in one[1]}
+    return {file for file in files if file.startswith("/") and not file.startswith(("/memfd:", "/dev/"))}
+
+
+def _is_apart(path: str, tree: str) -> bool:
+    """Whether a file below a tree is no part of it: installed, tfbench's own, or made by tfbench."""
+    return is_installed(path) or is_below(path, PACKAGE) or DATA_FOLDER in os.path.relpath(path, tree).split(os.sep)
+
+
+def _same(path: str, other: str) -> bool:
+    try:
+        return filecmp.cmp(path, other, shallow=False)
+    except OSError:
+        return False
+
+
+def _sha256(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            seen = hashlib.sha256()
+            while block := file.read(1 << 20):
+                seen.update(block)
+            return seen.hexdigest()
+    except OSError:
+        return ""
