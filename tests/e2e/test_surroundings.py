@@ -1,5 +1,6 @@
 """What lies around the benchmarks: shards without cases, settings of pytest, checkouts of others, roots of their own."""
 
+import json
 import os
 import subprocess
 import sys
@@ -31,6 +32,27 @@ def test_a_shard_without_cases_ends_well_and_merges(project):
     assert merged.returncode == 0, merged.stderr
     assert project.tfbench("gate", "whole.json").returncode == 0
     assert project.run("--against", "self", "-k", "nothing", "--shard", "1/2").code == 5  # no case in any shard
+
+
+def test_every_shard_collects_the_same_broken_modules_and_their_rows_merge_into_one(project):
+    project.write(ONE + "\n\ndef test_typo(benhc): ...\n\n\nclass TestMade:\n    def __init__(self): ...\n"
+                  "    def test_in_class(self, bench): ...\n")  # fmt: skip
+    project.write("import pytest\npytest.skip('needs a GPU', allow_module_level=True)\n", "benchmarks/test_skips.py")
+    project.write("import no_such_module\n", "benchmarks/test_broken.py")
+    for index in (1, 2):
+        project.run("--against", "self", "--shard", f"{index}/2", "--continue-on-collection-errors")
+        (project.root / "report.json").rename(project.root / f"{index}.json")
+    merged = project.tfbench("merge", "1.json", "2.json", "--report-json", "whole.json")
+    assert merged.returncode == 0, merged.stderr
+    report = json.loads((project.root / "whole.json").read_text())
+    errors = sorted(row["case"] for row in report["verdicts"] if row["outcome"] == "error")
+    made, typo = (f"benchmarks/test_mine.py::{name}" for name in ("TestMade", "test_typo"))
+    assert errors == ["benchmarks/test_broken.py", made, typo]
+    assert [row["case"] for row in report["skipped"]] == ["benchmarks/test_skips.py"]
+    gate = project.tfbench("gate", "whole.json")
+    assert gate.returncode == 5
+    assert "error benchmarks/test_broken.py: pytest could not collect it" in gate.stdout
+    assert "No module named 'no_such_module'" in gate.stdout
 
 
 def test_required_plugins_do_not_stop_a_measuring_process(tmp_path):

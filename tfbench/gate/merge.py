@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Case, Outcome, Reason, ReasonCode, Report, Verdict
+from tfbench.model import JSON, Case, Outcome, Reason, ReasonCode, Report, Skip, Verdict
 from tfbench.suite.shards import digest
 
 Named = tuple[str, Report]
@@ -50,6 +50,8 @@ class Merger:
         self._indices: dict[int, str] = {}
         self._owner: dict[str, str] = {}
         """Case -> name of its report."""
+        self._common: dict[str, tuple[str, Verdict | Skip]] = {}
+        """Name -> report and row, of modules, classes and missing cases. They are a case of no shard."""
         self._verdicts: list[Verdict] = []
         self._lists: dict[str, list[Any]] = {
             name: [] for name in ("variant_results", "skips", "profiles", "rounds", "due")
@@ -81,6 +83,8 @@ class Merger:
                 raise ReportError(f"{first_name} and {name} are not of one run: their {what} differ, {values}")
         self._own(name, shard)
         _check_rows(name, shard, report)
+        mine = set(shard["cases"])
+        report = self._without_common(name, mine, report)
         self._verdicts += report.verdicts
         for attribute, rows in self._lists.items():
             if attribute != "rounds" or self._rounds:
@@ -92,6 +96,23 @@ class Merger:
             self._add_machine(machine)
         self._wall = max(self._wall, report.wall_seconds)
         self._interrupted |= report.interrupted
+
+    def _without_common(self, name: str, mine: Collection[str], report: Report) -> Report:
+        """Return the report without the rows that are about no case of its shard.
+
+        Every shard collects all modules, so each may have the same row about a module. The most severe one is kept.
+        """
+        rows = [row for row in (*report.verdicts, *report.skips) if row.case.name not in mine]
+        for row in rows:
+            known = self._common.get(row.case.name)
+            if known is None or _severity(row) > _severity(known[1]):
+                self._common[row.case.name] = name, row
+        return replace(
+            report,
+            verdicts=tuple(row for row in report.verdicts if row.case.name in mine),
+            skips=tuple(row for row in report.skips if row.case.name in mine),
+            due=tuple(one for one in report.due if one in mine),
+        )
 
     def add_lost(self, name: str, shard: JSON, why: str) -> None:
         """Add an error for each case of a job that has no report.
@@ -143,6 +164,11 @@ class Merger:
             raise ReportError(
                 f"the shards have {len(self._owner)} cases together, the suite has {first['suite_cases']}"
             )
+        for case, (name, row) in self._common.items():
+            if case in self._owner:
+                raise ReportError(f"{name} has a row on {case}, a case of {self._owner[case]}")
+            self._lists["due"].append(case)
+            (self._lists["skips"] if isinstance(row, Skip) else self._verdicts).append(row)
         summed: dict[str, Any] = {name: dict(total) for name, total in self._seconds.items()}
         lists: dict[str, Any] = {name: tuple(rows) for name, rows in self._lists.items()}
         return replace(
@@ -178,12 +204,20 @@ def _sides(report: Report, *, known: bool = True) -> JSON:
 
 
 def _check_rows(name: str, shard: JSON, report: Report) -> None:
-    mine, due = set(shard["cases"]), set(report.due)
-    if silent := sorted(mine - due):
+    mine = set(shard["cases"])
+    if silent := sorted(mine - set(report.due)):
         raise ReportError(f"{name} has no row for its case {silent[0]}{_more(silent)}")
-    collected = {name for name in due if "::" in name}  # the others stand for files that are broken
-    if strange := sorted(collected - mine):
+    measured = {row.case.name for row in report.verdicts if row.outcome not in _OF_NO_SHARD}
+    if strange := sorted(measured - mine):
         raise ReportError(f"{name} has a verdict on {strange[0]}{_more(strange)}, a case of another shard")
+
+
+_OF_NO_SHARD = (Outcome.MISSING, Outcome.ERROR)
+"""Outcomes of what is no case of a shard, the mildest first: a missing case, and a module that cannot be collected."""
+
+
+def _severity(row: Verdict | Skip) -> int:
+    return 0 if isinstance(row, Skip) else 1 + _OF_NO_SHARD.index(row.outcome)
 
 
 def _more(names: Sequence[str]) -> str:
