@@ -55,6 +55,46 @@ def test_every_shard_collects_the_same_broken_modules_and_their_rows_merge_into_
     assert "No module named 'no_such_module'" in gate.stdout
 
 
+ODD = os.fsdecode(b"caf\xe9")
+"""A file name that is not UTF-8."""
+
+
+@pytest.mark.parametrize("folder", ["usual", ODD])
+def test_no_file_name_of_a_checkout_has_to_be_utf_8(tmp_path, folder):
+    project = Project(tmp_path / folder)
+    raises = f"\n\ndef test_raises(bench):\n    open(__import__('os').fsdecode({os.fsencode(ODD)!r}) + '.no')\n"
+    project.write(ONE + raises)
+    for name in ("data.txt", "code.py"):
+        project.write("", ODD + name)
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "one")
+    for name in ("new.txt", "new.py"):
+        project.write("", ODD + name)
+    files = ("--report-html=r.html", "--report-markdown=r.md")
+    fine = ("-k", "not raises")
+    for options in (("--against", "git:HEAD", *files), ("--against", "git:HEAD", "--resume", "--changed-only"),
+                    ("--against", "self", *fine, "--save-baseline", "main"), ("--baseline", "main", *fine)):  # fmt: skip
+        done = project.run(*options)
+        errors = {} if "-k" in options else {"test_raises": "error"}
+        assert done.outcomes() == {"test_mine": "unchanged", **errors}, done.output
+        gate = project.tfbench("gate", "report.json")
+        assert gate.returncode == (5 if errors else 0), gate.stderr
+        if errors:
+            assert "No such file or directory: 'caf?.no'" in done.reason("test_raises")
+
+
+def test_a_benchmark_whose_file_name_is_not_utf_8_is_an_error_row(project):
+    project.write(ONE)
+    project.write(ONE, f"benchmarks/test_{ODD}.py")
+    for options in ((), (f"benchmarks/test_{ODD}.py",)):
+        done = project.run("--against", "self", "--continue-on-collection-errors", "--shard", "1/1", *options)
+        row = next(row for row in done.report["verdicts"] if row["case"] == "benchmarks/test_caf?.py")
+        assert row["reason"]["message"].endswith("its name is not UTF-8; rename the file or its folder")
+        assert "internal error" not in done.output.lower()
+        assert project.tfbench("gate", "report.json").returncode == 5
+
+
 def test_required_plugins_do_not_stop_a_measuring_process(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nrequired_plugins = pytest-benchmark pytest-xdist>=1\n")
     (tmp_path / "test_mine.py").write_text("def test_mine(): ...\n")

@@ -156,7 +156,13 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> Any:
-    if RUNNER not in parent.config.stash or not parent.config.getini("tfbench_tf_test_benchmarks"):
+    if RUNNER not in parent.config.stash:
+        return None
+    from tfbench.plugin.selection import misnamed
+
+    if (refused := misnamed(module_path, parent)) is not None:
+        return refused
+    if not parent.config.getini("tfbench_tf_test_benchmarks"):
         return None
     from tfbench.plugin.tf_test import ListedFile
     from tfbench.worker.tf_test_collection import is_listed

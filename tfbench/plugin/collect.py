@@ -21,6 +21,7 @@ from tfbench.plugin import RUNNER
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
 from tfbench.suite.ini_file import ini_file
+from tfbench.untrusted import render_json
 from tfbench.worker.import_redirect import redirect_imports
 
 _TAIL = 15
@@ -125,7 +126,7 @@ def _collect_elsewhere(text: str) -> int:
     found = {
         name: {"source": case.source, "skipped": name in collected.skipped} for name, case in collected.cases.items()
     }
-    write_whole(Path(order["answer"]), json.dumps(found))
+    write_whole(Path(order["answer"]), render_json(found))
     return 0
 
 

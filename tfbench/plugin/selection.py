@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import NoReturn
 from unittest import TestCase
 
 import pytest
@@ -12,6 +15,21 @@ from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 
 from tfbench.model import Case
 from tfbench.suite.shards import Shard
+
+
+class MisnamedFile(pytest.File):
+    """Stands for a file whose name is not UTF-8, which no report, baseline or option can state."""
+
+    def collect(self) -> NoReturn:
+        """Refuse the file, as pytest refuses a file that it cannot import."""
+        raise self.CollectError("its name is not UTF-8; rename the file or its folder")
+
+
+def misnamed(path: Path, parent: pytest.Collector) -> MisnamedFile | None:
+    """Return a collector that refuses the file, ``None`` if its name below pytest's root is UTF-8."""
+    name = os.path.relpath(path, parent.config.rootpath)
+    shown = name.encode(errors="replace").decode()
+    return None if shown == name else MisnamedFile.from_parent(parent, path=path, nodeid=shown)
 
 
 def adopts(config: pytest.Config) -> bool:

@@ -17,7 +17,7 @@ from tfbench.storage.baselines import run_json, run_of
 from tfbench.storage.journal import Journal
 from tfbench.storage.layout import Layout
 from tfbench.suite.shards import digest
-from tfbench.untrusted import a_list, a_text
+from tfbench.untrusted import a_list, a_text, render_json
 from tfbench.worker.environment import machine, settings
 
 
@@ -91,7 +91,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         "the settings": settings(),
         "the machine": machine(),
     }
-    found: JSON = json.loads(json.dumps(known))  # as it reads back from a journal: tuples become lists
+    found: JSON = json.loads(render_json(known))  # as it reads back from a journal: tuples become lists
     return found
 
 

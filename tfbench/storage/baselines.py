@@ -6,7 +6,6 @@ A baseline is a pytest-benchmark JSON file, so that its tools read it. Data with
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -31,6 +30,7 @@ from tfbench.untrusted import (
     brief,
     described,
     parse_json,
+    render_json,
     texts,
     times,
 )
@@ -155,7 +155,7 @@ class Baselines:
             },
         }
         try:
-            write_whole(path, json.dumps(content, indent=1, allow_nan=False))
+            write_whole(path, render_json(content, 1))
         except OSError as error:
             raise BaselineError(f"{path}: the baseline cannot be written: {error}") from error
         return path
