@@ -62,7 +62,7 @@ ODD = os.fsdecode(b"caf\xe9")
 @pytest.mark.parametrize("folder", ["usual", ODD])
 def test_no_file_name_of_a_checkout_has_to_be_utf_8(tmp_path, folder):
     project = Project(tmp_path / folder)
-    raises = f"\n\ndef test_raises(bench):\n    open(__import__('os').fsdecode({os.fsencode(ODD)!r}) + '.no')\n"
+    raises = f"\n\ndef test_raises(bench):\n    raise ValueError(__import__('os').fsdecode({os.fsencode(ODD)!r}))\n"
     project.write(ONE + raises)
     for name in ("data.txt", "code.py"):
         project.write("", ODD + name)
@@ -81,7 +81,7 @@ def test_no_file_name_of_a_checkout_has_to_be_utf_8(tmp_path, folder):
         gate = project.tfbench("gate", "report.json")
         assert gate.returncode == (5 if errors else 0), gate.stderr
         if errors:
-            assert "No such file or directory: 'caf?.no'" in done.reason("test_raises")
+            assert done.reason("test_raises").endswith("ValueError: caf?")
 
 
 def test_a_benchmark_whose_file_name_is_not_utf_8_is_an_error_row(project):

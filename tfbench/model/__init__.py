@@ -3,7 +3,19 @@
 Times are seconds, ratios are contender / baseline, effects are natural logarithms of ratios.
 """
 
-from tfbench.model.case import JSON, LEAKS, ONCE, PLAIN, QUALITIES, REPORTED, TIME, Case, Claim
+from tfbench.model.case import (
+    JSON,
+    LEAKS,
+    ONCE,
+    PLAIN,
+    QUALITIES,
+    REPORTED,
+    THRESHOLDS,
+    TIME,
+    Case,
+    Claim,
+    own_thresholds,
+)
 from tfbench.model.measurement import Effect, Launch, MetricValues, Plan, Run, Sample
 from tfbench.model.provenance import EnvironmentInfo, MeasurementContext
 from tfbench.model.reason import Reason, ReasonCode
@@ -18,6 +30,7 @@ __all__ = [
     "PLAIN",
     "QUALITIES",
     "REPORTED",
+    "THRESHOLDS",
     "TIME",
     "Case",
     "Claim",
@@ -42,4 +55,5 @@ __all__ = [
     "SuiteVerdict",
     "VariantResult",
     "Verdict",
+    "own_thresholds",
 ]

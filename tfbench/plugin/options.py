@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from tfbench.errors import DeclarationError, TfbenchError, UsageError
-from tfbench.model import Case
+from tfbench.model import THRESHOLDS, Case
 from tfbench.plugin.tf_test import ListedFile
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
 from tfbench.race.workers import Suite
-from tfbench.stats.thresholds import FIELDS
 from tfbench.storage.histories import VARIABLE, is_url
 from tfbench.storage.layout import HISTORY, JOURNAL, Layout
 from tfbench.suite.axes import Variant
@@ -187,9 +186,9 @@ def _marked_cpus(item: pytest.Function) -> str:
     mark = item.get_closest_marker("tfbench")
     if mark is None:
         return ""
-    unknown = set(mark.kwargs) - {"cpus", *FIELDS}
+    unknown = set(mark.kwargs) - {"cpus", *THRESHOLDS}
     if mark.args or unknown or mark.kwargs.get("cpus") not in (None, "all"):
-        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench takes only cpus='all', {' and '.join(FIELDS)}")
+        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench takes only cpus='all', {' and '.join(THRESHOLDS)}")
     return mark.kwargs.get("cpus") or ""
 
 

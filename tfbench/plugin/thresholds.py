@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import pytest
 
 from tfbench.errors import DeclarationError, UsageError
+from tfbench.model import THRESHOLDS
 from tfbench.policy import Policy
-from tfbench.stats.thresholds import FIELDS, completed
+from tfbench.stats.thresholds import completed
 
 INI = "tfbench_thresholds"
 """The ini option: lines such as ``test_io*: minimum_effect=0.05, tolerance=0.1``."""
@@ -75,7 +76,7 @@ def thresholds_of(item: pytest.Item, patterns: Sequence[Pattern], policy: Policy
     """
     given: dict[str, tuple[float, str]] = {}
     for mark in reversed(list(item.iter_markers("tfbench"))):  # the closest mark counts
-        for name in set(FIELDS) & set(mark.kwargs):
+        for name in set(THRESHOLDS) & set(mark.kwargs):
             try:
                 given[name] = _fraction(name, mark.kwargs[name]), "its mark"
             except ValueError as error:
@@ -99,8 +100,8 @@ def thresholds_of(item: pytest.Item, patterns: Sequence[Pattern], policy: Policy
 
 
 def _fraction(name: str, value: object) -> float:
-    if name not in FIELDS:
-        raise ValueError(f"there is no threshold {name!r}; there are {' and '.join(FIELDS)}")
+    if name not in THRESHOLDS:
+        raise ValueError(f"there is no threshold {name!r}; there are {' and '.join(THRESHOLDS)}")
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

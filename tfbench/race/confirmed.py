@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from tfbench.metrics import sampled
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.model import TIME, Outcome, Reason, ReasonCode, Run, Verdict
-from tfbench.policy import Policy
+from tfbench.policy import Policy, Thresholds
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.stopwatch import Phase
@@ -164,6 +164,16 @@ class ConfirmedRace:
     def decision(self) -> Decision | None:
         """On the time of an iteration."""
         return self._time.result
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The thresholds that the decision used."""
+        return self._first.thresholds(1)
+
+    @property
+    def usual(self) -> Thresholds:
+        """The thresholds of a case without own ones."""
+        return self._first.thresholds_of()
 
     @property
     def first_call(self) -> Decision | None:

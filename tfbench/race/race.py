@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.errors import LaunchDisturbed
-from tfbench.model import ONCE, Effect, Launch, Plan, Reason, Run
+from tfbench.model import ONCE, Case, Effect, Launch, Plan, Reason, Run
 from tfbench.policy import Policy, Thresholds
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher, OpenLaunch
@@ -236,8 +236,19 @@ class Race:
         return self.disturbed[-1] if len(self.disturbed) > self.policy.disturbed_launches else ""
 
     def thresholds(self, entrant: int) -> Thresholds:
-        """Return those of the entrant's case, for a step that is repeated, or for one that runs once per launch."""
-        own = policy_of(self.policy, self.entrants[entrant].case)
+        """Return those of the entrant's case; the stricter ones, if its reference is the case on another side.
+
+        A change that sets looser thresholds is thus judged by those that it replaces.
+        """
+        others = [] if self._share_side(entrant, self.reference) else [self.entrants[self.reference or 0].case]
+        return self.thresholds_of(self.entrants[entrant].case, *others)
+
+    def thresholds_of(self, *cases: Case) -> Thresholds:
+        """Return the stricter ones of these cases, the policy's without any.
+
+        They are for a step that is repeated, or for one that runs once per launch.
+        """
+        own = policy_of(self.policy, *cases)
         return own.once if self._once else own.step_time
 
     def conclude(self) -> None:

@@ -18,7 +18,7 @@ from tfbench.sides.interpreters import minor
 from tfbench.sides.side import Side
 from tfbench.sides.source_tree import materialise, snapshot
 from tfbench.stats.prediction import evaluate
-from tfbench.stats.thresholds import policy_of
+from tfbench.stats.thresholds import ignored, judged, policy_of
 from tfbench.storage.baselines import Baseline, describe
 from tfbench.storage.history import SessionRecord
 from tfbench.worker.environment import VISIBLE, packages, settings
@@ -197,13 +197,14 @@ class SavedTimeFilter:
             if floors and one.sources.get(case.name) == case.source:
                 same_code = one.context.tree and one.context.tree == self.saved.tree
                 (own if same_code else others).append(floors)
-        policy = policy_of(self._policy, case)
+        policy = policy_of(self._policy, case, self.saved.samples[case.name].case)
         decision = evaluate(sample.floors, own, others, len(sample.seconds), policy, self._cases)
         assert decision.outcome is not None
+        notes = [decision.reason.message, ignored(case, policy.step_time)]
         return Verdict(
-            case=case,
+            case=judged(case, self._policy.step_time, policy.step_time),
             outcome=decision.outcome,
-            reason=decision.reason,
+            reason=Reason(decision.reason.code, "; ".join(filter(None, notes))),
             ratio=decision.comparison.ratio,
             launches=decision.comparison.launches,
             rounds=decision.comparison.rounds,

@@ -116,7 +116,7 @@ def result_of(case: Case, entry: JSON) -> CaseResult | None:
     try:
         given = [row for row in (entry["verdict"], *a_list(entry["metrics"], "metrics")) if row]
         read = rows_of(given, [entry["standing"]] if entry["standing"] else [], entry["profiles"])
-        rows = [replace(row, case=case) for row in read.verdicts]
+        rows = [replace(row, case=replace(case, thresholds=row.case.thresholds)) for row in read.verdicts]
         launches, rival = (a_list(entry[key], key) if entry[key] is not None else [] for key in ("launches", "rival"))
         return CaseResult(
             case,

@@ -257,7 +257,8 @@ class SavedBaselineStrategy(Strategy):
             text = f"{describe(self.saved)} could not be recreated as it was: {'; '.join(differences)}"
             verdict = Verdict(case, Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_ENVIRONMENT, text))
             return RaceResults([CaseResult(case, verdict)])
-        return self.races.sides(case, self.rival, CHANGED if changed_since(self.saved, case) else "")
+        there = replace(case, thresholds=self.saved.samples[case.name].case.thresholds)
+        return self.races.sides(case, self.rival, CHANGED if changed_since(self.saved, case) else "", there)
 
     def reference_side(self, result: CaseResult) -> ReferenceSide:
         """Compare with the saved metrics, and with the memory of the live race if there was one."""

@@ -19,7 +19,7 @@ from pytest_benchmark.stats import Stats
 
 from tfbench.errors import BaselineError, ReportError
 from tfbench.fs import read_text, write_whole
-from tfbench.model import JSON, Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample
+from tfbench.model import JSON, Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample, own_thresholds
 from tfbench.storage.context import CONTEXT, check_schema, context_json, context_of
 from tfbench.untrusted import (
     a_list,
@@ -197,6 +197,8 @@ def now() -> str:
 def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     case, seconds = sample.case, sample.seconds
     own: JSON = {"workload": case.workload, "source": case.source, "launches": [run_json(run) for run in sample.runs]}
+    if case.thresholds:
+        own["thresholds"] = dict(case.thresholds)
     if values is not None:
         own["reading"] = values.as_json()
     return {
@@ -247,6 +249,7 @@ def parse(name: str, content: JSON) -> Baseline:
             group=a_text(benchmark["group"], "group"),
             variant=tuple(sorted(texts(benchmark["params"], "params").items())),
             source=a_text(extra.get("source", ""), "source"),
+            thresholds=own_thresholds(extra.get("thresholds", {})),
         )
         runs = tuple(run_of(run, case.name) for run in a_list(extra["launches"], "launches"))
         if not runs or case.name in samples:
