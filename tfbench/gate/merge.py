@@ -102,8 +102,8 @@ class Merger:
 
         Every shard collects all modules, so each may have the same row about a module. The most severe one is kept.
         """
-        rows = [row for row in (*report.verdicts, *report.skips) if row.case.name not in mine]
-        for row in rows:
+        rows: list[Verdict | Skip] = [*report.verdicts, *report.skips]
+        for row in (one for one in rows if one.case.name not in mine):
             known = self._common.get(row.case.name)
             if known is None or _severity(row) > _severity(known[1]):
                 self._common[row.case.name] = name, row
@@ -168,7 +168,8 @@ class Merger:
             if case in self._owner:
                 raise ReportError(f"{name} has a row on {case}, a case of {self._owner[case]}")
             self._lists["due"].append(case)
-            (self._lists["skips"] if isinstance(row, Skip) else self._verdicts).append(row)
+            rows: list[Any] = self._lists["skips"] if isinstance(row, Skip) else self._verdicts
+            rows.append(row)
         summed: dict[str, Any] = {name: dict(total) for name, total in self._seconds.items()}
         lists: dict[str, Any] = {name: tuple(rows) for name, rows in self._lists.items()}
         return replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -195,15 +195,6 @@ def _marked_cpus(item: pytest.Function) -> str:
 def wanted_by_device(case: Case, device: str) -> bool:
     """Tell whether ``--device`` selects this case; it always selects a case without the axis ``device``."""
     return device == "all" or case.levels.get("device", device) == device
-
-
-def prefixes(arguments: Sequence[str], root: str) -> tuple[str, ...]:
-    """Return the files and folders among pytest's arguments, relative to its root, without single tests."""
-    return tuple(
-        os.path.relpath(os.path.abspath(argument), root).replace(os.sep, "/")
-        for argument in arguments
-        if "::" not in argument
-    )
 
 
 def job_options(config: pytest.Config) -> dict[str, Any]:

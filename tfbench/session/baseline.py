@@ -46,27 +46,37 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
         cache: Folder for recreated source trees.
         environments: Installs packages that differ from those of this process.
     """
-    spec = describe(saved)
-    here = snapshot(contender.root)
-    root, tree_redirect = contender.root, None
-    if here is None or here.tree != saved.tree:
-        if not saved.tree:
-            text = (
-                f"{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"
-            )
-            return Reason(ReasonCode.NO_SOURCE, text)
-        try:
-            root, tree_redirect = materialise(contender.root, saved.tree, cache)
-        except SideError as error:
-            return Reason(ReasonCode.NO_SOURCE, f"{spec}: {error}")
+    source = source_of(saved, contender, cache)
+    if isinstance(source, Reason):
+        return source
     try:
         executable = _executable(saved.environment, contender, environments)
     except SideError as error:
-        return Reason(ReasonCode.NO_ENVIRONMENT, f"{spec}: its environment cannot be recreated: {error}")
+        return Reason(ReasonCode.NO_ENVIRONMENT, f"{source.spec}: its environment cannot be recreated: {error}")
     there, now = dict(saved.environment.settings), {**settings(), **contender.env}
     there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
     unset = tuple(name for name in now if name not in there)
-    return Side("baseline", executable, root, spec, there, tree_redirect=tree_redirect, unset=unset)
+    return replace(source, executable=executable, env=there, unset=unset)
+
+
+def source_of(saved: Baseline, contender: Side, cache: Path) -> Side | Reason:
+    """Return a side with the baseline's source tree and the contender's interpreter, or why that is impossible.
+
+    Args:
+        cache: Folder for recreated source trees.
+    """
+    spec = describe(saved)
+    here = snapshot(contender.root)
+    if here is not None and here.tree == saved.tree:
+        return Side("baseline", contender.executable, contender.root, spec)
+    if not saved.tree:
+        text = f"{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"
+        return Reason(ReasonCode.NO_SOURCE, text)
+    try:
+        root, tree_redirect = materialise(contender.root, saved.tree, cache)
+    except SideError as error:
+        return Reason(ReasonCode.NO_SOURCE, f"{spec}: {error}")
+    return Side("baseline", contender.executable, root, spec, tree_redirect=tree_redirect)
 
 
 def _executable(saved: EnvironmentInfo, contender: Side, environments: Environments) -> str:

@@ -87,7 +87,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         "the packages": {side: distributions(side) for side in sorted({one.executable for one in sides})},
         "the policy": request.policy.as_json(),
         "the options": [*options, str(request.profile or ""), str(request.profile_regressed or "")],
-        "the cases of the suite": request.job.suite if request.job else digest(request.suite_cases),
+        "the cases of the suite": request.job.suite if request.job else digest(request.suite_names),
         "the settings": settings(),
         "the machine": machine(),
     }
