@@ -47,6 +47,19 @@ def test_a_shard_without_cases_was_to_have_the_same_sides(fact):
         merge([whole, empty])
 
 
+def test_a_shard_whose_cases_are_all_skipped_has_started_no_side():
+    sides = {"contender": {"spec": "working tree", "root": "/x"}}
+    mine, others = NAMES[:2], NAMES[2:]
+    skips = tuple(Skip(row(name).case, "no GPU") for name in mine)
+    for at, other in ((1, 2), (2, 1)):
+        skipping = shard(at, 2, mine, verdicts=(), skips=skips, sides=sides)
+        whole = merge(sorted([skipping, shard(other, 2, others)], key=lambda one: one[0]))
+        assert (whole.sides, len(whole.skips), len(whole.verdicts)) == (SIDES, 2, 4)
+    measured = shard(1, 2, mine, verdicts=tuple(row(name, launches=3) for name in mine), sides=sides)
+    with pytest.raises(ReportError, match="their sides differ"):
+        merge([measured, shard(2, 2, others)])
+
+
 def test_a_skipped_case_counts_as_reported():
     name, report = shard(1)
     first, *rest = report.verdicts

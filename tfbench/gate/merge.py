@@ -30,14 +30,13 @@ def merge(reports: Sequence[Named]) -> Report:
     if not reports:
         raise ReportError("no report to merge: no shard has reported")
     merger = Merger()
-    # A shard without cases has started no side. It knows what they should be, and not what they are.
-    for name, report in sorted(reports, key=lambda one: not (one[1].shard or {}).get("cases")):
+    for name, report in reports:
         merger.add(name, report)
     return merger.finish()
 
 
 class Merger:
-    """Merge reports one after another, so that only the result is in memory. The first one should have cases.
+    """Merge reports one after another, so that only the result is in memory.
 
     Args:
         rounds: Whether to keep the rounds of the cases. A large fleet has them in the reports of its jobs.
@@ -46,7 +45,6 @@ class Merger:
     def __init__(self, *, rounds: bool = True) -> None:
         self._rounds = rounds
         self._first: tuple[str, JSON, Report] | None = None
-        self._sides: JSON = {}
         self._indices: dict[int, str] = {}
         self._owner: dict[str, str] = {}
         """Case -> name of its report."""
@@ -69,18 +67,20 @@ class Merger:
         """
         shard = _shard(name, report)
         if self._first is None:
-            self._first, self._sides = (name, shard, report), _sides(report)
+            self._first = name, shard, report
         first_name, first, reference = self._first
-        known = bool(shard["cases"])
+        known = _started(report) and _started(reference)
         for what, mine, theirs in (
             ("number of shards", first["of"], shard["of"]),
             ("suite of cases", first["suite"], shard["suite"]),
             ("policy", reference.policy, report.policy),
-            ("sides", self._sides if known else _sides(reference, known=False), _sides(report, known=known)),
+            ("sides", _sides(reference, known=known), _sides(report, known=known)),
         ):
             if mine != theirs:
                 values = " and ".join(textwrap.shorten(str(one), 60, placeholder="…") for one in (mine, theirs))
                 raise ReportError(f"{first_name} and {name} are not of one run: their {what} differ, {values}")
+        if _started(report) and not _started(reference):
+            self._first = name, shard, report
         self._own(name, shard)
         _check_rows(name, shard, report)
         mine = set(shard["cases"])
@@ -190,6 +190,11 @@ def _shard(name: str, report: Report) -> JSON:
     if report.gap:
         raise ReportError(f"{name} cannot be merged: {report.gap}")
     return report.shard
+
+
+def _started(report: Report) -> bool:
+    """Whether the report knows what its sides are. One without cases, or with skipped ones alone, has started none."""
+    return any(row.launches for row in report.verdicts) or all("packages" in side for side in report.sides.values())
 
 
 def _sides(report: Report, *, known: bool = True) -> JSON:
