@@ -13,7 +13,7 @@ from tfbench.errors import JobError, ReportError
 from tfbench.fleet.job import Job, load
 from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON
-from tfbench.untrusted import a_number, a_text, an_integer, an_object, brief, described, parse_json, render_json
+from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, parse_json, render_json
 
 SCHEMA = "tfbench-fleet/1"
 PLAN = "plan.json"
@@ -34,6 +34,8 @@ class Plan:
     """pytest's root, where each machine finds the benchmarks."""
     seconds: float
     """Expected machine time of all jobs, in seconds."""
+    missing: tuple[str, ...] = ()
+    """Names of the cases that the other side would run under the same options, and that are in no job."""
 
     def render(self) -> str:
         return render_json({"schema": SCHEMA, **vars(self)}, 1) + "\n"
@@ -74,6 +76,7 @@ class FleetFolder:
                 a_text(content["machine_class"], "machine_class"),
                 a_text(content["root"], "root"),
                 a_number(content["seconds"], "seconds", 0),
+                tuple(a_text(name, "missing") for name in a_list(content["missing"], "missing")),
             )
         except (ValueError, KeyError, ReportError) as error:
             fix = "tfbench fleet plan writes one"

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Case, Outcome, Reason, ReasonCode, Report, Skip, Verdict
+from tfbench.model import JSON, Outcome, Reason, ReasonCode, Report, Skip, Verdict
+from tfbench.sides.counterparts import case_named
 from tfbench.suite.shards import digest
 
 Named = tuple[str, Report]
@@ -122,10 +123,17 @@ class Merger:
         """
         self._own(name, shard)
         for case in shard["cases"]:
-            group = case.partition("[")[0]
-            lost = Case(case, group.rpartition("::")[2], group)
-            self._verdicts.append(Verdict(lost, Outcome.ERROR, Reason(ReasonCode.NOT_MEASURED, why)))
+            self._verdicts.append(Verdict(case_named(case), Outcome.ERROR, Reason(ReasonCode.NOT_MEASURED, why)))
             self._lists["due"].append(case)
+
+    def add_missing(self, names: Sequence[str]) -> None:
+        """Add a row for each case that the other side would run, and that is in no job."""
+        text = (
+            "the other side runs it under the same options, and no job has it; was it deleted, renamed or deselected?"
+        )
+        for name in names:
+            row = Verdict(case_named(name), Outcome.MISSING, Reason(ReasonCode.NOT_COLLECTED, text))
+            self._common.setdefault(name, ("the plan", row))
 
     def _own(self, name: str, shard: JSON) -> None:
         index, of = shard["index"], shard["of"]

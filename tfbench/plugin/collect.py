@@ -19,9 +19,11 @@ from tfbench.errors import DeclarationError, UsageError
 from tfbench.fs import write_whole
 from tfbench.model import THRESHOLDS, Case
 from tfbench.plugin import RUNNER
+from tfbench.plugin.selection import selection_of
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
+from tfbench.sides.counterparts import Selection
 from tfbench.suite.ini_file import ini_file
 from tfbench.untrusted import render_json
 from tfbench.worker.import_redirect import redirect_imports
@@ -29,6 +31,8 @@ from tfbench.worker.import_redirect import redirect_imports
 if TYPE_CHECKING:
     from tfbench.plugin.runner import Runner
 
+COMMAND = (sys.executable, "-m", "tfbench.plugin.collect")
+"""Collects another source tree, see `sides.counterparts`."""
 _TAIL = 15
 
 
@@ -45,6 +49,8 @@ class Collected:
     deselected: Mapping[str, Case] = field(default_factory=dict)
     """Cases in the collected files that are not selected."""
     policy: Policy = field(default_factory=Policy)
+    selection: Selection = field(default_factory=Selection)
+    """What selected the cases, to select those of another source tree."""
     functions: Mapping[str, pytest.Function] = field(default_factory=dict)
     """The pytest item of each case, by name."""
 
@@ -113,6 +119,7 @@ class _Catcher:
             skipped,
             _deselected(runner),
             runner.policy,
+            selection_of(session.config, runner.policy.name),
             functions,
         )
 

@@ -79,8 +79,7 @@ class Runner:
         self._errors: list[str] = []
         self._session: Session | None = None
         self._display: Display | None = None
-        self._suite: list[Case] = []
-        """The cases of all shards."""
+        self._suite: list[Case] = []  # of all shards
         self.collected: dict[str, pytest.Function] = {}
         self._places: Mapping[str, tuple[int, int]] = {}
         self._uncollected: dict[str, CaseResult] = {}
@@ -217,7 +216,7 @@ class Runner:
             gpus=self._gpus,
             require_gpu=option("require_gpu"),
             changed_only=option("changed_only"),
-            selection=selection_of(config, whole_suite(config), self.policy.name),
+            selection=selection_of(config, self.policy.name),
             shard=self._shard,
             suite_cases=tuple(self._suite),
             collected=frozenset(self.collected),

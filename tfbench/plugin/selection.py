@@ -17,7 +17,7 @@ from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 
 from tfbench.gpus.selection import parse_device
 from tfbench.model import Case
-from tfbench.plugin import STARTED_WITH
+from tfbench.plugin import STARTED_WITH, whole_suite
 from tfbench.sides.counterparts import Selection
 from tfbench.suite.shards import Shard
 
@@ -123,11 +123,10 @@ _REPEATED = {"deselect": "--deselect", "override_ini": "-o"}
 _PATHS = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
 
 
-def selection_of(config: pytest.Config, whole: bool, policy: str) -> Selection:
+def selection_of(config: pytest.Config, policy: str) -> Selection:
     """Return what the user selected, to select the same cases in another source tree.
 
     Args:
-        whole: Whether the run is about all benchmarks.
         policy: Name of the run's policy.
     """
     options, root, start = given(config), config.rootpath, config.invocation_params.dir
@@ -144,7 +143,7 @@ def selection_of(config: pytest.Config, whole: bool, policy: str) -> Selection:
     if options.device:
         words += ["--device", parse_device(options.device)[0]]
     paths = [below_root(path) for path in options.file_or_dir]
-    if not paths and not whole and config.args_source is not pytest.Config.ArgsSource.ARGS:
+    if not paths and not whole_suite(config) and config.args_source is not pytest.Config.ArgsSource.ARGS:
         paths = [below_root(".")]
     inifile = below_root(options.inifilename) if options.inifilename else ""
     return Selection(tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from tfbench.errors import ReportError, SideError
@@ -53,8 +54,13 @@ class Selection:
         return (not self.paths or _below(name, self.paths)) and not _below(name, self.ignored)
 
 
-def _below(name: str, paths: Sequence[str]) -> bool:
-    return any(path in (".", name) or name.startswith((f"{path}/", f"{path}::", f"{path}[")) for path in paths)
+def _below(name: str, paths: tuple[str, ...]) -> bool:
+    return "." in paths or name in paths or name.startswith(_starts(paths))
+
+
+@lru_cache(maxsize=4)
+def _starts(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{path}{mark}" for path in paths for mark in ("/", "::", "["))
 
 
 def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seconds: float) -> dict[str, Benchmark]:
