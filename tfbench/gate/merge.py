@@ -202,7 +202,8 @@ def _shard(name: str, report: Report) -> JSON:
 
 def _started(report: Report) -> bool:
     """Whether the report knows what its sides are. One without cases, or with skipped ones alone, has started none."""
-    return any(row.launches for row in report.verdicts) or all("packages" in side for side in report.sides.values())
+    ran = any(row.launches or row.outcome not in _NOT_STARTED for row in report.verdicts)
+    return ran or all("packages" in side for side in report.sides.values())
 
 
 def _sides(report: Report, *, known: bool = True) -> JSON:
@@ -226,6 +227,8 @@ def _check_rows(name: str, shard: JSON, report: Report) -> None:
         raise ReportError(f"{name} has a verdict on {strange[0]}{_more(strange)}, a case of another shard")
 
 
+_NOT_STARTED = (Outcome.MISSING, Outcome.ERROR, Outcome.INCOMPARABLE)
+"""Outcomes of cases for which no side may have started."""
 _OF_NO_SHARD = (Outcome.MISSING, Outcome.ERROR)
 """Outcomes of what is no case of a shard, the mildest first: a missing case, and a module that cannot be collected."""
 
