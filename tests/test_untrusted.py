@@ -1,6 +1,7 @@
 """Text and JSON of unknown origin: strict reading, and printing without effect on terminals and runners."""
 
 import io
+import json
 import re
 
 import pytest
@@ -20,6 +21,7 @@ from tfbench.untrusted import (
     is_shared_spec,
     parse_json,
     printable,
+    render_json,
 )
 
 EVIL = "\x1b]0;owned\x07 \x1b[2J \x9b31m \u202e \u2066 \u200f \u061c \u2028 \ufeff \ud800 \U000e0041 \x00 \r \x7f"
@@ -148,3 +150,12 @@ def test_the_security_page_names_tests_that_exist():
     assert len(named) > 30
     for file, test in named:
         assert f"def {test}" in (PACKAGE.parent / file).read_text(), f"{file}::{test}"
+
+
+def test_what_is_written_can_be_read():
+    odd = {"a": ["caf\udce9 \U0001f480 \\udce9", float(1)], "\udcff": None}
+    for indent in (None, 1):
+        assert parse_json(render_json(odd, indent)) == {"a": ["caf? \U0001f480 \\udce9", 1.0], "?": None}
+    assert render_json({"a": "\U0001f480"}) == json.dumps({"a": "\U0001f480"})
+    with pytest.raises(ValueError, match="JSON"):
+        render_json(["\udce9", float("nan")])

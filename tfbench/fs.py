@@ -227,6 +227,8 @@ def read_text(path: Path) -> str:
 def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) -> None:
     """Write a file atomically: no reader sees a part of ``text``, and on failure ``path`` stays unchanged.
 
+    Half a character, as in names of files that are not UTF-8, becomes ``?``.
+
     Files that killed processes have left half-written in the same folder are removed.
 
     Args:
@@ -240,7 +242,7 @@ def write_whole(path: Path, text: str | Iterable[str], *, replace: bool = True) 
         half.unlink(missing_ok=True)
     scratch, descriptor = _locked_file(path.parent)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())

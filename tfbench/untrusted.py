@@ -81,6 +81,19 @@ def command(*words: str) -> str:
     return shlex.join(words)
 
 
+def render_json(content: Any, indent: int | None = None) -> str:
+    """Write JSON that `parse_json` reads. Half a character, as in names of files that are not UTF-8, becomes ``?``.
+
+    Raises:
+        ValueError: A number is NaN or infinite.
+    """
+    text = json.dumps(content, indent=indent, allow_nan=False)
+    if "\\ud" not in text:
+        return text
+    whole = json.dumps(content, ensure_ascii=False).encode(errors="replace")
+    return json.dumps(json.loads(whole), indent=indent)
+
+
 # Input
 
 

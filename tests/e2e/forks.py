@@ -70,7 +70,7 @@ class Forks:
             late.start()
             code = int(self._process.stdout.readline())
             late.cancel()
-            texts = [path.read_text() for path in outputs]
+            texts = [path.read_text(errors="backslashreplace") for path in outputs]
         if time.monotonic() > end:
             raise subprocess.TimeoutExpired([module, *arguments], timeout, *texts)
         return subprocess.CompletedProcess([module, *arguments], code, *texts)

@@ -67,3 +67,19 @@ def test_what_a_fleet_refuses(project, options, text):
     assert done.returncode in (2, 5)
     assert text in done.stderr
     assert "pass-word" not in done.stdout + done.stderr
+
+
+def test_a_case_that_a_mark_skips_stays_in_the_plan_because_the_base_runs_it(project):
+    gone = "def test_gone(bench): bench(max, range(700))\n"
+    project.write(BENCHMARKS + gone)
+    project.git("commit", "-qam", "more")
+    project.write(BENCHMARKS.replace("def test_b", "import pytest\n@pytest.mark.skip(reason='later')\ndef test_b"))
+    done = project.tfbench(
+        "fleet", "run", "--against", "git:HEAD", "--policy", "quick", "--job-seconds=6", "--folder=fleet"
+    )
+    assert "2 cases in 2 jobs" in done.stdout
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "incomparable benchmarks/test_mine.py::test_b: skipped here, and git:" in done.stdout
+    assert "runs it: later" in done.stdout
+    assert "missing benchmarks/test_mine.py::test_gone: the other side runs it under the same options" in done.stdout
+    assert len(json.loads((project.root / "fleet" / "report.json").read_text())["due"]) == 3

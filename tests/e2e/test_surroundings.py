@@ -1,5 +1,6 @@
 """What lies around the benchmarks: shards without cases, settings of pytest, checkouts of others, roots of their own."""
 
+import json
 import os
 import subprocess
 import sys
@@ -31,6 +32,69 @@ def test_a_shard_without_cases_ends_well_and_merges(project):
     assert merged.returncode == 0, merged.stderr
     assert project.tfbench("gate", "whole.json").returncode == 0
     assert project.run("--against", "self", "-k", "nothing", "--shard", "1/2").code == 5  # no case in any shard
+
+
+def test_every_shard_collects_the_same_broken_modules_and_their_rows_merge_into_one(project):
+    project.write(ONE + "\n\ndef test_typo(benhc): ...\n\n\nclass TestMade:\n    def __init__(self): ...\n"
+                  "    def test_in_class(self, bench): ...\n")  # fmt: skip
+    project.write("import pytest\npytest.skip('needs a GPU', allow_module_level=True)\n", "benchmarks/test_skips.py")
+    project.write("import no_such_module\n", "benchmarks/test_broken.py")
+    for index in (1, 2):
+        project.run("--against", "self", "--shard", f"{index}/2", "--continue-on-collection-errors")
+        (project.root / "report.json").rename(project.root / f"{index}.json")
+    merged = project.tfbench("merge", "1.json", "2.json", "--report-json", "whole.json")
+    assert merged.returncode == 0, merged.stderr
+    report = json.loads((project.root / "whole.json").read_text())
+    errors = sorted(row["case"] for row in report["verdicts"] if row["outcome"] == "error")
+    made, typo = (f"benchmarks/test_mine.py::{name}" for name in ("TestMade", "test_typo"))
+    assert errors == ["benchmarks/test_broken.py", made, typo]
+    assert [row["case"] for row in report["skipped"]] == ["benchmarks/test_skips.py"]
+    gate = project.tfbench("gate", "whole.json")
+    assert gate.returncode == 5
+    assert "error benchmarks/test_broken.py: pytest could not collect it" in gate.stdout
+    assert "No module named 'no_such_module'" in gate.stdout
+
+
+ODD = os.fsdecode(b"caf\xe9")
+"""A file name that is not UTF-8."""
+
+
+@pytest.mark.parametrize("folder", ["usual", ODD])
+def test_no_file_name_of_a_checkout_has_to_be_utf_8(tmp_path, folder):
+    project = Project(tmp_path / folder)
+    raises = f"\n\ndef test_raises(bench):\n    raise ValueError(__import__('os').fsdecode({os.fsencode(ODD)!r}))\n"
+    project.write(ONE + raises)
+    for name in ("data.txt", "code.py"):
+        project.write("", ODD + name)
+    project.git("init", "-q")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "one")
+    for name in ("new.txt", "new.py"):
+        project.write("", ODD + name)
+    files = ("--report-html=r.html", "--report-markdown=r.md")
+    fine = ("-k", "not raises")
+    for options in (("--against", "git:HEAD", *files), ("--against", "git:HEAD", "--resume", "--changed-only"),
+                    ("--against", "self", *fine, "--save-baseline", "main"), ("--baseline", "main", *fine)):  # fmt: skip
+        done = project.run(*options)
+        errors = {} if "-k" in options else {"test_raises": "error"}
+        spared = {"new"} if "--changed-only" in options else set()  # unless the sample has drawn it
+        assert done.outcomes() | {"test_mine": ""} == {"test_mine": "", **errors}, done.output
+        assert done.outcomes()["test_mine"] in {"unchanged", *spared}
+        gate = project.tfbench("gate", "report.json")
+        assert gate.returncode == (5 if errors else 0), gate.stderr
+        if errors:
+            assert done.reason("test_raises").endswith("ValueError: caf?")
+
+
+def test_a_benchmark_whose_file_name_is_not_utf_8_is_an_error_row(project):
+    project.write(ONE)
+    project.write(ONE, f"benchmarks/test_{ODD}.py")
+    for options in ((), (f"benchmarks/test_{ODD}.py",)):
+        done = project.run("--against", "self", "--continue-on-collection-errors", "--shard", "1/1", *options)
+        row = next(row for row in done.report["verdicts"] if row["case"] == "benchmarks/test_caf?.py")
+        assert row["reason"]["message"].endswith("its name is not UTF-8; rename the file or its folder")
+        assert "internal error" not in done.output.lower()
+        assert project.tfbench("gate", "report.json").returncode == 5
 
 
 def test_required_plugins_do_not_stop_a_measuring_process(tmp_path):

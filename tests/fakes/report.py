@@ -14,7 +14,7 @@ def row(name, outcome=Outcome.UNCHANGED, metric=TIME, text="why", **more):
 
 def complete(verdicts=(), skips=(), **fields):
     """Return a complete report in which exactly the cases with these rows were due."""
-    names = [verdict.case.name for verdict in verdicts if verdict.outcome is not Outcome.MISSING]
+    names = [verdict.case.name for verdict in verdicts]
     due = tuple(dict.fromkeys([*names, *(skip.case.name for skip in skips)]))
     fields = {"policy": {"name": "quick"}, "sides": SIDES, "due": due, "complete": True, **fields}
     return Report(verdicts=tuple(verdicts), skips=tuple(skips), **fields)

@@ -49,6 +49,19 @@ def test_a_shard_without_cases_was_to_have_the_same_sides(fact):
         merge([whole, empty])
 
 
+def test_a_shard_whose_cases_are_all_skipped_has_started_no_side():
+    sides = {"contender": {"spec": "working tree", "root": "/x"}}
+    mine, others = NAMES[:2], NAMES[2:]
+    skips = tuple(Skip(row(name).case, "no GPU") for name in mine)
+    for at, other in ((1, 2), (2, 1)):
+        skipping = shard(at, 2, mine, verdicts=(), skips=skips, sides=sides)
+        whole = merge(sorted([skipping, shard(other, 2, others)], key=lambda one: one[0]))
+        assert (whole.sides, len(whole.skips), len(whole.verdicts)) == (SIDES, 2, 4)
+    measured = shard(1, 2, mine, verdicts=tuple(row(name, launches=3) for name in mine), sides=sides)
+    with pytest.raises(ReportError, match="their sides differ"):
+        merge([measured, shard(2, 2, others)])
+
+
 def test_a_skipped_case_counts_as_reported():
     name, report = shard(1)
     first, *rest = report.verdicts
@@ -126,9 +139,11 @@ def test_incomplete_or_unlike_shards_are_refused(reported):
 
 
 def test_any_shard_may_report_a_missing_case():
-    name, report = shard(1)
     gone = row("b/test_x.py::test_gone", Outcome.MISSING)
-    assert gone in merge([(name, replace(report, verdicts=(*report.verdicts, gone))), shard(2)]).verdicts
+    whole = merge([with_rows(shard(1), gone), shard(2)])
+    assert gone in whole.verdicts
+    assert gone.case.name in whole.due
+    assert whole.gap == ""
 
 
 def test_a_file_that_is_broken_belongs_to_no_shard():
@@ -136,6 +151,44 @@ def test_a_file_that_is_broken_belongs_to_no_shard():
     broken = row("b/test_y.py", Outcome.ERROR)
     whole = merge([(name, complete([*report.verdicts, broken], sides=SIDES, shard=report.shard)), shard(2)])
     assert broken in whole.verdicts
+
+
+def with_rows(found, *rows):
+    """A shard's report with further rows, each of which was due."""
+    name, report = found
+    skips = [row for row in rows if isinstance(row, Skip)]
+    verdicts = [row for row in rows if row not in skips]
+    due = (*report.due, *(row.case.name for row in rows))
+    return name, replace(report, verdicts=(*report.verdicts, *verdicts), skips=(*report.skips, *skips), due=due)
+
+
+BROKEN_FILE, BROKEN_ITEM = "b/test_y.py", "b/test_x.py::test_typo"
+
+
+@pytest.mark.parametrize("name", [BROKEN_FILE, BROKEN_ITEM, "b/test_x.py::TestClass"])
+def test_equal_rows_of_every_shard_merge_into_one(name):
+    broken, skip = row(name, Outcome.ERROR), Skip(row(name).case, "needs a GPU")
+    whole = merge([with_rows(shard(1), broken), with_rows(shard(2), broken)])
+    assert [one for one in whole.verdicts if one.case.name == name] == [broken]
+    assert (whole.due.count(name), whole.gap) == (1, "")
+    whole = merge([with_rows(shard(1), skip), with_rows(shard(2), skip)])
+    assert (whole.skips, whole.due.count(name), whole.gap) == ((skip,), 1, "")
+
+
+def test_an_error_of_one_shard_counts_more_than_a_skip_of_another():
+    broken, gone = row(BROKEN_FILE, Outcome.ERROR), row(BROKEN_FILE, Outcome.MISSING)
+    skip = Skip(broken.case, "needs a GPU")
+    for first, second, kept in ((broken, skip, broken), (gone, skip, gone), (gone, broken, broken)):
+        for one, other in ((first, second), (second, first)):
+            whole = merge([with_rows(shard(1), one), with_rows(shard(2), other)])
+            assert [row for row in whole.verdicts if row.case.name == BROKEN_FILE] == [kept]
+            assert (whole.skips, whole.gap) == ((), "")
+
+
+def test_a_row_on_a_case_of_another_shard_is_refused():
+    theirs = row(NAMES[1], Outcome.ERROR)
+    with pytest.raises(ReportError, match=r"1\.json has a row on b/test_x\.py::test_b, a case of 2\.json"):
+        merge([with_rows(shard(1), theirs), shard(2)])
 
 
 def test_a_merged_report_has_everything_of_its_shards():

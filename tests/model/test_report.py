@@ -26,8 +26,11 @@ PROFILES = ({"case": "a", "why": ["old"]}, {"case": "b", "why": ["other"]}, {"ca
         (replace(GOOD, verdicts=(*GOOD.verdicts, row("a"))), "a was due and has 2 results"),
         (replace(GOOD, skips=(SKIP,)), "b was due and has 2 results"),
         (replace(GOOD, verdicts=(row("a"),), skips=(SKIP,)), ""),
-        (replace(GOOD, verdicts=(*GOOD.verdicts, row("gone", Outcome.MISSING))), ""),
-        (replace(GOOD, verdicts=(row("a"), row("b", Outcome.MISSING))), "b was due and has no results"),
+        (
+            replace(GOOD, verdicts=(*GOOD.verdicts, row("c", Outcome.MISSING))),
+            "it has a result of c, which was not due",
+        ),
+        (replace(GOOD, verdicts=(row("a"), row("b", Outcome.MISSING))), ""),
         (replace(GOOD, verdicts=(row("a"), row("b", metric="flops"))), "b was due and has no results"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import UsageError
-from tfbench.plugin.options import available_cpus, parse_cpus, parse_slowdown, parse_suite_limit, prefixes
+from tfbench.plugin.options import available_cpus, parse_cpus, parse_slowdown, parse_suite_limit
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,13 +49,6 @@ def test_a_mean_that_cannot_be_judged_is_refused(text, raced, partial, why):
     with pytest.raises(UsageError, match="--gate-suite") as caught:
         parse_suite_limit(text, raced=raced, partial=partial)
     assert why in str(caught.value)
-
-
-def test_missing_cases_are_expected_in_files_and_folders_but_not_from_single_tests():
-    assert prefixes(["/r/benchmarks", "/r/b/test_x.py::test_y", "/r/b/test_z.py"], "/r") == (
-        "benchmarks",
-        "b/test_z.py",
-    )
 
 
 @pytest.mark.parametrize("given", [[], ["--profile"]])

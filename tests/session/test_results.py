@@ -42,6 +42,7 @@ from tfbench.session.results import (
     with_failure,
     with_model,
 )
+from tfbench.stats.thresholds import policy_of
 from tfbench.stats.verdict import Decision
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
@@ -246,7 +247,8 @@ FIRST = Decision(Outcome.IMPROVED, Reason("faster", "less"), Comparison(replace(
 
 
 RACE = {"unlike": "", "failures": {}, "races": [], "policy": Policy(), "decision": DECISION, "launches": 6, "rounds": 60,
-        "wall_seconds": 2.5, "tail": None, "first_call": None, "memory": None, "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
+        "wall_seconds": 2.5, "tail": None, "first_call": None, "memory": None, "usual": Policy().step_time, "thresholds": Policy().step_time,
+        "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
 
 
 def two_sides(**changes):
@@ -263,13 +265,25 @@ def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
 
 def test_own_thresholds_and_throughput_are_part_of_the_verdict():
     own = replace(CASE, thresholds=(("minimum_effect", 0.05), ("tolerance", 0.1)))
-    race = {**RACE, "runs": lambda side: [Run((1.0,), 1, {"items": 10 * (1 + side)})]}
+    race = {**RACE, "thresholds": policy_of(Policy(), own).step_time,
+            "runs": lambda side: [Run((1.0,), 1, {"items": 10 * (1 + side)})]}  # fmt: skip
     verdict = of_sides(own, SimpleNamespace(**race)).verdict
     assert verdict.reason.message == (
         "5% slower; per item, as a call had 10 items and has 20 now; own thresholds: minimum effect 5.0%, tolerance 10.0%"
     )
     assert verdict.as_json()["thresholds"] == {"minimum_effect": 0.05, "tolerance": 0.1}
     assert verdict.as_json()["throughput"] == {"items/s": {"baseline": 10, "contender": pytest.approx(10 / 1.05)}}
+
+
+def test_the_verdict_has_the_thresholds_that_were_used():
+    loose = replace(CASE, thresholds=(("minimum_effect", 0.45), ("tolerance", 0.9)))
+    found = of_sides(loose, SimpleNamespace(**RACE))
+    assert found.case == loose  # the next baseline has what the benchmark declares
+    assert "thresholds" not in found.verdict.as_json()
+    assert found.verdict.reason.message == (
+        "5% slower; its own thresholds (minimum effect 45.0%, tolerance 90.0%) are looser than the baseline's, "
+        "so the stricter ones count"
+    )
 
 
 def test_a_step_of_two_speeds_says_how_many_calls_are_slow_on_each_side():

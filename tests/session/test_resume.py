@@ -71,7 +71,7 @@ def test_a_damaged_entry_is_no_result(key, damage):
 
 def request(folder, **changes):
     given = {"root": folder, "folder": folder / "data", "policy": preset("quick"), "suite": None, "executable": "python",
-             "processors": Processors((3,), (3, 4)), "collect_command": (), "suite_cases": (B.name, A.name)}  # fmt: skip
+             "processors": Processors((3,), (3, 4)), "collect_command": (), "suite_cases": (B, A)}  # fmt: skip
     return RunRequest(**{**given, **changes})
 
 

@@ -30,7 +30,7 @@ def finished(tmp_path):
     def run(cases=CASES, **changes):
         request = RunRequest(
             tmp_path, suite, preset("quick"), Processors((0,), (0,)), executable, tmp_path / "data", (), device="cpu",
-            suite_cases=tuple(names), collected=frozenset(names), **changes,
+            suite_cases=tuple(CASES), collected=frozenset(names), **changes,
         )  # fmt: skip
         began = time.perf_counter()
         with closing(Session(request, CASES)) as session:
@@ -83,7 +83,7 @@ def test_the_mean_of_all_cases_is_raced_again_before_it_fails_the_run(tmp_path):
     suite = one_file(tmp_path)
     request = RunRequest(
         tmp_path, suite, preset("quick"), Processors((0,), (0,)), executable, tmp_path / "data", (), device="cpu",
-        suite_cases=tuple(names), collected=frozenset(names), against="self", slowdown=0.015, suite_limit=0.01,
+        suite_cases=tuple(cases), collected=frozenset(names), against="self", slowdown=0.015, suite_limit=0.01,
     )  # fmt: skip
     with closing(Session(request, cases)) as session:
         for case in cases:

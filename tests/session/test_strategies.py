@@ -10,9 +10,12 @@ from tests.session.test_baseline import CODED, SAVED, STEADY, sample
 from tests.storage.test_baselines import ENVIRONMENT
 from tfbench.model import Case, Outcome, Reason, VariantResult, Verdict
 from tfbench.policy import preset
+from tfbench.race.stopwatch import Stopwatch
+from tfbench.session import strategies
 from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult
 from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, VariantStrategy
+from tfbench.sides.counterparts import Benchmark, Selection
 from tfbench.sides.side import Side
 
 CONTENDER, RIVAL = (Side(name, "python", Path("/")) for name in ("contender", "baseline"))
@@ -44,6 +47,7 @@ class Races:
 
     def sides(self, case, rival, note="", there=None):
         self.run.append(("sides", case.name, note))
+        self.there = there
         return RaceResults([])
 
     def alone(self, case, why):
@@ -57,14 +61,15 @@ class Races:
 
 
 def request(**changes):
-    defaults = {"policy": preset("standard"), "replay": "suspects", "collected": frozenset(), "expected": None}
-    return SimpleNamespace(**{**defaults, "shard": None, "against": "git:HEAD", **changes})
+    defaults = {"policy": preset("standard"), "replay": "suspects", "collected": frozenset(), "known": set()}
+    more = {"selection": Selection(), "shard": None, "against": "git:HEAD", "collect_command": (), "suite_cases": ()}
+    return SimpleNamespace(**{**defaults, **more, **changes})
 
 
-def saved_baseline(races, starter=None, recreated=RIVAL, **changes):
+def saved_baseline(races, starter=None, recreated=RIVAL, source=None, **changes):
     history = SimpleNamespace(read=lambda: (STEADY, ["a file could not be read"]))
     return SavedBaselineStrategy(
-        request(**changes), CONTENDER, starter or Starter(), races, SAVED, recreated, history, 1
+        request(**changes), CONTENDER, starter or Starter(), races, SAVED, recreated, history, 1, lambda: source
     )
 
 
@@ -134,4 +139,58 @@ def test_saved_cases_that_are_no_longer_collected_are_missing():
     strategy = saved_baseline(Races())
     (row,) = strategy.missing()
     assert (row.case, row.outcome) == (CODED, Outcome.MISSING)
-    assert saved_baseline(Races(), collected=frozenset([CODED.name])).missing() == []
+    assert saved_baseline(Races(), collected=frozenset([CODED.name]), known={CODED.name}).missing() == []
+
+
+OTHER_TREE = replace(RIVAL, tree_redirect=("/", "/other"))
+
+
+@pytest.mark.parametrize(
+    ("source", "there", "said"),
+    [
+        (RIVAL, {}, ""),  # the same tree, so it is deselected on both sides
+        (OTHER_TREE, {CODED.name: Benchmark("1", selected=False)}, ""),
+        (
+            OTHER_TREE,
+            {CODED.name: Benchmark("1")},
+            "its code runs it under the same options, and it is deselected here",
+        ),
+        (OTHER_TREE, {}, "its code runs it under the same options"),
+        (Reason("no-source", "its tree is gone"), {}, "whether its code runs it is unknown: its tree is gone"),
+    ],
+)
+def test_a_saved_case_that_is_deselected_here_alone_is_missing(monkeypatch, source, there, said):
+    monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: there)
+    strategy = saved_baseline(Races(), source=source, collected=frozenset([CODED.name]))
+    strategy.conclude()
+    rows = strategy.missing()
+    assert [(row.outcome, row.reason.code) for row in rows] == [(Outcome.MISSING, "deselected-here")] * bool(said)
+    assert all(said in row.reason.message for row in rows)
+
+
+def test_the_tree_of_a_baseline_is_not_collected_without_a_doubt():
+    saved_baseline(Races(), collected=frozenset([CODED.name]), known={CODED.name}, source="unused").conclude()
+
+
+def test_a_live_side_is_collected_even_if_nothing_races(monkeypatch):
+    gone, kept = Benchmark("1"), Benchmark("2")
+    monkeypatch.setattr(strategies, "benchmarks_of", lambda *arguments: {"a.py::gone": gone, "a.py::slow": gone,
+                                                                          OTHER.name: kept})  # fmt: skip
+    launcher = SimpleNamespace(stopwatch=Stopwatch())
+    starter = Starter()
+    starter.launcher = launcher
+    asked = request(suite_cases=(OTHER,), known={OTHER.name}, collected=frozenset([OTHER.name, "a.py::slow"]))
+    strategy = LiveSideStrategy(asked, CONTENDER, starter, Races(), OTHER_TREE, [], lambda text: None)
+    assert strategy.missing() == []
+    strategy.conclude()
+    assert [(row.case.name, row.reason.code) for row in strategy.missing()] == [
+        ("a.py::gone", "not-collected"), ("a.py::slow", "deselected-here"),
+    ]  # fmt: skip
+    assert strategy.side.files == ()  # this shard needs none
+
+
+def test_a_saved_baseline_races_with_the_thresholds_that_it_was_saved_with():
+    races = Races()
+    loose = replace(CODED, thresholds=(("minimum_effect", 0.45), ("tolerance", 0.9)))
+    saved_baseline(races, replay="all").race(loose, [loose])
+    assert races.there.thresholds == ()

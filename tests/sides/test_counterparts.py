@@ -1,7 +1,9 @@
 """Match the cases of another source tree with those of this run."""
 
+from dataclasses import replace
+
 from tfbench.model import Case
-from tfbench.sides.counterparts import Benchmark, Counterparts
+from tfbench.sides.counterparts import Benchmark, Counterparts, Selection
 
 
 def case(name, source):
@@ -48,3 +50,42 @@ def test_the_same_code_that_uses_something_else_is_another_case():
     found = Counterparts(before, [now])
     assert found.of(now) is None
     assert [one.name for one in found.gone({now.name})] == ["a.py::test_main"]
+
+
+def test_a_tree_runs_what_it_selects_and_does_not_skip():
+    given = {"a.py::x": Benchmark("1"), "a.py::skipped": Benchmark("2", skipped=True),
+             "a.py::slow": Benchmark("3", selected=False)}  # fmt: skip
+    found = Counterparts(given, [])
+    assert [one.name for one in found.gone(())] == ["a.py::x"]
+    assert [found.runs(case(name, "")) for name in given] == [True, False, False]
+    assert found.of(case("a.py::slow", "3")).name == "a.py::slow"  # it races, if this run selects it
+
+
+def test_a_case_that_is_deselected_here_is_not_renamed():
+    before = {"a.py::x": Benchmark("1")}
+    now = [case("a.py::y", "1")]
+    assert Counterparts(before, now).of(now[0]).name == "a.py::x"
+    found = Counterparts(before, now, {"a.py::x", "a.py::y"})
+    assert found.of(now[0]) is None
+    assert [one.name for one in found.gone({"a.py::y"})] == ["a.py::x"]
+
+
+def test_a_counterpart_has_the_thresholds_of_its_own_tree():
+    own = (("minimum_effect", 0.05), ("tolerance", 0.1))
+    found = Counterparts({"a.py::x": Benchmark("1", thresholds=own), "a.py::y": Benchmark("2")}, [])
+    assert found.of(case("a.py::x", "1")).thresholds == own
+    assert found.of(replace(case("a.py::y", "2"), thresholds=own)).thresholds == ()
+
+
+def test_a_selection_has_the_cases_below_its_paths():
+    names = ["b/a.py::x", "b/a.py::x[n=1]", "b/a.py::xy", "b/a.py::C::m", "b/c/d.py::x", "bc/a.py::x"]
+
+    def selected(*paths, ignored=()):
+        return [name for name in names if Selection(paths=paths, ignored=ignored).has(name)]
+
+    assert selected() == selected(".") == names
+    assert selected("b") == names[:5]
+    assert selected("b/a.py") == names[:4]
+    assert selected("b/a.py::x") == names[:2]
+    assert selected("b/a.py::x[n=1]", "b/a.py::C", "bc") == [names[1], names[3], names[5]]
+    assert selected("b", ignored=("b/c", "b/a.py")) == []

@@ -1,5 +1,6 @@
 """Identify and extract source trees in real git repositories."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from tfbench.errors import SideError, UsageError
 from tfbench.fs import DATA_FOLDER
 from tfbench.sides.environments import Environments
 from tfbench.sides.side import Side
-from tfbench.sides.source_tree import KEPT, code_digest, drop, keep, materialise, snapshot, tree_of
+from tfbench.sides.source_tree import KEPT, code_digest, drop, keep, materialise, snapshot, top_level, tree_of
 from tfbench.sides.spec import parse
 
 
@@ -46,6 +47,40 @@ def test_changed_and_new_files_count_and_ignored_files_do_not(checkout):
     (checkout / "new.py").write_text("x")
     assert snapshot(checkout).dirty
     assert snapshot(checkout).tree != clean.tree
+
+
+ODD = [os.fsdecode(name) for name in (b"caf\xe9.py", b" new\n\xff.py", b"sub/\xa0.txt")]
+"""Names of files that are not UTF-8, or have white space at an end."""
+
+
+def test_a_file_name_is_bytes_and_need_not_be_utf_8(checkout, tmp_path):
+    clean = code_digest(checkout)
+    for name in ODD[:2]:
+        (checkout / name).write_text(name, encoding="utf-8", errors="surrogateescape")
+        assert code_digest(checkout) != clean
+    new = code_digest(checkout)
+    (checkout / ODD[2]).write_text("no code")
+    assert code_digest(checkout) == new
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-qm", "odd")
+    assert snapshot(checkout, f"{KEPT}odd").tree == tree_of(checkout, "HEAD") == code_digest(checkout)
+    root, _ = materialise(checkout, tree_of(checkout, "HEAD"), tmp_path / "cache")
+    assert all((root / name).exists() for name in ODD)
+
+
+def test_a_checkout_and_a_submodule_may_have_such_names_as_well(checkout, tmp_path):
+    (checkout / "sub" / "a.py").write_text("two")
+    git(checkout, "commit", "-qam", "second")
+    odd = tmp_path / os.fsdecode(b"check\xffout")
+    git(tmp_path, "clone", "-q", checkout, odd)
+    git(odd, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(checkout), os.fsdecode(b"mod\xfe"))
+    git(odd, "commit", "-qm", "a submodule")
+    assert top_level(odd / "sub") == odd
+    root, redirect = materialise(odd, tree_of(odd, "HEAD"), odd / ".tfbench" / "trees")
+    assert (root / os.fsdecode(b"mod\xfe") / "sub" / "a.py").read_text() == "two"
+    assert redirect[0] == str(odd)
+    with pytest.raises(SideError, match="no such revision"):
+        tree_of(odd, os.fsdecode(b"v\xff"))
 
 
 def test_a_snapshot_leaves_the_repository_unchanged(checkout):

@@ -1,12 +1,13 @@
 """Thresholds and throughput of single cases."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from tfbench.model import Case, Outcome, Ratio, Run
 from tfbench.policy import Policy
-from tfbench.stats.thresholds import completed, described, policy_of
+from tfbench.stats.thresholds import completed, described, ignored, judged, policy_of
 from tfbench.stats.throughput import log_items_ratio, rates
 from tfbench.stats.verdict import classify
 
@@ -27,6 +28,41 @@ def test_own_thresholds_replace_those_of_the_policy_and_nothing_else():
     assert classify(1.02, 1.04, Policy().step_time) is Outcome.REGRESSED
     assert policy_of(Policy(), Case("t", "t", "t")) == Policy()
     assert described(CASE) == "minimum effect 5.0%, tolerance 10.0%"
+
+
+def with_thresholds(*own):
+    return replace(CASE, thresholds=tuple(zip(("minimum_effect", "tolerance"), own, strict=False)))
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "step", "once"),
+    [
+        ((0.45, 0.9), (), (0.01, 0.02), (0.05, 0.1)),
+        ((), (0.45, 0.9), (0.01, 0.02), (0.05, 0.1)),
+        ((0.45, 0.9), (0.05, 0.1), (0.05, 0.1), (0.05, 0.1)),
+        ((0.002, 0.9), (0.05, 0.1), (0.002, 0.1), (0.002, 0.1)),
+        ((0.02, 0.04), (), (0.01, 0.02), (0.02, 0.04)),
+        ((), (), (0.01, 0.02), (0.05, 0.1)),
+    ],
+)
+def test_two_sides_are_judged_by_the_stricter_thresholds_of_both(here, there, step, once):
+    for cases in ((here, there), (there, here)):
+        policy = policy_of(Policy(), *(with_thresholds(*own) for own in cases))
+        assert (policy.step_time[:2], policy.once[:2]) == (step, once)
+        assert policy.screen_tolerance >= policy.tolerance
+
+
+def test_a_verdict_shows_the_used_thresholds_and_says_that_looser_ones_do_not_count():
+    usual, own = Policy().step_time, policy_of(Policy(), CASE).step_time
+    assert judged(CASE, usual, own) == CASE
+    assert judged(CASE, usual, usual).thresholds == ()
+    assert judged(with_thresholds(0.3, 0.6), usual, own) == CASE
+    assert (
+        ignored(CASE, own) == ignored(with_thresholds(), usual) == ignored(with_thresholds(0.001, 0.002), usual) == ""
+    )
+    assert ignored(with_thresholds(0.001, 0.9), usual).startswith(
+        "its own thresholds (minimum effect 0.1%, tolerance 90"
+    )
 
 
 @pytest.mark.parametrize(

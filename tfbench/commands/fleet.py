@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,10 +28,13 @@ from tfbench.fleet.progress import FleetProgress, span
 from tfbench.fleet.recipe import pinned, sides_of
 from tfbench.fs import require_linux, try_lock, write_whole
 from tfbench.gate.decide import decided, load_report
-from tfbench.plugin.collect import collect
-from tfbench.policy import PRESETS, preset
+from tfbench.plugin.collect import COMMAND, Collected, collect
+from tfbench.policy import PRESETS, Policy, preset
 from tfbench.report import json_writer
 from tfbench.report.screen import Screen, say
+from tfbench.sides.counterparts import Counterparts, benchmarks_of
+from tfbench.sides.side import Side
+from tfbench.sides.source_tree import materialise, tree_of
 from tfbench.storage.baselines import now
 from tfbench.storage.histories import is_url, opened
 from tfbench.storage.layout import HISTORY_VARIABLE, Layout
@@ -107,7 +111,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
         raise UsageError(f"--job-seconds {arguments.job_seconds:g}: write the seconds of a job, such as 900")
     words, selected = selected_words(arguments)
     collected = collect([*words, *arguments.paths])
-    cases = [case for case in collected.cases.values() if case.name not in collected.skipped]
+    cases = list(collected.cases.values())  # those that a mark skips as well: the other side may run them
     if not cases:
         raise UsageError("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
     known: dict[str, float] = {}
@@ -129,7 +133,21 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
     place = arguments.folder or layout.fleets / f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
     if place.exists():
         raise UsageError(f"{place} exists: name another folder, or run its jobs with --resume")
-    return FleetFolder(place), planning.write(place, planning.jobs_of(parts, recipe), collected.root)
+    missing = _missing(collected, spec, policy, layout)
+    return FleetFolder(place), planning.write(place, planning.jobs_of(parts, recipe), collected.root, missing)
+
+
+def _missing(collected: Collected, spec: str, policy: Policy, layout: Layout) -> list[str]:
+    """Return the cases that a revision in ``spec`` would run under the same options, and that are not planned."""
+    revision = next((part[4:] for part in spec.split("+") if part.startswith("git:")), "")
+    if not revision:
+        return []
+    root, redirect = materialise(collected.root, tree_of(collected.root, revision), layout.trees)
+    side = Side("baseline", sys.executable, root, spec, tree_redirect=redirect)
+    before = benchmarks_of(side, collected.selection, COMMAND, policy.start_seconds)
+    cases = collected.cases
+    gone = Counterparts(before, list(cases.values()), {*cases, *collected.deselected}).gone(cases)
+    return sorted(case.name for case in gone if collected.selection.has(case.name))
 
 
 def _engine(arguments: argparse.Namespace, folder: FleetFolder, plan: Plan) -> Engine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -14,7 +13,7 @@ from tfbench.errors import JobError, ReportError
 from tfbench.fleet.job import Job, load
 from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON
-from tfbench.untrusted import a_number, a_text, an_integer, an_object, brief, described, parse_json
+from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, parse_json, render_json
 
 SCHEMA = "tfbench-fleet/1"
 PLAN = "plan.json"
@@ -35,9 +34,11 @@ class Plan:
     """pytest's root, where each machine finds the benchmarks."""
     seconds: float
     """Expected machine time of all jobs, in seconds."""
+    missing: tuple[str, ...] = ()
+    """Names of the cases that the other side would run under the same options, and that are in no job."""
 
     def render(self) -> str:
-        return json.dumps({"schema": SCHEMA, **vars(self)}, indent=1, allow_nan=False) + "\n"
+        return render_json({"schema": SCHEMA, **vars(self)}, 1) + "\n"
 
 
 class FleetFolder:
@@ -75,6 +76,7 @@ class FleetFolder:
                 a_text(content["machine_class"], "machine_class"),
                 a_text(content["root"], "root"),
                 a_number(content["seconds"], "seconds", 0),
+                tuple(a_text(name, "missing") for name in a_list(content["missing"], "missing")),
             )
         except (ValueError, KeyError, ReportError) as error:
             fix = "tfbench fleet plan writes one"
@@ -118,7 +120,7 @@ class FleetFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         row = {"event": event, "host": host, "time": time.time(), **more}
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(row, allow_nan=False)}\n")
+            file.write(f"{render_json(row)}\n")
 
     def attempts(self, index: int) -> list[JSON]:
         """Return the events of a job's attempts in time order, without a line that was cut off."""
@@ -136,7 +138,7 @@ class FleetFolder:
         Raises:
             OSError: The disk is full.
         """
-        write_whole(self._aside(host), json.dumps({"host": host, "reason": reason, "time": time.time()}) + "\n")
+        write_whole(self._aside(host), render_json({"host": host, "reason": reason, "time": time.time()}) + "\n")
 
     def why_aside(self, host: str) -> str:
         """Return why a machine was set aside, ``""`` if it was not."""

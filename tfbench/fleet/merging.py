@@ -49,6 +49,7 @@ def merge(folder: FleetFolder, lost: Mapping[int, str], progress: Callable[[int]
         merger.add_lost(f"job {index}", job.part.of_cases(job.cases), lost[index])
         done += 1
         progress(done)
+    merger.add_missing(plan.missing)
     for host, why in folder.aside():
         merger.set_aside(host, why)
     if len(lost) == plan.jobs:

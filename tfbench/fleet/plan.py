@@ -109,8 +109,11 @@ def jobs_of(parts: Sequence[tuple[tuple[str, ...], float]], recipe: Recipe) -> I
         )
 
 
-def write(place: Path, jobs: Iterable[Job], root: Path) -> Plan:
+def write(place: Path, jobs: Iterable[Job], root: Path, missing: Sequence[str] = ()) -> Plan:
     """Write the folder of a fleet, whole or not at all; return its plan.
+
+    Args:
+        missing: See `Plan`.
 
     Raises:
         OSError: The folder exists, or cannot be written.
@@ -125,6 +128,8 @@ def write(place: Path, jobs: Iterable[Job], root: Path) -> Plan:
             made, seconds, last = made + 1, seconds + job.seconds, job
         if last is None:
             raise UsageError("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
-        plan = Plan(made, last.suite_cases, last.suite, last.machine_class, str(root), round(seconds, 3))
+        plan = Plan(
+            made, last.suite_cases, last.suite, last.machine_class, str(root), round(seconds, 3), tuple(missing)
+        )
         folder.plan_file.write_text(plan.render(), encoding="utf-8")
     return plan

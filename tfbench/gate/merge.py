@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tfbench.errors import ReportError
 from tfbench.gate.code import Named, unlike_code
-from tfbench.model import JSON, Case, Outcome, Reason, ReasonCode, Report, Verdict
+from tfbench.model import JSON, Outcome, Reason, ReasonCode, Report, Skip, Verdict
+from tfbench.sides.counterparts import case_named
 from tfbench.suite.shards import digest
 
 KIND = ("system", "architecture", "gpus", "driver")
@@ -29,14 +30,13 @@ def merge(reports: Sequence[Named]) -> Report:
     if not reports:
         raise ReportError("no report to merge: no shard has reported")
     merger = Merger()
-    # A shard without cases has started no side. It knows what they should be, and not what they are.
-    for name, report in sorted(reports, key=lambda one: not (one[1].shard or {}).get("cases")):
+    for name, report in reports:
         merger.add(name, report)
     return merger.finish()
 
 
 class Merger:
-    """Merge reports one after another, so that only the result is in memory. The first one should have cases.
+    """Merge reports one after another, so that only the result is in memory.
 
     Args:
         rounds: Whether to keep the rounds of the cases. A large fleet has them in the reports of its jobs.
@@ -45,10 +45,11 @@ class Merger:
     def __init__(self, *, rounds: bool = True) -> None:
         self._rounds = rounds
         self._first: tuple[str, JSON, Report] | None = None
-        self._sides: JSON = {}
         self._indices: dict[int, str] = {}
         self._owner: dict[str, str] = {}
         """Case -> name of its report."""
+        self._common: dict[str, tuple[str, Verdict | Skip]] = {}
+        """Name -> report and row, of modules, classes and missing cases. They are a case of no shard."""
         self._verdicts: list[Verdict] = []
         self._lists: dict[str, list[Any]] = {
             name: [] for name in ("variant_results", "skips", "profiles", "rounds", "due")
@@ -66,22 +67,26 @@ class Merger:
         """
         shard = _shard(name, report)
         if self._first is None:
-            self._first, self._sides = (name, shard, report), _sides(report)
+            self._first = name, shard, report
         first_name, first, reference = self._first
-        known = bool(shard["cases"])
+        known = _started(report) and _started(reference)
         for what, mine, theirs in (
             ("number of shards", first["of"], shard["of"]),
             ("suite of cases", first["suite"], shard["suite"]),
             ("policy", reference.policy, report.policy),
-            ("sides", self._sides if known else _sides(reference, known=False), _sides(report, known=known)),
+            ("sides", _sides(reference, known=known), _sides(report, known=known)),
         ):
             if mine != theirs:
                 values = " and ".join(textwrap.shorten(str(one), 60, placeholder="…") for one in (mine, theirs))
                 raise ReportError(f"{first_name} and {name} are not of one run: their {what} differ, {values}")
         if why := unlike_code((first_name, reference), (name, report)):
             raise ReportError(f"{first_name} and {name} are not of one run: {why}")
+        if _started(report) and not _started(reference):
+            self._first = name, shard, report
         self._own(name, shard)
         _check_rows(name, shard, report)
+        mine = set(shard["cases"])
+        report = self._without_common(name, mine, report)
         self._verdicts += report.verdicts
         for attribute, rows in self._lists.items():
             if attribute != "rounds" or self._rounds:
@@ -94,6 +99,23 @@ class Merger:
         self._wall = max(self._wall, report.wall_seconds)
         self._interrupted |= report.interrupted
 
+    def _without_common(self, name: str, mine: Collection[str], report: Report) -> Report:
+        """Return the report without the rows that are about no case of its shard.
+
+        Every shard collects all modules, so each may have the same row about a module. The most severe one is kept.
+        """
+        rows: list[Verdict | Skip] = [*report.verdicts, *report.skips]
+        for row in (one for one in rows if one.case.name not in mine):
+            known = self._common.get(row.case.name)
+            if known is None or _severity(row) > _severity(known[1]):
+                self._common[row.case.name] = name, row
+        return replace(
+            report,
+            verdicts=tuple(row for row in report.verdicts if row.case.name in mine),
+            skips=tuple(row for row in report.skips if row.case.name in mine),
+            due=tuple(one for one in report.due if one in mine),
+        )
+
     def add_lost(self, name: str, shard: JSON, why: str) -> None:
         """Add an error for each case of a job that has no report.
 
@@ -102,10 +124,17 @@ class Merger:
         """
         self._own(name, shard)
         for case in shard["cases"]:
-            group = case.partition("[")[0]
-            lost = Case(case, group.rpartition("::")[2], group)
-            self._verdicts.append(Verdict(lost, Outcome.ERROR, Reason(ReasonCode.NOT_MEASURED, why)))
+            self._verdicts.append(Verdict(case_named(case), Outcome.ERROR, Reason(ReasonCode.NOT_MEASURED, why)))
             self._lists["due"].append(case)
+
+    def add_missing(self, names: Sequence[str]) -> None:
+        """Add a row for each case that the other side would run, and that is in no job."""
+        text = (
+            "the other side runs it under the same options, and no job has it; was it deleted, renamed or deselected?"
+        )
+        for name in names:
+            row = Verdict(case_named(name), Outcome.MISSING, Reason(ReasonCode.NOT_COLLECTED, text))
+            self._common.setdefault(name, ("the plan", row))
 
     def _own(self, name: str, shard: JSON) -> None:
         index, of = shard["index"], shard["of"]
@@ -144,6 +173,12 @@ class Merger:
             raise ReportError(
                 f"the shards have {len(self._owner)} cases together, the suite has {first['suite_cases']}"
             )
+        for case, (name, row) in self._common.items():
+            if case in self._owner:
+                raise ReportError(f"{name} has a row on {case}, a case of {self._owner[case]}")
+            self._lists["due"].append(case)
+            rows: list[Any] = self._lists["skips"] if isinstance(row, Skip) else self._verdicts
+            rows.append(row)
         summed: dict[str, Any] = {name: dict(total) for name, total in self._seconds.items()}
         lists: dict[str, Any] = {name: tuple(rows) for name, rows in self._lists.items()}
         return replace(
@@ -166,6 +201,12 @@ def _shard(name: str, report: Report) -> JSON:
     return report.shard
 
 
+def _started(report: Report) -> bool:
+    """Whether the report knows what its sides are. One without cases, or with skipped ones alone, has started none."""
+    ran = any(row.launches or row.outcome not in _NOT_STARTED for row in report.verdicts)
+    return ran or all("packages" in side for side in report.sides.values())
+
+
 def _sides(report: Report, *, known: bool = True) -> JSON:
     """Select the facts of the sides that must be equal in all shards: what they are if ``known``, or should be."""
     if not known:
@@ -179,12 +220,22 @@ def _sides(report: Report, *, known: bool = True) -> JSON:
 
 
 def _check_rows(name: str, shard: JSON, report: Report) -> None:
-    mine, due = set(shard["cases"]), set(report.due)
-    if silent := sorted(mine - due):
+    mine = set(shard["cases"])
+    if silent := sorted(mine - set(report.due)):
         raise ReportError(f"{name} has no row for its case {silent[0]}{_more(silent)}")
-    collected = {name for name in due if "::" in name}  # the others stand for files that are broken
-    if strange := sorted(collected - mine):
+    measured = {row.case.name for row in report.verdicts if row.outcome not in _OF_NO_SHARD}
+    if strange := sorted(measured - mine):
         raise ReportError(f"{name} has a verdict on {strange[0]}{_more(strange)}, a case of another shard")
+
+
+_NOT_STARTED = (Outcome.MISSING, Outcome.ERROR, Outcome.INCOMPARABLE)
+"""Outcomes of cases for which no side may have started."""
+_OF_NO_SHARD = (Outcome.MISSING, Outcome.ERROR)
+"""Outcomes of what is no case of a shard, the mildest first: a missing case, and a module that cannot be collected."""
+
+
+def _severity(row: Verdict | Skip) -> int:
+    return 0 if isinstance(row, Skip) else 1 + _OF_NO_SHARD.index(row.outcome)
 
 
 def _more(names: Sequence[str]) -> str:

@@ -3,7 +3,21 @@
 Times are seconds, ratios are contender / baseline, effects are natural logarithms of ratios.
 """
 
-from tfbench.model.case import JSON, LEAKS, NATIVE, ONCE, PLAIN, QUALITIES, REPORTED, TIME, WAITED, Case, Claim
+from tfbench.model.case import (
+    JSON,
+    LEAKS,
+    NATIVE,
+    ONCE,
+    PLAIN,
+    QUALITIES,
+    REPORTED,
+    THRESHOLDS,
+    TIME,
+    WAITED,
+    Case,
+    Claim,
+    own_thresholds,
+)
 from tfbench.model.measurement import (
     Effect,
     Launch,
@@ -29,6 +43,7 @@ __all__ = [
     "PLAIN",
     "QUALITIES",
     "REPORTED",
+    "THRESHOLDS",
     "TIME",
     "WAITED",
     "Calls",
@@ -58,4 +73,5 @@ __all__ = [
     "SuiteVerdict",
     "VariantResult",
     "Verdict",
+    "own_thresholds",
 ]

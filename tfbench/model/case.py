@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tfbench.untrusted import a_number, an_object
+
 JSON = dict[str, Any]
 
 
@@ -92,3 +94,24 @@ class Case:
     def label(self) -> str:
         """The variant as ``axis=level,…``, or ``-`` for the empty variant."""
         return ",".join(f"{axis}={level}" for axis, level in self.variant) or "-"
+
+
+THRESHOLDS = ("minimum_effect", "tolerance")
+"""Fields of the policy that a case can set: always both, or none."""
+
+
+def own_thresholds(content: Any) -> tuple[tuple[str, float], ...]:
+    """Read `Case.thresholds` from a JSON object, ``()`` if it is empty.
+
+    Raises:
+        ValueError: It is no pair of fractions in their order.
+    """
+    found = an_object(content, "thresholds")
+    if not found:
+        return ()
+    if set(found) != set(THRESHOLDS):
+        raise ValueError(f"thresholds are {' and '.join(THRESHOLDS)}")
+    effect, tolerance = (a_number(found[name], name) for name in THRESHOLDS)
+    if not 0 < effect < tolerance < 1:
+        raise ValueError("thresholds are fractions, the minimum effect below the tolerance")
+    return (THRESHOLDS[0], effect), (THRESHOLDS[1], tolerance)

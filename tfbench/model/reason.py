@@ -63,6 +63,8 @@ class ReasonCode(str, enum.Enum):
     """The baseline lacks this case or metric."""
     NOT_COLLECTED = "not-collected"
     """The baseline has the case and the suite no longer collects it."""
+    DESELECTED_HERE = "deselected-here"
+    """The baseline would run the case under the same options, and this run's own marks, hooks or settings deselect it."""
     SKIPPED_ON_ONE_SIDE = "skipped-on-one-side"
     """One of the two sides cannot run the case, or skips it."""
     NO_SOURCE = "no-source"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tfbench.model.case import JSON, TIME
 from tfbench.model.rounds import StoredRounds
-from tfbench.model.verdict import Outcome, Skip, SuiteVerdict, VariantResult, Verdict
+from tfbench.model.verdict import Skip, SuiteVerdict, VariantResult, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Report:
     seed: int = 0
     interrupted: bool = False
     due: tuple[str, ...] = ()
-    """Names of the cases that the run had to measure, fixed before it measured anything."""
+    """Names of the cases that the run had to measure, fixed before it measured anything, and of missing ones."""
     complete: bool | None = None
     """Whether the run wrote this report at its end. ``None`` in a report of a version that did not tell."""
     shard: JSON | None = None
@@ -55,7 +55,7 @@ class Report:
             return "it does not tell which cases were due; measure again with this version of tfbench"
         if not self.complete:
             return "the run did not come to its end"
-        rows = [row.case.name for row in self.verdicts if row.metric == TIME and row.outcome is not Outcome.MISSING]
+        rows = [row.case.name for row in self.verdicts if row.metric == TIME]
         answers = Counter([*rows, *(skip.case.name for skip in self.skips)])
         due = set(self.due)
         if stranger := next((name for name in answers if name not in due), ""):

@@ -59,6 +59,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
     add("--benchmark", "run the benchmarks instead of the tests")
     add("--policy", "preset of thresholds and budgets", "|".join(PRESETS), "standard")
+    add("--statistic", "what a verdict on time is about: median and tail (the default), mean or p90", "NAME")
     add("--against", "race a live side: self, env:NAME=VALUE, python:PATH, git:REV, joined by +", "SPEC")
     add("--save-baseline", "save the measurements under this name, unless the run fails", "NAME")
     add("--baseline", "gate against a saved baseline", "NAME")
@@ -161,7 +162,13 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> Any:
-    if RUNNER not in parent.config.stash or not parent.config.getini("tfbench_tf_test_benchmarks"):
+    if RUNNER not in parent.config.stash:
+        return None
+    from tfbench.plugin.selection import misnamed
+
+    if (refused := misnamed(module_path, parent)) is not None:
+        return refused
+    if not parent.config.getini("tfbench_tf_test_benchmarks"):
         return None
     from tfbench.plugin.tf_test import ListedFile
     from tfbench.worker.tf_test_collection import is_listed

@@ -10,20 +10,30 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks  # pytest offers it nowhere else
 
-from tfbench.errors import UsageError
+from tfbench.errors import DeclarationError, UsageError
 from tfbench.fs import write_whole
-from tfbench.model import Case
+from tfbench.model import THRESHOLDS, Case
 from tfbench.plugin import RUNNER
+from tfbench.plugin.selection import selection_of
+from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
+from tfbench.sides.counterparts import Selection
 from tfbench.storage.layout import HISTORY_VARIABLE
 from tfbench.suite.ini_file import ini_file
+from tfbench.untrusted import render_json
 from tfbench.worker.import_redirect import redirect_imports
 
+if TYPE_CHECKING:
+    from tfbench.plugin.runner import Runner
+
+COMMAND = (sys.executable, "-m", "tfbench.plugin.collect")
+"""Collects another source tree, see `sides.counterparts`."""
 _TAIL = 15
 
 
@@ -37,6 +47,11 @@ class Collected:
     """By name."""
     skipped: frozenset[str] = frozenset()
     """Names of the cases that a mark of pytest skips."""
+    deselected: Mapping[str, Case] = field(default_factory=dict)
+    """Cases in the collected files that are not selected."""
+    policy: Policy = field(default_factory=Policy)
+    selection: Selection = field(default_factory=Selection)
+    """What selected the cases, to select those of another source tree."""
     functions: Mapping[str, pytest.Function] = field(default_factory=dict)
     """The pytest item of each case, by name."""
 
@@ -103,7 +118,26 @@ class _Catcher:
         runner = session.config.stash[RUNNER]
         skipped = frozenset(item.nodeid for item in session.items if _skipped(item))
         functions = {item.nodeid: item for item in session.items if isinstance(item, pytest.Function)}
-        self.collected = Collected(session.config.rootpath, runner.suite, dict(runner.cases), skipped, functions)
+        self.collected = Collected(
+            session.config.rootpath,
+            runner.suite,
+            dict(runner.cases),
+            skipped,
+            _deselected(runner),
+            runner.policy,
+            selection_of(session.config, runner.policy.name),
+            functions,
+        )
+
+
+def _deselected(runner: Runner) -> dict[str, Case]:
+    """Return the other cases in the collected files, without those that are declared wrongly."""
+    found = {}
+    for name, item in runner.collected.items():
+        if name not in runner.cases:
+            with contextlib.suppress(DeclarationError):
+                found[name] = runner.case(item)
+    return found
 
 
 def _skipped(item: pytest.Item) -> bool:
@@ -122,17 +156,28 @@ def _collect_elsewhere(text: str) -> int:
     arguments = ["--rootdir=.", *order["arguments"]]
     if order["tree_redirect"]:
         redirect_imports(*order["tree_redirect"])
-        arguments += ["-c", ini_file(Path(order["root"]), Path(order["tree_redirect"][1]))]
+        named = os.path.exists(order["inifile"])
+        top = Path(order["tree_redirect"][1])
+        arguments += ["-c", order["inifile"] if named else ini_file(Path(order["root"]), top)]
     try:
         collected = collect(arguments)
     except UsageError as error:
         say(str(error), error=True)
         return 1
+    policy = collected.policy  # another one than the run's, if only the other tree's configuration names one
+    usual = () if policy.name == order["policy"] else tuple((name, getattr(policy, name)) for name in THRESHOLDS)
     found = {
-        name: {"source": case.source, "scope": case.scope, "skipped": name in collected.skipped}
-        for name, case in collected.cases.items()
+        name: {
+            "source": case.source,
+            "scope": case.scope,
+            "skipped": name in collected.skipped,
+            "selected": name in collected.cases,
+            "thresholds": dict(case.thresholds or usual),
+            "statistic": case.statistic,
+        }
+        for name, case in {**collected.deselected, **collected.cases}.items()
     }
-    write_whole(Path(order["answer"]), json.dumps(found))
+    write_whole(Path(order["answer"]), render_json(found))
     return 0
 
 

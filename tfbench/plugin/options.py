@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,15 @@ import pytest
 
 from tfbench.errors import DeclarationError, TfbenchError, UsageError
 from tfbench.fs import require_linux
-from tfbench.model import Case
+from tfbench.model import THRESHOLDS, Case
 from tfbench.plugin import HISTORY_PLACES
 from tfbench.plugin.scope import scope_of
 from tfbench.plugin.tf_test import ListedFile
+from tfbench.plugin.thresholds import STATISTIC
 from tfbench.race.process_launcher import Processors, processors
 from tfbench.race.profiler import HIGHEST, METHODS, ProfilerConfig
 from tfbench.race.workers import Suite
 from tfbench.sides.source_tree import top_level
-from tfbench.stats.thresholds import FIELDS
 from tfbench.storage.histories import is_url
 from tfbench.storage.layout import HISTORY, JOURNAL, Layout
 from tfbench.suite.axes import Variant
@@ -162,12 +162,15 @@ def parse_profiler_config(levels: str, method: str) -> ProfilerConfig:
 
 
 def case_of(
-    item: pytest.Function, place: tuple[int, int] = (0, 0), thresholds: tuple[tuple[str, float], ...] = ()
+    item: pytest.Function,
+    place: tuple[int, int] = (0, 0),
+    thresholds: tuple[tuple[str, float], ...] = (),
+    statistic: str = "",
 ) -> Case:
     """Turn a benchmark's item into its case.
 
     Args:
-        place, thresholds: See `Case`.
+        place, thresholds, statistic: See `Case`.
 
     Raises:
         DeclarationError: The ``tfbench`` mark has unknown arguments, or a contract names no variant.
@@ -194,6 +197,7 @@ def case_of(
         shared="shared" in item.fixturenames,
         place=place,
         thresholds=thresholds,
+        statistic=statistic,
         alone=isinstance(item.parent, ListedFile),
     )
 
@@ -202,24 +206,15 @@ def _marked_cpus(item: pytest.Function) -> str:
     mark = item.get_closest_marker("tfbench")
     if mark is None:
         return ""
-    unknown = set(mark.kwargs) - {"cpus", *FIELDS}
+    unknown = set(mark.kwargs) - {"cpus", STATISTIC, *THRESHOLDS}
     if mark.args or unknown or mark.kwargs.get("cpus") not in (None, "all"):
-        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench takes only cpus='all', {' and '.join(FIELDS)}")
+        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench takes only cpus='all', statistic, {' and '.join(THRESHOLDS)}")
     return mark.kwargs.get("cpus") or ""
 
 
 def wanted_by_device(case: Case, device: str) -> bool:
     """Tell whether ``--device`` selects this case; it always selects a case without the axis ``device``."""
     return device == "all" or case.levels.get("device", device) == device
-
-
-def prefixes(arguments: Sequence[str], root: str) -> tuple[str, ...]:
-    """Return the files and folders among pytest's arguments, relative to its root, without single tests."""
-    return tuple(
-        os.path.relpath(os.path.abspath(argument), root).replace(os.sep, "/")
-        for argument in arguments
-        if "::" not in argument
-    )
 
 
 def job_options(config: pytest.Config) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tfbench.errors import BaselineError, DeclarationError, SideError, UsageError
+from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, Case, Report
 from tfbench.plugin import STARTED_WITH, whole_suite
@@ -25,7 +25,6 @@ from tfbench.plugin.options import (
     parse_profiler_config,
     parse_slowdown,
     parse_suite_limit,
-    prefixes,
     suite_of,
     wanted_by_device,
     worker_processors,
@@ -48,11 +47,11 @@ from tfbench.plugin.selection import (
     is_benchmark,
     is_plain,
     places,
-    selecting_options,
+    selection_of,
     take_over,
     unknown_fixture,
 )  # fmt: skip
-from tfbench.plugin.thresholds import INI, check_used, parse_patterns, thresholds_of
+from tfbench.plugin.thresholds import INI, check_used, parse_patterns, statistic_of, thresholds_of, with_statistic
 from tfbench.policy import preset
 from tfbench.race.workers import Suite
 from tfbench.report import terminal
@@ -83,9 +82,8 @@ class Runner:
         self._errors: list[str] = []
         self._session: Session | None = None
         self._display: Display | None = None
-        self._suite: list[str] = []
-        """Names of the cases of all shards."""
-        self._collected: frozenset[str] = frozenset()
+        self._suite: list[Case] = []  # of all shards
+        self.collected: dict[str, pytest.Function] = {}
         self._places: Mapping[str, tuple[int, int]] = {}
         self._uncollected: dict[str, CaseResult] = {}
         self.imported: list[str] = []  # TensorFlow and packages on top of it
@@ -115,7 +113,7 @@ class Runner:
         self._job = job_options(config)
         self._adopting = adopts(config)
         self._patterns = parse_patterns(config.getini(INI))
-        self._policy = preset(option("policy"))
+        self.policy = with_statistic(preset(option("policy")), option("statistic"))
         raced = bool(option("against") or option("baseline"))
         parts = {"--shard": self._shard, "--job": self._job, "--changed-only": option("changed_only")}
         partial = next((name for name, given in parts.items() if given), "")
@@ -129,7 +127,7 @@ class Runner:
     def seen(self, items: Sequence[pytest.Item]) -> None:
         """Note the names of all benchmarks, before pytest deselects any."""
         self._places = places(items)
-        self._collected = frozenset(item.nodeid for item in items if is_benchmark(item, adopting=True))
+        self.collected = {item.nodeid: item for item in items if is_benchmark(item, adopting=True)}
         if not items and not self._uncollected:
             fix = "start pytest in the project's folder, or add a pytest.ini there, which pytest finds from below"
             self._notes.append(f"no benchmark was collected in {self._config.invocation_params.dir}; {fix}")
@@ -141,19 +139,17 @@ class Runner:
             TfbenchError: A benchmark is declared wrongly, or an option names something that does not exist.
         """
         if whole_suite(self._config):
-            check_used(self._patterns, self._collected)
+            check_used(self._patterns, self.collected)
         kept: list[pytest.Item] = []
         unused: list[str] = []
         for item in items:
             if is_benchmark(item, self._adopting):
-                assert isinstance(item, pytest.Function)
-                own = thresholds_of(item, self._patterns, self._policy)
-                case = case_of(item, self._places[item.nodeid], own)
+                case = self.case(item)
                 if case.name in self.cases:
                     raise DeclarationError(f"{case.name} was collected twice; give each benchmark a unique name")
                 if not wanted_by_device(case, self._device):
                     continue
-                self._suite.append(case.name)
+                self._suite.append(case)
                 if self._shard is None or self._shard.has(case):
                     take_over(item, self.run)
                     self.cases[case.name] = case
@@ -181,6 +177,11 @@ class Runner:
             self._session = Session(self._request(), list(self.cases.values()), self._display)
             self._write_report()  # a run that is killed leaves every case as an error
 
+    def case(self, item: pytest.Function) -> Case:
+        """Return the case of an item. Raises `DeclarationError` if it is declared wrongly."""
+        own = thresholds_of(item, self._patterns, self.policy)
+        return case_of(item, self._places[item.nodeid], own, statistic_of(item))
+
     def not_collected(self, report: pytest.CollectReport) -> None:
         """Note a file or class that pytest could not collect, or that skips itself."""
         error = report.longreprtext
@@ -202,11 +203,10 @@ class Runner:
     def _request(self) -> RunRequest:
         config, option = self._config, self._config.getoption
         root = config.rootpath
-        whole = whole_suite(config)
         return RunRequest(
             root=root,
             suite=self.suite,
-            policy=self._policy,
+            policy=self.policy,
             processors=self._processors,
             executable=sys.executable,
             folder=Layout.of(root).folder,
@@ -220,12 +220,10 @@ class Runner:
             gpus=self._gpus,
             require_gpu=option("require_gpu"),
             changed_only=option("changed_only"),
-            expected=None if whole else prefixes(config.args, str(root)),
-            selection=selecting_options(config, self._device),
+            selection=selection_of(config, self.policy.name),
             shard=self._shard,
             suite_cases=tuple(self._suite),
-            paths=() if whole else tuple(os.path.relpath(os.path.abspath(one), root) for one in config.args),
-            collected=self._collected,
+            collected=frozenset(self.collected),
             resume=option("resume"),
             suite_limit=self._suite_limit,
             uncollected=tuple(self._uncollected.values()),
@@ -284,7 +282,8 @@ class Runner:
             return status
         with suppress(KeyboardInterrupt):  # the report says so
             self._session.judge_suite()
-        report, failed = self._session.report(complete=True), status not in (OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        complete = self._conclude(self._session)
+        report, failed = self._session.report(complete=complete), status not in (OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         ruling = rule(report, strict=self._strict, part=True)
         if (report.due or report.verdicts) and ruling.pytest_code and not failed:
             self._errors.append(f"exit code 1, {ruling.result}: {ruling.because}")
@@ -309,6 +308,15 @@ class Runner:
         if self._errors and status == OK:
             return pytest.ExitCode.TESTS_FAILED
         return status
+
+    def _conclude(self, session: Session) -> bool:
+        """Find out which cases are missing; false if that is not possible."""
+        try:
+            session.conclude()
+        except TfbenchError as error:
+            self._errors.append(f"the cases that are missing here are unknown: {error}")
+            return False
+        return True
 
     def _write_report(self, report: Report | None = None) -> list[str]:
         """Write the report files that the user asked for, and return a note on each.

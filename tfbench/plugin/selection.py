@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import argparse
 import inspect
+import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import NoReturn, TypeGuard
 from unittest import TestCase
 
 import pytest
 from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 
+from tfbench.gpus.selection import parse_device
 from tfbench.model import Case
+from tfbench.plugin import STARTED_WITH, whole_suite
+from tfbench.sides.counterparts import Selection
 from tfbench.suite.shards import Shard
+
+
+class MisnamedFile(pytest.File):
+    """Stands for a file whose name is not UTF-8, which no report, baseline or option can state."""
+
+    def collect(self) -> NoReturn:
+        """Refuse the file, as pytest refuses a file that it cannot import."""
+        raise self.CollectError("its name is not UTF-8; rename the file or its folder")
+
+
+def misnamed(path: Path, parent: pytest.Collector) -> MisnamedFile | None:
+    """Return a collector that refuses the file, ``None`` if its name below pytest's root is UTF-8."""
+    name = os.path.relpath(path, parent.config.rootpath)
+    shown = name.encode(errors="replace").decode()
+    return None if shown == name else MisnamedFile.from_parent(parent, path=path, nodeid=shown)
 
 
 def adopts(config: pytest.Config) -> bool:
@@ -19,7 +42,7 @@ def adopts(config: pytest.Config) -> bool:
     return any(config.getoption(name) for name in ("against", "baseline", "save_baseline", "collectonly"))
 
 
-def is_benchmark(item: pytest.Item, adopting: bool) -> bool:
+def is_benchmark(item: pytest.Item, adopting: bool) -> TypeGuard[pytest.Function]:
     """Tell whether the item is a test function that takes ``bench``, or ``benchmark`` if plain tests are cases too."""
     names = item.fixturenames if isinstance(item, pytest.Function) else ()
     return "bench" in names or (adopting and is_plain(item))
@@ -86,13 +109,41 @@ def by_environment(items: Sequence[pytest.Item], cases: Mapping[str, Case]) -> l
     return [item for group in groups.values() for item in group]
 
 
-def selecting_options(config: pytest.Config, device: str) -> tuple[str, ...]:
-    """Return the options that selected the cases, to select the same cases in another source tree.
+def given(config: pytest.Config) -> argparse.Namespace:
+    """Parse the options of the command line and of ``PYTEST_ADDOPTS`` alone, without those of the configuration file.
+
+    A source tree has a configuration of its own, which must not select the cases of another one.
+    """
+    words = [*shlex.split(STARTED_WITH.get("PYTEST_ADDOPTS", "")), *map(str, config.invocation_params.args)]
+    return config._parser.parse_known_args(words, argparse.Namespace())
+
+
+_ONCE = {"keyword": "-k", "markexpr": "-m", "policy": "--policy"}
+_REPEATED = {"deselect": "--deselect", "override_ini": "-o"}
+_PATHS = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
+
+
+def selection_of(config: pytest.Config, policy: str) -> Selection:
+    """Return what the user selected, to select the same cases in another source tree.
 
     Args:
-        device: The kind of devices that the run is for.
+        policy: Name of the run's policy.
     """
-    option = config.getoption
-    given = [("-k", option("keyword")), ("-m", option("markexpr")), ("--device", device)]
-    given += [("--deselect", prefix) for prefix in option("deselect") or []]
-    return tuple(word for name, value in given if value for word in (name, value))
+    options, root, start = given(config), config.rootpath, config.invocation_params.dir
+
+    def below_root(path: str) -> str:
+        file, colons, case = path.partition("::")
+        return os.path.relpath(start / file, root).replace(os.sep, "/") + colons + case
+
+    words = [word for name, option in _ONCE.items() if (value := getattr(options, name)) for word in (option, value)]
+    for name, option in _REPEATED.items():
+        words += [word for value in getattr(options, name) or [] for word in (option, value)]
+    ignored = {name: [below_root(path) for path in getattr(options, name) or []] for name in _PATHS}
+    words += [word for name, paths in ignored.items() for path in paths for word in (_PATHS[name], path)]
+    if options.device:
+        words += ["--device", parse_device(options.device)[0]]
+    paths = [below_root(path) for path in options.file_or_dir]
+    if not paths and not whole_suite(config) and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        paths = [below_root(".")]
+    inifile = below_root(options.inifilename) if options.inifilename else ""
+    return Selection(tuple(words), tuple(paths), tuple(ignored["ignore"]), policy, inifile)

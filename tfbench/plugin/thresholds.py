@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +10,13 @@ from dataclasses import dataclass
 import pytest
 
 from tfbench.errors import DeclarationError, UsageError
-from tfbench.policy import Policy
-from tfbench.stats.thresholds import FIELDS, completed
+from tfbench.model import THRESHOLDS
+from tfbench.policy import STATISTICS, Policy
+from tfbench.stats.thresholds import completed
 
+STATISTIC = "statistic"
+"""The argument of the mark that says what a verdict on time is about."""
+_STATISTICS = ", ".join(map(repr, STATISTICS))
 INI = "tfbench_thresholds"
 """The ini option: lines such as ``test_io*: minimum_effect=0.05, tolerance=0.1``."""
 _LINE = re.compile(r"(?P<pattern>\S.*?)\s*:\s+(?P<values>\w+\s*=.*)")
@@ -75,7 +80,7 @@ def thresholds_of(item: pytest.Item, patterns: Sequence[Pattern], policy: Policy
     """
     given: dict[str, tuple[float, str]] = {}
     for mark in reversed(list(item.iter_markers("tfbench"))):  # the closest mark counts
-        for name in set(FIELDS) & set(mark.kwargs):
+        for name in set(THRESHOLDS) & set(mark.kwargs):
             try:
                 given[name] = _fraction(name, mark.kwargs[name]), "its mark"
             except ValueError as error:
@@ -98,9 +103,33 @@ def thresholds_of(item: pytest.Item, patterns: Sequence[Pattern], policy: Policy
         raise DeclarationError(f"{item.nodeid}: thresholds: {error}") from None
 
 
+def statistic_of(item: pytest.Item) -> str:
+    """Return what an item's mark says that a verdict on its time is about, ``""`` for the policy's statistic.
+
+    Raises:
+        DeclarationError: There is no such statistic.
+    """
+    mark = next((mark for mark in item.iter_markers("tfbench") if STATISTIC in mark.kwargs), None)
+    name = mark.kwargs[STATISTIC] if mark else ""
+    if mark and name not in STATISTICS:
+        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench: {STATISTIC}={name!r}: use one of {_STATISTICS}")
+    return str(name)
+
+
+def with_statistic(policy: Policy, name: str | None) -> Policy:
+    """Return the policy with the statistic of the option ``--statistic``.
+
+    Raises:
+        UsageError: There is no such statistic.
+    """
+    if name is not None and name not in STATISTICS:
+        raise UsageError(f"--statistic {name!r}: use one of {_STATISTICS}")
+    return dataclasses.replace(policy, statistic=name) if name else policy
+
+
 def _fraction(name: str, value: object) -> float:
-    if name not in FIELDS:
-        raise ValueError(f"there is no threshold {name!r}; there are {' and '.join(FIELDS)}")
+    if name not in THRESHOLDS:
+        raise ValueError(f"there is no threshold {name!r}; there are {' and '.join(THRESHOLDS)}")
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -14,7 +14,7 @@ from typing import Any
 from tfbench.errors import ProfileError, ReportError, UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON
-from tfbench.untrusted import a_number, a_text, an_object, brief, command, described, parse_json, texts
+from tfbench.untrusted import a_number, a_text, an_object, brief, command, described, parse_json, render_json, texts
 
 SCHEMA = "tfbench-profiled-case/1"
 ABOUT = "case.json"
@@ -80,7 +80,7 @@ def write_about(kept: Kept) -> None:
         OSError: The file cannot be written.
     """
     content = {"schema": SCHEMA, "case": kept.case, "sides": dict(kept.sides), "raced": kept.raced}
-    write_whole(kept.folder / ABOUT, json.dumps(content, indent=1) + "\n")
+    write_whole(kept.folder / ABOUT, render_json(content, 1) + "\n")
 
 
 def write_read(folder: Path, side: str, texts: Mapping[str, str], trace: JSON) -> None:

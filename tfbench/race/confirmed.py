@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from tfbench.metrics import sampled
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.model import TIME, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, Verdict
-from tfbench.policy import Policy
+from tfbench.policy import Policy, Thresholds
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.native import unlike_native_code
 from tfbench.race.race import Race, RaceConfig
@@ -178,6 +178,16 @@ class ConfirmedRace:
         """The newest ratio of the geometric means of the calls, ``None`` where none was judged."""
         decisions = [race.decisions.get(1) for race in self.races]
         return next((one.tail for one in reversed(decisions) if one and one.tail), None)
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The thresholds that the decision used."""
+        return self._first.thresholds(1)
+
+    @property
+    def usual(self) -> Thresholds:
+        """The thresholds of a case without own ones."""
+        return self._first.usual
 
     @property
     def first_call(self) -> Decision | None:

@@ -239,9 +239,24 @@ class Race:
         return self.disturbed[-1] if len(self.disturbed) > self.policy.disturbed_launches else ""
 
     def thresholds(self, entrant: int) -> Thresholds:
-        """Return those of the entrant's case, for a step that is repeated, or for one that runs once per launch."""
-        own = policy_of(self.policy, self.entrants[entrant].case)
-        return own.once if self._once else own.step_time
+        """Return those of the entrant's case; the stricter ones, if its reference is the case on another side.
+
+        A change that sets looser thresholds is thus judged by those that it replaces.
+        """
+        return self._step_time(self._policy_of(entrant))
+
+    @property
+    def usual(self) -> Thresholds:
+        """Those of a case without own ones."""
+        return self._step_time(self.policy)
+
+    def _step_time(self, policy: Policy) -> Thresholds:
+        """Return those of a step that is repeated, or of one that runs once per launch."""
+        return policy.once if self._once else policy.step_time
+
+    def _policy_of(self, entrant: int) -> Policy:
+        others = [] if self._share_side(entrant, self.reference) else [self.entrants[self.reference or 0].case]
+        return policy_of(self.policy, self.entrants[entrant].case, *others)
 
     def conclude(self) -> None:
         """Decide the open comparisons from the present evidence, after an interruption."""
@@ -323,10 +338,9 @@ class Race:
         if self.config.confirms:
             return (self.config.confirms,)
         if self._once or self._share_side(entrant, self.reference):
-            return (
-                Statistic.MEDIAN,
-            )  # a launch has one sample, or variants are compared, whose calls may well be unlike
-        return STATISTICS[policy_of(self.policy, self.entrants[entrant].case).statistic]
+            # A launch has one sample, or variants are compared, whose calls may well be unlike.
+            return (Statistic.MEDIAN,)
+        return STATISTICS[self._policy_of(entrant).statistic]
 
     def _open_statistic(self, entrant: int) -> Statistic:
         """Return what the next launches have to decide about this entrant."""
@@ -340,8 +354,7 @@ class Race:
         return first
 
     def _thresholds(self, entrant: int, statistic: Statistic) -> Thresholds:
-        own = policy_of(self.policy, self.entrants[entrant].case)
-        usual = own.tail_time if statistic is Statistic.TAIL else self.thresholds(entrant)
+        usual = self._policy_of(entrant).tail_time if statistic is Statistic.TAIL else self.thresholds(entrant)
         return usual.confirming() if self.config.confirms else usual
 
     def _by(self, entrant: int, statistic: Statistic, final: bool) -> Decision:

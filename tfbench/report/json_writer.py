@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 from tfbench.model import JSON, Report
+from tfbench.untrusted import render_json
 
 
 def render(report: Report) -> str:
     """Render a report as JSON text."""
     content = {key: list(value) if isinstance(value, Iterator) else value for key, value in _content(report).items()}
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+    return render_json(content, 1) + "\n"
 
 
 def lines(report: Report) -> Iterator[str]:
     """Yield the JSON text of a large report, a row per line, so that it is never in memory as a whole."""
     for number, (key, value) in enumerate(_content(report).items()):
-        yield f"{',' if number else '{'}{json.dumps(key)}: "
+        yield f"{',' if number else '{'}{render_json(key)}: "
         if not isinstance(value, Iterator):
-            yield json.dumps(value, allow_nan=False) + "\n"
+            yield render_json(value) + "\n"
             continue
         before = "[\n"
         for row in value:
-            yield before + json.dumps(row, allow_nan=False)
+            yield before + render_json(row)
             before = ",\n"
         yield "]\n" if before == ",\n" else "[]\n"
     yield "}\n"

@@ -18,7 +18,7 @@ from tfbench.sides.interpreters import minor
 from tfbench.sides.side import Side
 from tfbench.sides.source_tree import Snapshot, materialise, snapshot
 from tfbench.stats.prediction import evaluate
-from tfbench.stats.thresholds import policy_of
+from tfbench.stats.thresholds import ignored, judged, policy_of
 from tfbench.storage.baselines import Baseline, describe
 from tfbench.storage.history import SessionRecord
 from tfbench.worker.environment import VISIBLE, packages, settings
@@ -46,35 +46,43 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
         cache: Folder for recreated source trees.
         environments: Installs packages that differ from those of this process.
     """
-    spec = describe(saved)
-    here = snapshot(contender.root)
-    root, tree_redirect = contender.root, None
-    if here is None or here.tree != saved.tree:
-        if not saved.tree:
-            text = (
-                f"{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"
-            )
-            return Reason(ReasonCode.NO_SOURCE, text)
-        try:
-            root, tree_redirect = materialise(contender.root, saved.tree, cache)
-        except SideError as error:
-            return Reason(ReasonCode.NO_SOURCE, f"{spec}: {error}")
+    source = source_of(saved, contender, cache)
+    if isinstance(source, Reason):
+        return source
     try:
         executable = _executable(saved.environment, contender, environments)
     except SideError as error:
-        return Reason(ReasonCode.NO_ENVIRONMENT, f"{spec}: its environment cannot be recreated: {error}")
+        return Reason(ReasonCode.NO_ENVIRONMENT, f"{source.spec}: its environment cannot be recreated: {error}")
     there, now = dict(saved.environment.settings), {**settings(), **contender.env}
     there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
     unset = tuple(name for name in now if name not in there)
-    return Side(
-        "baseline", executable, root, spec, there, tree_redirect=tree_redirect, code=code_of_saved(saved), unset=unset
-    )
+    return replace(source, executable=executable, env=there, code=code_of_saved(saved), unset=unset)
 
 
 def code_of_saved(saved: Baseline) -> Snapshot:
     """Return the code that a baseline was measured with. Without git, the run that measured it stands for its code."""
     tree = saved.tree or f"session:{saved.context.session or saved.saved}"
     return Snapshot(tree, saved.environment.commit, saved.environment.dirty)
+
+
+def source_of(saved: Baseline, contender: Side, cache: Path) -> Side | Reason:
+    """Return a side with the baseline's source tree and the contender's interpreter, or why that is impossible.
+
+    Args:
+        cache: Folder for recreated source trees.
+    """
+    spec = describe(saved)
+    here = snapshot(contender.root)
+    if here is not None and here.tree == saved.tree:
+        return Side("baseline", contender.executable, contender.root, spec)
+    if not saved.tree:
+        text = f"{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"
+        return Reason(ReasonCode.NO_SOURCE, text)
+    try:
+        root, tree_redirect = materialise(contender.root, saved.tree, cache)
+    except SideError as error:
+        return Reason(ReasonCode.NO_SOURCE, f"{spec}: {error}")
+    return Side("baseline", contender.executable, root, spec, tree_redirect=tree_redirect)
 
 
 def _executable(saved: EnvironmentInfo, contender: Side, environments: Environments) -> str:
@@ -206,13 +214,14 @@ class SavedTimeFilter:
             if floors and one.sources.get(case.name) == case.source:
                 same_code = one.context.tree and one.context.tree == self.saved.tree
                 (own if same_code else others).append(floors)
-        policy = policy_of(self._policy, case)
+        policy = policy_of(self._policy, case, before.case)
         decision = evaluate(sample.floors, own, others, (before.seconds, sample.seconds), policy, self._cases)
         assert decision.outcome is not None
+        notes = [decision.reason.message, ignored(case, policy.step_time)]
         return Verdict(
-            case=case,
+            case=judged(case, self._policy.step_time, policy.step_time),
             outcome=decision.outcome,
-            reason=decision.reason,
+            reason=Reason(decision.reason.code, "; ".join(filter(None, notes))),
             ratio=decision.comparison.ratio,
             launches=decision.comparison.launches,
             rounds=decision.comparison.rounds,

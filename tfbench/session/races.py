@@ -66,7 +66,7 @@ class Races:
 
         Args:
             note: Text to append to the reason of the verdict.
-            there: The case on the rival side, if its name differs there.
+            there: The case on the rival side, if its name or thresholds differ there.
         """
         entrants = [Entrant(there or case, rival), Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)

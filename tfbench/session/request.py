@@ -13,6 +13,7 @@ from tfbench.race.profiler import USUAL, ProfilerConfig
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
 from tfbench.ruling import fails
+from tfbench.sides.counterparts import Selection
 from tfbench.suite.shards import Shard, SuitePart
 
 
@@ -45,16 +46,12 @@ class RunRequest:
     changed_only: bool = False
     """Whether cases with the same code on both sides are spared, but for a random sample."""
     seed: int = 0
-    expected: tuple[str, ...] | None = None
-    """Files and folders whose saved cases the run must have; ``None`` for all."""
-    selection: tuple[str, ...] = ()
-    """pytest options that selected the cases, such as ``-k`` and its value."""
-    paths: tuple[str, ...] = ()
-    """Files, folders and cases given to pytest, relative to the root; empty without any."""
+    selection: Selection = field(default_factory=Selection)
+    """What the user asked for, to select the same cases on the other side."""
     shard: Shard | None = None
     """The part of the suite to run; ``None`` for the whole suite."""
-    suite_cases: tuple[str, ...] = ()
-    """Names of the cases of all shards."""
+    suite_cases: tuple[Case, ...] = ()
+    """The cases of all shards."""
     job: SuitePart | None = None
     """The job of a fleet that this run does, ``None`` for none."""
     journal: Path | None = None
@@ -62,7 +59,7 @@ class RunRequest:
     session_name: str = ""
     """Identity of the run in a history, ``""`` for a new one."""
     collected: frozenset[str] = frozenset()
-    """Names of all cases in the collected files, including deselected cases."""
+    """Names of all cases in the collected files. Those that are deselected are in no shard."""
     resume: bool = False
     """Whether to use the finished cases of a run that was interrupted."""
     uncollected: Sequence[CaseResult] = ()
@@ -74,6 +71,16 @@ class RunRequest:
     profiler_config: ProfilerConfig = USUAL
     history: str | Path | None = None
     """Folder or URL of the history that this run belongs to, with its baseline side as the anchor; ``None`` for none."""
+
+    @property
+    def suite_names(self) -> list[str]:
+        """Names of the cases of all shards."""
+        return [case.name for case in self.suite_cases]
+
+    @property
+    def known(self) -> set[str]:
+        """Names of all cases that have a result in the report of a shard, and of what could not be collected."""
+        return {*self.suite_names, *(result.case.name for result in self.uncollected)}
 
     @property
     def sharing(self) -> int:

@@ -32,7 +32,7 @@ from tfbench.race.race import Race
 from tfbench.report import units
 from tfbench.session.request import CaseResult
 from tfbench.stats.calls import calls_of
-from tfbench.stats.thresholds import described
+from tfbench.stats.thresholds import described, ignored, judged
 from tfbench.stats.throughput import log_items_ratio, rates
 from tfbench.stats.two_speeds import two_speeds
 from tfbench.stats.verdict import compare, decide
@@ -182,16 +182,18 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseR
     if decision is None or decision.outcome is None:
         raise BenchmarkError(f"{case.name}: the race ended without a decision")
     baseline, contender = (Sample(case, tuple(confirmed_race.runs(side))) for side in (0, 1))
-    own = f"own thresholds: {described(case)}" if case.thresholds else ""
+    used = confirmed_race.thresholds
+    shown = judged(case, confirmed_race.usual, used)
+    own = f"own thresholds: {described(shown)}" if shown.thresholds else ""
     taken = any(REPORTED in run.facts for run in contender.runs)
     itself = "one time per launch, as the benchmark takes and reports it itself" * taken
     speeds = _two_speeds(baseline, contender, confirmed_race.policy)
     calls = calls_of(baseline.runs, contender.runs)
     by_tail = decision.statistic is Statistic.TAIL or decision.reason.code is ReasonCode.TAIL_NOT_DECIDED
     tail = units.calls(*calls) if calls and by_tail else ""
-    reason, notes = decision.reason, [tail, itself, _per_item(baseline, contender), speeds, own, note]
+    reason, notes = decision.reason, [tail, itself, _per_item(baseline, contender), speeds, own, ignored(case, used), note]
     verdict = Verdict(
-        case=case,
+        case=shown,
         outcome=decision.outcome,
         reason=Reason(reason.code, "; ".join([reason.message, *filter(None, notes)])),
         ratio=decision.comparison.ratio,

@@ -17,7 +17,7 @@ from tfbench.storage.baselines import run_json, run_of
 from tfbench.storage.journal import Journal
 from tfbench.storage.layout import Layout
 from tfbench.suite.shards import digest
-from tfbench.untrusted import a_list, a_text
+from tfbench.untrusted import a_list, a_text, render_json
 from tfbench.worker.environment import machine, settings
 
 
@@ -87,11 +87,11 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
         "the packages": {side: distributions(side) for side in sorted({one.executable for one in sides})},
         "the policy": request.policy.as_json(),
         "the options": [*options, str(request.profile or ""), str(request.profile_regressed or "")],
-        "the cases of the suite": request.job.suite if request.job else digest(request.suite_cases),
+        "the cases of the suite": request.job.suite if request.job else digest(request.suite_names),
         "the settings": settings(),
         "the machine": machine(),
     }
-    found: JSON = json.loads(json.dumps(known))  # as it reads back from a journal: tuples become lists
+    found: JSON = json.loads(render_json(known))  # as it reads back from a journal: tuples become lists
     return found
 
 
@@ -116,7 +116,7 @@ def result_of(case: Case, entry: JSON) -> CaseResult | None:
     try:
         given = [row for row in (entry["verdict"], *a_list(entry["metrics"], "metrics")) if row]
         read = rows_of(given, [entry["standing"]] if entry["standing"] else [], entry["profiles"])
-        rows = [replace(row, case=case) for row in read.verdicts]
+        rows = [replace(row, case=replace(case, thresholds=row.case.thresholds)) for row in read.verdicts]
         launches, rival = (a_list(entry[key], key) if entry[key] is not None else [] for key in ("launches", "rival"))
         return CaseResult(
             case,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from tfbench.gpus.session import GpuSession
@@ -15,7 +16,7 @@ from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.stopwatch import Phase, Stopwatch
 from tfbench.session.anchor import anchor_of, check_anchor
-from tfbench.session.baseline import NEVER, code_of_saved, recreate_side
+from tfbench.session.baseline import NEVER, code_of_saved, recreate_side, source_of
 from tfbench.session.case_runs import CaseRuns
 from tfbench.session.changed_only import ChangedOnly, drawn
 from tfbench.session.metric_checks import PROBES, MetricChecker
@@ -113,7 +114,10 @@ class Session:
             if request.replay != NEVER:
                 recreated = recreate_side(saved, contender, trees, self._environments)
             history = self._recorder.history
-            return SavedBaselineStrategy(request, contender, self._starter, races, saved, recreated, history, sharing)
+            source = partial(source_of, saved, contender, trees)
+            return SavedBaselineStrategy(
+                request, contender, self._starter, races, saved, recreated, history, sharing, source
+            )
         if request.against:
             rival = parse(request.against, contender, trees, self._environments)
             self._launcher.check(rival, self._cases)
@@ -166,8 +170,17 @@ class Session:
                 raise
         return self._suite
 
+    def conclude(self) -> None:
+        """Find out which cases the other side would run and this run lacks, unless the user interrupted it.
+
+        Raises:
+            TfbenchError: The other side's benchmarks cannot be collected.
+        """
+        if not self._interrupted:
+            self._strategy.conclude()
+
     def missing(self) -> list[Verdict]:
-        """Return a verdict for each case that the other side has and this run lacks."""
+        """Return a verdict for each case that the other side would run and this run lacks, so far."""
         return self._strategy.missing()
 
     def report(self, complete: bool = False) -> Report:
@@ -177,11 +190,12 @@ class Session:
             complete: Whether the run has come to its end.
         """
         results = [*self._runs.all, *self.request.uncollected]
+        missing = self.missing()
         phases = self._stopwatch.seconds
         return Report(
             policy=self.request.policy.as_json(),
             sides=self._sides(),
-            verdicts=(*(row for result in results for row in result.rows), *self.missing()),
+            verdicts=(*(row for result in results for row in result.rows), *missing),
             variant_results=with_shares([result.variant_result for result in results if result.variant_result]),
             skips=tuple(Skip(result.case, result.skip) for result in results if result.verdict is None),
             wall_seconds=sum(phases.values()),
@@ -189,7 +203,7 @@ class Session:
             seconds_by_case=dict(self._runs.seconds),
             seed=self.request.seed,
             interrupted=self._interrupted,
-            due=tuple(result.case.name for result in results),
+            due=(*(result.case.name for result in results), *(row.case.name for row in missing)),
             complete=complete,
             suite=self._suite,
             shard=self._part(),
@@ -207,7 +221,7 @@ class Session:
         names, request = [case.name for case in self._cases], self.request
         if request.job is not None:
             return request.job.of_cases(names)
-        return part(request.shard, request.suite_cases, names) if request.shard else None
+        return part(request.shard, request.suite_names, names) if request.shard else None
 
     def _sides(self) -> dict[str, JSON]:
         sides = {"contender": self._contender, **({"baseline": self._strategy.rival} if self._strategy.rival else {})}

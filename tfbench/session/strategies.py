@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfbench.model import Case, MetricValues, Outcome, Reason, ReasonCode, Verdict
@@ -97,8 +97,15 @@ class Strategy(ABC):
         """
         return self.skipped(case, reason)
 
+    def conclude(self) -> None:  # noqa: B027 - variants have no other side
+        """Find out what `missing` needs, also in a run that raced nothing.
+
+        Raises:
+            SideError: The other side's benchmarks cannot be collected.
+        """
+
     def missing(self) -> list[Verdict]:
-        """Return a verdict for each case that the other side has and this run lacks."""
+        """Return a verdict for each case that the other side would run and this run lacks, as far as it is known."""
         return []
 
 
@@ -157,11 +164,10 @@ class LiveSideStrategy(Strategy):
         self.report(f"collecting the benchmarks of {self.side.spec}")
         request = self.request
         with self.starter.launcher.stopwatch.phase(Phase.STARTING):
-            before = benchmarks_of(
-                self.side, request.selection, request.paths, request.collect_command, request.policy.start_seconds
-            )
-        self.counterparts = Counterparts(before, self.cases)
-        self.side = replace(self.side, files=tuple(dict.fromkeys(name.partition("::")[0] for name in before)))
+            before = benchmarks_of(self.side, request.selection, request.collect_command, request.policy.start_seconds)
+        self.counterparts = Counterparts(before, request.suite_cases, request.collected)
+        names = [there.name for case in self.cases if (there := self.counterparts.of(case))]
+        self.side = replace(self.side, files=tuple(dict.fromkeys(name.partition("::")[0] for name in names)))
 
     def skipped_by_mark(self, case: Case, reason: str) -> CaseResult:
         self._collect_side()
@@ -190,14 +196,18 @@ class LiveSideStrategy(Strategy):
         rival, here = (self.starter.environment_info(side) for side in (self.side, self.contender))
         return environment_differences(rival, here)
 
+    def conclude(self) -> None:
+        self._collect_side()
+
     def missing(self) -> list[Verdict]:
         if self.counterparts is None:
             return []
-        gone = self.counterparts.gone(self.request.collected)
+        against = self.request.against
         return missing(
             self.request,
-            gone,
-            f"in {self.request.against} but no longer collected; was it deleted, or renamed and changed?",
+            self.counterparts.gone(self.request.known),
+            f"in {against} but no longer collected; was it deleted, or renamed and changed?",
+            f"{against} runs it under the same options, and it is deselected here; {_DESELECTING}",
         )
 
 
@@ -215,8 +225,14 @@ class SavedBaselineStrategy(Strategy):
     recreated: Side | Reason | None
     history: AnyHistory
     sharing: int
+    source: Callable[[], Side | Reason]
+    """Returns a side with the baseline's source tree, or why that is impossible."""
     time_filter: SavedTimeFilter | None = field(default=None, init=False)
     """Made when the contender has started, since it needs the contender's environment."""
+    _selected: Callable[[str], bool] | None = field(default=None, init=False)
+    """Tells whether the baseline's tree selects a case that is deselected here; ``None`` as long as it is not known."""
+    _unknown: str = field(default="", init=False)
+    """Why that cannot be told."""
 
     @property
     def rival(self) -> Side | None:
@@ -259,7 +275,9 @@ class SavedBaselineStrategy(Strategy):
             text = f"{describe(self.saved)} could not be recreated as it was: {'; '.join(differences)}"
             verdict = Verdict(case, Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_ENVIRONMENT, text))
             return RaceResults([CaseResult(case, verdict)])
-        return self.races.sides(case, self.rival, CHANGED if changed_since(self.saved, case) else "")
+        known = self.saved.samples[case.name].case
+        there = replace(case, thresholds=known.thresholds, statistic=known.statistic)
+        return self.races.sides(case, self.rival, CHANGED if changed_since(self.saved, case) else "", there)
 
     def reference_side(self, result: CaseResult) -> ReferenceSide:
         """Compare with the saved metrics, and with the memory of the live race if there was one."""
@@ -279,13 +297,41 @@ class SavedBaselineStrategy(Strategy):
             return super().skipped(case, reason)
         return _skipped_here(case, f"measured in the baseline {self.saved.name!r}", reason)
 
+    def conclude(self) -> None:
+        request = self.request
+        if self._selected is not None or not self._absent.intersection(request.collected):
+            return  # no doubt, so the tree need not be collected
+        side = self.source()
+        if isinstance(side, Reason):
+            self._unknown = side.message
+            self._selected = lambda name: True
+        elif not side.tree_redirect:
+            self._selected = lambda name: False  # the same code is deselected on both sides
+        else:
+            there = benchmarks_of(side, request.selection, request.collect_command, request.policy.start_seconds)
+            self._selected = lambda name: name not in there or there[name].selected
+
+    @property
+    def _absent(self) -> set[str]:
+        """Names of the saved cases that this run does not measure."""
+        return {name for name in self.saved.samples if self.request.selection.has(name)} - self.request.known
+
     def missing(self) -> list[Verdict]:
-        gone = [sample.case for name, sample in self.saved.samples.items() if name not in self.request.collected]
+        selected, collected = self._selected or (lambda name: False), self.request.collected
+        gone = [name for name in self._absent if name not in collected or selected(name)]
+        saved = f"the baseline {self.saved.name!r}"
+        why = f"{saved} has it and its code runs it under the same options, and it is deselected here; {_DESELECTING}"
+        if self._unknown:
+            why = f"{saved} has it, it is deselected here, and whether its code runs it is unknown: {self._unknown}"
         return missing(
             self.request,
-            gone,
-            f"in the baseline {self.saved.name!r} but no longer collected; was it deleted or renamed?",
+            [self.saved.samples[name].case for name in gone],
+            f"in {saved} but no longer collected; was it deleted or renamed?",
+            why,
         )
+
+
+_DESELECTING = "was it marked, or does a conftest.py or an option in the configuration leave it out?"
 
 
 def _skipped_here(case: Case, other: str, reason: str) -> CaseResult:

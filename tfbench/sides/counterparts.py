@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from tfbench.errors import ReportError, SideError
-from tfbench.model import Case
+from tfbench.model import Case, own_thresholds
 from tfbench.sides.collector import collect
 from tfbench.sides.side import Side
 from tfbench.untrusted import a_flag, a_text, an_object, described
@@ -24,46 +25,89 @@ class Benchmark:
     """Digest of its code and of what that uses in its modules, ``""`` if unknown."""
     skipped: bool = False
     """Whether a mark of pytest skips it there."""
+    selected: bool = True
+    """Whether the run's options select it there, by its marks and the tree's own conftest.py and configuration."""
+    thresholds: tuple[tuple[str, float], ...] = ()
+    """Its own thresholds there."""
+    statistic: str = ""
+    """Its own statistic there."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether that tree would run it under the options of this run."""
+        return self.selected and not self.skipped
 
 
-def benchmarks_of(
-    side: Side, selection: Sequence[str], paths: Sequence[str], command: Sequence[str], seconds: float
-) -> dict[str, Benchmark]:
-    """Collect the cases of a side, by name.
+@dataclass(frozen=True)
+class Selection:
+    """What the user asked for, without the configuration of a source tree, which each tree has for itself."""
+
+    options: tuple[str, ...] = ()
+    """Options of pytest that select cases, such as ``-k`` and its expression. Paths are relative to pytest's root."""
+    paths: tuple[str, ...] = ()
+    """Files, folders and cases, relative to pytest's root; empty for all benchmarks."""
+    ignored: tuple[str, ...] = ()
+    """Files and folders that are left out."""
+    policy: str = ""
+    """Name of the run's policy."""
+    inifile: str = ""
+    """Configuration file that pytest was told to use, relative to pytest's root; ``""`` for the one that it finds."""
+
+    def has(self, name: str) -> bool:
+        """Tell whether the case of this name lies below the paths."""
+        return (not self.paths or _below(name, self.paths)) and not _below(name, self.ignored)
+
+
+def _below(name: str, paths: tuple[str, ...]) -> bool:
+    return "." in paths or name in paths or name.startswith(_starts(paths))
+
+
+@lru_cache(maxsize=4)
+def _starts(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{path}{mark}" for path in paths for mark in ("/", "::", "["))
+
+
+def benchmarks_of(side: Side, selection: Selection, command: Sequence[str], seconds: float) -> dict[str, Benchmark]:
+    """Collect the cases of a side, by name: all cases in the files and folders of the selection.
 
     Args:
-        selection: Options of pytest that select cases, such as ``-k`` and its expression.
-        paths: Files, folders and cases relative to the root. Paths that the side does not have are ignored.
+        selection: Paths that the side does not have are ignored.
         command: Collects a source tree and writes the result to a file. Its last argument is the request as JSON.
         seconds: Time limit.
 
     Raises:
         SideError: pytest cannot collect the side's benchmarks.
     """
-    present = [path for path in paths if Path(side.root, path.partition("::")[0]).exists()]
-    if paths and not present:
+    files = dict.fromkeys(path.partition("::")[0] for path in selection.paths)
+    present = [file for file in files if Path(side.root, file).exists()]
+    if files and not present:
         return {}
     request = {
         "root": str(side.root),
-        "arguments": [*selection, *dict.fromkeys(path.partition("::")[0] for path in present)],
+        "arguments": [*selection.options, *present],
         "tree_redirect": side.tree_redirect,
+        "policy": selection.policy,
+        "inifile": selection.inifile,
     }
     try:
         listed = collect(command, request, Path(side.root), seconds)
-        found = {name: _benchmark(one) for name, one in listed.items()}
+        return {name: _benchmark(one) for name, one in listed.items()}
     except SideError as error:
         raise SideError(f"{side.spec}: {error}") from None
     except (ReportError, ValueError, KeyError) as error:
         raise SideError(f"{side.spec}: the list of its benchmarks is damaged ({described(error)})") from None
-    if present and all("::" in path for path in present):
-        return {name: one for name, one in found.items() if name.startswith(tuple(present))}
-    return found
 
 
 def _benchmark(content: object) -> Benchmark:
     found = an_object(content, "a benchmark")
-    source, scope = (a_text(found[key], key) for key in ("source", "scope"))
-    return Benchmark(source, scope, a_flag(found["skipped"], "skipped"))
+    return Benchmark(
+        a_text(found["source"], "source"),
+        a_text(found["scope"], "scope"),
+        a_flag(found["skipped"], "skipped"),
+        a_flag(found["selected"], "selected"),
+        own_thresholds(found["thresholds"]),
+        a_text(found["statistic"], "statistic"),
+    )
 
 
 class Counterparts:
@@ -72,11 +116,16 @@ class Counterparts:
     Benchmarks with the same code and variant under another name match, if that code uses the same definitions, imports
     and fixtures. A benchmark that only moved to another file is preferred. Ambiguous and doubtful matches are left out:
     the old case is then missing and the new one new. ``before`` comes from `benchmarks_of` that tree.
+
+    Args:
+        before: The cases of that tree, from `benchmarks_of`.
+        now: The cases of this run, those of other shards included.
+        collected: Names of all cases here, deselected ones included. They are not renamed.
     """
 
-    def __init__(self, before: Mapping[str, Benchmark], now: Sequence[Case]) -> None:
+    def __init__(self, before: Mapping[str, Benchmark], now: Sequence[Case], collected: Collection[str] = ()) -> None:
         self._before = before
-        gone = set(before) - {case.name for case in now}
+        gone = set(before) - {case.name for case in now} - set(collected)
         found = {}
         for case in now:
             if case.name not in before and case.scope:
@@ -89,19 +138,25 @@ class Counterparts:
         self._renamed = {new: old for new, old in found.items() if uses[old] == 1}
 
     def of(self, case: Case) -> Case | None:
-        """Return the case under its name in that tree, or ``None`` if the tree does not have it."""
-        if case.name in self._before:
-            return case
-        old = self._renamed.get(case.name)
-        return replace(case, name=old) if old else None
+        """Return the case with its name and thresholds in that tree, or ``None`` if the tree does not have it."""
+        name = case.name if case.name in self._before else self._renamed.get(case.name)
+        if not name:
+            return None
+        there = self._before[name]
+        return replace(case, name=name, thresholds=there.thresholds, statistic=there.statistic)
 
     def runs(self, case: Case) -> bool:
-        """Return whether that tree has the case and no mark of pytest skips it there."""
+        """Return whether that tree has the case and would run it."""
         there = self.of(case)
-        return there is not None and not self._before[there.name].skipped
+        return there is not None and self._before[there.name].runs
 
-    def gone(self, collected: Collection[str]) -> list[Case]:
-        """Return that tree's cases that are neither in ``collected`` nor renamed."""
-        known = {*collected, *self._renamed.values()}
-        functions = ((name, name.partition("[")[0]) for name in self._before if name not in known)
-        return [Case(name, function.rpartition("::")[2], function) for name, function in functions]
+    def gone(self, known: Collection[str]) -> list[Case]:
+        """Return the cases that that tree would run, and that are neither ``known`` nor renamed."""
+        there = {*known, *self._renamed.values()}
+        return [case_named(name) for name, one in self._before.items() if one.runs and name not in there]
+
+
+def case_named(name: str) -> Case:
+    """Return a case of which only the name is known."""
+    function = name.partition("[")[0]
+    return Case(name, function.rpartition("::")[2], function)

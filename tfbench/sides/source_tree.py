@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tfbench.errors import SideError, UsageError
 from tfbench.fs import DATA_FOLDER, atomic_dir, scratch_dir
-from tfbench.untrusted import command
+from tfbench.untrusted import command, printable
 
 KEPT, CANDIDATES = "refs/tfbench/", "refs/tfbench-candidates/"
 """Git refs that keep the trees of saved baselines, and of runs that may become one."""
@@ -39,16 +39,16 @@ class NoCheckout(SideError):
 
 
 def _git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    """Return what git prints. Names of files are bytes to git, so the text has names as `os.fsdecode` writes them."""
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=root, env={**os.environ, **(env or {})},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            ["git", *arguments], cwd=root, env={**os.environ, **(env or {})}, capture_output=True, check=True
+        )
     except FileNotFoundError:
         raise NoCheckout("git is not installed, which comparing source trees needs; install git") from None
     except subprocess.CalledProcessError as error:
-        raise SideError(f"git {arguments[0]}: {error.stderr.strip() or 'failed'}") from None
-    return done.stdout.strip()
+        raise SideError(f"git {arguments[0]}: {os.fsdecode(error.stderr).strip() or 'failed'}") from None
+    return os.fsdecode(done.stdout).removesuffix("\n")
 
 
 def checkout(root: Path) -> Path:
@@ -143,7 +143,7 @@ def code_digest(root: Path) -> str:
             _git(top, "read-tree", "HEAD", env=env)
         _git(top, "add", "--update", "--", ".", env=env)
         listed = Path(scratch, "names")
-        listed.write_text("\0".join(names), encoding="utf-8")
+        listed.write_bytes(os.fsencode("\0".join(names)))
         if names:
             _git(top, "add", f"--pathspec-from-file={listed}", "--pathspec-file-nul", env=env)
         return _git(top, "write-tree", env=env)
@@ -243,8 +243,8 @@ def commits(root: Path, good: str, bad: str) -> list[tuple[str, str]]:
         raise UsageError(f"{good} is no ancestor of {bad}; name an older commit for --good") from None
     first = _git(root, "log", "-1", "--format=%H %s", good)
     later = _git(root, "log", "--first-parent", "--reverse", "--format=%H %s", f"{good}..{bad}")
-    pairs = (line.partition(" ") for line in (first, *later.splitlines()))
-    return [(commit, subject) for commit, _, subject in pairs]
+    pairs = (line.partition(" ") for line in (first, *filter(None, later.split("\n"))))
+    return [(commit, printable(subject)) for commit, _, subject in pairs]
 
 
 def materialise(root: Path, tree: str, cache: Path) -> tuple[Path, tuple[str, str]]:

@@ -6,7 +6,6 @@ A baseline is a pytest-benchmark JSON file, so that its tools read it. Data with
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,8 @@ from pytest_benchmark.stats import Stats
 
 from tfbench.errors import BaselineError, ReportError
 from tfbench.fs import read_text, write_whole
-from tfbench.model import JSON, Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample
+from tfbench.model import JSON, Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample, own_thresholds
+from tfbench.policy import STATISTICS
 from tfbench.storage.context import CONTEXT, check_schema, context_json, context_of
 from tfbench.untrusted import (
     a_list,
@@ -31,6 +31,7 @@ from tfbench.untrusted import (
     brief,
     described,
     parse_json,
+    render_json,
     texts,
     times,
 )
@@ -155,7 +156,7 @@ class Baselines:
             },
         }
         try:
-            write_whole(path, json.dumps(content, indent=1, allow_nan=False))
+            write_whole(path, render_json(content, 1))
         except OSError as error:
             raise BaselineError(f"{path}: the baseline cannot be written: {error}") from error
         return path
@@ -194,9 +195,19 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
+def _statistic(content: object) -> str:
+    if (name := a_text(content, "statistic")) and name not in STATISTICS:
+        raise ValueError(f"there is no statistic {brief(name)}")
+    return name
+
+
 def _benchmark(sample: Sample, values: MetricValues | None) -> JSON:
     case, seconds = sample.case, sample.seconds
     own: JSON = {"workload": case.workload, "source": case.source, "launches": [run_json(run) for run in sample.runs]}
+    if case.thresholds:
+        own["thresholds"] = dict(case.thresholds)
+    if case.statistic:
+        own["statistic"] = case.statistic
     if values is not None:
         own["reading"] = values.as_json()
     return {
@@ -247,6 +258,8 @@ def parse(name: str, content: JSON) -> Baseline:
             group=a_text(benchmark["group"], "group"),
             variant=tuple(sorted(texts(benchmark["params"], "params").items())),
             source=a_text(extra.get("source", ""), "source"),
+            thresholds=own_thresholds(extra.get("thresholds", {})),
+            statistic=_statistic(extra.get("statistic", "")),
         )
         runs = tuple(run_of(run, case.name) for run in a_list(extra["launches"], "launches"))
         if not runs or case.name in samples:

@@ -6,7 +6,6 @@ concatenated. A file is written whole and never changed. Accepted changes of lev
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import secrets
@@ -31,6 +30,7 @@ from tfbench.untrusted import (
     described,
     parse_json,
     printable,
+    render_json,
     times,
 )
 
@@ -178,7 +178,7 @@ def accepted_document(accepted: AcceptedChange) -> tuple[str, str]:
 
 
 def _lines(rows: list[JSON]) -> str:
-    return "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows)
+    return "".join(f"{render_json(row)}\n" for row in rows)
 
 
 def ignore_in_git(folder: Path) -> None:

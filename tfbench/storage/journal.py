@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import IO
 
 from tfbench.errors import ReportError
 from tfbench.fs import read_text, try_lock, write_whole
 from tfbench.model import JSON
-from tfbench.untrusted import a_text, an_object, brief, described, parse_json
+from tfbench.untrusted import a_text, an_object, brief, described, parse_json, render_json
 
 SCHEMA = "tfbench-journal/1"
 
@@ -42,7 +41,7 @@ class Journal:
         if resume:
             self._take_over(identity)
         lines = [{"schema": SCHEMA, "identity": identity}, *self.entries.values()]
-        write_whole(path, "".join(f"{json.dumps(line, allow_nan=False)}\n" for line in lines))
+        write_whole(path, "".join(f"{render_json(line)}\n" for line in lines))
         self._file = path.open("a", encoding="utf-8")
 
     def _take_over(self, identity: JSON) -> None:
@@ -73,7 +72,7 @@ class Journal:
             OSError: The disk is full.
         """
         if self._file is not None:
-            self._file.write(f"{json.dumps(entry, allow_nan=False)}\n")
+            self._file.write(f"{render_json(entry)}\n")
             self._file.flush()
 
     def close(self, complete: bool) -> None:

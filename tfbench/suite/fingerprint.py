@@ -12,7 +12,10 @@ DIGEST = "tfbench_digest"
 
 
 def digest(function: object) -> str:
-    """Return a digest of a function's code without its name, comments and layout; ``""`` without source.
+    """Return a digest of a function's code without its name, decorators, comments and layout; ``""`` without source.
+
+    Decorators are left out because they are marks, such as a threshold, or variants, which a case's name states. Those
+    of the functions of a module count.
 
     A function that stands for code elsewhere has the digest of that code as its attribute `DIGEST`.
     """
@@ -25,6 +28,8 @@ def digest(function: object) -> str:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             node.name = ""  # a renamed benchmark has the same code
+            if not inspect.ismodule(function):
+                node.decorator_list = []
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
 
 

@@ -19,6 +19,7 @@ import pytest
 from tfbench.fs import write_whole
 from tfbench.model import JSON
 from tfbench.suite.fingerprint import DIGEST, digest
+from tfbench.untrusted import render_json
 from tfbench.worker import tf_runtime
 from tfbench.worker.pytest_options import collecting, declare_ini
 
@@ -112,7 +113,7 @@ def main(text: str) -> None:
     options = ["--collect-only", *collecting(request["root"], request["import_mode"])]
     options += ["-c", request["inifile"]] if request["inifile"] else []
     pytest.main([*request["files"], *options], plugins=[lister])
-    write_whole(Path(request["answer"]), json.dumps(lister.found))
+    write_whole(Path(request["answer"]), render_json(lister.found))
 
 
 if __name__ == "__main__":

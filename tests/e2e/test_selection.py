@@ -1,0 +1,170 @@
+"""What a change deselects, marks or loosens for itself alone is still judged as its base would judge it."""
+
+import json
+
+import pytest
+
+from tests.e2e.project import Project
+
+STEP = "import pytest\nfrom tests.fakes.steps import taking\n"
+BENCHMARK = "\n\n{mark}def test_{name}(bench{more}):\n    bench(taking(bench, {seconds}))\n"
+pytestmark = pytest.mark.slow
+NAMES = ("one", "two", "three")
+
+
+def benchmarks(marks=(), seconds=1e-5, names=NAMES, **more):
+    marks = dict(marks)
+    return STEP + "".join(
+        BENCHMARK.format(mark=f"{marks[name]}\n" if name in marks else "", name=name, seconds=seconds,
+                         more=more.get(name, ""))
+        for name in names
+    )  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project whose commit has three benchmarks in a file, a marked one in another file, and a pytest.ini."""
+    found = Project(tmp_path)
+    found.write("[pytest]\nmarkers =\n    slow\n", "pytest.ini")
+    found.write(benchmarks())
+    found.write(benchmarks({"slow": "@pytest.mark.slow"}, names=["slow"]), "benchmarks/test_other.py")
+    found.git("init", "-q")
+    found.git("add", "-A")
+    found.git("commit", "-qm", "base")
+    return found
+
+
+HOOK = """
+def pytest_collection_modifyitems(config, items):
+    gone = [item for item in items if item.name == "test_two"]
+    items[:] = [item for item in items if item not in gone]
+    config.hook.pytest_deselected(items=gone)
+"""
+MARKED = benchmarks({"two": "@pytest.mark.slow"})
+INI = "[pytest]\nmarkers =\n    slow\n"
+HIDING = {
+    "a mark": (MARKED, {}, ("-m", "not slow")),
+    "a mark that -k matches": (MARKED, {}, ("-k", "not slow")),
+    "a hook": (benchmarks(), {"conftest.py": HOOK}, ("-m", "not slow")),
+    "a hook, with a file as the argument": (benchmarks(), {"conftest.py": HOOK}, ("benchmarks/test_mine.py",)),
+    "a hook, with cases as the arguments": (
+        benchmarks(), {"conftest.py": HOOK}, tuple(f"benchmarks/test_mine.py::test_{name}" for name in NAMES),
+    ),
+    "an expression in addopts": (benchmarks(), {"pytest.ini": f"{INI}addopts = -k 'not two'\n"}, ("-m", "not slow")),
+    "a deselection in addopts": (
+        benchmarks(), {"pytest.ini": f"{INI}addopts = --deselect benchmarks/test_mine.py::test_two\n"}, ("-m", "not slow"),
+    ),
+    "another function of the same code": (
+        benchmarks({"two": "@pytest.mark.slow"}, names=[*NAMES, "twin"]), {}, ("-m", "not slow"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hiding", HIDING)
+def test_a_case_that_only_the_change_deselects_is_missing(project, hiding):
+    text, files, options = HIDING[hiding]
+    project.write(text)
+    for name, content in files.items():
+        project.write(content, name)
+    done = project.run("--against", "git:HEAD", *options)
+    outcomes = {name: outcome for name, outcome in done.outcomes().items() if name != "test_twin"}
+    assert outcomes == {"test_one": "unchanged", "test_two": "missing", "test_three": "unchanged"}, done.output
+    assert done.reason("test_two").startswith("git:HEAD runs it under the same options, and it is deselected here;")
+    assert "benchmarks/test_mine.py::test_two" in done.report["due"]
+    gate = project.tfbench("gate", "report.json")
+    assert gate.returncode == 4
+    assert "missing benchmarks/test_mine.py::test_two" in gate.stdout
+
+
+def test_paths_in_addopts_do_not_narrow_what_the_base_runs(project):
+    project.write(f"{INI}addopts = benchmarks/test_mine.py\n", "pytest.ini")
+    done = project.run("--against", "git:HEAD")
+    assert done.outcomes() == {"test_one": "unchanged", "test_two": "unchanged", "test_three": "unchanged",
+                               "test_slow": "missing"}  # fmt: skip
+
+
+def test_what_both_sides_deselect_or_the_user_leaves_out_is_not_missing(project):
+    for options in (("-m", "not slow"), ("-k", "mine"), ("--ignore", "benchmarks/test_other.py"),
+                    ("--ignore-glob", "*other*"), ("--deselect", "benchmarks/test_other.py"),
+                    ("benchmarks/test_mine.py",), ("-o", "python_files=test_m*.py")):  # fmt: skip
+        done = project.run("--against", "git:HEAD", *options)
+        assert done.outcomes() == {"test_one": "unchanged", "test_two": "unchanged", "test_three": "unchanged"}, options
+    project.write(f"{INI}addopts = -m 'not slow'\n", "pytest.ini")
+    project.git("commit", "-qam", "the base has it")
+    assert "test_slow" not in project.run("--against", "git:HEAD").outcomes()
+
+
+def test_a_case_that_only_the_change_selects_races(project):
+    project.write(benchmarks(names=["slow"]), "benchmarks/test_other.py")
+    done = project.run("--against", "git:HEAD", "-m", "not slow", "benchmarks/test_other.py")
+    assert done.outcomes() == {"test_slow": "unchanged"}
+
+
+def test_shards_report_each_missing_case_once_and_renamed_cases_are_none(project):
+    names = ["one", "two", *(f"old{number}" for number in range(6))]
+    more = {name: f", old{name}=1" for name in names}  # so that no two functions have the same code
+    project.write(benchmarks(names=names, **more))
+    project.git("commit", "-qam", "more of them")
+    renamed = [name.replace("old", "new") for name in names]
+    text = benchmarks({"one": "@pytest.mark.slow", "two": "@pytest.mark.slow"}, names=renamed,
+                      **{name: more[name.replace("new", "old")] for name in renamed})  # fmt: skip
+    project.write(text)
+    for index in (1, 2, 3):
+        done = project.run("--against", "git:HEAD", "-m", "not slow", "--shard", f"{index}/3")
+        assert done.report["complete"], done.output
+        (project.root / "report.json").rename(project.root / f"{index}.json")
+    merged = project.tfbench("merge", "1.json", "2.json", "3.json", "--report-json", "whole.json")
+    assert merged.returncode == 0, merged.stderr
+    report = json.loads((project.root / "whole.json").read_text())
+    rows = {row["case"].rpartition("::")[2]: row["outcome"] for row in report["verdicts"] if row["metric"] == "time"}
+    assert rows == {"test_one": "missing", "test_two": "missing", **{f"test_new{n}": "unchanged" for n in range(6)}}
+    assert len(report["due"]) == 8
+
+
+def test_a_change_that_deselects_everything_does_not_pass(project):
+    project.write(benchmarks(dict.fromkeys(NAMES, "@pytest.mark.slow")))
+    done = project.run("--against", "git:HEAD", "-m", "not slow")
+    assert set(done.outcomes().values()) == {"missing"}
+    assert len(done.report["due"]) == 3
+    assert project.tfbench("gate", "report.json").returncode == 4
+
+
+@pytest.mark.parametrize("replay", ["all", "never"])
+def test_a_saved_case_that_only_the_change_deselects_is_missing(project, replay):
+    assert project.run("--save-baseline", "main").code == 0
+    project.write(MARKED)
+    done = project.run("--baseline", "main", "--replay", replay, "-m", "not slow")
+    assert {name for name, outcome in done.outcomes().items() if outcome == "missing"} == {"test_two"}
+    assert "'main' has it and its code runs it under the same options" in done.reason("test_two")
+    done = project.run("--baseline", "main", "--replay", replay, "-k", "two")
+    assert "missing" not in done.outcomes().values()
+
+
+LOOSE = "@pytest.mark.tfbench(minimum_effect=.45, tolerance=.9)"
+
+
+@pytest.mark.parametrize("way", ["mark", "ini", "saved"])
+def test_a_change_does_not_loosen_its_own_thresholds(project, way):
+    if way == "saved":
+        assert project.run("--save-baseline", "main", "-k", "one").code == 0
+    if way == "ini":
+        project.write(f"{INI}tfbench_thresholds =\n    *: minimum_effect=.45, tolerance=.9\n", "pytest.ini")
+    project.write(benchmarks({} if way == "ini" else {"one": LOOSE}, seconds=1.3e-5))
+    side = ("--baseline", "main") if way == "saved" else ("--against", "git:HEAD")
+    done = project.run(*side, "-k", "one")
+    assert done.outcomes()["test_one"] == "regressed", done.output
+    row = next(row for row in done.report["verdicts"] if row["metric"] == "time")
+    assert "thresholds" not in row
+    said = "its own thresholds (minimum effect 45.0%, tolerance 90.0%) are looser than the baseline's"
+    assert said in done.reason("test_one")
+
+
+def test_stricter_thresholds_of_a_change_count_at_once(project):
+    project.write(benchmarks({"one": LOOSE}))
+    project.git("commit", "-qam", "loose")
+    project.write(benchmarks({"one": "@pytest.mark.tfbench(minimum_effect=.1, tolerance=.2)"}, seconds=1.5e-5))
+    done = project.run("--against", "git:HEAD", "-k", "one")
+    assert done.outcomes()["test_one"] == "regressed"
+    row = next(row for row in done.report["verdicts"] if row["metric"] == "time" and row["case"].endswith("one"))
+    assert row["thresholds"] == {"minimum_effect": 0.1, "tolerance": 0.2}
+    assert "looser" not in row["reason"]["message"]
