@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfbench.errors import UsageError
-from tfbench.model import JSON, Statistic
+from tfbench.model import JSON, STATISTICS
 from tfbench.model.thresholds.decision import DecisionThresholds
 from tfbench.model.thresholds.gpus import GpuThresholds
 from tfbench.model.thresholds.history import HistoryThresholds
@@ -36,12 +36,6 @@ class Thresholds(NamedTuple):
         return self._replace(tolerance=self.minimum_effect)
 
 
-STATISTICS = {
-    "median and tail": (Statistic.MEDIAN, Statistic.TAIL),
-    "mean": (Statistic.MEAN,),
-    "p90": (Statistic.P90,),
-}
-"""Value of `DecisionThresholds.statistic` -> what is judged."""
 _FEWEST_PAIRS = 2  # with one pair of zygotes, its bias would be taken for a difference
 
 

@@ -50,7 +50,7 @@ def test_a_shard_without_cases_was_to_have_the_same_sides(fact):
 
 
 def test_a_shard_whose_cases_are_all_skipped_has_started_no_side():
-    sides = {"contender": {"spec": "working tree", "root": "/x"}}
+    sides = {"contender": {"spec": "working tree", **CODE, "root": "/x"}}
     mine, others = NAMES[:2], NAMES[2:]
     skips = tuple(Skip(row(name).case, "no GPU") for name in mine)
     for at, other in ((1, 2), (2, 1)):

@@ -68,4 +68,6 @@ def test_the_rates_of_a_calibration_are_written_with_their_intervals():
         "launches": 6.0,
         "coverage": written,
         "nominal_coverage": 0.94,
+        "tails": {},
+        "seconds_tails": {},
     }

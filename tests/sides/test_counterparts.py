@@ -62,7 +62,7 @@ def test_a_tree_runs_what_it_selects_and_does_not_skip():
 
 
 def test_a_case_that_is_deselected_here_is_not_renamed():
-    before = {"a.py::x": Benchmark("1")}
+    before = {"a.py::x": Benchmark("1", "1")}
     now = [case("a.py::y", "1")]
     assert Counterparts(before, now).of(now[0]).name == "a.py::x"
     found = Counterparts(before, now, {"a.py::x", "a.py::y"})

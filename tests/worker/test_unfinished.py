@@ -20,7 +20,7 @@ class Launch(Bench):
     """Calls the step once."""
 
     def __init__(self):
-        super().__init__(channel=None, request=None, pipes=(), function=None)
+        super().__init__(channel=None, request=None, pipes=(), function=None, own_files=None)
 
     def serve(self, call):
         self.check_result(call())

@@ -19,6 +19,7 @@ from tfbench.model.case import (
     own_thresholds,
 )
 from tfbench.model.measurement import (
+    STATISTICS,
     Effect,
     Launch,
     MetricValues,
@@ -43,6 +44,7 @@ __all__ = [
     "PLAIN",
     "QUALITIES",
     "REPORTED",
+    "STATISTICS",
     "THRESHOLDS",
     "TIME",
     "WAITED",

@@ -81,6 +81,14 @@ class Statistic(str, enum.Enum):
         return self.value
 
 
+STATISTICS = {
+    "median and tail": (Statistic.MEDIAN, Statistic.TAIL),
+    "mean": (Statistic.MEAN,),
+    "p90": (Statistic.P90,),
+}
+"""Value of `DecisionThresholds.statistic` -> what is judged."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """The evidence of one launch about two entrants: a log-ratio, such as the median one of its rounds."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from tfbench.errors import DeclarationError, UsageError
-from tfbench.model import THRESHOLDS
-from tfbench.policy import STATISTICS, Policy
+from tfbench.model import STATISTICS, THRESHOLDS
+from tfbench.policy import Policy
 from tfbench.stats.thresholds import completed
 
 STATISTIC = "statistic"
@@ -116,13 +116,13 @@ def statistic_of(item: pytest.Item) -> str:
     return str(name)
 
 
-def with_statistic(policy: Policy, name: str | None) -> Policy:
-    """Return the policy with the statistic of the option ``--statistic``.
+def with_statistic(policy: Policy, name: str) -> Policy:
+    """Return the policy with the statistic of the option ``--statistic``, its own without one.
 
     Raises:
         UsageError: There is no such statistic.
     """
-    if name is not None and name not in STATISTICS:
+    if name and name not in STATISTICS:
         raise UsageError(f"--statistic {name!r}: use one of {_STATISTICS}")
     return dataclasses.replace(policy, statistic=name) if name else policy
 

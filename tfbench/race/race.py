@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfbench.errors import LaunchDisturbed
-from tfbench.model import ONCE, WAITED, Effect, Launch, Outcome, Plan, Reason, ReasonCode, Run, Statistic
-from tfbench.policy import STATISTICS, Policy, Thresholds
+from tfbench.model import ONCE, STATISTICS, WAITED, Effect, Launch, Outcome, Plan, Reason, ReasonCode, Run, Statistic
+from tfbench.policy import Policy, Thresholds
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher, OpenLaunch
 from tfbench.race.launch import run_launch

@@ -19,8 +19,17 @@ from pytest_benchmark.stats import Stats
 
 from tfbench.errors import BaselineError, ReportError
 from tfbench.fs import read_text, write_whole
-from tfbench.model import JSON, Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample, own_thresholds
-from tfbench.policy import STATISTICS
+from tfbench.model import (
+    JSON,
+    STATISTICS,
+    Case,
+    EnvironmentInfo,
+    MeasurementContext,
+    MetricValues,
+    Run,
+    Sample,
+    own_thresholds,
+)
 from tfbench.storage.context import CONTEXT, check_schema, context_json, context_of
 from tfbench.untrusted import (
     a_list,

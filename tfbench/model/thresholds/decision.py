@@ -15,7 +15,7 @@ class DecisionThresholds:
     """A case is `unchanged` if the whole interval lies within 1 ± this. It is at least twice the minimum effect, which
     leaves room for an interval between the two."""
     statistic: str = "median and tail"
-    """What a verdict on time is about, one of `tfbench.policy.STATISTICS`. The median has the least noise, and
+    """What a verdict on time is about, one of `tfbench.model.STATISTICS`. The median has the least noise, and
     the tail covers what it cannot see: slow calls, of which users pay all. ``mean`` and ``p90`` have more noise."""
     tail_effect: float = 0.02
     """A case is `regressed` as well if slow calls raise the geometric mean of its calls by more than this: 5% of calls that
