@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
-from tfbench.model import JSON, Case, Plan
+from tfbench.model import JSON, WAITED, Case, Plan, SlowCalls
 from tfbench.policy import Policy
 from tfbench.protocol.messages import Prepared
 from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
@@ -53,6 +54,12 @@ class ScriptedLauncher:
         """Entrant -> exception of its preparation."""
         self.dies_at: dict[int, int] = {}
         """Entrant -> launch in which it dies while racing."""
+        self.slow: dict[int, SlowCalls] = {}
+        """Entrant -> its slow calls."""
+        self.step = Prepared(1e-4, {})
+        """What each process is ready with, besides its facts."""
+        self.waits: dict[int, float] = {}
+        """Entrant -> share that it waits in launches whose entrants take turns."""
         self.preparation_seconds = 0.0
         """Time that the preparation of each entrant takes."""
         self.killed = 0
@@ -73,6 +80,8 @@ class ScriptedLauncher:
 class ScriptedLaunch:
     def __init__(self, launcher: ScriptedLauncher, number: int, pair: int) -> None:
         self.launcher, self.number, self.pair = launcher, number, pair
+        self.facts: dict[int, JSON] = {}
+        self.preempted: dict[int, dict[int, float]] = {}
         self.ahead: OpenLaunch | None = None
         """The launch that was to make its first calls at the same time."""
 
@@ -100,7 +109,8 @@ class ScriptedLaunch:
             facts["first_call"] = scripts[entrant](self.number, self.pair, self.launcher.rng) if scripts else 0.1
         if self.launcher.memory:
             facts["peak_host_memory"] = self.launcher.memory[entrant](self.number, self.pair, self.launcher.rng)
-        return Prepared(1e-4, facts)
+        self.facts[entrant] = facts
+        return replace(self.launcher.step, facts=facts)
 
     def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
         self.launcher.clock.now += self.launcher.launch_seconds
@@ -111,7 +121,18 @@ class ScriptedLaunch:
                 raise EntrantFailed(entrant, BenchmarkError("died"))
         typical = {entrant: self._seconds(entrant) for entrant in orders[0]}
         rng = self.launcher.rng
-        return {entrant: [seconds * (1 + rng.expovariate(200)) for _ in orders] for entrant, seconds in typical.items()}
+        self.sliced = plan.sliced
+        if not plan.sliced:
+            for entrant, share in self.launcher.waits.items():
+                self.facts[entrant][WAITED] = share
+        return {
+            entrant: [seconds * (1 + rng.expovariate(200)) * self._slowness(entrant) for _ in orders]
+            for entrant, seconds in typical.items()
+        }
+
+    def _slowness(self, entrant: int) -> float:
+        slow = self.launcher.slow.get(entrant)
+        return slow.factor if slow and self.launcher.rng.random() < slow.share else 1.0
 
     def kill(self) -> None:
         self.launcher.killed += 1

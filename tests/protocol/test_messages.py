@@ -91,8 +91,8 @@ def test_numbers_that_json_lacks_are_refused():
         ('{"kind":"Reap","number":1,"pid":"7","patience":1.0}', "field pid .* wrong type"),
         ('{"kind":"Reap","number":1,"pid":true,"patience":1.0}', "field pid .* wrong type"),
         ('{"kind":"Reap","number":1,"pid":7,"patience":"0"}', "field patience .* wrong type"),
-        ('{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[],"used":0}', "field began .* wrong type"),
-        ('{"kind":"Rounds","began":null,"ended":[2],"dispatched":[],"used":0}', "field began .* wrong type"),
+        ('{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[],"used":0,"preempted":[]}', "field began .* wrong type"),
+        ('{"kind":"Rounds","began":null,"ended":[2],"dispatched":[],"used":0,"preempted":[]}', "field began .* wrong type"),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
         (
             '{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false,"waiting":null,"untimed":null,"first_call":null,'

@@ -99,7 +99,7 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
         ("rounds", "flood", WorkerDied, "exit code 3"),
         ("rounds", "garble", BenchmarkError, "while it was timed: .*no JSON"),
         ("rounds", "mistake", BenchmarkError, "while it was timed: .*Launched"),
-        ("rounds", "malform", BenchmarkError, r"while it was timed: .*\(dispatched, ended, used\).*\[1\]"),
+        ("rounds", "malform", BenchmarkError, r"while it was timed: .*\(dispatched, ended, preempted, used\).*\[1\]"),
         ("stop", "die", WorkerDied, "exit code 3"),
         ("stop", "hang", WorkerHung, "was killed"),
         ("stop", "skip", BenchmarkSkipped, "not here"),

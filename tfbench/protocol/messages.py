@@ -289,6 +289,8 @@ class Rounds(Message):
     """Empty where calls return finished."""
     used: int = 0
     """Processor time of the process from its first block to its last one, in nanoseconds; 0 where that is no measure."""
+    preempted: tuple[tuple[int, int], ...] = ()
+    """Blocks during which the processor was taken from the process, and the processor time of each in nanoseconds."""
 
 
 @dataclass(frozen=True)

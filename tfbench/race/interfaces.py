@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,6 +72,10 @@ class OpenLaunch(Protocol):
             EntrantFailed: An entrant broke or skipped itself, during its rounds or after them.
             LaunchDisturbed: A disturbance from outside makes the times useless.
         """
+
+    @property
+    def preempted(self) -> Mapping[int, Mapping[int, float]]:
+        """Entrant -> round during which its processor was taken from it -> processor seconds of an iteration."""
 
     def kill(self) -> None:
         """End all processes at once. It never raises."""

@@ -67,7 +67,9 @@ def run_launch(
         except EntrantFailed as error:
             return None, {**failures, error.entrant: error.failure}
         runs = tuple(
-            Run(tuple(seconds[index]), plan.iterations[index], prepared[index].facts) if index in seconds else None
+            Run(tuple(seconds[index]), plan.iterations[index], prepared[index].facts, opened.preempted.get(index, {}))
+            if index in seconds
+            else None
             for index in range(len(entrants))
         )
         return Launch(opened.pair, runs, clock() - began), failures

@@ -69,11 +69,14 @@ class ProcessLaunch:
         self._running: dict[int, Process] = {}
         self._waiting: list[int] = []
         """Entrants that are not prepared yet."""
+        self._used: dict[int, dict[int, int]] = {}
+        """Entrant -> round during which its processor was taken from it -> its processor time in nanoseconds."""
         self._met = 0
         """How often they have waited for each other."""
         self._found: dict[int, Prepared | Failure] = {}
         self._ready: dict[int, Prepared] = {}
         """Results of the preparation, by entrant."""
+        self.preempted: dict[int, dict[int, float]] = {}
         self._scale: dict[int, float] = {}
         """Factor that takes the time in the queue from the times of a step that runs once."""
 
@@ -191,6 +194,10 @@ class ProcessLaunch:
         if by_system and (known := timer()):
             times = known.shortened(blocks)
         scale = {entrant: 1e-9 * self._scale[entrant] / plan.iterations[entrant] for entrant in times}
+        self.preempted = {
+            entrant: {number: used * scale[entrant] for number, used in known.items()}
+            for entrant, known in self._used.items()
+        }
         self.finish()
         return {entrant: [time * scale[entrant] for time in own] for entrant, own in times.items()}
 
@@ -234,6 +241,7 @@ class ProcessLaunch:
         for entrant, answer in answers.items():
             if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
                 self._ready[entrant].facts[DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
+            self._used[entrant] = {number: used for number, used in answer.preempted if used > 0}
             if answer.used and not plan.sliced and self._ready[entrant].iteration >= self._policy.sliced_above_seconds:
                 wall = sum(answer.ended) - sum(answer.began)
                 self._ready[entrant].facts[WAITED] = max(0.0, wall / answer.used - 1)

@@ -14,7 +14,7 @@ from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher, OpenLaunc
 from tfbench.race.launch import run_launch
 from tfbench.race.schedule import make_plan, one_sample, planned_seconds, with_even_slices
 from tfbench.stats.allocation import best_rounds
-from tfbench.stats.calls import P90_ROUNDS, effect_of, pooled, with_tail
+from tfbench.stats.calls import P90_ROUNDS, effect_of, of_tail, pooled, with_tail
 from tfbench.stats.thresholds import policy_of
 from tfbench.stats.throughput import log_items_ratio
 from tfbench.stats.verdict import Decision, decide, launches_needed
@@ -118,7 +118,7 @@ class Race:
         for launch in self.launches:
             mine, theirs = launch.runs[entrant], None if reference is None else launch.runs[reference]
             if mine is not None and theirs is not None:
-                effect = effect_of(statistic, theirs.seconds, mine.seconds, launch.pair)
+                effect = effect_of(statistic, theirs, mine, launch.pair)
                 if not self._share_side(entrant, reference):
                     effect = replace(effect, value=effect.value - log_items_ratio(theirs, mine))
                 found.append(effect)
@@ -351,7 +351,7 @@ class Race:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))
         for tail in others:
             return with_tail(first, tail, self._thresholds(entrant, Statistic.TAIL), final)
-        return first
+        return of_tail(first) if first.statistic is Statistic.TAIL else first
 
     def _thresholds(self, entrant: int, statistic: Statistic) -> Thresholds:
         usual = self._policy_of(entrant).tail_time if statistic is Statistic.TAIL else self.thresholds(entrant)

@@ -20,34 +20,50 @@ from tfbench.stats.interval import Floats, launch_effect, log_ratios, quantile_e
 from tfbench.stats.verdict import Decision, change, evidence, hidden
 
 _P90 = 0.9
+_FEW = 3
+"""Blocks."""
 P90_ROUNDS = 64
 """Rounds of each side that a statement about p90 needs at least (MLPerf's early stopping)."""
 SLOW = 1.3
 """A call counts as slow in `calls_of` if it takes this many medians of its side and launch."""
 
 
-def effect_of(statistic: Statistic, baseline: Sequence[float], contender: Sequence[float], pair: int) -> Effect:
+def effect_of(statistic: Statistic, baseline: Run, contender: Run, pair: int) -> Effect:
     """Compute what a launch tells by this statistic, with its standard error.
 
     Args:
-        baseline: Seconds per iteration, one value per round, of the same rounds as ``contender``.
+        baseline, contender: The same rounds of both sides.
         pair: The pair of zygotes that the launch comes from.
 
     Raises:
         ValueError: There is no round, the rounds do not match, or a time is not a positive number.
     """
     if statistic is Statistic.MEDIAN:
-        return launch_effect(baseline, contender, pair)
-    ratios = log_ratios(baseline, contender)
+        return launch_effect(baseline.seconds, contender.seconds, pair)
+    sides = _calm(baseline, contender)
+    ratios = log_ratios(*sides)
+    before, now = (np.asarray(side, float) for side in sides)
     if statistic is Statistic.TAIL:
         return Effect(float(ratios.mean()), pair, _standard_error(ratios))
-    before, now = np.asarray(baseline, float), np.asarray(contender, float)
     if statistic is Statistic.MEAN:
         # The delta method for a ratio of paired means (Cochran 1977, Sampling Techniques, section 6.4).
         error = _standard_error(now / now.mean() - before / before.mean())
         return Effect(math.log(now.mean() / before.mean()), pair, error)
     (then, then_error), (later, later_error) = _quantile(before, _P90), _quantile(now, _P90)
     return Effect(later - then, pair, math.hypot(then_error, later_error))
+
+
+def _calm(baseline: Run, contender: Run) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the times of both sides without what other processes took away in between.
+
+    Nine of ten blocks that take far longer beside a busy neighbour have lost their processor to it, and their processor time
+    is as usual. Processor time lacks what a step waits, though. So it counts only where both sides lost their processor
+    about as often: three standard deviations of a Poisson number, or three blocks, apart at most.
+    """
+    before, now = len(baseline.preempted), len(contender.preempted)
+    if abs(now - before) > max(_FEW, 3 * math.sqrt(before + now)):
+        return baseline.seconds, contender.seconds
+    return baseline.calm_seconds, contender.calm_seconds
 
 
 def _standard_error(values: Floats) -> float:
@@ -85,12 +101,13 @@ def with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: b
 
 def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool) -> Decision:
     if median.outcome is Outcome.REGRESSED or tail.outcome is Outcome.REGRESSED:
-        return median if median.outcome is Outcome.REGRESSED else _of_tail(median, tail, ReasonCode.SLOW_CALLS)
+        return median if median.outcome is Outcome.REGRESSED else of_tail(tail, median)
     if median.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
         return median
     if median.outcome is Outcome.UNCHANGED and tail.outcome is Outcome.IMPROVED:
-        return _of_tail(median, tail, ReasonCode.FEWER_SLOW_CALLS)
-    if tail.comparison.ratio.high <= 1 + thresholds.tolerance or tail.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
+        return of_tail(tail, median)
+    bounded = tail.comparison.ratio.high <= 1 + thresholds.tolerance and (final or median.outcome is Outcome.IMPROVED)
+    if bounded or tail.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
         return median
     text = (
         f"not decided: the median is {_typical(median)}, but slow calls could cost {hidden(tail.comparison.ratio):.1%} "
@@ -100,14 +117,21 @@ def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: 
     return replace(median, outcome=outcome, reason=Reason(ReasonCode.TAIL_NOT_DECIDED if final else ReasonCode.RACING, text))
 
 
-def _of_tail(median: Decision, tail: Decision, code: ReasonCode) -> Decision:
-    ratio = tail.comparison.ratio
-    kind = "slow calls" if code is ReasonCode.SLOW_CALLS else "fewer slow calls"
+def of_tail(tail: Decision, median: Decision | None = None) -> Decision:
+    """Return the decision with a reason that names the slow calls, if it is a change.
+
+    Args:
+        median: What the median proves at the same look; ``None`` if it is not judged.
+    """
+    if tail.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
+        return tail
+    slower, ratio = tail.outcome is Outcome.REGRESSED, tail.comparison.ratio
     text = (
-        f"{kind}: the geometric mean of the calls is {change(ratio.center)} "
-        f"({evidence(ratio, tail.comparison.launches)}), the median {_typical(median)}"
+        f"{'slow calls' if slower else 'fewer slow calls'}: the geometric mean of the calls is {change(ratio.center)} "
+        f"({evidence(ratio, tail.comparison.launches)})"
     )
-    return replace(tail, reason=Reason(code, text), statistic=Statistic.TAIL)
+    text += "" if median is None else f", the median {_typical(median)}"
+    return replace(tail, reason=Reason(ReasonCode.SLOW_CALLS if slower else ReasonCode.FEWER_SLOW_CALLS, text))
 
 
 def _typical(median: Decision) -> str:

@@ -228,11 +228,12 @@ class TimingLaunch(Bench[TimeCase]):
             def turn() -> tuple[int, int]:
                 return block(order.iterations, order.prime, *injected())
 
-            block.dispatched.clear()
+            block.restart()
             used = time.process_time_ns()
             began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
             used = time.process_time_ns() - used if by_processor else 0
-            return Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used)
+            preempted = tuple(block.preempted) if by_processor else ()
+            return Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted)
 
         cost = iteration + (untimed or 0)
         self._take_turns(timed, lambda order: block(round(order.seconds / cost)))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
+from resource import RUSAGE_SELF, getrusage
 from statistics import fmean, median
 
 from tfbench.errors import BenchmarkError
@@ -59,6 +60,10 @@ class Block:
     clock: Clock = time.perf_counter_ns
     dispatched: list[int] = field(default_factory=list, init=False)
     """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
+    preempted: list[tuple[int, int]] = field(default_factory=list, init=False)
+    """The blocks so far during which the processor was taken from the process, and the processor time of each in nanoseconds."""
+    count: int = field(default=0, init=False)
+    """Number of blocks so far."""
 
     def __call__(
         self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0, pause: float = 0.0
@@ -73,6 +78,7 @@ class Block:
             call()
         self.wait()
         total = iterations + extra
+        before = getrusage(RUSAGE_SELF)
         began = clock()
         for _ in repeat(None, total):
             call()
@@ -84,7 +90,18 @@ class Block:
         ended = clock()
         if rest:  # after the device has finished, which would hide the loop
             ended = self.loop_until(ended + rest * (ended - began))
+        after = getrusage(RUSAGE_SELF)
+        if after.ru_nivcsw > before.ru_nivcsw:
+            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            self.preempted.append((self.count, round(used * 1e9)))
+        self.count += 1
         return began, ended
+
+    def restart(self) -> None:
+        """Forget the blocks so far."""
+        self.dispatched.clear()
+        self.preempted.clear()
+        self.count = 0
 
     def loop_until(self, then: float) -> int:
         """Run an empty loop until ``then``; return that time.

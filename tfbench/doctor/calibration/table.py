@@ -28,11 +28,12 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
     false_positives, inconclusive, detectable, covering = _HEADINGS if wide else _BROKEN_HEADINGS
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     kinds = list(dict.fromkeys(kind for row in rows for kind in row.tails))
+    headings = [kind if wide else kind.replace(" ", "\n") for kind in kinds]
     made = style.table(title)
     made.add_column("workload", overflow="fold", min_width=13)
     injected = [f"+{slowdown_text(slowdown)}" for slowdown in slowdowns]
     coverage = [] if nominal is None else [f"{covering}{nominal:.1%}".replace(".0%", "%")]
-    for name in (false_positives, inconclusive, *coverage, *injected, *kinds, detectable, "s"):
+    for name in (false_positives, inconclusive, *coverage, *injected, *headings, detectable, "s"):
         made.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         made.add_row(

@@ -20,9 +20,10 @@ class DecisionThresholds:
     tail_effect: float = 0.02
     """A case is `regressed` as well if slow calls raise the geometric mean of its calls by more than this: 5% of calls that
     take ten times as long raise it by 12%, and 2% that take sixty times as long by 8.5%."""
-    tail_tolerance: float = 0.1
-    """A case is `unchanged` if the geometric mean lies within 1 ± this as well. Where other programs interrupt single
-    calls, it scatters by 5% per launch, so that less would leave unchanged cases undecided."""
+    tail_tolerance: float = 0.08
+    """A case is `unchanged` if the geometric mean lies within 1 ± this as well. Beside a busy process it scatters by 1 to 3%
+    per launch, so that much less would leave unchanged cases undecided. `quick` has less, since its first look has two
+    launches, in which a slow call of 2% may happen to be rare."""
     tail_alpha: float = 0.25
     """Share of the alpha of a first race that is spent on the tail, the rest on the median. A second race asks only what
     the first one found, at the whole alpha: the products of both stages add up to the square of the alpha at most."""

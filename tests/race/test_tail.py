@@ -1,0 +1,127 @@
+"""Slow calls, which the median of a race does not see, with scripted entrants."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
+from tfbench.doctor.calibration.run import TAILS
+from tfbench.model import TIME, Case, Outcome, SlowCalls, Statistic
+from tfbench.policy import Policy, preset
+from tfbench.protocol.messages import Prepared
+from tfbench.race.confirmed import ConfirmedRace
+from tfbench.race.race import Race, RaceConfig
+
+CASE = Case("w.py::w", "w", "w.py::w")
+ALIKE = steady(1e-4), steady(1e-4)
+
+
+def raced(policy, seed, slow, *, scripts=ALIKE, case=CASE):
+    """Race two sides to the end, confirmation included."""
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, scripts, seed)
+    launcher.slow = slow
+    race = ConfirmedRace(sides_of(case), launcher, policy, 320, clock, random.Random(seed), metrics=(TIME,))
+    race.run()
+    return race
+
+
+@pytest.mark.parametrize("policy", ["quick", "standard", "strict"])
+@pytest.mark.parametrize("kind", [name for name in TAILS if name != "25% wait"])
+def test_slow_calls_of_one_side_are_a_regression_although_the_median_is_unchanged(policy, kind):
+    found = [raced(preset(policy), seed, {1: TAILS[kind]}).decision for seed in range(20)]
+    assert [one.outcome for one in found].count(Outcome.REGRESSED) >= 19
+    regressed = next(one for one in found if one.outcome is Outcome.REGRESSED)
+    if kind != "33% x2":  # every third call moves the median a little
+        assert regressed.statistic is Statistic.TAIL
+        assert regressed.reason.code == "slow-calls"
+        assert "the geometric mean of the calls is" in regressed.reason.message
+        assert "found twice" in regressed.reason.message
+
+
+def test_slow_calls_of_both_sides_are_unchanged():
+    slow = SlowCalls(0.05, 10)
+    found = [raced(Policy(), seed, {0: slow, 1: slow}).decision.outcome for seed in range(40)]
+    assert Outcome.REGRESSED not in found
+    assert Outcome.IMPROVED not in found
+    assert found.count(Outcome.UNCHANGED) >= 38
+
+
+@pytest.mark.parametrize("burst", [SlowCalls(0.01, 3), SlowCalls(0.003, 30), SlowCalls(0.1, 1.5)])
+def test_bursts_that_strike_single_blocks_are_no_change(burst):
+    """They strike either side at random, so each side has as many."""
+    found = [raced(preset("quick"), seed, {0: burst, 1: burst}).decision.outcome for seed in range(60)]
+    assert not {Outcome.REGRESSED, Outcome.IMPROVED} & set(found)
+    assert found.count(Outcome.UNCHANGED) >= 54
+
+
+def test_fewer_slow_calls_are_an_improvement():
+    decision = raced(Policy(), 1, {0: TAILS["5% x10"]}).decision
+    assert (decision.outcome, decision.reason.code) == (Outcome.IMPROVED, "fewer-slow-calls")
+    assert decision.tail.high < 1
+
+
+def test_a_faster_median_does_not_hide_slow_calls():
+    scripts = steady(1e-4), steady(0.97e-4)
+    assert raced(Policy(), 1, {1: TAILS["5% x10"]}, scripts=scripts).decision.outcome is Outcome.REGRESSED
+    assert raced(Policy(), 1, {}, scripts=scripts).decision.outcome is Outcome.IMPROVED
+
+
+def test_half_of_the_calls_twice_as_fast_are_an_improvement():
+    """The slower half is slow beside the new median, but no slower than before."""
+    scripts = steady(1e-4), steady(0.5e-4)
+    decision = raced(Policy(), 1, {1: SlowCalls(0.4, 2)}, scripts=scripts).decision
+    assert decision.outcome is Outcome.IMPROVED
+
+
+def test_a_tail_that_is_not_proved_is_inconclusive_and_says_what_it_could_cost():
+    noise = SlowCalls(0.15, 60)
+    policy = replace(preset("quick"), looks=(2, 3))
+    found = [raced(policy, seed, {0: noise, 1: noise}).decision for seed in range(10)]
+    told = [one.reason for one in found if one.outcome is Outcome.INCONCLUSIVE]
+    assert told
+    assert any(one.code == "tail-not-decided" and "slow calls could cost" in one.message for one in told)
+    assert all(one.outcome in (Outcome.INCONCLUSIVE, Outcome.UNCHANGED) for one in found)
+
+
+@pytest.mark.parametrize(("statistic", "slow", "outcome"), [
+    ("mean", SlowCalls(0.05, 10), Outcome.REGRESSED),
+    ("mean", None, Outcome.UNCHANGED),
+    ("p90", SlowCalls(0.2, 2), Outcome.REGRESSED),
+    ("p90", SlowCalls(0.02, 3), Outcome.UNCHANGED),
+])  # fmt: skip
+def test_another_statistic_decides_if_the_policy_or_the_case_says_so(statistic, slow, outcome):
+    """A tenth of the calls is slower than p90, so slow calls rarer than that do not move it."""
+    slow = {1: slow} if slow else {}
+    of_policy = raced(replace(Policy(), statistic=statistic), 1, slow).decision
+    of_case = raced(Policy(), 1, slow, case=replace(CASE, statistic=statistic)).decision
+    assert of_policy == of_case
+    assert (of_policy.outcome, of_policy.tail) == (outcome, None)
+    assert of_policy.statistic == statistic
+
+
+def test_the_statistic_of_the_baseline_counts_if_the_sides_differ():
+    race = Race(sides_of(CASE), None, Policy(), RaceConfig(1, [0]), Clock(), random.Random(0))
+    race.entrants = replace(race.entrants[0], case=replace(CASE, statistic="mean")), race.entrants[1]
+    assert race._judged(1) == (Statistic.MEAN,)
+
+
+def test_variants_are_compared_by_their_medians():
+    clock = Clock()
+    variants = variants_of("x", "y")
+    launcher = ScriptedLauncher(clock, [steady(1e-4), steady(1e-4)])
+    launcher.slow = {1: TAILS["5% x10"]}
+    race = Race(variants, launcher, Policy(), RaceConfig(1, range(4)), clock, random.Random(0))
+    race.run()
+    assert race.decisions[1].outcome is Outcome.UNCHANGED
+
+
+@pytest.mark.parametrize(("waits", "sliced"), [({0: 0.0, 1: 0.0}, True), ({0: 0.0, 1: 0.15}, False)])
+def test_a_long_step_takes_turns_first_and_in_every_launch_if_it_waits_in_some_calls(waits, sliced):
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, [steady(0.06), steady(0.06)])
+    launcher.step, launcher.waits = Prepared(0.06, {}, waiting=0.0), waits
+    race = Race(sides_of(CASE), launcher, Policy(), RaceConfig(1, range(4)), clock, random.Random(0))
+    race.run()
+    assert [launch.sliced for launch in launcher.launches] == [False] + [sliced] * (len(launcher.launches) - 1)
