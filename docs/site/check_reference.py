@@ -64,7 +64,7 @@ def leaves(value: Any) -> Iterator[tuple[str, Any]]:
 
 def same(text: str, value: Any) -> bool:
     """Whether the text of a cell is the value, in any unit."""
-    if isinstance(value, bool) or value is None:
+    if isinstance(value, (bool, str)) or value is None:
         return text == str(value)
     values = value if isinstance(value, tuple) else (value,)
     parts = [re.fullmatch(r"(.*?)\s*(%|µs|ms|s|MiB|)", part.strip()) for part in text.split(",")]

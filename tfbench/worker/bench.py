@@ -232,7 +232,7 @@ class TimingLaunch(Bench[TimeCase]):
             used = time.process_time_ns()
             began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
             used = time.process_time_ns() - used if by_processor else 0
-            preempted = tuple(block.preempted) if by_processor else ()
+            preempted = block.preempted if by_processor else ()
             return Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted)
 
         cost = iteration + (untimed or 0)

@@ -60,10 +60,9 @@ class Block:
     clock: Clock = time.perf_counter_ns
     dispatched: list[int] = field(default_factory=list, init=False)
     """When each block had dispatched its work to the device, in nanoseconds. Empty where calls return finished."""
-    preempted: list[tuple[int, int]] = field(default_factory=list, init=False)
-    """The blocks so far during which the processor was taken from the process, and the processor time of each in nanoseconds."""
-    count: int = field(default=0, init=False)
-    """Number of blocks so far."""
+    switches: list[tuple[int, int, int]] = field(default_factory=list, init=False)
+    """For each block, how often the process gave up its processor, and how often it was taken from it; and its processor time in
+    nanoseconds."""
 
     def __call__(
         self, iterations: int, prime: int = 0, extra: int = 0, rest: float = 0.0, pause: float = 0.0
@@ -91,17 +90,27 @@ class Block:
         if rest:  # after the device has finished, which would hide the loop
             ended = self.loop_until(ended + rest * (ended - began))
         after = getrusage(RUSAGE_SELF)
-        if after.ru_nivcsw > before.ru_nivcsw:
-            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            self.preempted.append((self.count, round(used * 1e9)))
-        self.count += 1
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        gave, lost = after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw
+        self.switches.append((gave, lost, round(used * 1e9)))
         return began, ended
 
     def restart(self) -> None:
         """Forget the blocks so far."""
         self.dispatched.clear()
-        self.preempted.clear()
-        self.count = 0
+        self.switches.clear()
+
+    @property
+    def preempted(self) -> tuple[tuple[int, int], ...]:
+        """The blocks that lost their processor to others, and the processor time of each in nanoseconds.
+
+        A block that gave up its processor more often than the median block is none of them: it has waited, which processor
+        time does not show.
+        """
+        if not self.switches:
+            return ()
+        usual = median(gave for gave, _, _ in self.switches)
+        return tuple((at, used) for at, (gave, lost, used) in enumerate(self.switches) if lost and gave <= usual)
 
     def loop_until(self, then: float) -> int:
         """Run an empty loop until ``then``; return that time.
