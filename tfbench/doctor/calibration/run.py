@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -170,10 +171,15 @@ def background_load(cpus: Sequence[int], worker: Sequence[int]) -> Iterator[None
     program = (
         "import os, sys, numpy\n"
         "os.sched_setaffinity(0, [int(sys.argv[1])])\n"
+        "parent = int(sys.argv[2])\n"
         "a = numpy.random.default_rng(0).random((600, 600)); b = numpy.zeros(4_000_000)\n"
-        "while True:\n    a = a @ a; a /= a.max(); b += 1\n"
+        "while os.getppid() == parent:\n    a = a @ a; a /= a.max(); b += 1\n"
     )
-    running = [subprocess.Popen([sys.executable, "-c", program, str(cpu)]) for cpu in cpus if cpu not in worker]
+    running = [
+        subprocess.Popen([sys.executable, "-c", program, str(cpu), str(os.getpid())])
+        for cpu in cpus
+        if cpu not in worker
+    ]
     try:
         yield
     finally:
