@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
-from resource import RUSAGE_SELF, getrusage
 from statistics import fmean, median
 
 from tfbench.errors import BenchmarkError
+
+with suppress(ImportError):  # Windows, where reports can be read
+    from resource import RUSAGE_SELF, getrusage
 
 Clock = Callable[[], int]
 """Monotonic nanoseconds that all processes of the machine share."""
