@@ -23,6 +23,7 @@ from tfbench.model import JSON
 from tfbench.protocol.messages import StartZygote
 from tfbench.worker import tf_runtime
 from tfbench.worker.bench import Bench
+from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.zygote import Zygote
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +33,7 @@ class Tracing(Bench[Any]):
     """Traces a step, or runs it if it is no function of tensors."""
 
     def __init__(self) -> None:
-        super().__init__(channel=None, request=None, pipes=(), function=None)  # type: ignore[arg-type]
+        super().__init__(channel=None, request=None, pipes=(), function=None, own_files=None)  # type: ignore[arg-type]
         self.reported: JSON = {}
 
     def serve(self, call: partial[Any]) -> None:
@@ -65,7 +66,10 @@ class Shapes(Zygote):
     def __init__(self, chosen: list[str], first: bool) -> None:
         start = StartZygote(str(ROOT), (), "", "importlib", "", "", None)
         timer = tf_runtime.ImportTimer()
-        super().__init__(channel=None, start=start, timer=timer, home=str(ROOT), inheritance=None, own_files=None)  # type: ignore[arg-type]
+        own_files = OwnFiles(str(ROOT), "")
+        super().__init__(
+            channel=None, start=start, timer=timer, home=str(ROOT), inheritance=None, own_files=own_files
+        )  # type: ignore[arg-type]
         self._chosen = chosen
         self._first = first
         self._done: set[str] = set()
