@@ -18,11 +18,6 @@ class SlowCalls:
     factor: float
     waits: bool = False
 
-    @property
-    def cost(self) -> float:
-        """By how much they raise the mean time of a call, as a fraction."""
-        return self.share * (self.factor - 1)
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:

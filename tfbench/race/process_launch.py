@@ -69,8 +69,6 @@ class ProcessLaunch:
         self._running: dict[int, Process] = {}
         self._waiting: list[int] = []
         """Entrants that are not prepared yet."""
-        self._used: dict[int, dict[int, int]] = {}
-        """Entrant -> round during which its processor was taken from it -> its processor time in nanoseconds."""
         self._met = 0
         """How often they have waited for each other."""
         self._found: dict[int, Prepared | Failure] = {}
@@ -193,13 +191,12 @@ class ProcessLaunch:
         by_system = not plan.sliced and all(one.waiting is not None for one in self._ready.values())
         if by_system and (known := timer()):
             times = known.shortened(blocks)
-        scale = {entrant: 1e-9 * self._scale[entrant] / plan.iterations[entrant] for entrant in times}
-        self.preempted = {
-            entrant: {number: used * scale[entrant] for number, used in known.items()}
-            for entrant, known in self._used.items()
-        }
         self.finish()
-        return {entrant: [time * scale[entrant] for time in own] for entrant, own in times.items()}
+        return {entrant: [time * self._unit(plan, entrant) for time in own] for entrant, own in times.items()}
+
+    def _unit(self, plan: Plan, entrant: int) -> float:
+        """Return the seconds of an iteration in a nanosecond of a block."""
+        return 1e-9 * self._scale[entrant] / plan.iterations[entrant]
 
     def _watched_blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
         if self._gpu_monitor is None:
@@ -241,7 +238,8 @@ class ProcessLaunch:
         for entrant, answer in answers.items():
             if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
                 self._ready[entrant].facts[DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
-            self._used[entrant] = {number: used for number, used in answer.preempted if used > 0}
+            unit = self._unit(plan, entrant)
+            self.preempted[entrant] = {number: used * unit for number, used in answer.preempted if used > 0}
             if answer.used and not plan.sliced and self._ready[entrant].iteration >= self._policy.sliced_above_seconds:
                 wall = sum(answer.ended) - sum(answer.began)
                 self._ready[entrant].facts[WAITED] = max(0.0, wall / answer.used - 1)

@@ -241,7 +241,7 @@ class Race:
     def thresholds(self, entrant: int) -> Thresholds:
         """Return those of the entrant's case; the stricter ones, if its reference is the case on another side.
 
-        A change that sets looser thresholds is thus judged by those that it replaces.
+        A change that loosens its own thresholds is thus judged by the thresholds before it.
         """
         return self._step_time(self._policy_of(entrant))
 
@@ -349,8 +349,8 @@ class Race:
 
     def _decide(self, entrant: int, final: bool) -> Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))
-        for tail in others:
-            return with_tail(first, tail, self._thresholds(entrant, Statistic.TAIL), final)
+        if others:
+            return with_tail(first, others[0], self._thresholds(entrant, Statistic.TAIL), final)
         return of_tail(first) if first.statistic is Statistic.TAIL else first
 
     def _thresholds(self, entrant: int, statistic: Statistic) -> Thresholds:

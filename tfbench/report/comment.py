@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tfbench.model import JSON, TIME, Outcome, Report, Verdict
 from tfbench.report.differences import code_of_side, differences
 from tfbench.report.reproduce import command_for
-from tfbench.report.units import calls_that_differ, times
+from tfbench.report.units import explanation, times
 from tfbench.ruling import Result, Ruling, result_of
 from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import printable
@@ -162,9 +162,7 @@ def _at(word: str, side: JSON) -> str:
 def _table(verdicts: Sequence[Verdict]) -> str:
     lines = ["| verdict | case | metric | ratio | why |", "| --- | --- | --- | --- | --- |"]
     for one in verdicts[:_ROWS]:
-        tail = calls_that_differ(one)
-        why = one.reason.message if not tail or tail in one.reason.message else f"{one.reason.message}; {tail}"
-        texts = (one.metric, times(one.ratio) if one.ratio else "", why)
+        texts = (one.metric, times(one.ratio) if one.ratio else "", explanation(one))
         lines.append(f"| {' | '.join([str(one.outcome), code(one.case.name), *map(plain, texts)])} |")
     return "\n".join(lines + _and_more(verdicts))
 

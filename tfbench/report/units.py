@@ -74,6 +74,12 @@ def calls_that_differ(verdict: Verdict) -> str:
     return calls(before, now) if abs(apart) > MEANS_APART else ""
 
 
+def explanation(verdict: Verdict) -> str:
+    """Return the reason of a verdict, with the calls of both sides where they differ and the reason does not have them."""
+    message, tail = verdict.reason.message, calls_that_differ(verdict)
+    return message if tail in message else f"{message}; {tail}"
+
+
 def times(ratio: Ratio) -> str:
     """Format a ratio with its interval: ``1.052 (1.031 to 1.074)``."""
     return f"{_ratio(ratio.center)} ({_ratio(ratio.low)} to {_ratio(ratio.high)})"

@@ -10,7 +10,7 @@ from tfbench.model.rounds import by_side
 from tfbench.report.html.charts import number
 from tfbench.report.reproduce import command_for
 from tfbench.report.summary import Summary
-from tfbench.report.units import calls_that_differ
+from tfbench.report.units import explanation
 from tfbench.untrusted import printable
 
 _ROWS = 20
@@ -52,16 +52,10 @@ def _verdict(one: Verdict) -> JSON:
     before, now = one.values or (None, None)
     ratio = one.ratio and [number(one.ratio.low), number(one.ratio.center), number(one.ratio.high)]
     return {
-        "metric": printable(one.metric), "outcome": str(one.outcome), "why": printable(_why(one)),
+        "metric": printable(one.metric), "outcome": str(one.outcome), "why": printable(explanation(one)),
         "ratio": ratio, "launches": one.launches, "rounds": one.rounds, "seconds": one.wall_seconds,
         "old": number(before), "new": number(now), "unit": printable(one.unit), "time": one.metric == TIME,
     }  # fmt: skip
-
-
-def _why(one: Verdict) -> str:
-    tail = calls_that_differ(one)
-    known = not tail or tail in one.reason.message
-    return one.reason.message if known else f"{one.reason.message}; {tail}"
 
 
 def _rounds(one: StoredRounds) -> JSON:
