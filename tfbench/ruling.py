@@ -95,7 +95,7 @@ class Ruling:
 
     result: Result
     counts: str = ""
-    """Number of verdicts per outcome: of those that prevent a pass, or of all cases."""
+    """Number of verdicts per outcome: of the verdicts that prevent a pass, or of all cases."""
     reason: str = ""
     """What prevents a pass besides single verdicts; ``""`` for nothing."""
     verdicts: tuple[Verdict, ...] = ()

@@ -111,7 +111,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
         raise UsageError(f"--job-seconds {arguments.job_seconds:g}: write the seconds of a job, such as 900")
     words, selected = selected_words(arguments)
     collected = collect([*words, *arguments.paths])
-    cases = list(collected.cases.values())  # those that a mark skips as well: the other side may run them
+    cases = list(collected.cases.values())  # skipped cases too, since the other side may run them
     if not cases:
         raise UsageError("no benchmark is selected; `pytest --benchmark --collect-only -q` lists all")
     known: dict[str, float] = {}

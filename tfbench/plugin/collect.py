@@ -131,7 +131,7 @@ class _Catcher:
 
 
 def _deselected(runner: Runner) -> dict[str, Case]:
-    """Return the other cases in the collected files, without those that are declared wrongly."""
+    """Return the other cases in the collected files, without wrongly declared ones."""
     found = {}
     for name, item in runner.collected.items():
         if name not in runner.cases:

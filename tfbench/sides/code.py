@@ -48,7 +48,7 @@ def _sources_digest(root: Path) -> str:
         for name in sorted(names):
             path = os.path.join(folder, name)
             if name.endswith(_ENDINGS) and os.path.isfile(path):
-                with suppress(OSError), open(path, "rb") as file:  # what nobody can read, no benchmark imports
+                with suppress(OSError), open(path, "rb") as file:  # no benchmark can import an unreadable file
                     content = hashlib.sha256(file.read()).digest()
                     digest.update(os.path.relpath(path, os.fsencode(root)) + b"\0" + content)
     return digest.hexdigest()

@@ -51,7 +51,7 @@ class Selection:
     policy: str = ""
     """Name of the run's policy."""
     inifile: str = ""
-    """Configuration file that pytest was told to use, relative to pytest's root; ``""`` for the one that it finds."""
+    """Value of pytest's option ``-c``, relative to pytest's root; ``""`` without the option."""
 
     def has(self, name: str) -> bool:
         """Tell whether the case of this name lies below the paths."""

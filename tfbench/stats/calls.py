@@ -79,8 +79,8 @@ def _quantile(times: Floats, share: float) -> tuple[float, float]:
 def pooled(effects: Sequence[Effect]) -> list[Effect]:
     """Return the effects with the root mean square of their errors.
 
-    The error of a mean grows with the slow calls that a launch happens to have. By their own errors, the launches without
-    any would outweigh those that show the slowdown.
+    The error of a mean grows with the number of slow calls in a launch. With errors of their own, launches without a slow
+    call would outweigh the launches that show the slowdown.
     """
     error = math.sqrt(sum(effect.error**2 for effect in effects) / max(1, len(effects)))
     return [replace(effect, error=error) for effect in effects]

@@ -1,6 +1,6 @@
 """Notice which files of its side's source tree a process reads, and which native code it runs.
 
-Linux reports each file that is opened below a watched folder (inotify), whoever opens it: Python, TensorFlow or another
+Linux reports each file that is opened below a watched folder (inotify), by Python, TensorFlow or any other
 library. So it does not matter how a benchmark names or finds the file.
 """
 
