@@ -58,6 +58,8 @@ class Policy(
             "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
             "0 < tail_effect < tail_tolerance < 1 must hold": 0 < self.tail_effect < self.tail_tolerance < 1,
             "tail_alpha must lie between 0 and 1": 0 < self.tail_alpha < 1,
+            "tail_rounds must be at least 1, and tail_launch_seconds 0": self.tail_rounds >= 1
+            and self.tail_launch_seconds >= 0,
             f"statistic must be one of {', '.join(STATISTICS)}": self.statistic in STATISTICS,
             "alpha must lie between 0 and 0.5": 0 < self.alpha < 0.5,
             "min_compared must be a share from 0 to 1": 0 <= self.min_compared <= 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -287,9 +288,23 @@ class Race:
         plan = make_plan(
             self.entrants, iteration, self.policy, on_device, each, sliceable, self._untimed, works_on, single
         )
+        round_seconds = planned_seconds(plan, iteration) / plan.rounds
+        if any(set(self._judged(entrant)) & {Statistic.TAIL, Statistic.MEAN} for entrant in prepared):
+            plan = self._with_rare_calls(plan, round_seconds)
         if self.launches:
-            plan = self._allocated(plan, planned_seconds(plan, iteration) / plan.rounds)
+            plan = self._allocated(plan, round_seconds)
         return with_even_slices(plan)
+
+    def _with_rare_calls(self, plan: Plan, round_seconds: float) -> Plan:
+        """Return the plan with enough rounds, if they take no more than `tail_launch_seconds`, to see calls that are rarely slow."""
+        seconds = self.policy.tail_launch_seconds * max(1.0, len(self.working) / 2)
+        affordable = math.floor(seconds / max(round_seconds, 1e-9))
+        return replace(plan, rounds=max(plan.rounds, min(self._rounds_wanted, affordable)))
+
+    @property
+    def _rounds_wanted(self) -> int:
+        """Rounds of a launch of which the launches up to the first look have `tail_rounds` together."""
+        return math.ceil(self.policy.tail_rounds / self.policy.looks[0])
 
     @property
     def _rarely_waits(self) -> bool:
@@ -316,7 +331,7 @@ class Race:
         ]
         least, most = self.policy.rounds_allocated
         if len(self.launches) < self.policy.looks[0]:
-            most = 1.0
+            least, most = max(least, min(1.0, self._rounds_wanted / plan.rounds)), 1.0
         wanted = min(max(max(best, default=plan.rounds), least * plan.rounds), most * plan.rounds)
         return replace(plan, rounds=max(self.policy.rounds_min, round(wanted)))
 
@@ -350,7 +365,8 @@ class Race:
     def _decide(self, entrant: int, final: bool) -> Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))
         if others:
-            return with_tail(first, others[0], self._thresholds(entrant, Statistic.TAIL), final)
+            rounds = self.policy.tail_rounds
+            return with_tail(first, others[0], self._thresholds(entrant, Statistic.TAIL), final, rounds)
         return of_tail(first) if first.statistic is Statistic.TAIL else first
 
     def _thresholds(self, entrant: int, statistic: Statistic) -> Thresholds:

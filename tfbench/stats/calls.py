@@ -86,7 +86,7 @@ def pooled(effects: Sequence[Effect]) -> list[Effect]:
     return [replace(effect, error=error) for effect in effects]
 
 
-def with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool) -> Decision:
+def with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool, rounds: int = 0) -> Decision:
     """Decide on a case from what its median and its tail prove at a look.
 
     Either one alone proves `regressed`. The others need both: the median to be faster or unchanged, and the tail not to be
@@ -95,11 +95,12 @@ def with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: b
     Args:
         thresholds: Those of the tail.
         final: Whether this was the last launch.
+        rounds: The reason for `unchanged` says which slow calls it does not cover if the race has fewer rounds.
     """
-    return replace(_with_tail(median, tail, thresholds, final), tail=tail.comparison.ratio)
+    return replace(_with_tail(median, tail, thresholds, final, rounds), tail=tail.comparison.ratio)
 
 
-def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool) -> Decision:
+def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: bool, rounds: int) -> Decision:
     if median.outcome is Outcome.REGRESSED or tail.outcome is Outcome.REGRESSED:
         return median if median.outcome is Outcome.REGRESSED else of_tail(tail, median)
     if median.outcome not in (Outcome.UNCHANGED, Outcome.IMPROVED):
@@ -108,13 +109,30 @@ def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: 
         return of_tail(tail, median)
     bounded = tail.comparison.ratio.high <= 1 + thresholds.tolerance and (final or median.outcome is Outcome.IMPROVED)
     if bounded or tail.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
-        return median
+        return _with_what_is_rare(median, rounds)
     text = (
         f"not decided: the median is {_typical(median)}, but slow calls could cost {hidden(tail.comparison.ratio):.1%} "
         f"({evidence(tail.comparison.ratio, tail.comparison.launches)})"
     )
     outcome = Outcome.INCONCLUSIVE if final else None
     return replace(median, outcome=outcome, reason=Reason(ReasonCode.TAIL_NOT_DECIDED if final else ReasonCode.RACING, text))
+
+
+def _with_what_is_rare(median: Decision, rounds: int) -> Decision:
+    """Return the decision with a reason that says which slow calls the rounds may not contain, if they are few."""
+    seen = median.comparison.rounds
+    if seen >= rounds or median.outcome is not Outcome.UNCHANGED:
+        return median
+    text = f"{median.reason.message}; {seen} rounds may miss calls that are slow more rarely than {unseen_share(seen):.0%}"
+    return replace(median, reason=Reason(median.reason.code, text))
+
+
+def unseen_share(rounds: int) -> float:
+    """Return the share of slow calls of which this many rounds contain none in one race of twenty.
+
+    The exact form of the rule of three (Hanley & Lippman-Hand 1983, JAMA 249).
+    """
+    return float(1 - 0.05 ** (1 / rounds))
 
 
 def of_tail(tail: Decision, median: Decision | None = None) -> Decision:

@@ -24,6 +24,12 @@ class DecisionThresholds:
     """A case is `unchanged` if the geometric mean lies within 1 ± this as well. Beside a busy process it scatters by 1 to 3%
     per launch, so that much less would leave unchanged cases undecided. `quick` has less, since its first look has two
     launches, in which a slow call of 2% may happen to be rare."""
+    tail_rounds: int = 150
+    """Rounds of each side that the launches up to the first look have together, if `tail_launch_seconds` allows them. Of two
+    calls in a hundred that are slow, so many rounds contain at least one in 95% of the races, and 60 rounds in 70%."""
+    tail_launch_seconds: float = 0.75
+    """The rounds of a launch may take this long to reach `tail_rounds`. Steps above 5 ms have fewer, and their reason says how
+    rare slow calls can be without being seen."""
     tail_alpha: float = 0.25
     """Share of the alpha of a first race that is spent on the tail, the rest on the median. A second race asks only what
     the first one found, at the whole alpha: the products of both stages add up to the square of the alpha at most."""
