@@ -9,13 +9,17 @@ summary.
 from __future__ import annotations
 
 import argparse
+import importlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from rich.text import Text
 
 from tfbench.compare.report_input import read_inputs
+from tfbench.errors import UsageError
 from tfbench.fs import write_whole
+from tfbench.model import Report
 from tfbench.report import markdown, terminal
 from tfbench.report.html import report_page
 from tfbench.report.html.page import check_library
@@ -28,6 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("files", metavar="FILE", type=Path, nargs="+", help="a report or another result file")
     option("--html", type=Path, metavar="PATH", help="write a page: one file with charts, for a browser")
     option("--markdown", type=Path, metavar="PATH", help="write Markdown, for a pull request")
+    option("--tensorboard", metavar="DIR", help="write TensorBoard scalars and hyperparameters, one run per case")
     option("--text", action="store_true", help="print the summary, beside writing files")
     option("--title", default="", metavar="TEXT", help="title of the page")
 
@@ -36,13 +41,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Make the reports; 0 whatever they say."""
     if arguments.html:
         check_library()
+    export = _tensorboard() if arguments.tensorboard else None
     report, context = read_inputs(arguments.files)
     if arguments.html:
         context = replace(context, title=arguments.title or context.title, shared=True)
         write_whole(arguments.html, report_page.render(report, context))
     if arguments.markdown:
         write_whole(arguments.markdown, markdown.render(report))
-    if arguments.text or not (arguments.html or arguments.markdown):
+    if export:
+        say(export(report, arguments.tensorboard))
+    if arguments.text or not (arguments.html or arguments.markdown or export):
         screen = Screen()
         colour = screen.is_terminal and not screen.no_color
         text = terminal.render(report, width=screen.width, colour=colour, shared=True)
@@ -50,3 +58,18 @@ def run(arguments: argparse.Namespace) -> int:
     for path in filter(None, (arguments.html, arguments.markdown)):
         say(f"report written: {path}")
     return 0
+
+
+def _tensorboard() -> Callable[[Report, str], str]:
+    """Import the writer of TensorBoard's files.
+
+    Raises:
+        UsageError: TensorBoard is not installed.
+    """
+    try:
+        export: Callable[[Report, str], str] = importlib.import_module("tfbench.report.tensorboard").export
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "tensorboard":
+            raise
+        raise UsageError("--tensorboard needs tensorboard: pip install 'tfbench[profile]'") from None
+    return export

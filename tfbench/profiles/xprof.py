@@ -30,7 +30,6 @@ TOOLS = (OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS)
 only in its own server, and its memory profile always takes one file."""
 _TAG = re.compile(r"<[^>]*>")
 
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)

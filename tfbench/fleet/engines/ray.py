@@ -15,9 +15,9 @@ from tfbench.fleet.engine import PROGRAM, State, Submission
 from tfbench.storage.layout import HISTORY_VARIABLE
 from tfbench.untrusted import brief
 
-ANY = "tfbench"
+ANY_RESOURCE = "tfbench"
 """Resource of nodes whose plan names no class."""
-INSTALL = "pip install 'tfbench[ray]'"
+INSTALL_RAY = "pip install 'tfbench[ray]'"
 _START = "ray start --address=… --resources='{{\"{name}\": 1}}'"
 RETRIES = 3
 """Repetitions by Ray of a task whose node went."""
@@ -39,9 +39,9 @@ class RayEngine:
         try:
             ray: Any = importlib.import_module("ray")  # parts of it have no types
         except ImportError:
-            raise EngineError(f"Ray is not installed here: {INSTALL}") from None
+            raise EngineError(f"Ray is not installed here: {INSTALL_RAY}") from None
         self._ray, self._error, self._program = ray, ray.exceptions.RayError, program
-        self._resource = ANY if machine_class == "any" else machine_class
+        self._resource = ANY_RESOURCE if machine_class == "any" else machine_class
         self.cluster: Any = None
         self._references: dict[Any, int] = {}
         self._avoided: frozenset[str] = frozenset()

@@ -17,7 +17,7 @@ from tfbench.untrusted import brief
 
 ANY = "any"
 """The class of all nodes."""
-INSTALL = "apt-get install slurm-client, or run this on a login node"
+INSTALL_SLURM = "apt-get install slurm-client, or run this on a login node"
 _SCRIPT = """#!/bin/sh
 # tfbench: $1 is a folder with a link per task of the array, and the other words are a command that takes one.
 links=$1
@@ -54,7 +54,7 @@ class SlurmEngine:
     ) -> None:
         self._folder, self._class, self._options, self._program = folder.path / "slurm", machine_class, options, program
         if missing := next((name for name in ("sbatch", "squeue", "sinfo") if shutil.which(name) is None), ""):
-            raise EngineError(f"Slurm is not installed here, {missing} is missing: {INSTALL}")
+            raise EngineError(f"Slurm is not installed here, {missing} is missing: {INSTALL_SLURM}")
         if wrong := next((option for option in options if not option.startswith("--")), ""):
             raise EngineError(f"--engine-option {brief(wrong)}: write options of sbatch as in --gres=gpu:1")
         self._nodes = self._of_class()
@@ -161,7 +161,7 @@ def _run(*words: str) -> str:
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT, check=False)
     except FileNotFoundError:
-        raise EngineError(f"Slurm is not installed here, {words[0]} is missing: {INSTALL}") from None
+        raise EngineError(f"Slurm is not installed here, {words[0]} is missing: {INSTALL_SLURM}") from None
     except subprocess.TimeoutExpired:
         raise EngineAway(f"{words[0]} did not answer within {_LIMIT} s") from None
     if done.returncode:

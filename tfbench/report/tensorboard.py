@@ -1,4 +1,4 @@
-"""TensorBoard: a run per case, with its numbers as scalars and its variant as hyperparameters.
+"""Export a report to TensorBoard: a run per case, with its numbers as scalars and its variant as hyperparameters.
 
 TensorBoard's own writers import TensorFlow where it is installed, which takes seconds. So records are written with its
 `RecordWriter` and protocol buffers alone.
@@ -10,6 +10,7 @@ import hashlib
 import re
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from tensorboard.compat.proto.event_pb2 import Event
@@ -22,8 +23,7 @@ from tensorboard.plugins.scalar.metadata import create_summary_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tfbench.fs import atomic_dir
-from tfbench.model import Report
-from tfbench.report.exports import numbers
+from tfbench.model import TIME, Report, Verdict
 
 
 def export(report: Report, target: str) -> str:
@@ -35,7 +35,7 @@ def export(report: Report, target: str) -> str:
     cases = {row.case.name: row.case for row in report.variant_results}
     cases |= {row.case.name: row.case for row in report.verdicts}
     scalars: dict[str, dict[str, float]] = defaultdict(dict)
-    for name, what, value in numbers(report):
+    for name, what, value in _numbers(report):
         scalars[name][what] = value
     now = time.time()
     for name, values in scalars.items():
@@ -65,3 +65,25 @@ def _folder(case: str) -> str:
     """Return a name of a folder for a case: readable, and unique by a digest."""
     readable = re.sub(r"[^\w.,=-]+", "_", case.rpartition("::")[2]).strip("._")[:100]
     return f"{readable or 'case'}-{hashlib.sha256(case.encode()).hexdigest()[:8]}"
+
+
+def _numbers(report: Report) -> Iterator[tuple[str, str, float]]:
+    """Yield case, name and value of every finite number that a report states about a case."""
+    for row in report.verdicts:
+        yield from ((row.case.name, name, value) for name, value in _of_verdict(row))
+    for one in report.variant_results:
+        if report.sides.get("baseline") is None and one.ratio is not None:
+            yield one.case.name, "ratio_to_reference", one.ratio.center
+        yield one.case.name, "median_seconds", one.median_seconds
+
+
+def _of_verdict(row: Verdict) -> Iterator[tuple[str, float]]:
+    if row.ratio is not None:
+        for end, value in (("", row.ratio.center), ("_low", row.ratio.low), ("_high", row.ratio.high)):
+            if 0 < value < float("inf"):
+                yield f"{row.metric}_ratio{end}", value
+    for side, known in zip(("baseline", "contender"), row.values or (), strict=False):
+        if known is not None:
+            yield f"{row.metric}_{side}", known
+    if row.metric == TIME:
+        yield "launches", float(row.launches)
