@@ -10,7 +10,7 @@ from tests.fakes.report import CODE, complete, row
 from tfbench import __version__, cli
 from tfbench.errors import SideError
 from tfbench.fs import locked
-from tfbench.report import json_writer
+from tfbench.report import json_format
 from tfbench.sides.source_tree import tree_of
 from tfbench.suite.fingerprint import line_of
 
@@ -90,7 +90,7 @@ def test_other_words_are_still_refused(words, capsys):
 
 
 def test_reports_are_read_where_the_system_has_no_file_locks(tmp_path):
-    (tmp_path / "r.json").write_text(json_writer.render(complete([row("b/test_x.py::test_x")])))
+    (tmp_path / "r.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))
     program = "import sys; sys.modules['fcntl'] = None; from tfbench import cli; sys.exit(cli.main(['gate', 'r.json']))"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
@@ -152,7 +152,7 @@ def test_another_system_than_linux_is_refused_in_one_line_before_anything_runs(t
 
 @pytest.mark.parametrize("system", ["darwin", "win32"])
 def test_another_system_lists_cases_and_reads_reports(tmp_path, system):
-    (tmp_path / "r.json").write_text(json_writer.render(complete([row("b/test_x.py::test_x")])))
+    (tmp_path / "r.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))
     for words in (["gate", "r.json"], ["report", "r.json", "--markdown", "r.md"], ["compare", "r.json", "r.json"]):
         done = elsewhere(tmp_path, system, *words)
         assert (done.returncode, done.stderr) == (0, "")
@@ -162,7 +162,7 @@ def test_another_system_lists_cases_and_reads_reports(tmp_path, system):
 
 
 def test_an_output_that_cannot_be_written_is_one_line(tmp_path, capsys):
-    (tmp_path / "r.json").write_text(json_writer.render(complete([row("b/test_x.py::test_x")])))
+    (tmp_path / "r.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))
     (tmp_path / "file").touch()
     for options in (["--write-accepted", str(tmp_path / "file/x")], ["--write-regressed", str(tmp_path / "file/x")]):
         assert cli.main(["gate", str(tmp_path / "r.json"), *options]) == 5
@@ -173,14 +173,14 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path, capsys):
 
 @pytest.mark.parametrize("share", ["nan", "-1", "2", "inf"])
 def test_a_share_that_is_none_does_not_pass(tmp_path, capsys, share):
-    (tmp_path / "r.json").write_text(json_writer.render(complete([row("b/test_x.py::test_x")])))
+    (tmp_path / "r.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))
     assert cli.main(["gate", str(tmp_path / "r.json"), f"--min-compared={share}"]) == 2
     assert "share from 0 to 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["--rootdir=/tmp/evil::x", "@evil.py", "/etc/x.py::y"])
 def test_no_name_of_a_case_becomes_an_option_of_pytest(tmp_path, capsys, name):
-    (tmp_path / "r.json").write_text(json_writer.render(complete([row(name, "regressed")])))
+    (tmp_path / "r.json").write_text(json_format.render(complete([row(name, "regressed")])))
     target = tmp_path / "regressed.txt"
     assert cli.main(["gate", str(tmp_path / "r.json"), "--write-regressed", str(target)]) == 5
     assert not target.exists()
@@ -188,7 +188,7 @@ def test_no_name_of_a_case_becomes_an_option_of_pytest(tmp_path, capsys, name):
 
 
 def test_a_name_of_several_lines_stays_one_argument(tmp_path):
-    (tmp_path / "r.json").write_text(json_writer.render(complete([row("b/x.py::y\n-p evil", "regressed")])))
+    (tmp_path / "r.json").write_text(json_format.render(complete([row("b/x.py::y\n-p evil", "regressed")])))
     cli.main(["gate", str(tmp_path / "r.json"), "--write-regressed", str(tmp_path / "regressed.txt")])
     assert (tmp_path / "regressed.txt").read_text().splitlines() == ["b/x.py::y\N{REPLACEMENT CHARACTER}-p evil"]
 
@@ -205,7 +205,7 @@ def test_cases_below_a_root_of_their_own_are_found_from_here(tmp_path, monkeypat
         ("\0", ""),
     ):
         sides = {"contender": {"spec": "working tree", "root": str(root), **CODE}}
-        (tmp_path / "r.json").write_text(json_writer.render(complete([row(name, "regressed")], sides=sides)))
+        (tmp_path / "r.json").write_text(json_format.render(complete([row(name, "regressed")], sides=sides)))
         assert cli.main(["gate", "r.json", "--write-regressed", "regressed.txt"]) == 1
         assert (tmp_path / "regressed.txt").read_text() == f"{prefix}{name}\n"
 

@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.report import complete, row
-from tfbench.gate.accepted import Accepted
-from tfbench.gate.decide import GateDecision, as_comment
+from tfbench.gate.decide import Accepted, GateDecision, as_comment
 from tfbench.metrics.catalog import DECISIVE
 from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Skip, SuiteVerdict, Verdict
-from tfbench.plugin.outcome import end_test
+from tfbench.plugin.runner import end_test
 from tfbench.report import markdown, terminal
 from tfbench.report.comment import headline_annotation
-from tfbench.report.html.overview import overview
+from tfbench.report.html.report_page import overview
 from tfbench.report.summary import summarize
 from tfbench.ruling import Result, rule
 from tfbench.session.request import CaseResult

@@ -13,9 +13,9 @@ from tfbench.cli import main
 from tfbench.errors import ReportError
 from tfbench.gate import artifact, decide
 from tfbench.gate.decide import load_artifact
-from tfbench.report import json_writer
+from tfbench.report import json_format
 
-GOOD = json_writer.render(REPORT)
+GOOD = json_format.render(REPORT)
 
 
 def archive(*files, compression=zipfile.ZIP_DEFLATED):
@@ -158,7 +158,7 @@ def test_a_good_report_is_read_from_a_folder_a_file_and_a_zip(tmp_path):
     (tmp_path / "folder" / "report.json").write_text(GOOD)
     (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD)))
     for place in ("folder", "folder/report.json", "report.zip"):
-        assert json_writer.render(load_artifact(tmp_path / place)[0]) == GOOD
+        assert json_format.render(load_artifact(tmp_path / place)[0]) == GOOD
 
 
 def test_accepted_regressions_reach_the_comment(tmp_path):

@@ -13,13 +13,12 @@ from statistics import median, quantiles
 from tfbench.model import Case, Plan
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import Policy
-from tfbench.protocol.messages import Prepared
+from tfbench.protocol import Prepared
 from tfbench.race.interfaces import Entrant
-from tfbench.race.process_launch import ProcessLaunch
-from tfbench.race.process_launcher import ProcessLauncher, processors
+from tfbench.race.process_launcher import ProcessLaunch, ProcessLauncher, processors
 from tfbench.race.schedule import make_plan, orders
 from tfbench.race.workers import Suite
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = "benchmarks/harness/test_steps.py"

@@ -39,6 +39,8 @@ ROLES = {
     "suite": "axes, contracts, stub",
     "policy": "thresholds and budgets",
     "protocol": "messages",
+    "facts": "a process as text",
+    "imports": "other source trees",
     "model": "shared immutable types",
     "errors": "exceptions",
     "fs": "atomic files",

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tfbench.doctor.calibration.pytest_benchmark import LIMIT
+from tfbench.doctor.calibration import LIMIT
 from tfbench.fs import write_whole
 from tfbench.sides.environments import Environments, kept
 

@@ -20,7 +20,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tfbench.model import JSON
-from tfbench.protocol.messages import StartZygote
+from tfbench.protocol import StartZygote
 from tfbench.worker import tf_runtime
 from tfbench.worker.bench import Bench
 from tfbench.worker.own_files import OwnFiles
@@ -67,9 +67,7 @@ class Shapes(Zygote):
         start = StartZygote(str(ROOT), (), "", "importlib", "", "", None)
         timer = tf_runtime.ImportTimer()
         own_files = OwnFiles(str(ROOT), "")
-        super().__init__(
-            channel=None, start=start, timer=timer, home=str(ROOT), inheritance=None, own_files=own_files
-        )  # type: ignore[arg-type]
+        super().__init__(channel=None, start=start, timer=timer, home=str(ROOT), inheritance=None, own_files=own_files)  # type: ignore[arg-type]
         self._chosen = chosen
         self._first = first
         self._done: set[str] = set()

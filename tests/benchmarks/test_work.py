@@ -9,14 +9,14 @@ import pytest
 from tfbench.errors import BenchmarkSkipped
 from tfbench.metrics import hlo
 from tfbench.metrics.catalog import read
-from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.metrics.parity import ProbeOutput
 from tfbench.plugin.collect import collect
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher, processors
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 
 WORK = {
     "test_adam": "ResourceApplyAdam AssignSubVariableOp",

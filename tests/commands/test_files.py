@@ -11,14 +11,14 @@ from tests.sides.test_source_tree import git
 from tests.storage.test_baselines import BASELINE, CASE, CONTEXT, SAMPLE
 from tfbench import cli
 from tfbench.model import Case, Outcome, Reason, Sample, Verdict
-from tfbench.report import json_writer
+from tfbench.report import json_format
 from tfbench.sides.source_tree import CANDIDATES, KEPT, snapshot
 from tfbench.storage.baselines import Baseline, Baselines
 from tfbench.storage.history import History, SessionRecord
 
 
 def written(path, report):
-    path.write_text(json_writer.render(report))
+    path.write_text(json_format.render(report))
     return str(path)
 
 

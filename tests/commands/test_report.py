@@ -11,12 +11,10 @@ from tests.fakes.run_report import run_report, variants_report
 from tests.fuzz.readers import DATA, SIDES
 from tests.report.test_html_page import unpacked
 from tests.storage.test_baselines import BASELINE
-from tfbench import cli
-from tfbench.compare import asv
-from tfbench.compare.report_input import read_inputs
-from tfbench.compare.result_file import content_of, read
+from tfbench import cli, compare
+from tfbench.compare import content_of, read, read_inputs
 from tfbench.errors import ReportError
-from tfbench.report import json_writer
+from tfbench.report import json_format
 from tfbench.storage.baselines import Baselines
 from tfbench.suite.shards import Shard, part
 
@@ -30,7 +28,7 @@ PLAIN = DATA / "pytest_benchmark.json"
 @pytest.fixture
 def saved(tmp_path):
     path = tmp_path / "r.json"
-    path.write_text(json_writer.render(run_report(30)))
+    path.write_text(json_format.render(run_report(30)))
     return path
 
 
@@ -67,7 +65,7 @@ def test_files_of_other_tools_are_shown(path, tmp_path, capsys):
 
 
 def test_the_times_of_asv_are_read_by_case_with_their_samples():
-    found = asv.timings(content_of(ASV))
+    found = compare.timings(content_of(ASV))
     assert list(found) == [
         "suite.Suite.time_sum[10, 'a']", "suite.Suite.time_sum[10, 'b']", "suite.Suite.time_sum[100, 'a']",
         "suite.Suite.time_sum[100, 'b']", "suite.time_sort",
@@ -127,7 +125,7 @@ def test_shards_are_merged_and_two_whole_reports_refused(tmp_path, saved, capsys
     names = ["t.py::a", "t.py::b"]
     for index, name in enumerate(names, 1):
         shard = complete([row(name)], sides=SIDES, shard=part(Shard(index, 2), names, [name]))
-        (tmp_path / f"{index}.json").write_text(json_writer.render(shard))
+        (tmp_path / f"{index}.json").write_text(json_format.render(shard))
     report, _ = read_inputs([tmp_path / "1.json", tmp_path / "2.json"])
     assert list(report.due) == names
     assert "is not a shard's report" in refused(capsys, saved, saved)
@@ -135,7 +133,7 @@ def test_shards_are_merged_and_two_whole_reports_refused(tmp_path, saved, capsys
 
 
 def test_an_incomplete_a_newer_and_a_broken_report_are_refused_with_one_line(saved, tmp_path, capsys):
-    saved.write_text(json_writer.render(replace(run_report(3), complete=False)))
+    saved.write_text(json_format.render(replace(run_report(3), complete=False)))
     assert refused(capsys, saved).endswith("r.json is incomplete: the run did not come to its end; measure again")
     newer = {**json.loads(saved.read_text()), "schema": "tfbench-report/2"}
     saved.write_text(json.dumps(newer))
@@ -165,6 +163,6 @@ def test_no_command_of_a_stranger_is_shown(saved, capsys):
 
 def test_a_run_of_variants_is_shown(tmp_path, capsys):
     path = tmp_path / "v.json"
-    path.write_text(json_writer.render(variants_report()))
+    path.write_text(json_format.render(variants_report()))
     assert cli.main(["report", str(path)]) == 0
     assert "ratio to reference" in capsys.readouterr().out

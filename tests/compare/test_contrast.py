@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tfbench.compare.contrast import contrast
-from tfbench.compare.result_file import Timing
+from tfbench.compare import Timing, contrast
 from tfbench.model import ReasonCode
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.report.test_json_reader import REPORT
 from tests.storage.test_baselines import BASELINE, CASE
-from tfbench.compare.result_file import differences, of_content, of_report
+from tfbench.compare import differences, of_content, of_report
 from tfbench.errors import ReportError
 from tfbench.storage.baselines import Baselines
 

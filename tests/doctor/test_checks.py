@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tfbench.doctor.checks import CHECKS, examine, is_fit, worst_first
-from tfbench.doctor.model import (
+from tfbench.doctor.machine import (
     Bytecode,
     Cgroup,
     Finding,

@@ -7,9 +7,8 @@ import sys
 
 import pytest
 
-from tfbench.doctor import cgroups, inspect, nvidia_smi
-from tfbench.doctor.model import Counters
-from tfbench.doctor.procfs import processors
+from tfbench.doctor import machine
+from tfbench.doctor.machine import Counters, processors
 
 STAT = "cpu  1 0 1 90 0 0 0 8 0 0\ncpu1 100 0 10 800 5 0 0 {steal} 0 0\nprocs_running {running}\n"
 
@@ -29,16 +28,16 @@ def root(tmp_path):
 
 
 def test_this_machine_is_read():
-    machine = inspect.read(sorted(os.sched_getaffinity(0)), max(os.sched_getaffinity(0)), seconds=0.1)
-    assert machine.memory.available > 0
-    assert 0 < machine.clock_step < 1e-3
-    assert 0 < machine.share <= 1
+    found = machine.read(sorted(os.sched_getaffinity(0)), max(os.sched_getaffinity(0)), seconds=0.1)
+    assert found.memory.available > 0
+    assert 0 < found.clock_step < 1e-3
+    assert 0 < found.share <= 1
 
 
 def test_missing_files_give_none(root):
-    machine = inspect.read((0,), 0, root=root({}), system="Linux", seconds=0, run=lambda command: None)
-    assert (machine.governor, machine.turbo, machine.cgroup, machine.memory, machine.gpus) == (None,) * 5
-    assert machine.hypervisor is None
+    found = machine.read((0,), 0, root=root({}), system="Linux", seconds=0, run=lambda command: None)
+    assert (found.governor, found.turbo, found.cgroup, found.memory, found.gpus) == (None,) * 5
+    assert found.hypervisor is None
 
 
 def test_constant_properties_are_read_from_their_files(root):
@@ -55,25 +54,25 @@ def test_constant_properties_are_read_from_their_files(root):
         "proc/cpuinfo": "processor: 0\nflags\t\t: fpu hypervisor sse\n",
         "sys/class/dmi/id/sys_vendor": "QEMU\n",
     }
-    machine = inspect.read((1, 3), 1, root=root(files), system="Linux", seconds=0, run=lambda command: None)
-    assert machine.online == 4
-    assert machine.governor == "powersave"
-    assert machine.siblings == (1, 3)
-    assert machine.turbo is True
-    assert machine.turbo_switch == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
-    assert machine.hugepages == "always"
-    assert (machine.memory.available, machine.memory.swap_used, machine.memory.pressure) == (2 << 20, 60 << 10, 2.5)
-    assert machine.hypervisor == "QEMU"
-    assert machine.load_average == 1.5
+    found = machine.read((1, 3), 1, root=root(files), system="Linux", seconds=0, run=lambda command: None)
+    assert found.online == 4
+    assert found.governor == "powersave"
+    assert found.siblings == (1, 3)
+    assert found.turbo is True
+    assert found.turbo_switch == "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
+    assert found.hugepages == "always"
+    assert (found.memory.available, found.memory.swap_used, found.memory.pressure) == (2 << 20, 60 << 10, 2.5)
+    assert found.hypervisor == "QEMU"
+    assert found.load_average == 1.5
 
 
 def test_steal_is_a_share_of_the_passed_time(root):
-    before = inspect.counters(root({"proc/stat": STAT.format(steal=0, running=3)}), 1)
+    before = machine.counters(root({"proc/stat": STAT.format(steal=0, running=3)}), 1)
     root({"proc/stat": STAT.format(steal=25, running=3).replace("800", "875")})
-    after = inspect.counters(root({}), 1)
-    found = inspect.observation_window(before, after, 1.0)
+    after = machine.counters(root({}), 1)
+    found = machine.observation_window(before, after, 1.0)
     assert found.steal == 0.25
-    assert inspect.observation_window(Counters(None, None, None), after, 1.0).steal is None
+    assert machine.observation_window(Counters(None, None, None), after, 1.0).steal is None
 
 
 @pytest.mark.parametrize(("text", "found"), [("0,2-3", (0, 2, 3)), ("", ()), ("x", ()), ("1-x", ())])
@@ -93,9 +92,9 @@ def test_the_tightest_limit_of_cgroups_version_two_holds(root):
             "sys/fs/cgroup/a/cpu.stat": "throttled_usec 500000\n",
         }
     )
-    limits = cgroups.read_limits(two)
+    limits = machine.read_limits(two)
     assert (limits.quota, limits.memory_left) == (1.5, 500000)
-    assert cgroups.throttled_seconds(two) == 0.5
+    assert machine.throttled_seconds(two) == 0.5
 
 
 def test_limits_of_cgroups_version_one_are_read(root):
@@ -108,9 +107,9 @@ def test_limits_of_cgroups_version_one_are_read(root):
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
         }
     )
-    limits = cgroups.read_limits(one)
+    limits = machine.read_limits(one)
     assert (limits.quota, limits.memory_left) == (0.5, None)
-    assert cgroups.throttled_seconds(one) == 2.0
+    assert machine.throttled_seconds(one) == 2.0
 
 
 def test_bytecode_counts_only_if_python_would_use_it(tmp_path, monkeypatch):
@@ -123,9 +122,9 @@ def test_bytecode_counts_only_if_python_would_use_it(tmp_path, monkeypatch):
     cached = importlib.util.cache_from_source(str(tmp_path / "c.py"))
     with open(cached, "r+b") as file:
         file.write(b"????")
-    found = inspect.look_at(tmp_path.name)
+    found = machine.look_at(tmp_path.name)
     assert (found.seen, found.compiled) == (3, 1)
-    assert inspect.look_at("no_such_package_anywhere") is None
+    assert machine.look_at("no_such_package_anywhere") is None
 
 
 ROW = "0, NVIDIA H200, Enabled, 3, 345, 1980, Disabled, 0x0000000000000004\n"
@@ -137,18 +136,18 @@ def test_old_drivers_are_asked_by_the_old_name_of_the_reasons():
             return None
         return "77, python, 512\n" if "compute-apps" in command[1] else ROW
 
-    found = nvidia_smi.read_gpus(old_driver)
+    found = machine.read_gpus(old_driver)
     (gpu,) = found.devices
     assert (gpu.name, gpu.persistence, gpu.clock, gpu.throttled, gpu.mig) == ("NVIDIA H200", True, 345.0, 4, False)
     assert found.processes == ("python (pid 77, 512 MiB)",)
 
 
 def test_a_reading_that_a_device_does_not_report_is_none():
-    found = nvidia_smi.read_gpus(lambda command: ROW.replace("345", "[N/A]").replace("0x0000000000000004", "[N/A]"))
+    found = machine.read_gpus(lambda command: ROW.replace("345", "[N/A]").replace("0x0000000000000004", "[N/A]"))
     assert (found.devices[0].clock, found.devices[0].throttled) == (None, None)
 
 
 def test_a_machine_without_nvidia_smi_gives_none():
-    assert nvidia_smi.read_gpus(lambda command: None) is None
-    assert nvidia_smi.run(["/nonexistent/nvidia-smi"]) is None
-    assert nvidia_smi.run([sys.executable, "-c", "print(7)"]) == "7\n"
+    assert machine.read_gpus(lambda command: None) is None
+    assert machine.run(["/nonexistent/nvidia-smi"]) is None
+    assert machine.run([sys.executable, "-c", "print(7)"]) == "7\n"

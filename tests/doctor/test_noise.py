@@ -11,8 +11,8 @@ from tfbench import cli
 from tfbench.commands import doctor
 from tfbench.doctor import noise
 from tfbench.doctor.checks import is_fit
-from tfbench.doctor.detection import noise_of
-from tfbench.doctor.model import Limits, State
+from tfbench.doctor.machine import Limits, State
+from tfbench.doctor.noise import noise_of
 from tfbench.errors import BenchmarkError, SideError
 from tfbench.model import Case, Effect
 from tfbench.policy import Policy

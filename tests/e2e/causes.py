@@ -15,7 +15,7 @@ from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.policy import preset
 from tfbench.profiles.xplane import load, steps_of
 from tfbench.race.interfaces import Entrant
-from tfbench.race.profiler import USUAL, Profiler, ProfilerConfig
+from tfbench.race.prober import USUAL, Profiler, ProfilerConfig
 from tfbench.session.profiling import BASELINE, CONTENDER, take
 
 

@@ -13,7 +13,7 @@ from tests.e2e import gate_demo
 from tests.e2e.gate_demo import ROOT, shell
 from tests.fakes.report import complete, row
 from tfbench.fs import LARGEST
-from tfbench.report import json_writer
+from tfbench.report import json_format
 
 GATE = yaml.safe_load((ROOT / ".github/workflows/gate.yml").read_text())
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -72,7 +72,7 @@ def calls(root):
 @pytest.fixture
 def root(tmp_path):
     program(tmp_path, "pytest", PYTEST)
-    (tmp_path / "answer.json").write_text(json_writer.render(complete([row("b/test_x.py::test_x")])))
+    (tmp_path / "answer.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))
     return tmp_path
 
 
@@ -128,7 +128,7 @@ def test_only_the_exit_codes_0_and_1_of_pytest_are_results(root, code, where):
         step = named(ACTION["runs"]["steps"], "confirm" if "confirmation" in where else "race")
         (root / "tfbench-report").mkdir()
         report = complete([row("b/test_x.py::test_x", "regressed")])
-        (root / "tfbench-report/first.json").write_text(json_writer.render(report))
+        (root / "tfbench-report/first.json").write_text(json_format.render(report))
     else:
         step = workflow_step(*(("confirm", "confirm") if "confirmation" in where else ("race", "race")))
         (root / ".venv/bin").mkdir(parents=True)
@@ -149,7 +149,7 @@ def test_the_report_of_a_broken_run_is_still_gated(root):
     assert gate["if"] == "${{ !cancelled() }}"
     (root / "tfbench-report").mkdir()
     report = complete([row("b/test_x.py::test_x")], complete=False)
-    (root / "tfbench-report/first.json").write_text(json_writer.render(report))
+    (root / "tfbench-report/first.json").write_text(json_format.render(report))
     done = run(root, gate, inputs())
     assert done.returncode == 5
     assert "did not come to its end" in done.stdout
@@ -212,8 +212,8 @@ class TestRequiredJob:
     def test_keeps_a_regression_that_the_second_run_does_not_settle(self, root):
         (root / "first").mkdir()
         (root / "second").mkdir()
-        first = json_writer.render(complete([row("b/test_x.py::test_x", "regressed")]))
-        second = json_writer.render(complete([row("b/test_x.py::test_x", "unchanged")], complete=False))
+        first = json_format.render(complete([row("b/test_x.py::test_x", "regressed")]))
+        second = json_format.render(complete([row("b/test_x.py::test_x", "unchanged")], complete=False))
         (root / "first/first.json").write_text(first)
         (root / "second/second.json").write_text(second)
         done = run(root, workflow_step("gate", "conclude"), {"needs.settle.outputs.regressed": "true"})
@@ -363,7 +363,7 @@ class TestComment:
         return post
 
     def test_has_the_conclusion_and_the_commit_of_github(self, posted):
-        forged = json_writer.render(complete([row("b/test_x.py::test_x")]))
+        forged = json_format.render(complete([row("b/test_x.py::test_x")]))
         text = posted(forged, conclusion="failure")
         assert "### tfbench: failed (`0123456789ab`)" in text
         assert "**The report and the conclusion of the run disagree.**" in text
@@ -381,7 +381,7 @@ class TestComment:
         assert "There is no usable report" in posted("{}", earlier="99\n")
 
     def test_flags_changes_of_the_gate_itself(self, posted):
-        report = json_writer.render(complete([row("b/test_x.py::test_x")]))
+        report = json_format.render(complete([row("b/test_x.py::test_x")]))
         text = posted(report, changed="README.md\n.github/workflows/gate.yml\nconftest.py\n")
         assert "changes what the gate itself runs" in text
         assert "`.github/workflows/gate.yml`, `conftest.py`" in text
@@ -392,7 +392,7 @@ class TestComment:
         "other", [pull(sha="f" * 40), pull(base="o/another"), pull(head="stranger/another"), pull(head=None)]
     )
     def test_is_not_posted_for_a_commit_that_is_no_longer_the_head(self, posted, tmp_path, other):
-        report = json_writer.render(complete([row("b/test_x.py::test_x")]))
+        report = json_format.render(complete([row("b/test_x.py::test_x")]))
         assert posted(report, pulls=[other]) == ""
         assert posted(report, pulls=[other, pull(5)])
         assert ["api", "--method", "POST", "repos/o/r/issues/5/comments", "-F", "body=@comment.md"] in asked(tmp_path)
@@ -400,12 +400,12 @@ class TestComment:
     def test_is_on_none_of_several_pull_requests_with_the_commit_and_replaces_their_earlier_ones(
         self, posted, tmp_path
     ):
-        report = json_writer.render(complete([row("b/test_x.py::test_x")]))
+        report = json_format.render(complete([row("b/test_x.py::test_x")]))
         assert posted(report, pulls=[pull(3), pull(5, ref="stable")], earlier="99\n") == ""
         assert asked(tmp_path).count(["api", "--method", "DELETE", "repos/o/r/issues/comments/99"]) == 2
 
     def test_does_not_fetch_an_artifact_that_is_larger_than_a_report(self, posted, tmp_path):
-        report = json_writer.render(complete([row("b/test_x.py::test_x")]))
+        report = json_format.render(complete([row("b/test_x.py::test_x")]))
         assert "There is no usable report" in posted(report, size=30 << 30)
         assert not [call for call in asked(tmp_path) if any(word.endswith("/zip") for word in call)]
         assert int(self.STEP["env"]["LARGEST"]) == LARGEST

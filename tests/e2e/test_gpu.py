@@ -13,19 +13,17 @@ from tests.e2e.project import Project
 from tests.fakes.nvml import Device, library
 from tfbench.commands import gpu_check
 from tfbench.doctor.gpu_check import CASE, FILE, GpuCheck
-from tfbench.doctor.model import State
-from tfbench.gpus.monitor import GpuMonitor
-from tfbench.gpus.nvml import Nvml
-from tfbench.gpus.recording import Replay
+from tfbench.doctor.machine import State
+from tfbench.gpus.monitor import GpuMonitor, GpuSession
+from tfbench.gpus.nvml import Nvml, Replay
 from tfbench.gpus.selection import has_driver
-from tfbench.gpus.session import GpuSession
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
-from tfbench.race.energy import joules
 from tfbench.race.interfaces import Entrant
+from tfbench.race.prober import joules
 from tfbench.race.process_launcher import ProcessLauncher, processors
 from tfbench.race.workers import Suite
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 
 PRODUCT = """
     import tensorflow as tf

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.project import ROOT, environment
-from tfbench.sides.interpreters import interpreters, minor, version_of
-from tfbench.sides.uv import run as uv
+from tfbench.sides.environments import interpreters, minor, version_of
+from tfbench.sides.environments import run as uv
 
 pytestmark = pytest.mark.tensorflow
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.project import Project, environment
 from tfbench.policy import preset
-from tfbench.profiles.profile import read
+from tfbench.profiles.folders import read
 from tfbench.profiles.tfdata import Input
 from tfbench.profiles.xplane import levels_of, load, steps_of
 

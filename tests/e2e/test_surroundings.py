@@ -10,7 +10,7 @@ import pytest
 from tests.e2e import gate_demo
 from tests.e2e.project import Project
 from tfbench.errors import SideError
-from tfbench.protocol.messages import StartZygote
+from tfbench.protocol import StartZygote
 from tfbench.sides.source_tree import materialise, snapshot, tree_of
 from tfbench.worker.zygote import _pytest_arguments
 

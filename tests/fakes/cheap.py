@@ -12,15 +12,15 @@ import sys
 
 from tests.fakes import preloaded
 from tfbench import policy
-from tfbench.race import ancestor
+from tfbench.race import zygote
 
 # One pair of zygotes shows nothing of how pairs differ, so the prior has to rule a difference out.
 policy.PRESETS["quick"] = dataclasses.replace(
     policy.PRESETS["quick"], zygotes=1, zygote_deviation=5e-4, zygote_spread=0.1, repro_launches=1, rounds_max=60
 )
 
-_start_process = ancestor.start_process
-ancestor.start_process = lambda *given: preloaded.start(*given) or _start_process(*given)  # type: ignore[assignment]
+_start_process = zygote.start_process
+zygote.start_process = lambda *given: preloaded.start(*given) or _start_process(*given)  # type: ignore[assignment]
 
 if __name__ == "__main__":
     from tfbench import cli

@@ -16,16 +16,15 @@ from typing import IO
 
 from tests.fakes.report import CODE, complete, row
 from tfbench.errors import TfbenchError
-from tfbench.fleet import execute
-from tfbench.fleet.canary import Canary
-from tfbench.fleet.folder import node_name
+from tfbench.fleet import node
+from tfbench.fleet.folder import Recipe, cut, jobs_of, node_name, write
 from tfbench.fleet.job import Job
-from tfbench.fleet.plan import Recipe, cut, jobs_of, write
+from tfbench.fleet.node import Canary
 from tfbench.fs import write_whole
 from tfbench.model import Case, Report
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
-from tfbench.report import json_writer
+from tfbench.report import json_format
 
 PROGRAM = (sys.executable, "-m", "tests.fakes.fleet_job")
 SIDE = {"spec": "git:main", "tree": "", "python": "3.11.7", "packages": {}}
@@ -48,7 +47,7 @@ def report_of(job: Job, **more) -> Report:
 
 def measure(job: Job, root: Path, work: Path, held: IO[str]) -> None:
     time.sleep(float(os.environ.get("FAKE_SECONDS", "0")))
-    write_whole(work / "report.json", json_writer.render(report_of(job)))
+    write_whole(work / "report.json", json_format.render(report_of(job)))
     if url := os.environ.get("TFBENCH_HISTORY"):
         from tests.fakes.histories import record_of_job
         from tfbench.storage.database import DatabaseHistory
@@ -63,9 +62,9 @@ def canary(processors: Processors, rng: random.Random, device: str) -> Canary:
 
 def main(path: str) -> int:
     try:
-        place = execute.Place.of(Path(path))
+        place = node.Place.of(Path(path))
         every = tuple(sorted(os.sched_getaffinity(0)))
-        execute.run(place, Path("/"), Processors(every[-1:], every), measure, race_canary=canary, check=lambda *_: None)
+        node.run(place, Path("/"), Processors(every[-1:], every), measure, race_canary=canary, check=lambda *_: None)
     except TfbenchError as error:
         print(error, flush=True)
         return 5

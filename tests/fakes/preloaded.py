@@ -21,14 +21,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from tfbench.protocol.coding import decode, encode
-from tfbench.protocol.messages import StartAncestor
+from tfbench.protocol import StartAncestor, decode, encode
 
 if __name__ == "__main__":  # a controller imports no module of the worker
     from tfbench.race.workers import worker_environment
-    from tfbench.sides.side import Side
+    from tfbench.sides.spec import Side
     from tfbench.worker import ancestor, tf_runtime
-    from tfbench.worker.inheritance import library_variables
+    from tfbench.facts import library_variables
 
 VARIABLE = "TFBENCH_TESTS_PRELOADED"
 """Environment variable with the path of the socket."""

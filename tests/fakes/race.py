@@ -11,10 +11,10 @@ from pathlib import Path
 from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import JSON, WAITED, Case, Plan, SlowCalls
 from tfbench.policy import Policy
-from tfbench.protocol.messages import Prepared
+from tfbench.protocol import Prepared
 from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
-from tfbench.race.stopwatch import Stopwatch
-from tfbench.sides.side import Side
+from tfbench.race.timer import Stopwatch
+from tfbench.sides.spec import Side
 
 Script = Callable[[int, int, random.Random], float]
 """Maps launch number and pair of zygotes to the seconds of one iteration in that launch."""

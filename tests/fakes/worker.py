@@ -24,11 +24,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tfbench.protocol.channel import Channel, ChannelClosed
-from tfbench.protocol.coding import decode
-from tfbench.protocol.messages import (
+from tfbench.protocol import (
     Begin,
     CaseRequest,
+    Channel,
+    ChannelClosed,
     DevicesListed,
     Done,
     Failed,
@@ -53,8 +53,9 @@ from tfbench.protocol.messages import (
     StartAncestor,
     StartZygote,
     Stop,
+    decode,
 )  # fmt: skip
-from tfbench.worker import containment
+from tfbench.worker import isolation
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -125,19 +126,19 @@ def main(argument: str) -> None:
     """Be an ancestor; ``argument`` is the one that the controller passes."""
     start = decode(argument)
     assert isinstance(start, StartAncestor)
-    containment.die_with_parent(start.controller)
+    isolation.die_with_parent(start.controller)
     channel = Channel(socket.socket(fileno=start.channel))
     try:
         while True:
             request = channel.receive(StartZygote, Reap)
             descriptors = channel.descriptors
             if isinstance(request, Reap):
-                channel.send(Reaped(request.number, containment.reap(request.pid, request.patience)))
+                channel.send(Reaped(request.number, isolation.reap(request.pid, request.patience)))
                 continue
             parent = os.getpid()
             if (pid := os.fork()) == 0:
                 channel.close()
-                containment.die_with_parent(parent)
+                isolation.die_with_parent(parent)
                 talk, log = descriptors
                 os.dup2(log, 1)
                 os.dup2(log, 2)
@@ -174,7 +175,7 @@ def _act(script: dict[str, Any], now: str, channel: Channel) -> None:
 
 def _serve(channel: Channel, script: dict[str, Any], request: LaunchRequest | Reap, descriptors: list[int]) -> None:
     if isinstance(request, Reap):
-        channel.send(Reaped(request.number, containment.reap(request.pid, request.patience)))
+        channel.send(Reaped(request.number, isolation.reap(request.pid, request.patience)))
         return
     _act(script, "launch", channel)
     if (pid := os.fork()) == 0:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.e2e.project import LIMIT, Done, Project
-from tfbench.worker.tracers import ALLOWED
+from tfbench.worker.profiler import ALLOWED
 
 FOLDER = Path(__file__).parent / "benchmarks"
 MARK = "TFBENCH_FAULTS"

@@ -22,8 +22,7 @@ from tests.e2e.project import LIMIT
 from tests.faults.processes import Run, left
 from tests.length import WHOLE
 from tfbench.sides.source_tree import KEPT
-from tfbench.storage.baselines import Baselines
-from tfbench.storage.layout import Layout
+from tfbench.storage.baselines import Baselines, Layout
 
 SAVES, RUNS = (270, 30) if WHOLE else (9, 2)
 """Kills of a process that saves ready measurements again and again, and of whole runs."""
@@ -35,10 +34,10 @@ from pathlib import Path
 from tfbench import fs
 from tfbench.model import Case, EnvironmentInfo, Run, Sample
 from tfbench.policy import preset
-from tfbench.race import scratch
+from tfbench.race import workers
 from tfbench.race.process_launcher import Processors
 from tfbench.race.workers import Suite
-from tfbench.session.recorder import RunMeasurements, RunRecorder
+from tfbench.session.case_runs import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, RunRequest
 
 root = Path(sys.argv[1])
@@ -62,8 +61,8 @@ for line in sys.stdin:
     first, count = map(int, line.split())
     if (pid := os.fork()) == 0:
         fs.scratch_dir.cache_clear()
-        scratch._remove_abandoned.cache_clear()
-        scratch.Scratch(str(root / ".tfbench/made")).folder  # as a run does before it measures
+        workers._remove_abandoned.cache_clear()
+        workers.Scratch(str(root / ".tfbench/made")).folder  # as a run does before it measures
         for number in range(first, first + count):
             save(number)
         sys.exit()

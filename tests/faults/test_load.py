@@ -22,7 +22,7 @@ from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.schedule import make_plan, orders
 from tfbench.race.workers import Suite
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 
 LAUNCHES = 500 if WHOLE else 50
 SIX = """

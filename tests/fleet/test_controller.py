@@ -11,13 +11,11 @@ from tests.fakes.fleet_job import plan, report_of
 from tests.fakes.report import CODE
 from tfbench.errors import EngineAway, EngineError, JobError, ReportError
 from tfbench.fleet import controller
-from tfbench.fleet.controller import Fleet, failed_logs, seconds_left
-from tfbench.fleet.engine import State
+from tfbench.fleet.controller import Fleet, failed_logs, line, merge, seconds_left, span
+from tfbench.fleet.engines import State
 from tfbench.fleet.folder import FleetFolder
-from tfbench.fleet.merging import merge
-from tfbench.fleet.progress import line, span
 from tfbench.fs import write_whole
-from tfbench.report import json_writer
+from tfbench.report import json_format
 
 
 class FakeEngine:
@@ -56,7 +54,7 @@ def folder(tmp_path):
 
 
 def finish(folder, index, attempt=1):
-    write_whole(folder.report(index), json_writer.render(report_of(folder.job(index))))
+    write_whole(folder.report(index), json_format.render(report_of(folder.job(index))))
     folder.note(index, "done", "n1", outcomes={"unchanged": 2})
 
 
@@ -171,7 +169,7 @@ def test_an_edited_job_is_refused_before_anything_runs(folder):
 def test_a_report_of_another_job_is_measured_again(folder):
     def does(index, attempt):
         if index == 1 and attempt == 1:
-            write_whole(folder.report(1), json_writer.render(report_of(folder.job(2))))
+            write_whole(folder.report(1), json_format.render(report_of(folder.job(2))))
         else:
             finish(folder, index)
 
@@ -187,7 +185,7 @@ def test_merging_refuses_what_is_missing_twice_or_from_another_kind_of_machine(f
         merge(folder, {})
     side = {"spec": "git:main", "slowdown": 0.0, **CODE, "machine": {"driver": "550.1"}}
     other = report_of(folder.job(4), sides={"baseline": side, "contender": {**side, "spec": "working tree"}})
-    write_whole(folder.report(4), json_writer.render(other))
+    write_whole(folder.report(4), json_format.render(other))
     with pytest.raises(ReportError, match="are not of one run: their sides differ"):
         merge(folder, {})
 
@@ -196,7 +194,7 @@ def test_a_report_written_in_lines_reads_as_one_written_at_once(folder):
     for index in range(1, 5):
         finish(folder, index)
     report = merge(folder, {})
-    assert json.loads("".join(json_writer.lines(report))) == json.loads(json_writer.render(report))
+    assert json.loads("".join(json_format.lines(report))) == json.loads(json_format.render(report))
 
 
 def test_a_fleet_without_any_report(folder):

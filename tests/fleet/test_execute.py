@@ -14,18 +14,16 @@ import pytest
 from tests.fakes import fleet_job
 from tests.fakes.fleet_job import plan, report_of
 from tfbench.errors import JobError, NodeError
-from tfbench.fleet import canary as canaries
-from tfbench.fleet import execute
-from tfbench.fleet.canary import Canary, judge
-from tfbench.fleet.execute import Place
+from tfbench.fleet import node
 from tfbench.fleet.folder import FleetFolder, node_name
-from tfbench.fleet.lease import lease
+from tfbench.fleet.job import lease
+from tfbench.fleet.node import Canary, Place, judge
 from tfbench.fs import write_whole
-from tfbench.gpus.session import GpuSession
+from tfbench.gpus.monitor import GpuSession
 from tfbench.model import Outcome
 from tfbench.plugin.options import available_cpus
 from tfbench.race.process_launcher import Processors
-from tfbench.report import json_reader, json_writer
+from tfbench.report import json_format
 
 WHERE = Processors((0,), (0,))
 GOOD = Canary("unchanged", "regressed", 0.1)
@@ -34,7 +32,7 @@ GOOD = Canary("unchanged", "regressed", 0.1)
 @pytest.fixture(autouse=True)
 def locks(tmp_path, monkeypatch):
     """Have tests not wait for each other."""
-    monkeypatch.setattr("tfbench.fleet.lease.lease_folder", lambda: tmp_path / "locks")
+    monkeypatch.setattr("tfbench.fleet.job.lease_folder", lambda: tmp_path / "locks")
 
 
 @pytest.fixture
@@ -46,13 +44,13 @@ def folder(tmp_path):
 def run(folder, index=1, measure=fleet_job.measure, canary=GOOD, check=lambda *_: None, **more):
     place = Place.of(folder.job_file(index))
     how = {"race_canary": lambda *_: canary, "check": check, **more}
-    return execute.run(place, Path("/"), WHERE, measure, **how)
+    return node.run(place, Path("/"), WHERE, measure, **how)
 
 
 def test_a_job_is_done_once(folder):
     assert run(folder)
     assert not run(folder, measure=None, canary=None)
-    report = json_reader.read(folder.report(1).read_text(), "it")
+    report = json_format.read(folder.report(1).read_text(), "it")
     assert not report.gap
     (machine,) = report.machines
     assert machine["host"] == node_name()
@@ -79,7 +77,7 @@ def test_two_attempts_at_once_measure_once(folder):
 
 def test_an_incomplete_report_is_not_kept(folder):
     def measure(job, root, work, held):
-        write_whole(work / "report.json", json_writer.render(report_of(job, complete=False)))
+        write_whole(work / "report.json", json_format.render(report_of(job, complete=False)))
 
     with pytest.raises(JobError, match="is not complete: the run did not come to its end"):
         run(folder, measure=measure)
@@ -91,7 +89,7 @@ def test_a_report_of_another_job_is_refused(folder):
     with pytest.raises(JobError, match="is the report of another job"):
         run(folder, measure=lambda job, *more: fleet_job.measure(folder.job(2), *more))
     folder.report(1).parent.mkdir(parents=True)
-    folder.report(1).write_text(json_writer.render(report_of(folder.job(2))))
+    folder.report(1).write_text(json_format.render(report_of(folder.job(2))))
     with pytest.raises(JobError, match="is the report of another job"):
         run(folder)
 
@@ -159,7 +157,7 @@ def test_the_canary_of_a_job_on_gpus_multiplies_matrices_there(monkeypatch):
             super().__init__("cpu", (), policy)
             self.gpus = [None]
 
-    monkeypatch.setattr(canaries, "GpuSession", Session)
+    monkeypatch.setattr(node, "GpuSession", Session)
     every = tuple(available_cpus())
-    found = canaries.race(Processors(every[-1:], every), random.Random(1), "gpu:0")
+    found = node.race(Processors(every[-1:], every), random.Random(1), "gpu:0")
     assert (found.unchanged, found.slowed, found.failure) == ("unchanged", "regressed", "")

@@ -10,7 +10,7 @@ from tests.fakes.fleet_job import plan
 from tfbench.errors import NodeError, SideError, UsageError
 from tfbench.fleet import node
 from tfbench.fleet.folder import FleetFolder
-from tfbench.fleet.recipe import pinned, sides_of
+from tfbench.fleet.job import pinned, sides_of
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_other_versions_and_other_code(job, tmp_path, changes, text):
 
 
 def test_another_driver(job, tmp_path, monkeypatch):
-    monkeypatch.setattr(node, "machine", lambda: {"driver": "535.1"})
+    monkeypatch.setattr(node, "machine_facts", lambda: {"driver": "535.1"})
     with pytest.raises(NodeError, match=r"it has GPU driver 535.1, and the job was planned for 550.54"):
         node.check(replace(job, driver="550.54"), tmp_path)
     node.check(replace(job, driver="535.1"), tmp_path)

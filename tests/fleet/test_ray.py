@@ -15,10 +15,9 @@ from tests.fakes.fleet_job import PROGRAM, intervals, plan
 from tests.fleet.once import check_once
 from tests.length import WHOLE
 from tfbench.errors import EngineError
-from tfbench.fleet.controller import Fleet
-from tfbench.fleet.engines.ray import RayEngine
+from tfbench.fleet.controller import Fleet, merge
+from tfbench.fleet.engines import RayEngine
 from tfbench.fleet.folder import FleetFolder
-from tfbench.fleet.merging import merge
 
 WITHOUT_RAY = "" if importlib.util.find_spec("ray") else "Ray is missing; install it: pip install 'tfbench[ray]'"
 pytestmark = [

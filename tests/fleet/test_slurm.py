@@ -17,11 +17,10 @@ from tests.fleet.once import check_once
 from tests.length import WHOLE
 from tests.storage.test_database import WITHOUT
 from tfbench.errors import EngineError
-from tfbench.fleet.controller import Fleet
-from tfbench.fleet.engines.slurm import SlurmEngine
+from tfbench.fleet.controller import Fleet, merge
+from tfbench.fleet.engines import SlurmEngine
 from tfbench.fleet.folder import FleetFolder
-from tfbench.fleet.merging import merge
-from tfbench.storage.histories import opened
+from tfbench.storage.database import opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WITHOUT_SLURM), reason=WITHOUT_SLURM)]
 

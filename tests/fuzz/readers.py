@@ -35,28 +35,26 @@ from tests.storage.test_baselines import BASELINE, CASE
 from tests.storage.test_history import ACCEPTED as ACCEPTED_CHANGE
 from tests.storage.test_history import FULL as HISTORY_RECORD
 from tests.storage.test_history import earlier
+from tfbench import compare
 from tfbench.commands import gate as gate_command
-from tfbench.compare import result_file, table
-from tfbench.compare.contrast import contrast
-from tfbench.compare.report_input import read_inputs
-from tfbench.doctor.calibration.journal import CalibrationTrial, Journal
-from tfbench.doctor.calibration.summary import by_workload
+from tfbench.compare import contrast, read_inputs
+from tfbench.doctor.calibration import CalibrationTrial, Journal, by_workload
 from tfbench.errors import ReportError
 from tfbench.fleet.folder import FleetFolder
 from tfbench.fleet.job import load as load_job
-from tfbench.gate import accepted, merge
+from tfbench.gate import decide, merge
 from tfbench.gate.decide import ACCEPTED, as_comment, as_json, decided, load_accepted, load_artifact, load_report
 from tfbench.gate.trends import Trends
 from tfbench.model import Ratio, Report
 from tfbench.policy import PRESETS, Policy, preset
-from tfbench.profiles import folders, profile, xprof
-from tfbench.report import json_writer, markdown, terminal
+from tfbench.profiles import folders, xprof
+from tfbench.report import json_format, markdown, terminal
 from tfbench.report.html.report_page import PageContext, content_of
 from tfbench.report.summary import summarize
 from tfbench.report.trends import TrendLine, render_case, render_overview
-from tfbench.session.baseline import clock
 from tfbench.session.request import CaseResult
 from tfbench.session.resume import entry_of, result_of
+from tfbench.session.strategies import clock
 from tfbench.storage.baselines import Baselines
 from tfbench.storage.history import History
 from tfbench.suite.shards import Shard, part
@@ -85,12 +83,12 @@ def report_text() -> str:
     whole = replace(
         REPORT, sides=SIDES, skips=(), due=(CASE.name,), complete=True, profiles=(PROFILE,), variant_results=variants
     )
-    return json_writer.render(whole)
+    return json_format.render(whole)
 
 
 def shard_text() -> str:
     name = "b/test_x.py::test_y"
-    return json_writer.render(complete([row(name)], sides=SIDES, shard=part(Shard(1, 1), [name], [name])))
+    return json_format.render(complete([row(name)], sides=SIDES, shard=part(Shard(1, 1), [name], [name])))
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ def use_report(path: Path) -> object:
     terminal.render(report, width=100, colour=True)
     markdown.render(report)
     use_page(report, PageContext())
-    json_writer.render(report)
+    json_format.render(report)
     with contextlib.suppress(ReportError):
         merge.confirm(report, report)
     return report
@@ -169,10 +167,10 @@ def use_baseline(path: Path) -> object:
 
 
 def use_results(path: Path) -> object:
-    found = result_file.read(path)
-    result_file.differences(found, found)
+    found = compare.read(path)
+    compare.differences(found, found)
     rows = [contrast(case, timing, timing) for case, timing in found.times.items()]
-    Console(file=io.StringIO(), width=100).print(table.contrasts(rows, True))
+    Console(file=io.StringIO(), width=100).print(compare.contrasts(rows, True))
     json.dumps([one.as_json() for one in rows], allow_nan=False)
     return found
 
@@ -198,7 +196,7 @@ def use_history(path: Path) -> object:
 def use_accepted(path: Path) -> object:
     found = load_accepted(path)
     json.loads(as_json(found))
-    return accepted.accept(REPORT, found, datetime.date(2026, 1, 1))
+    return decide.accept(REPORT, found, datetime.date(2026, 1, 1))
 
 
 def use_calibration(path: Path) -> object:
@@ -208,9 +206,9 @@ def use_calibration(path: Path) -> object:
 
 def use_profile(path: Path) -> object:
     absent = xprof.Answers(absent="not asked")
-    found = profile.read([path], Policy(), lambda *_: absent)
+    found = folders.read([path], Policy(), lambda *_: absent)
     json.dumps(found.trace, allow_nan=False)
-    return profile.step_breakdown([path], Policy())
+    return folders.step_breakdown([path], Policy())
 
 
 def use_kept(path: Path) -> object:
@@ -230,7 +228,7 @@ def use_entry(path: Path) -> object:
             REPORT, verdicts=tuple(found.rows), variant_results=(found.variant_result,) * bool(found.variant_result)
         )
         terminal.render(report, width=100, colour=False)
-        json_writer.render(report)
+        json_format.render(report)
     return found
 
 
@@ -377,15 +375,13 @@ READERS = (
         JSON_FILE,
         use_inputs,
     ),
-    Reader(
-        "versions", "v.json", lambda _: [trimmed(DOCS / "versions-interleaved.json")], JSON_FILE, result_file.medians
-    ),
+    Reader("versions", "v.json", lambda _: [trimmed(DOCS / "versions-interleaved.json")], JSON_FILE, compare.medians),
     Reader(
         "versions compared",
         "v.json",
         lambda _: [trimmed(DOCS / "versions-interleaved.json")],
         JSON_FILE,
-        result_file.read,
+        compare.read,
         refuses=(ReportError,),
     ),
     Reader("job", "job.json", jobs, JSON_FILE, load_job),

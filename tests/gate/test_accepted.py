@@ -7,8 +7,7 @@ import pytest
 
 from tests.fakes.report import complete
 from tfbench.errors import UsageError
-from tfbench.gate.accepted import accept, entries
-from tfbench.gate.decide import GateDecision
+from tfbench.gate.decide import GateDecision, accept, entries
 from tfbench.model import Case, Outcome, Ratio, Reason, Verdict
 from tfbench.ruling import Result, rule
 from tfbench.untrusted import brief

@@ -9,9 +9,10 @@ import pytest
 from tests.fakes.report import complete, row
 from tfbench.errors import ReportError, UsageError
 from tfbench.gate import decide
-from tfbench.gate.accepted import Accepted, Entry
 from tfbench.gate.decide import (
     ACCEPTED,
+    Accepted,
+    Entry,
     GateDecision,
     as_comment,
     as_json,
@@ -21,12 +22,12 @@ from tfbench.gate.decide import (
     load_report,
 )
 from tfbench.model import Outcome
-from tfbench.report import comment, json_writer
+from tfbench.report import comment, json_format
 from tfbench.ruling import Result, Ruling
 
 NAMES = ["b/test_x.py::test_a", "b/test_x.py::test_b"]
 REPORT = complete([row(NAMES[0], Outcome.REGRESSED), row(NAMES[1])])
-TEXT = json_writer.render(REPORT)
+TEXT = json_format.render(REPORT)
 DAY = datetime.date(2027, 1, 31)
 ENTRY = Entry(NAMES[0], "agreed", DAY, up_to=1.1)
 GONE = Entry(NAMES[1], "deleted", DAY, gone=True)
@@ -66,7 +67,7 @@ def test_an_artifact_with_several_reports_is_refused_by_its_name(tmp_path):
 
 
 def artifact(folder, accepted=None, report=REPORT):
-    (folder / "r.json").write_text(json_writer.render(report))
+    (folder / "r.json").write_text(json_format.render(report))
     if accepted is not None:
         (folder / ACCEPTED).write_text(accepted)
     return load_artifact(folder)

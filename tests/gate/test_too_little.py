@@ -8,7 +8,7 @@ import pytest
 from tests.fakes.report import complete, row
 from tfbench import cli
 from tfbench.model import Outcome, Ratio, Reason, Skip
-from tfbench.report import json_writer
+from tfbench.report import json_format
 
 NAMES = [f"b/test_x.py::test_{letter}" for letter in "abcd"]
 RATIO = Ratio(1.0, 0.99, 1.01, 0.99)
@@ -112,19 +112,19 @@ WAYS = {
 def test_a_report_with_too_little_does_not_pass(tmp_path, way):
     report, code = WAYS[way]
     path = tmp_path / "r.json"
-    path.write_text(json_writer.render(report))
+    path.write_text(json_format.render(report))
     assert cli.main(["gate", str(path)]) == code
 
 
 def damaged(change):
-    content = json.loads(json_writer.render(GOOD))
+    content = json.loads(json_format.render(GOOD))
     change(content)
     return json.dumps(content)
 
 
 TEXTS = {
     "an empty file": "",
-    "half a file": json_writer.render(GOOD)[: len(json_writer.render(GOOD)) // 2],
+    "half a file": json_format.render(GOOD)[: len(json_format.render(GOOD)) // 2],
     "no verdicts": damaged(lambda content: content.pop("verdicts")),
     "no interrupted": damaged(lambda content: content.pop("interrupted")),
     "no complete": damaged(lambda content: content.pop("complete")),
@@ -149,8 +149,8 @@ def test_a_damaged_report_does_not_pass(tmp_path, way, capsys):
 
 def test_the_good_report_passes(tmp_path):
     path = tmp_path / "r.json"
-    path.write_text(json_writer.render(GOOD))
+    path.write_text(json_format.render(GOOD))
     assert cli.main(["gate", str(path)]) == 0
     improved = with_first(replace(FIRST, outcome=Outcome.IMPROVED, reason=Reason("faster", "5% faster")))
-    path.write_text(json_writer.render(improved))
+    path.write_text(json_format.render(improved))
     assert cli.main(["gate", str(path)]) == 0

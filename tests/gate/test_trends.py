@@ -9,7 +9,7 @@ from tests.fakes.histories import ANCHOR, commit, nightly, noise, session, step
 from tfbench.errors import HistoryError
 from tfbench.gate.trends import Trends
 from tfbench.policy import preset
-from tfbench.stats.trend import TrendState
+from tfbench.stats.change_points import TrendState
 from tfbench.storage.history import Anchor
 
 POLICY = preset("standard")

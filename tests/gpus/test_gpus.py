@@ -15,19 +15,16 @@ import pytest
 from tests.fakes.nvml import UUIDS, Device, library
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.errors import GpuError, LaunchDisturbed, UsageError
-from tfbench.gpus.locks import lock
-from tfbench.gpus.monitor import GpuMonitor, disturbance, family, foreign
-from tfbench.gpus.nvml import Nvml
-from tfbench.gpus.readings import GpuObservationWindow, GpuReading
-from tfbench.gpus.selection import choose, doubtful_order, environment, has_driver, parse_device, visible
-from tfbench.gpus.session import GpuSession
+from tfbench.gpus.monitor import GpuMonitor, GpuSession, disturbance, family, foreign
+from tfbench.gpus.nvml import GpuObservationWindow, GpuReading, Nvml
+from tfbench.gpus.selection import choose, doubtful_order, environment, has_driver, lock, parse_device, visible
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.workers import worker_environment
 from tfbench.session.results import of_sides, of_variant
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 
 POLICY = preset("quick")
 OURS = frozenset({100, 101})

@@ -8,9 +8,7 @@ import pytest
 from tests.fakes.nvml import UUIDS, Device, library
 from tfbench.errors import GpuError, UsageError
 from tfbench.gpus.monitor import GpuMonitor, disturbance
-from tfbench.gpus.nvml import Nvml
-from tfbench.gpus.readings import GpuObservationWindow, GpuReading
-from tfbench.gpus.recording import Recording, Replay
+from tfbench.gpus.nvml import GpuObservationWindow, GpuReading, Nvml, Recording, Replay
 from tfbench.policy import preset
 
 POLICY = preset("standard")

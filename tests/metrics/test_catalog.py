@@ -7,13 +7,13 @@ import pytest
 
 from tfbench.metrics import catalog
 from tfbench.metrics.catalog import PROBED, Metric, Worse, read
-from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import Case, Outcome, Reason, Report, Run, Sample, Verdict
 from tfbench.policy import preset
-from tfbench.report import json_reader, json_writer
-from tfbench.session.metric_checks import MetricChecker, ReferenceSide
+from tfbench.report import json_format
 from tfbench.session.request import CaseResult
-from tfbench.sides.side import Side
+from tfbench.session.results import MetricChecker, ReferenceSide
+from tfbench.sides.spec import Side
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
 SOFTMAXES = Metric(
@@ -41,11 +41,11 @@ def test_a_metric_defined_by_one_object_is_extracted_compared_and_reported(monke
     timed = CaseResult(CASE, Verdict(CASE, Outcome.UNCHANGED, Reason("x", "x")), sample=Sample(CASE, (Run((1.0,), 1),)))
     checker = MetricChecker(Prober(), preset("standard"), [CASE])
     rows = checker.checked(timed, here, ReferenceSide(side=there)).metrics
-    report = json_writer.render(Report(preset("standard").as_json(), {}, (timed.verdict, *rows)))
+    report = json_format.render(Report(preset("standard").as_json(), {}, (timed.verdict, *rows)))
     (row,) = (row for row in json.loads(report)["verdicts"] if row["metric"] == "softmaxes")
     assert row["outcome"] == "regressed"
     assert row["reason"]["message"] == "1 before, 2 now"
-    assert next(v for v in json_reader.read(report, "r.json").verdicts if v.metric == "softmaxes").values == (1, 2)
+    assert next(v for v in json_format.read(report, "r.json").verdicts if v.metric == "softmaxes").values == (1, 2)
 
 
 def test_names_are_unique():

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tfbench.metrics.graph_diff import Change, explain, graph_changes, metric_changes, result_changes, xla_changes
-from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import MetricValues
 
 TEXT = (Path(__file__).parents[1] / "data" / "softmax_hlo.txt").read_text()

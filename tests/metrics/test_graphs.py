@@ -1,7 +1,7 @@
 """Counts of TensorFlow's graphs, as they are extracted from a launch."""
 
 from tfbench.metrics.catalog import read
-from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.metrics.parity import ProbeOutput
 
 FUSED = {"name": "Relu", "op": "_FusedConv2D", "fused": ["BiasAdd", "Relu"], "types": {"T": "float32"}}
 DNN = {**FUSED, "op": "_MklNativeFusedConv2D"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tfbench.metrics import hlo
 from tfbench.metrics.catalog import read
-from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.metrics.parity import ProbeOutput
 
 TEXT = (Path(__file__).parents[1] / "data" / "softmax_hlo.txt").read_text()
 

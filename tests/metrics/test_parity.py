@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tfbench.metrics.parity import (
     LARGEST,
     Difference,
+    Output,
     compare,
     describe,
     evaluate,
@@ -20,7 +21,6 @@ from tfbench.metrics.parity import (
     sketch,
     sketched_differences,
 )
-from tfbench.metrics.probe_output import Output
 from tfbench.model import Case, MetricValues, Outcome, OutputSketch, Reason, Verdict
 from tfbench.policy import preset
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tfbench.metrics.sampled import first_call, memory
+from tfbench.metrics.exact import first_call, memory
 from tfbench.model import Case, Effect, Outcome, Reason, Verdict
 from tfbench.policy import preset
 from tfbench.stats.verdict import decide, evidence

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfbench.model import Case, Run, Sample, StoredRounds
-from tfbench.model.rounds import LARGEST, MOST, by_side
+from tfbench.model.measurement import LARGEST, MOST, by_side
 
 CASE = Case("t.py::t", "t", "t.py::t")
 TIMES = st.lists(st.floats(1e-15, 1e9), min_size=1, max_size=20)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfbench.plugin.outcome import table_groups
+from tfbench.plugin.runner import table_groups
 
 OURS, PLAIN = {"extra_info": {"tfbench": {}}}, {"extra_info": {}}
 GROUPS = [("a", [OURS, PLAIN]), ("b", [OURS])]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
 from tfbench.model import Case
-from tfbench.plugin.progress import Display, race_summary
+from tfbench.plugin.runner import Display, race_summary
 from tfbench.policy import Policy
 from tfbench.race.race import Race, RaceConfig
 from tfbench.session.request import RunProgress

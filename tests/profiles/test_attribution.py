@@ -15,7 +15,7 @@ from tfbench.profiles.step_breakdown import (
 )
 from tfbench.profiles.tfdata import Input
 from tfbench.profiles.xplane import load, steps_of
-from tfbench.report.attribution import in_words
+from tfbench.report.profile import in_words
 
 MS = 1_000_000_000
 

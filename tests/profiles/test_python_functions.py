@@ -1,6 +1,6 @@
 """Sampled Python profiles of two sides."""
 
-from tfbench.profiles.python_functions import PythonProfile, describe, grown, memory_lines
+from tfbench.profiles.step_breakdown import PythonProfile, describe, grown, memory_lines
 
 MIB = 1 << 20
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfbench.profiles.bottleneck import bottlenecks, fix
+from tfbench.profiles.overview import bottlenecks, fix
 from tfbench.profiles.tfdata import Input, TfDataStage
 from tfbench.profiles.xplane import Event, Line, Plane, Space, nested
 

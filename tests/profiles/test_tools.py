@@ -12,11 +12,10 @@ import pytest
 from tests.fakes.profiles import Built
 from tfbench.policy import preset
 from tfbench.profiles import xprof
-from tfbench.profiles.advice import Seen, advice
-from tfbench.profiles.memory_profile import memory_profile
-from tfbench.profiles.op_stats import kernel_stats, op_stats
-from tfbench.profiles.overview import overview, pods
-from tfbench.profiles.profile import read, step_breakdown
+from tfbench.profiles.attribution import memory_profile
+from tfbench.profiles.folders import read, step_breakdown
+from tfbench.profiles.overview import Seen, advice, overview, pods
+from tfbench.profiles.xprof import kernel_stats, op_stats
 from tfbench.report import profile
 from tfbench.session.profiling import device_facts
 
@@ -317,7 +316,7 @@ def sections(built, folder):
 
 def test_benchmarks_that_advice_names_exist():
     root = Path(__file__).resolve().parents[2]
-    named = re.findall(r"(benchmarks/\w+\.py)::(test_\w+)", (root / "tfbench/profiles/advice.py").read_text())
+    named = re.findall(r"(benchmarks/\w+\.py)::(test_\w+)", (root / "tfbench/profiles/overview.py").read_text())
     assert len(named) > 5
     for file, function in named:
         assert f"def {function}(" in (root / file).read_text(), f"{file}::{function}"

@@ -7,8 +7,20 @@ import threading
 import pytest
 
 from tfbench.errors import ProtocolError
-from tfbench.protocol.channel import Channel, ChannelClosed, TimedOut, pair
-from tfbench.protocol.messages import Failed, Launched, LaunchRequest, ListDevices, Ready, Reap, Rounds, Stop
+from tfbench.protocol import (
+    Channel,
+    ChannelClosed,
+    Failed,
+    Launched,
+    LaunchRequest,
+    ListDevices,
+    Ready,
+    Reap,
+    Rounds,
+    Stop,
+    TimedOut,
+    pair,
+)
 
 
 @pytest.fixture

@@ -5,10 +5,9 @@ from typing import get_type_hints
 
 import pytest
 
+from tfbench import protocol
 from tfbench.errors import ProtocolError
-from tfbench.protocol import messages
-from tfbench.protocol.coding import decode, encode
-from tfbench.protocol.messages import (
+from tfbench.protocol import (
     MESSAGES,
     DevicesListed,
     Prepared,
@@ -23,6 +22,8 @@ from tfbench.protocol.messages import (
     StartAncestor,
     StartZygote,
     Stop,
+    decode,
+    encode,
 )  # fmt: skip
 
 EXAMPLES = [
@@ -54,14 +55,14 @@ def test_a_message_is_one_json_object_on_a_line_that_decodes_to_itself(message):
 
 
 def test_every_message_has_a_kind_of_its_own_and_fields_that_can_be_checked():
-    types = [one for one in vars(messages).values() if isinstance(one, type) and issubclass(one, messages.Message)]
+    types = [one for one in vars(protocol).values() if isinstance(one, type) and issubclass(one, protocol.Message)]
     kinds = [one.__name__ for one in types if not one.__subclasses__()]
     assert sorted(kinds) == sorted(one.__name__ for one in MESSAGES.values())
     for kind in MESSAGES.values():
         assert get_type_hints(kind) is not None
 
 
-@pytest.mark.parametrize("base", [messages.Message, messages.ForkRequest, messages.LaunchRequest, messages.ForkAnswer])
+@pytest.mark.parametrize("base", [protocol.Message, protocol.ForkRequest, protocol.LaunchRequest, protocol.ForkAnswer])
 def test_a_base_of_messages_is_no_message(base):
     with pytest.raises(ProtocolError, match="no known kind"):
         decode(json.dumps({"kind": base.__name__}))
@@ -91,8 +92,14 @@ def test_numbers_that_json_lacks_are_refused():
         ('{"kind":"Reap","number":1,"pid":"7","patience":1.0}', "field pid .* wrong type"),
         ('{"kind":"Reap","number":1,"pid":true,"patience":1.0}', "field pid .* wrong type"),
         ('{"kind":"Reap","number":1,"pid":7,"patience":"0"}', "field patience .* wrong type"),
-        ('{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[],"used":0,"preempted":[]}', "field began .* wrong type"),
-        ('{"kind":"Rounds","began":null,"ended":[2],"dispatched":[],"used":0,"preempted":[]}', "field began .* wrong type"),
+        (
+            '{"kind":"Rounds","began":[1.5],"ended":[2],"dispatched":[],"used":0,"preempted":[]}',
+            "field began .* wrong type",
+        ),
+        (
+            '{"kind":"Rounds","began":null,"ended":[2],"dispatched":[],"used":0,"preempted":[]}',
+            "field began .* wrong type",
+        ),
         ('{"kind":"DevicesListed","devices":{"GPU":"a"}}', "field devices .* wrong type"),
         (
             '{"kind":"Prepared","iteration":1.0,"facts":[],"on_device":false,"waiting":null,"untimed":null,"first_call":null,'

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench.errors import BenchmarkError, LaunchDisturbed
-from tfbench.metrics.sampled import first_call, memory
+from tfbench.metrics.exact import first_call, memory
 from tfbench.model import TIME, Case, Outcome, Reason
 from tfbench.policy import Policy, preset
 from tfbench.race.confirmed import ConfirmedRace

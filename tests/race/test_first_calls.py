@@ -3,8 +3,8 @@
 import pytest
 
 from tfbench.model import ONCE
-from tfbench.protocol.messages import Prepared
-from tfbench.race.first_calls import alone, time_in_queue
+from tfbench.protocol import Prepared
+from tfbench.race.process_launcher import alone, time_in_queue
 
 SLICE = 4
 RUN, WAIT = "run", "wait"

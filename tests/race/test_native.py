@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tfbench.model import NATIVE, Run
-from tfbench.race.native import unlike_native_code
-from tfbench.sides.side import Side
+from tfbench.race.confirmed import unlike_native_code
+from tfbench.sides.spec import Side
 
 HERE = Side("contender", "python", Path("/work"))
 THERE = Side("baseline", "python", Path("/trees/a"), "git:HEAD", tree_redirect=("/work", "/trees/a"))

@@ -17,14 +17,12 @@ from tests.fakes.suites import one_file
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, WorkerDied, WorkerHung
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
-from tfbench.race.energy import joules
 from tfbench.race.interfaces import Entrant, EntrantFailed
-from tfbench.race.prober import Prober
+from tfbench.race.prober import USUAL, Prober, Profiler, joules
 from tfbench.race.process_launcher import ProcessLauncher, Processors
-from tfbench.race.profiler import USUAL, Profiler
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.schedule import make_plan, orders
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 
 POLICY = replace(preset("quick"), launch_seconds=0.01)
 IMPATIENT = replace(POLICY, setup_seconds=0.5, answer_seconds=0.5)

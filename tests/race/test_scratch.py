@@ -10,8 +10,8 @@ import pytest
 from tfbench import fs
 from tfbench.errors import SideError
 from tfbench.fs import abandoned_scratch_dirs, atomic_dir, remove_half_dirs
-from tfbench.race import scratch
-from tfbench.race.scratch import Scratch, end_processes
+from tfbench.race import workers
+from tfbench.race.workers import Scratch, end_processes
 
 HOLDS = """
 import os, sys, time
@@ -50,7 +50,7 @@ def test_the_folders_of_a_killed_process_are_removed_and_those_of_a_running_one_
     process.kill()
     process.wait()
     assert [str(folder) for folder in abandoned_scratch_dirs()] == [used]
-    scratch._remove_abandoned.__wrapped__()
+    workers._remove_abandoned.__wrapped__()
     remove_half_dirs(temporary)
     assert list(temporary.iterdir()) == []
 
@@ -90,7 +90,7 @@ def test_processes_with_the_folder_in_their_environment_are_killed(tmp_path):
 
 
 def test_closing_removes_the_folder_and_its_processes(tmp_path, monkeypatch):
-    monkeypatch.setattr(scratch, "scratch_dir", lambda: tmp_path)
+    monkeypatch.setattr(workers, "scratch_dir", lambda: tmp_path)
     opened = Scratch(str(tmp_path / "made"))
     opened.close()
     folder = opened.folder
@@ -106,7 +106,7 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_its_fix(monkeypatch):
     def full():
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(scratch, "scratch_dir", full)
+    monkeypatch.setattr(workers, "scratch_dir", full)
     with pytest.raises(
         SideError, match=r"no temporary folder can be created in .*: No space left on device; make room"
     ):

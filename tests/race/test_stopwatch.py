@@ -8,7 +8,7 @@ from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady
 from tfbench.model import Case
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
-from tfbench.race.stopwatch import Phase, Stopwatch
+from tfbench.race.timer import Phase, Stopwatch
 
 
 class Timer(Clock):

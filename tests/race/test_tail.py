@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, sides_of, steady, variants_of
-from tfbench.doctor.calibration.run import TAILS
+from tfbench.doctor.calibration import TAILS
 from tfbench.model import TIME, Case, Outcome, SlowCalls, Statistic
 from tfbench.policy import Policy, preset
-from tfbench.protocol.messages import Prepared
+from tfbench.protocol import Prepared
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.race import Race, RaceConfig
 

@@ -12,11 +12,11 @@ from tests.fakes.suites import one_file
 from tfbench.errors import BenchmarkError, SideError, UsageError
 from tfbench.model import Case
 from tfbench.policy import preset
-from tfbench.race import ancestor
+from tfbench.race import zygote
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.workers import TEMPORARY, THREADS, check_threads, worker_environment
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 from tfbench.worker import tf_runtime
 
 SIDE = Side("baseline", "python", Path("/root"))
@@ -50,8 +50,8 @@ def test_every_variable_that_tfbench_sets_is_a_sides_or_a_variants_own_or_refuse
 
 
 def test_the_process_gets_no_other_variable_than_these(tmp_path, monkeypatch):
-    started, start = [], ancestor.start_process
-    monkeypatch.setattr(ancestor, "start_process", lambda *given: started.append(given[3]) or start(*given))
+    started, start = [], zygote.start_process
+    monkeypatch.setattr(zygote, "start_process", lambda *given: started.append(given[3]) or start(*given))
     executable = worker.install(tmp_path, cases={})
     suite = replace(one_file(tmp_path), variables={**USERS, "PATH": os.environ["PATH"]})
     launcher = ProcessLauncher(suite, preset("quick"), Processors((), ()))

@@ -16,8 +16,8 @@ from tfbench.race.race import pairs_of
 from tfbench.race.workers import tail, worker_environment
 from tfbench.race.zygote import Zygote
 from tfbench.race.zygote_pool import ZygotePool
-from tfbench.sides.side import Side
-from tfbench.worker.tracers import ALLOWED
+from tfbench.sides.spec import Side
+from tfbench.worker.profiler import ALLOWED
 
 POLICY = replace(preset("quick"), zygotes_alive=3)
 GOOD, BAD = (), (("BAD", "1"),)

@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.histories import ANCHOR, commit, session
 from tfbench.report.html.history_page import render
 from tfbench.report.trends import TrendLine
-from tfbench.stats.trend import Trend, TrendState
+from tfbench.stats.change_points import Trend, TrendState
 from tfbench.storage.history_index import TIME, IndexedRun, IndexedSeries, SeriesPoint
 
 RUNS = [IndexedRun(session(number), commit(number), False, (), "tensorflow 2.21.0", "x") for number in range(100)]

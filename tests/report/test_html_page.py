@@ -9,8 +9,18 @@ import re
 import pytest
 
 from tfbench.report.html import page
-from tfbench.report.html.charts import LOG, RATIO, Chart, ChartAxis, DataGrid, Limit, Series
-from tfbench.report.html.page import PageSection, render_page, text
+from tfbench.report.html.page import (
+    LOG,
+    RATIO,
+    Chart,
+    ChartAxis,
+    DataGrid,
+    Limit,
+    PageSection,
+    Series,
+    render_page,
+    text,
+)
 
 HOSTILE = "</script><img src=x onerror=alert(1)> @all [a](http://b) \u202egnp.exe \x1b[31m\n# \u2066"
 SECTIONS = [PageSection("one", "One & two", "<p>hello</p>")]

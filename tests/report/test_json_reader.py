@@ -26,7 +26,7 @@ from tfbench.model import (
     Verdict,
 )
 from tfbench.policy import RENAMED_FIELDS, Policy
-from tfbench.report import comment, json_reader, json_writer, terminal
+from tfbench.report import comment, json_format, terminal
 from tfbench.ruling import Result, Ruling
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
@@ -61,16 +61,16 @@ REPORT = Report(
 
 
 def content(**changes):
-    return {**json.loads(json_writer.render(REPORT)), **changes}
+    return {**json.loads(json_format.render(REPORT)), **changes}
 
 
 def refused(changed, match):
     with pytest.raises(ReportError, match=match):
-        json_reader.read(json.dumps(changed), "r.json")
+        json_format.read(json.dumps(changed), "r.json")
 
 
 def test_a_written_report_is_read_back():
-    found = json_reader.read(json_writer.render(REPORT), "r.json")
+    found = json_format.read(json_format.render(REPORT), "r.json")
     assert found.verdicts == REPORT.verdicts
     assert found.suite == REPORT.suite
     assert found.policy == json.loads(json.dumps(REPORT.policy))
@@ -97,30 +97,30 @@ def test_rounds_that_do_not_fit_what_they_state_are_refused():
 
 def test_a_report_of_an_earlier_version_has_no_rounds():
     earlier = {key: value for key, value in content().items() if key != "rounds"}
-    assert json_reader.read(json.dumps(earlier), "r.json").rounds == ()
+    assert json_format.read(json.dumps(earlier), "r.json").rounds == ()
 
 
 def test_own_thresholds_are_read_back_and_must_be_fractions():
     own = replace(CASE, thresholds=(("minimum_effect", 0.05), ("tolerance", 0.1)))
     verdict = replace(REPORT.verdicts[0], case=own)
-    text = json_writer.render(replace(REPORT, verdicts=(verdict,)))
-    assert json_reader.read(text, "r.json").verdicts == (verdict,)
+    text = json_format.render(replace(REPORT, verdicts=(verdict,)))
+    assert json_format.read(text, "r.json").verdicts == (verdict,)
     refused(json.loads(text.replace('"tolerance": 0.1', '"tolerance": 7')), "tolerance")
 
 
 def test_a_report_of_an_earlier_version_tells_no_costs():
     earlier = {key: value for key, value in content().items() if not key.startswith("seconds_by_")}
-    found = json_reader.read(json.dumps(earlier), "r.json")
+    found = json_format.read(json.dumps(earlier), "r.json")
     assert (found.seconds_by_phase, found.seconds_by_case) == ({}, {})
-    assert "seconds_by_" not in json_writer.render(found)
+    assert "seconds_by_" not in json_format.render(found)
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1), st.sampled_from(Outcome), st.integers(0, 10**9))
 def test_every_verdict_survives(center, confidence, outcome, rounds):
     ratio = Ratio(center, 0.0, math.inf, confidence)
     verdict = Verdict(CASE, outcome, Reason("c", "m"), "time", ratio, 3, rounds)
-    text = json_writer.render(Report(policy={"name": "quick"}, sides={}, verdicts=(verdict,)))
-    assert json_reader.read(text, "r").verdicts == (verdict,)
+    text = json_format.render(Report(policy={"name": "quick"}, sides={}, verdicts=(verdict,)))
+    assert json_format.read(text, "r").verdicts == (verdict,)
 
 
 def test_the_place_of_a_violation_is_named():
@@ -138,7 +138,7 @@ def test_the_place_of_a_violation_is_named():
 def test_unknown_keys_of_a_ratio_are_ignored():
     row = content()["verdicts"][0]
     changed = content(verdicts=[{**row, "ratio": {**row["ratio"], "other": 1}}])
-    assert json_reader.read(json.dumps(changed), "r.json").verdicts == REPORT.verdicts[:1]
+    assert json_format.read(json.dumps(changed), "r.json").verdicts == REPORT.verdicts[:1]
 
 
 def test_two_verdicts_on_one_metric_are_refused():
@@ -149,27 +149,27 @@ def test_two_verdicts_on_one_metric_are_refused():
 @pytest.mark.parametrize("text", ["", "{", '{"schema": NaN}', "[" * 100_000])
 def test_text_that_is_not_json_is_refused(text):
     with pytest.raises(ReportError, match=r"r\.json is not JSON"):
-        json_reader.read(text, "r.json")
+        json_format.read(text, "r.json")
 
 
 def test_text_that_is_too_large_is_refused(monkeypatch):
-    monkeypatch.setattr(json_reader, "LARGEST", 10)
+    monkeypatch.setattr(json_format, "LARGEST", 10)
     with pytest.raises(ReportError, match="larger than"):
-        json_reader.read(" " * 11, "r.json")
+        json_format.read(" " * 11, "r.json")
 
 
 def test_control_characters_are_removed():
     row = content()["verdicts"][0]
     hostile = {**row, "case": "x\x1b[2Jy", "reason": {"code": "c", "message": "a\rb\x9bc"}}
-    found = json_reader.read(json.dumps(content(verdicts=[hostile])), "r").verdicts[0]
+    found = json_format.read(json.dumps(content(verdicts=[hostile])), "r").verdicts[0]
     assert not {"\x1b", "\r", "\x9b"} & set(found.case.name + found.reason.message)
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED_FIELDS.items())
 def test_a_policy_of_an_earlier_version_gets_the_new_names_of_its_fields(old, new):
-    content = json.loads(json_writer.render(REPORT))
+    content = json.loads(json_format.render(REPORT))
     content["policy"] = {"name": "standard", old: 7}
-    assert json_reader.read(json.dumps(content), "r.json").policy == {"name": "standard", new: 7}
+    assert json_format.read(json.dumps(content), "r.json").policy == {"name": "standard", new: 7}
 
 
 SIDE = {"spec": "x", **CODE, "python": "3.12", "packages": {"a": "1"}, "settings": {}, "machine": {}}
@@ -219,7 +219,7 @@ def test_odd_contents_of_a_variant_result_are_refused(changes):
 )
 def test_a_side_that_lacks_facts_is_read_and_shown(facts):
     side = {"spec": "x", **CODE, **facts}
-    report = json_reader.read(json.dumps(content(sides={"baseline": side, "contender": SIDE})), "r.json")
+    report = json_format.read(json.dumps(content(sides={"baseline": side, "contender": SIDE})), "r.json")
     assert comment.render(report, Ruling(Result.REGRESSED, verdicts=report.verdicts))
     assert terminal.render(report, width=80, colour=True)
     assert merge._sides(report)
@@ -236,7 +236,7 @@ def test_a_side_tells_its_code(change):
 
 @pytest.mark.parametrize("tree", ["sources:" + "a" * 64, "session:2026-11-26T18:40:06+00:00-ab12cd34", "f" * 40])
 def test_a_tree_is_one_of_git_or_a_digest_of_sources_or_the_run_that_saved_it(tree):
-    report = json_reader.read(json.dumps(content(sides={"contender": {**SIDE, "tree": tree}})), "r.json")
+    report = json_format.read(json.dumps(content(sides={"contender": {**SIDE, "tree": tree}})), "r.json")
     assert report.sides["contender"]["tree"] == tree
 
 
@@ -247,6 +247,6 @@ def test_repeated_names_of_mixed_types_are_refused_in_time():
 
 def test_a_refusal_is_one_short_line():
     with pytest.raises(ReportError) as caught:
-        json_reader.read(json.dumps({"schema": "\x1b[2J\n\u202e" * 1000}), "r\x1b.json")
+        json_format.read(json.dumps({"schema": "\x1b[2J\n\u202e" * 1000}), "r\x1b.json")
     assert len(str(caught.value)) < 600
     assert str(caught.value).isprintable()

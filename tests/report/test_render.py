@@ -8,8 +8,8 @@ import pytest
 
 from tests.fakes.report import CODE
 from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, Skip, StoredRounds, VariantResult, Verdict
-from tfbench.report import json_writer, terminal
-from tfbench.report.units import bar, duration, rate, times
+from tfbench.report import json_format, terminal
+from tfbench.report.summary import bar, duration, rate, times
 
 
 def case(level):
@@ -211,7 +211,7 @@ def test_colour_is_used_only_on_request():
 
 
 def test_the_report_has_the_fields_of_the_schema():
-    content = json.loads(json_writer.render(report(verdicts=(VERDICT,))))
+    content = json.loads(json_format.render(report(verdicts=(VERDICT,))))
     assert content["schema"] == "tfbench-report/1"
     assert content["verdicts"] == [
         {

@@ -9,8 +9,7 @@ import pytest
 from tests.report.test_json_reader import CASE, REPORT
 from tests.report.test_render import case, rounds, verdict
 from tfbench.model import Outcome, Ratio, Report
-from tfbench.report.reproduce import command_for
-from tfbench.report.summary import Group, minimum_effect, summarize
+from tfbench.report.summary import Group, command_for, minimum_effect, summarize
 
 REGRESSED = REPORT.verdicts[0]
 

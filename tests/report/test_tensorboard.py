@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.report import CODE, complete, row
 from tfbench import cli
 from tfbench.model import Outcome, Ratio, VariantResult
-from tfbench.report import json_writer
+from tfbench.report import json_format
 
 ROOT = Path(__file__).parents[2]
 SLOW = "benchmarks/test_linear.py::test_matmul[compiler=none,precision=float32]"
@@ -29,7 +29,7 @@ def saved(tmp_path):
     sides = {"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "working tree", **CODE}}
     report = complete(rows, [], variant_results=(VariantResult(case, SLOW, 1.5e-4, None, None, 7, 280),), sides=sides)
     path = tmp_path / "r.json"
-    path.write_text(json_writer.render(report))
+    path.write_text(json_format.render(report))
     return path
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.storage.test_baselines import BASELINE, CONTEXT
-from tfbench.session.anchor import anchor_of
-from tfbench.sides.side import Side
+from tfbench.session.strategies import anchor_of
+from tfbench.sides.spec import Side
 
 SIDE = Side(
     "baseline", "/bin/python", Path("/cache/trees/abc/b"), "git:v1.0", tree_redirect=("/home", "/cache/trees/abc")

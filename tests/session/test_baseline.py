@@ -7,7 +7,7 @@ import pytest
 from tests.storage.test_baselines import CASE, CONTEXT, ENVIRONMENT
 from tfbench.model import Case, Outcome, Run, Sample
 from tfbench.policy import Policy
-from tfbench.session.baseline import SavedTimeFilter, changed_since, code_of_saved
+from tfbench.session.strategies import SavedTimeFilter, changed_since, code_of_saved
 from tfbench.storage.baselines import Baseline
 from tfbench.storage.history import SessionRecord
 

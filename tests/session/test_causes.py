@@ -2,8 +2,7 @@
 
 from tfbench.profiles.attribution import Attribution, Cause
 from tfbench.profiles.step_breakdown import TimeCategory
-from tfbench.session.causes import op_lines, ops_changed, result_changed, traced_again, xla_changed
-from tfbench.session.explain import Explanation
+from tfbench.session.profiling import Explanation, op_lines, ops_changed, result_changed, traced_again, xla_changed
 
 
 def explanation(*metrics):

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import TIME, Case, Claim, ReasonCode
-from tfbench.session.changed_only import ChangedOnly, ExecutedCode, drawn
-from tfbench.sides.side import Side
+from tfbench.session.resume import ChangedOnly, ExecutedCode, drawn
+from tfbench.sides.spec import Side
 
 CASE = Case("b/test_x.py::test_x", "test_x", "b/test_x.py::test_x")
 CLAIM = Claim("faster", TIME, (("compiler", "none"),))

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from tfbench.errors import BenchmarkError
-from tfbench.metrics.parity import LARGEST
-from tfbench.metrics.probe_output import Output, ProbeOutput
+from tfbench.metrics.parity import LARGEST, Output, ProbeOutput
 from tfbench.model import Case, MetricValues, Outcome, Reason, Run, Sample, Verdict
 from tfbench.policy import preset
-from tfbench.session.metric_checks import PROBES, MetricChecker, ReferenceSide
 from tfbench.session.request import CaseResult
-from tfbench.sides.side import Side
+from tfbench.session.results import PROBES, MetricChecker, ReferenceSide
+from tfbench.sides.spec import Side
 
 REFERENCE = Case("w.py::w[a=x]", "w", "w.py::w", (("a", "x"),))
 OTHER = Case("w.py::w[a=y]", "w", "w.py::w", (("a", "y"),), reference=False)

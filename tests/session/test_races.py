@@ -8,10 +8,10 @@ import pytest
 from tests.fakes.race import Clock, ScriptedLauncher, steady, variants_of
 from tfbench.model import Case, Claim, Outcome, Reason
 from tfbench.policy import preset
-from tfbench.race.stopwatch import Phase
+from tfbench.race.timer import Phase
 from tfbench.session.races import Races
 from tfbench.session.request import ProgressReporter
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 
 CASES = [entrant.case for entrant in variants_of("x", "y")]
 CONTENDER, RIVAL = (Side(name, "python", Path("/")) for name in ("contender", "baseline"))

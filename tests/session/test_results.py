@@ -42,7 +42,7 @@ from tfbench.session.results import (
     with_failure,
     with_model,
 )
-from tfbench.stats.thresholds import policy_of
+from tfbench.stats.alpha_spending import policy_of
 from tfbench.stats.verdict import Decision
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")

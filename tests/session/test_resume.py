@@ -17,7 +17,7 @@ from tfbench.race.process_launcher import Processors
 from tfbench.session import resume
 from tfbench.session.request import CaseResult, RunRequest
 from tfbench.session.resume import Resumption, entry_of, identity, result_of
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 
 A, B = (Case(f"w.py::w[a={level}]", "w", "w.py::w", (("a", level),), env=(("E", level),)) for level in "xy")
 RATIO = Ratio(1.01, 0.99, 1.03, 0.95)

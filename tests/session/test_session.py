@@ -10,7 +10,7 @@ from tests.fakes.suites import one_file
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
-from tfbench.race.stopwatch import Phase
+from tfbench.race.timer import Phase
 from tfbench.session import resume
 from tfbench.session.request import RunRequest
 from tfbench.session.session import Session

@@ -10,13 +10,13 @@ from tests.session.test_baseline import CODED, SAVED, STEADY, sample
 from tests.storage.test_baselines import ENVIRONMENT
 from tfbench.model import Case, Outcome, Reason, VariantResult, Verdict
 from tfbench.policy import preset
-from tfbench.race.stopwatch import Stopwatch
+from tfbench.race.timer import Stopwatch
 from tfbench.session import strategies
 from tfbench.session.races import RaceResults
 from tfbench.session.request import CaseResult
 from tfbench.session.strategies import LiveSideStrategy, SavedBaselineStrategy, VariantStrategy
 from tfbench.sides.counterparts import Benchmark, Selection
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 
 CONTENDER, RIVAL = (Side(name, "python", Path("/")) for name in ("contender", "baseline"))
 OTHER = Case("b/test_x.py::test_new", "test_new", "b/test_x.py::test_new")

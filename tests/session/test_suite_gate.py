@@ -8,7 +8,7 @@ from tfbench.errors import SideError
 from tfbench.model import Case, Outcome, Ratio, Reason, ReasonCode, Sample, Verdict
 from tfbench.policy import Policy
 from tfbench.session.request import CaseResult
-from tfbench.session.suite_gate import SuiteGate
+from tfbench.session.session import SuiteGate
 
 CASES = [Case(f"t.py::test_{number}", f"test_{number}", f"t.py::test_{number}") for number in range(12)]
 

@@ -15,7 +15,7 @@ import pytest
 from tfbench.model import Case, Effect, Outcome, Ratio, Reason, ReasonCode, Sample, Verdict
 from tfbench.policy import preset
 from tfbench.session.request import CaseResult
-from tfbench.session.suite_gate import SuiteGate
+from tfbench.session.session import SuiteGate
 from tfbench.stats.interval import interval
 
 ROOT = Path(__file__).parents[2]

@@ -7,11 +7,9 @@ import pytest
 from tests.sides.test_source_tree import checkout, git
 from tfbench.errors import SideError
 from tfbench.fs import DATA_FOLDER
-from tfbench.sides.code import SOURCES, code_of, working_code
 from tfbench.sides.environments import Environments
-from tfbench.sides.side import Side
-from tfbench.sides.source_tree import Snapshot
-from tfbench.sides.spec import parse
+from tfbench.sides.source_tree import SOURCES, Snapshot, code_of, working_code
+from tfbench.sides.spec import Side, parse
 
 __all__ = ["checkout"]  # a fixture
 

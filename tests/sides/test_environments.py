@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import SideError, UsageError
-from tfbench.sides import environments, uv
-from tfbench.sides.environments import Environments
-from tfbench.sides.interpreters import interpreters
-from tfbench.sides.side import Side
-from tfbench.sides.spec import packages_of, parse
-from tfbench.sides.uv import ResolveError
+from tfbench.sides import environments
+from tfbench.sides.environments import Environments, ResolveError, interpreters
+from tfbench.sides.spec import Side, packages_of, parse
 
 SMALL = ["iniconfig==2.0.0"]
 
@@ -66,7 +63,7 @@ def test_compared_environments_get_the_same_python(tmp_path, monkeypatch):
     ):
         pytest.skip("needs a Python with wheels of typed-ast, and one without")
     newest_first = sorted(found, key=lambda one: one.rpartition("python")[2], reverse=True)
-    monkeypatch.setattr(environments.interpreters, "interpreters", lambda: newest_first)
+    monkeypatch.setattr(environments, "interpreters", lambda: newest_first)
     with Environments(tmp_path) as ours:
         assert ours.get(SMALL).python.startswith(("3.12", "3.13"))
         ours.prefer([SMALL, ["typed-ast==1.5.5"]])
@@ -108,7 +105,7 @@ def test_a_request_without_wheels_names_the_pythons_that_have_them(tmp_path, mon
     newest = [one for one in interpreters() if one.endswith("3.13")]
     if not newest:
         pytest.skip("no Python 3.13 here, which old wheels do not fit")
-    monkeypatch.setattr(environments.interpreters, "interpreters", lambda: newest)
+    monkeypatch.setattr(environments, "interpreters", lambda: newest)
     with pytest.raises(SideError, match=r"no wheels for the Pythons of this machine; install Python 3\.10 or 3\.11"):
         Environments(tmp_path).get(["typed-ast==1.5.5"])
 
@@ -117,7 +114,7 @@ def test_without_a_network_a_kept_environment_is_used_or_its_absence_reported(bu
     def offline(*arguments, given=""):
         raise ResolveError("error: Failed to fetch: https://index.invalid/ dns error")
 
-    monkeypatch.setattr(uv, "run", offline)
+    monkeypatch.setattr(environments, "run", offline)
     with Environments(built) as ours:
         assert ours.get(SMALL).request == tuple(SMALL)
     with pytest.raises(SideError, match="no network, and no kept environment has these requirements"):
@@ -125,14 +122,14 @@ def test_without_a_network_a_kept_environment_is_used_or_its_absence_reported(bu
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
-    real = uv.run
+    real = environments.run
 
     def full(*arguments, given=""):
         if "install" in arguments:
             raise ResolveError("error: failed to copy file: No space left on device (os error 28)")
         return real(*arguments, given=given)
 
-    monkeypatch.setattr(uv, "run", full)
+    monkeypatch.setattr(environments, "run", full)
     with pytest.raises(SideError, match=r"no space left in .*; run tfbench envs prune"):
         Environments(tmp_path).get(SMALL)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
@@ -183,8 +180,8 @@ def test_other_files_of_the_same_version_are_another_environment(tmp_path, monke
         return ""
 
     installed, found = [], []
-    monkeypatch.setattr(uv, "run", run)
-    monkeypatch.setattr(environments.interpreters, "version_of", lambda python: "3.12.0")
+    monkeypatch.setattr(environments, "run", run)
+    monkeypatch.setattr(environments, "version_of", lambda python: "3.12.0")
     folders = []
     for digest in ("bb", "cc", "bb"):
         found.append(digest)
@@ -201,7 +198,7 @@ def test_a_missing_uv_is_reported_with_the_fix(monkeypatch):
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(SideError, match=r"pip install 'tfbench\[versions\]'"):
-        uv.run("--version")
+        environments.run("--version")
 
 
 class Recorded(Environments):
@@ -253,8 +250,8 @@ def test_old_releases_without_an_upper_bound_get_the_numpy_that_they_were_built_
 
 
 def test_a_python_that_this_machine_lacks_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(environments.interpreters, "interpreters", lambda: [sys.executable])
-    monkeypatch.setattr(environments.interpreters, "version_of", lambda path: "3.11.7")
+    monkeypatch.setattr(environments, "interpreters", lambda: [sys.executable])
+    monkeypatch.setattr(environments, "version_of", lambda path: "3.11.7")
     with pytest.raises(SideError, match=r"no Python 3\.10 on this machine"):
         Environments(tmp_path).get(["tensorflow==2.15.1"], "3.10")
 

@@ -9,9 +9,8 @@ import pytest
 from tfbench.errors import SideError, UsageError
 from tfbench.fs import DATA_FOLDER
 from tfbench.sides.environments import Environments
-from tfbench.sides.side import Side
 from tfbench.sides.source_tree import KEPT, code_digest, drop, keep, materialise, snapshot, top_level, tree_of
-from tfbench.sides.spec import parse
+from tfbench.sides.spec import Side, parse
 
 
 def git(root, *arguments):

@@ -1,6 +1,6 @@
 """Releases of a small real package, asked of the index through uv."""
 
-from tfbench.sides.uv import between, last_patches
+from tfbench.sides.environments import between, last_patches
 
 
 def test_releases_between_two_are_listed_in_the_order_asked_for():

@@ -8,8 +8,8 @@ import pytest
 from tests.stats.recorded import recorded
 from tfbench.model import Effect
 from tfbench.policy import Policy
-from tfbench.stats.allocation import best_rounds
 from tfbench.stats.interval import median_error
+from tfbench.stats.rounds import best_rounds
 
 
 def launches(rng, between, within, rounds, count=3):

@@ -41,10 +41,14 @@ def test_the_standard_error_is_that_of_repeated_launches(statistic):
 
 def test_rounds_that_lost_their_processor_count_by_their_processor_time():
     disturbed = [*ORDINARY[:-2], 8.0, 9.0]
-    assert effect_of(Statistic.TAIL, run(ORDINARY), run(disturbed), 0).value == pytest.approx(math.log(72) / 100, abs=1e-3)
+    assert effect_of(Statistic.TAIL, run(ORDINARY), run(disturbed), 0).value == pytest.approx(
+        math.log(72) / 100, abs=1e-3
+    )
     known = run(disturbed, n98=1.0, n99=1.0)
     assert effect_of(Statistic.TAIL, run(ORDINARY), known, 0).value == pytest.approx(0, abs=1e-3)
-    assert effect_of(Statistic.MEDIAN, run(ORDINARY), known, 0) == effect_of(Statistic.MEDIAN, run(ORDINARY), run(disturbed), 0)
+    assert effect_of(Statistic.MEDIAN, run(ORDINARY), known, 0) == effect_of(
+        Statistic.MEDIAN, run(ORDINARY), run(disturbed), 0
+    )
 
 
 def test_a_side_that_loses_its_processor_more_often_is_judged_by_the_clock():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tfbench.stats.interrupts import interrupt_cost, without_interrupts
+from tfbench.stats.rounds import interrupt_cost, without_interrupts
 
 
 def side(rng, rounds=150, share=0.2, cost=50.0, deviation=0.02, time=1000.0):

@@ -7,8 +7,8 @@ import pytest
 
 from tfbench.model import Case, Outcome, Ratio, Run
 from tfbench.policy import Policy
-from tfbench.stats.thresholds import completed, described, ignored, judged, policy_of
-from tfbench.stats.throughput import log_items_ratio, rates
+from tfbench.stats.alpha_spending import completed, described, ignored, judged, policy_of
+from tfbench.stats.rounds import log_items_ratio, rates
 from tfbench.stats.verdict import classify
 
 CASE = Case("t.py::t", "t", "t.py::t", thresholds=(("minimum_effect", 0.05), ("tolerance", 0.1)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfbench.policy import preset
-from tfbench.stats.two_speeds import two_speeds
+from tfbench.stats.rounds import two_speeds
 
 QUICK = preset("quick")
 RNG = np.random.default_rng(8)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import pytest_benchmark
 
-from tfbench.compare.result_file import read
+from tfbench.compare import read
 from tfbench.errors import BaselineError, ReportError
 from tfbench.fs import try_lock, write_whole
 from tfbench.model import Case, EnvironmentInfo, MeasurementContext, MetricValues, Run, Sample

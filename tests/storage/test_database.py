@@ -16,8 +16,7 @@ from tests.fleet.clusters import PASSWORD, WITHOUT_POSTGRES, postgres
 from tests.storage.test_history import ACCEPTED, FULL, LATER
 from tfbench.cli import main
 from tfbench.errors import HistoryError
-from tfbench.storage.database import HEAD
-from tfbench.storage.histories import opened
+from tfbench.storage.database import HEAD, opened
 from tfbench.storage.history import History
 from tfbench.storage.history_index import HistoryIndex
 

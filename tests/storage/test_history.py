@@ -8,9 +8,8 @@ import pytest
 
 from tests.storage.test_baselines import CONTEXT
 from tfbench.model import Outcome, Ratio
-from tfbench.storage.context import context_json
+from tfbench.storage.baselines import Layout, context_json
 from tfbench.storage.history import AcceptedChange, Anchor, Content, History, SessionRecord, read_file
-from tfbench.storage.layout import Layout
 
 CASE = "b/x.py::x"
 RATIO = Ratio(1.02, 1.01, 1.03, 0.99)

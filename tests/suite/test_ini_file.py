@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tfbench.suite.ini_file import ini_file
+from tfbench.suite.first_files import ini_file
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfbench.suite.missing_module import fix_of
+from tfbench.suite.tensorflow_stub import fix_of
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ from tfbench.model import TIME, Case, Outcome
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
-from tfbench.sides.side import Side
-from tfbench.versions import bisect_report
-from tfbench.versions.bisect import Bisection
-from tfbench.versions.difference import raced
-from tfbench.versions.search import Point
+from tfbench.sides.spec import Side
+from tfbench.versions import bisect
+from tfbench.versions.bisect import Bisection, Point
+from tfbench.versions.matrix import raced
 
 CASE, OTHER = Case("w.py::w", "w", "w.py::w"), Case("w.py::v", "v", "w.py::v")
 POLICY = Policy()
@@ -71,7 +70,7 @@ def test_seven_versions_take_three_races_after_the_first(first_bad):
     assert len(scripted.raced) <= 1 + 3
     assert scripted.raced[0] == (CASE.name, "2.21")
     assert not scripted.sides  # all were released
-    reported = bisect_report.answer(result, SEVEN)
+    reported = bisect.answer(result, SEVEN)
     assert reported.startswith(f"slower since {first_bad}: ")
 
 
@@ -89,7 +88,7 @@ def test_a_case_that_is_not_slower_takes_one_race(factor, outcome):
     assert len(scripted.raced) == 1
     assert result.bad_end.outcome is outcome
     assert result.is_answered
-    reported = bisect_report.answer(result, SEVEN)
+    reported = bisect.answer(result, SEVEN)
     assert reported.startswith("2.21 is not slower than 2.15: ")
     assert ("swap --good and --bad" in reported) == (outcome is Outcome.IMPROVED)
 
@@ -101,7 +100,7 @@ def test_an_inconclusive_step_is_raced_again_and_may_stay_inconclusive():
     assert scripted.looks == [96, 288]
     assert result.bad_end.again
     assert not result.is_answered
-    assert bisect_report.answer(result, SEVEN).startswith("inconclusive whether 2.21 is slower than 2.15")
+    assert bisect.answer(result, SEVEN).startswith("inconclusive whether 2.21 is slower than 2.15")
 
 
 def test_the_search_skips_versions_that_cannot_be_created_or_run():
@@ -112,14 +111,14 @@ def test_the_search_skips_versions_that_cannot_be_created_or_run():
     # 2.17 and 2.18 could not be judged, so that one of three is the first slower one.
     assert [SEVEN[point].label for point in result.search.suspects] == ["2.17", "2.18", "2.19"]
     assert not result.is_answered
-    assert "since one of 2.17, 2.18, 2.19" in bisect_report.answer(result, SEVEN)
+    assert "since one of 2.17, 2.18, 2.19" in bisect.answer(result, SEVEN)
 
 
 def test_a_good_end_that_cannot_run_the_case_ends_its_search():
     scripted = Scripted(since("2.19"), broken=["2.15"])
     (result,) = scripted.run(CASE)
     assert len(scripted.raced) == 1
-    assert bisect_report.answer(result, SEVEN) == "the good end cannot run it: it raised"
+    assert bisect.answer(result, SEVEN) == "the good end cannot run it: it raised"
 
 
 def test_an_end_that_cannot_be_created_is_an_error():
@@ -131,7 +130,7 @@ def test_hints_name_the_commands_for_later_slowdowns():
     seconds = {"2.18": 1.1, "2.19": 1.1, "2.20": 1.1, "2.21": 1.52}
     scripted = Scripted(lambda case, label: 1e-4 * seconds.get(label, 1))
     (result,) = scripted.run(CASE)
-    patches, later = bisect_report.hints(result, SEVEN, skipped=True)
+    patches, later = bisect.hints(result, SEVEN, skipped=True)
     assert patches.endswith("tfbench bisect --good tensorflow==2.17 --bad tensorflow==2.18")
     assert "2.21 is slower still, 1.5" in later
     assert later.endswith("tfbench bisect --good tensorflow==2.18 --bad tensorflow==2.21")

@@ -7,7 +7,7 @@ import pytest
 
 from tfbench.errors import SideError
 from tfbench.model import Ratio
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 from tfbench.versions import defaults
 from tfbench.versions.defaults import MOST, Candidate, candidates, defaults_of, differences, search, set_back
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from tfbench.errors import BenchmarkError
-from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import Case, Outcome, Ratio
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
-from tfbench.sides.side import Side
-from tfbench.versions.difference import counted
+from tfbench.sides.spec import Side
+from tfbench.versions.matrix import counted
 
 CASE = Case("w.py::w", "w", "w.py::w")
 BEFORE, NOW = (Entrant(CASE, Side(name, "python", Path("/"))) for name in ("good", "bad"))

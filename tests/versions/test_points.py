@@ -3,7 +3,7 @@
 import pytest
 
 from tfbench.errors import UsageError
-from tfbench.versions.points import points_between
+from tfbench.versions.bisect import points_between
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.model import Case, Ratio
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 from tfbench.suite.axes import Variant
-from tfbench.versions.repro.write import BugReport, ReproResult, about, compose, run
-from tfbench.worker import standalone
+from tfbench.versions import standalone
+from tfbench.versions.repro import BugReport, ReproResult, about, compose, run
 
 AXES = """
     import numpy as np

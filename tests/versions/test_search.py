@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfbench.model import Case, Outcome
-from tfbench.versions.search import BisectResult, BisectStep, Search, max_steps
+from tfbench.versions.bisect import BisectResult, BisectStep, Search, max_steps
 
 CASE = Case("w.py::w", "w", "w.py::w")
 

@@ -6,7 +6,7 @@ import pytest
 
 ARENAS = """
 import ctypes, sys, threading
-from tfbench.worker.allocator import limit_arenas
+from tfbench.worker.isolation import limit_arenas
 
 if sys.argv[1]:
     limit_arenas(int(sys.argv[1]))
@@ -29,9 +29,9 @@ libc.malloc_stats()
 FAULTS = """
 import resource, sys
 import numpy as np
-from tfbench.worker import allocator
+from tfbench.worker import isolation
 
-getattr(allocator, sys.argv[1])()
+getattr(isolation, sys.argv[1])()
 np.ones(2**17)
 
 def faults():

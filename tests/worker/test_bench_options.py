@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfbench.errors import BenchmarkError
-from tfbench.worker.bench_options import facts
+from tfbench.worker.bench import facts
 
 
 def test_amounts_and_contracts_are_kept_and_none_is_left_out():

@@ -10,11 +10,11 @@ RUN = """
 import os, sys
 sys.addaudithook(lambda event, found: event == "open" and print("opens", found[0]))
 import pytest
-from tfbench.worker import bytecode
+from tfbench.worker import isolation
 {before}
 raise SystemExit(pytest.main(["-q", "-s", "-p", "no:cacheprovider", "test_it.py"]))
 """
-COMPILES = "bytecode.compile_own_files()"
+COMPILES = "isolation.compile_own_files()"
 
 
 def opened(folder, before=""):

@@ -8,24 +8,24 @@ import time
 
 import pytest
 
-from tfbench.worker.containment import children, end_orphans, reap
+from tfbench.worker.isolation import children, end_orphans, reap
 
 LIMITED = """
 import os, sys
-from tfbench.worker.containment import limit_files
+from tfbench.worker.isolation import limit_files
 limit_files(1000)
 os.write(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), bytes(2000))  # cut at the limit
 os.write(os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND), bytes(2000))
 """
 ORPHANED = """
 import os
-from tfbench.worker.containment import die_with_parent
+from tfbench.worker.isolation import die_with_parent
 die_with_parent({parent})
 print("alive")
 """
 FAMILY = """
 import os, subprocess, sys, time
-from tfbench.worker.containment import adopt_orphans, children, end_orphans, reap
+from tfbench.worker.isolation import adopt_orphans, children, end_orphans, reap
 
 adopt_orphans()
 helper = subprocess.Popen(["sleep", "1000"])
@@ -76,5 +76,5 @@ def test_without_children_there_is_no_search(monkeypatch):
         raise ChildProcessError
 
     monkeypatch.setattr(os, "waitid", no_child)
-    monkeypatch.setattr("tfbench.worker.containment.children", lambda: pytest.fail("it searched"))
+    monkeypatch.setattr("tfbench.worker.isolation.children", lambda: pytest.fail("it searched"))
     end_orphans(set())

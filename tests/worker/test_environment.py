@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfbench.worker.environment import describe, machine
+from tfbench.facts import describe, machine
 
 
 def test_this_process_is_described():

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfbench.protocol.messages import StartZygote
+from tfbench.imports import leaked_packages, redirect_imports
+from tfbench.protocol import StartZygote
 from tfbench.worker import zygote
-from tfbench.worker.import_redirect import leaked_packages, redirect_imports
 from tfbench.worker.tf_runtime import ImportTimer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,7 +111,7 @@ def test_a_side_that_has_nothing_to_redirect_does_so_all_the_same(tmp_path, monk
     seen = []
     monkeypatch.setattr(zygote, "redirect_imports", lambda *trees: seen.append(trees))
     monkeypatch.setattr(zygote.pytest, "main", lambda *arguments, **options: 0)
-    monkeypatch.setattr(zygote.containment, "adopt_orphans", lambda: None)
+    monkeypatch.setattr(zygote.isolation, "adopt_orphans", lambda: None)
     monkeypatch.setattr(zygote, "Channel", lambda opened: opened.close())
     monkeypatch.setattr(zygote, "Zygote", lambda *arguments: SimpleNamespace(served=True))
     monkeypatch.setattr(sys, "path", [*sys.path])

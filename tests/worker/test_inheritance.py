@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tfbench.worker.inheritance import Inheritance
+from tfbench.worker.zygote import Inheritance
 
 
 @pytest.fixture

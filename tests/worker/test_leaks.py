@@ -10,8 +10,8 @@ import pytest
 STEPS = """
     import itertools, json, os, sys, threading, time
     import numpy as np
-    from tfbench.worker.probes import MetricUnavailable
-    from tfbench.worker.probes.leaks import Leaks
+    from tfbench.worker.tf_runtime import MetricUnavailable
+    from tfbench.worker.probes import Leaks
 
     kept, numbers, stop = [], itertools.count(), threading.Event()
 

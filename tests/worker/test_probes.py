@@ -6,12 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tfbench.worker import tf_internals
-from tfbench.worker.probes import MetricUnavailable
-from tfbench.worker.probes.graph import Xla, of_module
-from tfbench.worker.probes.memory import HostPeak
-from tfbench.worker.probes.outputs import Artifact, Outputs
-from tfbench.worker.probes.traces import Traces
+from tfbench.metrics.hlo import of_module
+from tfbench.worker import tf_runtime
+from tfbench.worker.probes import Artifact, HostPeak, Outputs, Traces, Xla
+from tfbench.worker.tf_runtime import MetricUnavailable
 
 
 class Shape(tuple):
@@ -120,8 +118,8 @@ def test_only_modules_of_the_step_are_reported(tmp_path, monkeypatch):
 
 
 def test_probes_report_that_tensorflow_is_missing(monkeypatch):
-    monkeypatch.setattr(tf_internals.tf_runtime, "tensorflow", lambda: None)
+    monkeypatch.setattr(tf_runtime, "tensorflow", lambda: None)
     with pytest.raises(MetricUnavailable, match="does not use TensorFlow"):
-        tf_internals.collect_graphs(True)
-    assert tf_internals.device_peaks() == {}
-    tf_internals.on_trace(lambda *reported: None)()
+        tf_runtime.collect_graphs(True)
+    assert tf_runtime.device_peaks() == {}
+    tf_runtime.on_trace(lambda *reported: None)()

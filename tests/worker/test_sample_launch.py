@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 
-from tfbench.worker.sample_launch import FunctionSampler, growth
+from tfbench.worker.launches import FunctionSampler, growth
 
 
 def busy(seconds):

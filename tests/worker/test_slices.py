@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from tfbench.protocol.messages import ServeSliced
-from tfbench.worker import slices
-from tfbench.worker.slices import serve_slices
+from tfbench.protocol import ServeSliced
+from tfbench.worker import block
+from tfbench.worker.block import serve_slices
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_block_has_the_time_of_the_process_with_its_injected_slowdown(pipes):
 
 
 def test_the_entrants_of_a_round_start_at_their_places(pipes, monkeypatch):
-    monkeypatch.setattr(slices, "HEAD_START", 0.05)  # a busy machine may delay a thread by milliseconds
+    monkeypatch.setattr(block, "HEAD_START", 0.05)  # a busy machine may delay a thread by milliseconds
     began, lock = [], threading.Lock()
 
     def step(own):

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tfbench.worker.tracers import ALLOWED, tracer
+from tfbench.worker.profiler import ALLOWED, tracer
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tfbench.errors import UsageError
+from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.selection import parse_device
-from tfbench.gpus.session import GpuSession
 from tfbench.model import Case
 from tfbench.plugin.collect import Collected, collect
 from tfbench.plugin.options import worker_processors
@@ -21,10 +21,9 @@ from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.sides.environments import Environments, kept
-from tfbench.sides.side import Side
-from tfbench.sides.spec import packages_of, parse
-from tfbench.storage.layout import Layout
-from tfbench.versions.imports import ImportLauncher
+from tfbench.sides.spec import Side, packages_of, parse
+from tfbench.storage.baselines import Layout
+from tfbench.versions.defaults import ImportLauncher
 
 _SELECTIONS = {
     "-k": ("EXPRESSION", "select cases by name, as in pytest"),

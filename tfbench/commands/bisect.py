@@ -28,17 +28,14 @@ from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
-from tfbench.report.attribution import changes_of
-from tfbench.report.screen import Screen
-from tfbench.session.causes import causes, graph_changed, in_own_python
-from tfbench.session.explain import Explanation, explained
-from tfbench.sides.side import Side
-from tfbench.versions import bisect_report
-from tfbench.versions.bisect import Bisection
+from tfbench.report.profile import changes_of
+from tfbench.report.terminal import Screen
+from tfbench.session.profiling import Explanation, causes, explained, graph_changed, in_own_python
+from tfbench.sides.spec import Side
+from tfbench.versions import bisect
+from tfbench.versions.bisect import Bisection, Point, max_steps, points_between
 from tfbench.versions.defaults import Candidate, candidates, defaults_of, search, set_back
-from tfbench.versions.difference import COUNTED, RACED, Difference, counted, raced
-from tfbench.versions.points import points_between
-from tfbench.versions.search import Point, max_steps
+from tfbench.versions.matrix import COUNTED, RACED, Difference, counted, raced
 
 ANSWERED, INCONCLUSIVE, BROKEN = 0, 3, 5
 METRICS = (*RACED, *COUNTED)
@@ -97,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         skipped = not arguments.all_releases and not points[0].spec.startswith("git:") and len(points) > 2
         alive: Sequence[Side] = ()
         for result in results:
-            console.print(bisect_report.terminal(result, points, skipped))
+            console.print(bisect.terminal(result, points, skipped))
             if result.first_bad is not None:
                 status.update("reading what changed")
                 ends = points[result.search.good], points[result.first_bad]
@@ -119,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(f"{len(results)} cases in {seconds:.0f} s (policy {policy.name})")
     if arguments.report_json is not None:
         asked = {"policy": policy.as_json(), "metric": arguments.metric, "wall_seconds": round(seconds, 3)}
-        write_whole(arguments.report_json, bisect_report.as_json(results, points, changes, named, asked))
+        write_whole(arguments.report_json, bisect.as_json(results, points, changes, named, asked))
         console.print(f"written: {arguments.report_json}")
     if any(result.failure or result.steps[0].outcome is None for result in results):
         return BROKEN

@@ -20,21 +20,36 @@ from pathlib import Path
 from rich.console import Console
 
 from tfbench.commands._setup import progress_bar
-from tfbench.doctor.calibration.determinism import examine
-from tfbench.doctor.calibration.journal import RACED, SAVED, CalibrationTrial, Journal
-from tfbench.doctor.calibration.run import SLOWDOWNS, UNSEEN, USUAL, WORKLOADS, Plan, background_load, calibrate
-from tfbench.doctor.calibration.selection import Selection
-from tfbench.doctor.calibration.summary import by_workload, tally, whole_runs
-from tfbench.doctor.calibration.table import costs, of, table
+from tfbench.doctor.calibration import (
+    RACED,
+    SAVED,
+    SLOWDOWNS,
+    UNSEEN,
+    USUAL,
+    WORKLOADS,
+    CalibrationTrial,
+    Journal,
+    Plan,
+    Selection,
+    background_load,
+    by_workload,
+    calibrate,
+    costs,
+    examine,
+    of,
+    table,
+    tally,
+    whole_runs,
+)
 from tfbench.errors import UsageError
+from tfbench.facts import machine
 from tfbench.fs import write_whole
 from tfbench.model import JSON
 from tfbench.plugin.collect import collect
 from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import Policy, preset
-from tfbench.report.screen import Screen
-from tfbench.storage.layout import Layout
-from tfbench.worker.environment import machine
+from tfbench.report.terminal import Screen
+from tfbench.storage.baselines import Layout
 
 SCHEMA = "tfbench-calibration/1"
 MEMORY_BOUND = frozenset({"elementwise"})

@@ -15,10 +15,9 @@ from pathlib import Path
 
 from tfbench.errors import UsageError
 from tfbench.fs import read_text, write_whole
-from tfbench.gate.decide import as_comment, decided, load_artifact
-from tfbench.gate.own_files import own_files
+from tfbench.gate.decide import as_comment, decided, load_artifact, own_files
 from tfbench.report.comment import GithubRun, without_report
-from tfbench.report.screen import say
+from tfbench.report.terminal import say
 from tfbench.untrusted import brief
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from rich.text import Text
 
-from tfbench.compare import result_file, table
-from tfbench.compare.contrast import contrast
+from tfbench import compare
+from tfbench.compare import contrast
 from tfbench.fs import write_whole
-from tfbench.report.screen import Screen
-from tfbench.storage.layout import Layout
+from tfbench.report.terminal import Screen
+from tfbench.storage.baselines import Layout
 
 SCHEMA = "tfbench-comparison/1"
 
@@ -37,20 +37,20 @@ def _path(text: str) -> Path:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print; 0 if both files can be read."""
-    first, second = (result_file.read(path) for path in (arguments.first, arguments.second))
+    first, second = (compare.read(path) for path in (arguments.first, arguments.second))
     console = Screen()
     for name, file in (("first", first), ("second", second)):
         console.print(Text(f"{name}: {file.path} ({file.kind}{', of ' + file.saved if file.saved else ''})"))
         if not file.times:
-            console.print(Text(f"{name}: {table.NO_TIMES}", "yellow"))
-    if differences := result_file.differences(first, second):
+            console.print(Text(f"{name}: {compare.NO_TIMES}", "yellow"))
+    if differences := compare.differences(first, second):
         why = f"the files are from different machines: {'; '.join(differences)}"
         console.print(Text(f"incomparable, because {why}", "yellow"))
     rows = [contrast(case, first.times.get(case), second.times.get(case)) for case in {**first.times, **second.times}]
     if first.report or second.report:
-        console.print(table.verdicts(first.report, second.report, arguments.all))
+        console.print(compare.verdicts(first.report, second.report, arguments.all))
     if first.times and second.times:
-        console.print(table.contrasts(rows, not differences))
+        console.print(compare.contrasts(rows, not differences))
     if not first.cases & second.cases:
         console.print(Text("the files have no case in common", "yellow"))
     if arguments.report_json:

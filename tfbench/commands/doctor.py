@@ -25,17 +25,16 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench.commands._setup import progress_bar
-from tfbench.doctor import checks, inspect, noise
-from tfbench.doctor.model import Finding, Limits, Machine, ObservationWindow, State
+from tfbench.doctor import checks, machine, noise
+from tfbench.doctor.machine import Finding, Limits, Machine, ObservationWindow, State
 from tfbench.errors import TfbenchError, UsageError
+from tfbench.facts import machine as machine_words
 from tfbench.fs import write_whole
 from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
-from tfbench.report.screen import Screen
-from tfbench.report.style import add_columns, add_row, table
-from tfbench.report.units import duration, times
-from tfbench.worker.environment import machine as machine_words
+from tfbench.report.summary import duration, times
+from tfbench.report.terminal import Screen, add_columns, add_row, table
 
 SCHEMA = "tfbench-doctor/1"
 FIT, NOT_FIT, UNDECIDED = 0, 1, 3
@@ -67,11 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--seconds {arguments.seconds:g} must lie from {_SECONDS[0]:g} to {_SECONDS[1]:g}")
     limits, console = Limits(), Screen()
     where = worker_processors(arguments.cpus)
-    machine = inspect.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
+    found = machine.read(where.every if not arguments.cpus else available_cpus(), where.one[0])
     test, window, raced = (
-        (None, None, []) if arguments.no_race else _race(arguments.seconds, machine, where, limits, console)
+        (None, None, []) if arguments.no_race else _race(arguments.seconds, found, where, limits, console)
     )
-    findings = checks.worst_first([*checks.examine(machine, limits, window), *raced])
+    findings = checks.worst_first([*checks.examine(found, limits, window), *raced])
     code = _exit_code(findings)
     _show(console, findings, test, code)
     if arguments.report_json:
@@ -97,10 +96,10 @@ def _exit_code(findings: Sequence[Finding]) -> int:
 
 
 def _race(
-    seconds: float, machine: Machine, where: Processors, limits: Limits, console: Console
+    seconds: float, found: Machine, where: Processors, limits: Limits, console: Console
 ) -> tuple[noise.NoiseTest | None, ObservationWindow | None, list[Finding]]:
     """Race; returns the test, the counters of the processor during it, and the findings or why there was no race."""
-    memory = checks.available(machine, limits)
+    memory = checks.available(found, limits)
     if memory.state is State.BAD:
         text = f"not run, because the kernel could kill other processes: {memory.what}"
         return None, None, [Finding(noise.NAME, State.UNKNOWN, text)]
@@ -112,15 +111,15 @@ def _race(
         def tell(text: str, done: float) -> None:
             bar.update(task, description=text, completed=done)
 
-        before, began = inspect.counters(_ROOT, machine.worker), time.perf_counter()
+        before, began = machine.counters(_ROOT, found.worker), time.perf_counter()
         try:
             test = noise.race(seconds, preset("standard"), where, tell, time.perf_counter, random.Random())
         except TfbenchError as error:
             return None, None, [noise.finding_of(error)]
-        after, ended = inspect.counters(_ROOT, machine.worker), time.perf_counter()
+        after, ended = machine.counters(_ROOT, found.worker), time.perf_counter()
         tell("simulating races with this noise", seconds)
         noise.add_detection_limits(test.races, test.policy, limits)
-    return test, inspect.observation_window(before, after, ended - began), noise.findings_of(test, limits)
+    return test, machine.observation_window(before, after, ended - began), noise.findings_of(test, limits)
 
 
 def _show(console: Console, findings: Sequence[Finding], test: noise.NoiseTest | None, code: int) -> None:

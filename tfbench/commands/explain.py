@@ -19,15 +19,13 @@ from tfbench.errors import UsageError
 from tfbench.policy import preset
 from tfbench.profiles.folders import named
 from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import Prober
-from tfbench.race.profiler import USUAL, Profiler
-from tfbench.report.attribution import attributed, changes_of
+from tfbench.race.prober import USUAL, Prober, Profiler
+from tfbench.report.profile import attributed, changes_of
 from tfbench.report.profile import render as sections
-from tfbench.report.screen import Screen
-from tfbench.session.explain import explained
-from tfbench.session.profiling import BASELINE, CONTENDER, reread, take
+from tfbench.report.terminal import Screen
+from tfbench.session.profiling import BASELINE, CONTENDER, explained, reread, take
 from tfbench.sides.spec import KINDS
-from tfbench.storage.layout import PROFILES
+from tfbench.storage.baselines import PROFILES
 from tfbench.untrusted import command
 
 

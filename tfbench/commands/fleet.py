@@ -19,26 +19,23 @@ from pathlib import Path
 
 from tfbench.commands._setup import add_selections, selected_words
 from tfbench.errors import UsageError
-from tfbench.fleet import plan as planning
-from tfbench.fleet.controller import Fleet, Status, failed_logs
-from tfbench.fleet.engine import Engine
+from tfbench.fleet import folder
+from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs, merge, span
+from tfbench.fleet.engines import Engine
 from tfbench.fleet.folder import FleetFolder, Plan
-from tfbench.fleet.merging import merge
-from tfbench.fleet.progress import FleetProgress, span
-from tfbench.fleet.recipe import pinned, sides_of
+from tfbench.fleet.job import pinned, sides_of
 from tfbench.fs import require_linux, try_lock, write_whole
 from tfbench.gate.decide import decided, load_report
 from tfbench.plugin.collect import COMMAND, Collected, collect
 from tfbench.policy import PRESETS, Policy, preset
-from tfbench.report import json_writer
-from tfbench.report.screen import Screen, say
+from tfbench.report import json_format
+from tfbench.report.terminal import Screen, say
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
-from tfbench.sides.side import Side
 from tfbench.sides.source_tree import materialise, tree_of
-from tfbench.storage.baselines import now
-from tfbench.storage.histories import is_url, opened
-from tfbench.storage.layout import HISTORY_VARIABLE, Layout
-from tfbench.suite import scale
+from tfbench.sides.spec import Side
+from tfbench.storage.baselines import HISTORY_VARIABLE, Layout, now
+from tfbench.storage.database import is_url, opened
+from tfbench.suite import axes
 
 ENGINES = ("local", "slurm", "ray")
 
@@ -52,7 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         option("--against", default="", metavar="SPEC", help="the baseline side, as in pytest --benchmark")
         option("--policy", default="standard", metavar="|".join(PRESETS), help="confidence and cost of verdicts")
         option("--folder", type=Path, metavar="DIR", help="folder of the fleet, which all machines share")
-        option("--job-seconds", type=float, default=planning.JOB_SECONDS, metavar="SECONDS", help="cost of a job")
+        option("--job-seconds", type=float, default=folder.JOB_SECONDS, metavar="SECONDS", help="cost of a job")
         text = "an earlier report, whose costs of cases are used; repeatable"
         option("--costs", type=Path, action="append", default=[], metavar="REPORT", help=text)
         option("--machine-class", default="any", metavar="NAME", help="machines of the engine that run the jobs")
@@ -118,23 +115,23 @@ def _plan(arguments: argparse.Namespace) -> tuple[FleetFolder, Plan]:
     for path in arguments.costs:
         known.update(load_report(path).seconds_by_case)
     spec = pinned(arguments.against, collected.root)
-    recipe = planning.Recipe(
+    recipe = folder.Recipe(
         policy=policy.as_json(),
         sides=sides_of(spec, collected.root),
         machine_class=arguments.machine_class,
         driver=arguments.driver,
         device=(selected["--device"] or ["all"])[-1],
-        scale=(selected["--scale"] or [os.environ.get(scale.VARIABLE, scale.SMALL)])[-1],
+        scale=(selected["--scale"] or [os.environ.get(axes.VARIABLE, axes.SMALL)])[-1],
         time=now(),
     )
-    parts = planning.cut(cases, planning.costs(cases, known, policy.name), arguments.job_seconds)
+    parts = folder.cut(cases, folder.costs(cases, known, policy.name), arguments.job_seconds)
     layout = Layout.of(collected.root)
     layout.write_gitignore()
     place = arguments.folder or layout.fleets / f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
     if place.exists():
         raise UsageError(f"{place} exists: name another folder, or run its jobs with --resume")
     missing = _missing(collected, spec, policy, layout)
-    return FleetFolder(place), planning.write(place, planning.jobs_of(parts, recipe), collected.root, missing)
+    return FleetFolder(place), folder.write(place, folder.jobs_of(parts, recipe), collected.root, missing)
 
 
 def _missing(collected: Collected, spec: str, policy: Policy, layout: Layout) -> list[str]:
@@ -157,14 +154,14 @@ def _engine(arguments: argparse.Namespace, folder: FleetFolder, plan: Plan) -> E
     if arguments.engine_option and arguments.engine != "slurm":
         raise UsageError("--engine-option is for --engine slurm")
     if arguments.engine == "slurm":
-        from tfbench.fleet.engines.slurm import SlurmEngine
+        from tfbench.fleet.engines import SlurmEngine
 
         return SlurmEngine(folder, plan.machine_class, arguments.engine_option)
     if arguments.engine == "ray":
-        from tfbench.fleet.engines.ray import RayEngine
+        from tfbench.fleet.engines import RayEngine
 
         return RayEngine(plan.machine_class, arguments.local_nodes)
-    from tfbench.fleet.engines.local import LocalEngine
+    from tfbench.fleet.engines import LocalEngine
 
     return LocalEngine()
 
@@ -185,7 +182,7 @@ def _conclude(arguments: argparse.Namespace, folder: FleetFolder, status: Status
         say(line)
     report = merge(folder, status.lost)
     for path in (folder.merged, *([arguments.report_json] if arguments.report_json else [])):
-        write_whole(path, json_writer.lines(report))
+        write_whole(path, json_format.lines(report))
     for machine in report.machines:
         aside = f", set aside: {machine['aside']}" if machine.get("aside") else ""
         say(f"{machine['host']}: {machine['jobs']} jobs, {span(machine['seconds'])}{aside}")

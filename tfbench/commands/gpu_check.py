@@ -17,16 +17,15 @@ from rich.text import Text
 from tfbench import __version__
 from tfbench.commands.doctor import COLOURS
 from tfbench.doctor.gpu_check import GpuCheck
-from tfbench.doctor.model import Finding, State
+from tfbench.doctor.machine import Finding, State
 from tfbench.errors import GpuError
 from tfbench.fs import write_whole
-from tfbench.gpus.nvml import Nvml
-from tfbench.gpus.recording import Recording
+from tfbench.gpus.monitor import GpuSession
+from tfbench.gpus.nvml import Nvml, Recording
 from tfbench.gpus.selection import has_driver, parse_device
-from tfbench.gpus.session import GpuSession
 from tfbench.plugin.options import worker_processors
 from tfbench.policy import preset
-from tfbench.report.screen import Screen
+from tfbench.report.terminal import Screen
 
 WORKS, BROKEN, NO_GPU = 0, 1, 3
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
-from tfbench.report.screen import say
-from tfbench.sides.interpreters import minor
+from tfbench.report.terminal import say
+from tfbench.sides.environments import minor
 from tfbench.suite.first_files import plan
 from tfbench.untrusted import brief
 

@@ -12,12 +12,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from tfbench.fleet.execute import WAIT, Place, finished, measured
-from tfbench.fleet.execute import run as execute
 from tfbench.fleet.folder import node_name
 from tfbench.fleet.job import load
+from tfbench.fleet.node import WAIT, Place, finished, measured
+from tfbench.fleet.node import run as execute
 from tfbench.plugin.options import worker_processors
-from tfbench.report.screen import say
+from tfbench.report.terminal import say
 
 PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
 

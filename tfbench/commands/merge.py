@@ -9,14 +9,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tfbench.fleet.controller import merge as merge_fleet
 from tfbench.fleet.folder import PLAN, FleetFolder
-from tfbench.fleet.merging import merge as merge_fleet
 from tfbench.fs import write_whole
 from tfbench.gate.artifact import FILES, files_of
 from tfbench.gate.decide import load_report
 from tfbench.gate.merge import confirm, merge
-from tfbench.report import json_reader, json_writer
-from tfbench.report.screen import say
+from tfbench.report import json_format
+from tfbench.report.terminal import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -39,12 +39,12 @@ def run(arguments: argparse.Namespace) -> int:
         whole, count = merge_fleet(fleet, {}), fleet.plan().jobs
     else:
         texts = (item for path in arguments.reports for item in files_of(path).items())
-        found = [(name, json_reader.read(text, name)) for name, text in texts]
+        found = [(name, json_format.read(text, name)) for name, text in texts]
         whole = found[0][1] if len(found) == 1 and found[0][1].shard is None else merge(found)
         count = len(found)
     if arguments.confirmed_by:
         whole = confirm(whole, load_report(arguments.confirmed_by))
-    write_whole(arguments.report_json, json_writer.lines(whole) if count > FILES else json_writer.render(whole))
+    write_whole(arguments.report_json, json_format.lines(whole) if count > FILES else json_format.render(whole))
     cases = {verdict.case.name for verdict in whole.verdicts}
     say(f"{count} reports, {len(cases)} cases: {arguments.report_json}")
     return 0

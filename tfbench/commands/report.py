@@ -16,14 +16,14 @@ from pathlib import Path
 
 from rich.text import Text
 
-from tfbench.compare.report_input import read_inputs
+from tfbench.compare import read_inputs
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import Report
 from tfbench.report import markdown, terminal
 from tfbench.report.html import report_page
 from tfbench.report.html.page import check_library
-from tfbench.report.screen import Screen, say
+from tfbench.report.terminal import Screen, say
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -18,22 +18,20 @@ from pathlib import Path
 
 from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.errors import TfbenchError, UsageError
+from tfbench.facts import packages
 from tfbench.fs import scratch_dir, write_whole
 from tfbench.model import TIME, Case, Outcome
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
-from tfbench.race.profiler import USUAL, Profiler
-from tfbench.report.screen import Screen
-from tfbench.report.units import times
+from tfbench.race.prober import USUAL, Profiler
+from tfbench.report.summary import times
+from tfbench.report.terminal import Screen
 from tfbench.session.profiling import BASELINE, CONTENDER, take
-from tfbench.sides.side import Side
-from tfbench.sides.spec import KINDS, TENSORFLOWS
+from tfbench.sides.spec import KINDS, TENSORFLOWS, Side
 from tfbench.untrusted import brief, command
-from tfbench.versions.repro.confirm import changes, run_code
-from tfbench.versions.repro.modules import AVAILABLE
-from tfbench.versions.repro.write import BugReport, ReproResult, about, compose
-from tfbench.worker.environment import packages
+from tfbench.versions.repro import BugReport, ReproResult, about, changes, compose, run_code
+from tfbench.versions.rewrite import AVAILABLE
 
 _WITHOUT_TREES = "a file alone cannot have another source tree; give versions, python:PATH or env:NAME=VALUE"
 _AGREE = 0.2

@@ -13,17 +13,16 @@ import random
 from pathlib import Path
 
 from tfbench.commands._setup import CommandSetup, add_selections
-from tfbench.compare.result_file import medians
+from tfbench.compare import medians
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import Outcome
 from tfbench.policy import PRESETS, preset
-from tfbench.report.screen import Screen
+from tfbench.report.terminal import Screen
 from tfbench.ruling import Result
-from tfbench.versions import matrix_report
-from tfbench.versions.findings import FindingsFolder, Writer
-from tfbench.versions.imports import CASES
-from tfbench.versions.matrix import Matrix, ordered, race, sides_of
+from tfbench.versions import matrix
+from tfbench.versions.defaults import CASES
+from tfbench.versions.matrix import FindingsFolder, Matrix, Writer, ordered, race, sides_of
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -63,26 +62,26 @@ def run(arguments: argparse.Namespace) -> int:
         setup.prefer_one_python(labels)
         sides = sides_of(labels, setup.side)
         cases, launcher = (CASES, setup.imports()) if arguments.imports else (setup.cases, setup.launcher)
-        matrix = race(cases, sides, launcher, policy, random.Random(), status.update)
+        raced = race(cases, sides, launcher, policy, random.Random(), status.update)
         notes = setup.notes
         if arguments.findings is not None and not arguments.imports:
             by_label = dict(zip(labels, sides, strict=True))
             folder, collected = FindingsFolder(arguments.findings), setup.collected
             writer = Writer(folder, collected.functions, collected.root, launcher, policy, by_label, status.update)
-            notes = [*notes, *writer.write(matrix)]
-    console.print(matrix_report.terminal(matrix, saved, console.width))
+            notes = [*notes, *writer.write(raced)]
+    console.print(matrix.terminal(raced, saved, console.width))
     for note in notes:
         console.print(note)
-    size = f"{len(matrix.rows)} cases on {len(matrix.sides)} sides"
-    console.print(f"{size} in {matrix.seconds:.0f} s (policy {policy.name})")
+    size = f"{len(raced.rows)} cases on {len(raced.sides)} sides"
+    console.print(f"{size} in {raced.seconds:.0f} s (policy {policy.name})")
     for path, text in (
-        (arguments.report_json, matrix_report.as_json(matrix, saved, policy.as_json())),
-        (arguments.report_markdown, matrix_report.markdown(matrix, saved)),
+        (arguments.report_json, matrix.as_json(raced, saved, policy.as_json())),
+        (arguments.report_markdown, matrix.markdown(raced, saved)),
     ):
         if path is not None:
             write_whole(path, text)
             console.print(f"written: {path}")
-    return _result(matrix).code if arguments.fail_on_regression else 0
+    return _result(raced).code if arguments.fail_on_regression else 0
 
 
 def _result(matrix: Matrix) -> Result:

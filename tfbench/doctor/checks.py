@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tfbench.doctor.model import GIB, Cgroup, Finding, Gpu, Limits, Machine, Memory, ObservationWindow, State
-from tfbench.gpus.readings import hardware_reasons
+from tfbench.doctor.machine import GIB, Cgroup, Finding, Gpu, Limits, Machine, Memory, ObservationWindow, State
+from tfbench.gpus.nvml import hardware_reasons
 
 Check = Callable[[Machine, Limits], Finding]
 Grade = tuple[State, str, str]

@@ -12,20 +12,20 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tfbench.doctor.model import Finding, State
+from tfbench.doctor.machine import Finding, State
 from tfbench.errors import BenchmarkError, TfbenchError
-from tfbench.gpus.readings import Identity
-from tfbench.gpus.session import GpuSession
+from tfbench.gpus.monitor import GpuSession
+from tfbench.gpus.nvml import Identity
 from tfbench.model import TIME, Case, Outcome
 from tfbench.policy import Policy
-from tfbench.profiles.op_stats import NO_KERNELS
 from tfbench.profiles.xplane import DEVICE, load
+from tfbench.profiles.xprof import NO_KERNELS
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
+from tfbench.race.prober import USUAL, Profiler
 from tfbench.race.process_launcher import ProcessLauncher, Processors
-from tfbench.race.profiler import USUAL, Profiler
 from tfbench.race.workers import Suite
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 
 FILE = Path(__file__).resolve().parents[1] / "worker" / "workloads" / "test_product.py"
 CASE = Case(f"{FILE.name}::test_product", "test_product", f"{FILE.name}::test_product")

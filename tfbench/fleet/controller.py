@@ -1,20 +1,140 @@
-"""Run a fleet: submit its jobs, follow them, repeat lost ones, and merge their reports."""
+"""Run a fleet: start nodes, follow their jobs, and merge their reports."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
 from tfbench.errors import EngineAway, EngineError, JobError, ReportError, TfbenchError
-from tfbench.fleet.engine import Engine, State, Submission
+from tfbench.fleet.engines import Engine, State, Submission
 from tfbench.fleet.folder import FleetFolder
 from tfbench.fleet.job import Job, check_report
 from tfbench.fs import read_text
-from tfbench.report import json_reader
+from tfbench.gate.merge import Merger
+from tfbench.model import Report
+from tfbench.report import json_format
 from tfbench.untrusted import brief
+
+# Show how far a fleet is: a line that is redrawn in a terminal, and a line now and then elsewhere
+
+
+_EVERY = 30.0
+"""Seconds between two lines where the output is no terminal, such as the log of a CI job."""
+
+
+def span(seconds: float) -> str:
+    """Format a time of seconds to days: ``45 s``, ``12 min``, ``3.4 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def line(status: Status, left: float | None) -> str:
+    """Describe a status in one line."""
+    parts = [f"{status.done} of {status.jobs} jobs", f"{status.running} running"]
+    parts.append(f"{status.cases_done} of {status.cases} cases")
+    parts += [f"{count} {outcome}" for outcome, count in sorted(status.outcomes.items()) if count]
+    parts += [f"{len(status.lost)} jobs lost"] if status.lost else []
+    parts += [f"{len(status.aside)} machines set aside"] if status.aside else []
+    if left is not None and status.done + len(status.lost) < status.jobs:
+        parts.append(f"about {span(left)} left")
+    return ", ".join(parts) + (f" ({status.note})" if status.note else "")
+
+
+class FleetProgress:
+    """A callable for `Fleet`. Use it as a context manager."""
+
+    def __init__(self, console: Console, slots: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._slots, self._clock = console, slots, clock
+        self._live = Live(console=console, transient=True, auto_refresh=False) if console.is_terminal else None
+        self._began: float | None = None
+        self._before = 0.0
+        self._last = -_EVERY
+        self._said: set[str] = set()
+
+    def __enter__(self) -> FleetProgress:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def __call__(self, status: Status) -> None:
+        now = self._clock()
+        if self._began is None:
+            self._began, self._before = now, status.seconds_done
+        for host, why in status.aside.items():
+            if host not in self._said:
+                self._said.add(host)
+                self._console.print(Text(f"{host} was set aside: {why}", "yellow"))
+        text = line(status, seconds_left(status, self._slots(), now - self._began, self._before))
+        if self._live:
+            self._live.update(Text(text), refresh=True)
+        elif now - self._last >= _EVERY or status.done + len(status.lost) == status.jobs:
+            self._last = now
+            self._console.print(Text(text))
+
+
+# Merge the reports of a fleet's jobs, one after another, into the report of the suite
+
+
+ROUNDS = 10_000
+"""Cases up to which the merged report keeps the rounds, which are 2,500 bytes per case."""
+
+
+def merge(folder: FleetFolder, lost: Mapping[int, str], progress: Callable[[int], None] = lambda done: None) -> Report:
+    """Merge the reports of all jobs. Each case of the plan gets the rows of its one job.
+
+    Args:
+        lost: Number of a job without a report -> why. Its cases become errors.
+        progress: Called with the number of merged jobs.
+
+    Raises:
+        JobError: A report is missing, is not the complete one of its job, or every job is lost.
+        ReportError: The reports differ in their sides or kinds of machines, or a case is missing or occurs twice.
+    """
+    plan = folder.plan()
+    merger = Merger(rounds=plan.cases <= ROUNDS)
+    done = 0
+    # The first report tells what all others must have, so the lost ones come last.
+    for index in (one for one in range(1, plan.jobs + 1) if one not in lost):
+        job, path = folder.job(index), folder.report(index)
+        if job.suite != plan.suite or job.of != plan.jobs:
+            raise JobError(f"{folder.job_file(index)} belongs to another plan than {folder.plan_file}")
+        try:
+            report = json_format.read(read_text(path), str(path))
+        except ReportError as error:
+            fix = f"tfbench fleet run --resume {folder.path} measures what is missing"
+            raise JobError(f"job {index} of {plan.jobs} has no report: {error}; {fix}") from None
+        check_report(job, report, str(path))
+        merger.add(str(path), report)
+        done += 1
+        progress(done)
+    for index in sorted(lost):
+        job = folder.job(index)
+        merger.add_lost(f"job {index}", job.part.of_cases(job.cases), lost[index])
+        done += 1
+        progress(done)
+    merger.add_missing(plan.missing)
+    for host, why in folder.aside():
+        merger.set_aside(host, why)
+    if len(lost) == plan.jobs:
+        why = next(iter(lost.values()))
+        raise JobError(f"none of the {plan.jobs} jobs has a report: {why}")
+    return merger.finish()
+
+
+# Run a fleet: submit its jobs, follow them, repeat lost ones, and merge their reports
+
 
 ATTEMPTS = 3
 """Attempts of a job. A machine is lost now and then, and a job that fails three times fails by itself."""
@@ -159,7 +279,7 @@ class Fleet:
     def _checked(self, index: int) -> tuple[Job, Counter[str]]:
         job, path = self._folder.job(index), self._folder.report(index)
         events = [row for row in self._folder.attempts(index) if row["event"] == "done"]
-        report = json_reader.read(read_text(path), str(path))
+        report = json_format.read(read_text(path), str(path))
         check_report(job, report, str(path))
         known = events[-1].get("outcomes") if events else None
         outcomes = known if isinstance(known, dict) else {}

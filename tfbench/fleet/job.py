@@ -1,21 +1,69 @@
-"""Define a job: the part of a suite that one machine races, as one JSON file that carries its own digest."""
+"""A job of a fleet: what a node does, with what, and its lease."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
+from typing import IO
 
-from tfbench.errors import JobError
-from tfbench.fs import read_text
+from tfbench.errors import JobError, NodeError, UsageError
+from tfbench.facts import packages
+from tfbench.fs import hold, read_text
+from tfbench.gpus.selection import opened, shared_folder
 from tfbench.model import JSON, Report
-from tfbench.report.schema import Validator
+from tfbench.report.json_format import Validator
+from tfbench.sides.source_tree import NoCheckout, code_digest, commit_of, tree_of
+from tfbench.sides.spec import of_version
 from tfbench.suite.shards import SuitePart
 from tfbench.untrusted import brief, is_case, parse_json
+
+# Describe both sides of a plan such that each machine can check them, with revisions replaced by commits
+
+
+def pinned(spec: str, root: Path) -> str:
+    """Return a specification that means the same code on every machine: ``git:main`` becomes ``git:`` and a hash.
+
+    Raises:
+        UsageError: It is empty, or a part names an interpreter, which other machines do not have.
+        SideError: A revision does not exist.
+    """
+    parts = [part.strip() for part in of_version(spec).split("+")]
+    if not spec.strip():
+        raise UsageError("a fleet races two sides: give --against SPEC, such as git:HEAD~1 or self")
+    if local := next((part for part in parts if part.startswith("python:")), ""):
+        raise UsageError(f"--against {local}: other machines have no such path; name packages or a revision")
+    return "+".join(f"git:{commit_of(root, part[4:])}" if part.startswith("git:") else part for part in parts)
+
+
+def sides_of(spec: str, root: Path) -> dict[str, JSON]:
+    """Return the recipes of both sides; ``spec`` is pinned.
+
+    Raises:
+        SideError: git cannot read the checkout.
+    """
+    try:
+        tree = code_digest(root)
+    except NoCheckout:
+        tree = ""  # the code of machines cannot be compared without git; docs/fleet.md says so
+    revision = next((part[4:] for part in spec.split("+") if part.startswith("git:")), "")
+    named = dict(part.split("==", 1) for part in spec.split("+") if "==" in part and ":" not in part)
+    baseline = {"spec": spec, "tree": tree_of(root, revision) if revision else tree, "python": "", "packages": named}
+    contender = {"spec": "working tree", "tree": tree, "python": platform.python_version(), "packages": packages()}
+    return {"baseline": baseline, "contender": contender}
+
+
+# Define a job: the part of a suite that one machine races, as one JSON file that carries its own digest
+
 
 SCHEMA = "tfbench-job/1"
 _FAMILY = "tfbench-job/"
@@ -132,3 +180,57 @@ def check_report(job: Job, report: Report, name: str) -> None:
 @cache
 def _validator() -> Validator:
     return Validator(json.loads(resources.files("tfbench.fleet").joinpath("job.schema.json").read_bytes()))
+
+
+# Lease the host for one measurement at a time, across all engines, services and users of the host
+
+
+_EACH = 0.02
+"""Seconds between two attempts. A hand-over costs a fiftieth of a second of a job of minutes."""
+_NAME = "host.lock"
+
+
+def lease_folder() -> Path:
+    """Return the folder of the locks of all users of this host."""
+    shared = "/run/lock" if os.access("/run/lock", os.W_OK) else tempfile.gettempdir()
+    return Path(shared, "tfbench")
+
+
+@contextmanager
+def lease(wait: float, folder: Path | None = None) -> Iterator[IO[str]]:
+    """Hold the host until the block ends. Children that inherit the yielded file hold it as long as they live.
+
+    Args:
+        wait: Seconds to wait for another service to finish.
+
+    Raises:
+        NodeError: Another service still measures, or the folder is not usable.
+    """
+    place = folder or lease_folder()
+    try:
+        with shared_folder(place) as descriptor:
+            file = opened(_NAME, descriptor)
+    except OSError as error:
+        raise NodeError(f"{place} cannot hold the lease of this host: {error.strerror}") from None
+    with file:
+        _take(file, wait)
+        if file.writable():
+            file.seek(0)
+            file.truncate()
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+        yield file
+
+
+def _take(file: IO[str], wait: float) -> None:
+    until = time.monotonic() + wait
+    while True:
+        try:
+            return hold(file, wait=False)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                file.seek(0)
+                who = file.read(100).strip()
+                text = f"another service measures on this host{f', process {who}' if who.isdigit() else ''}"
+                raise NodeError(f"{text}: give one service the host, or give --wait more seconds") from None
+        time.sleep(_EACH)

@@ -1,20 +1,139 @@
-"""Check that this machine may do a job, and state the facts of the machine for the report."""
+"""Carry out jobs on a node: its canary, its races, its report."""
 
 from __future__ import annotations
 
 import json
+import os
 import platform
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO
 
-from tfbench.doctor import inspect
-from tfbench.errors import NodeError, SideError, UsageError
-from tfbench.fleet.job import Job
-from tfbench.model import JSON
+from tfbench.doctor import machine
+from tfbench.errors import JobError, NodeError, ReportError, SideError, TfbenchError, UsageError
+from tfbench.facts import machine as machine_facts
+from tfbench.facts import packages
+from tfbench.fleet.folder import FleetFolder, node_name
+from tfbench.fleet.job import Job, check_report, lease, load
+from tfbench.fs import locked, read_text, write_whole
+from tfbench.gpus.monitor import GpuSession
+from tfbench.gpus.selection import parse_device
+from tfbench.model import JSON, TIME, Case, Outcome, Report
 from tfbench.policy import preset
-from tfbench.race.process_launcher import Processors
-from tfbench.sides.interpreters import minor
+from tfbench.race.confirmed import ConfirmedRace
+from tfbench.race.interfaces import Entrant
+from tfbench.race.process_launcher import ProcessLauncher, Processors
+from tfbench.race.workers import Suite
+from tfbench.report import json_format
+from tfbench.sides.environments import minor
 from tfbench.sides.source_tree import code_digest
-from tfbench.worker.environment import machine, packages
+from tfbench.sides.spec import Side
+from tfbench.storage.baselines import HISTORY_VARIABLE, JOURNAL
+
+# Race a canary: unchanged code, and a slowdown that a fit machine detects
+
+
+SLOWDOWN = 0.10
+"""Injected fraction of extra iterations. The policy quick detects 5% on a fit machine, so this has room for a noisy one
+that still decides."""
+ATTEMPTS = 2
+"""A canary that fails is raced once more. A fit machine fails one by chance in a hundred, and two in ten thousand."""
+_WORKLOADS = Path(__file__).parents[1] / "worker" / "workloads"
+_ON_CPU = _WORKLOADS / "test_canary.py", "test_canary"
+_ON_GPU = _WORKLOADS / "test_product.py", "test_product"
+"""File and benchmark. The first needs no TensorFlow, so its processes start within a second."""
+_CASES = 2
+"""Verdicts of a canary, which share alpha."""
+
+
+@dataclass(frozen=True)
+class Canary:
+    """The result of a canary."""
+
+    unchanged: str
+    """Outcome of unchanged code against itself."""
+    slowed: str
+    """Outcome of code with the injected slowdown."""
+    seconds: float
+    failure: str = ""
+    """Why the machine is not fit, ``""`` if it is."""
+
+    def as_json(self) -> JSON:
+        return {
+            "unchanged": self.unchanged,
+            "slowed": self.slowed,
+            "slowdown": SLOWDOWN,
+            "seconds": round(self.seconds, 3),
+            "failure": self.failure,
+        }
+
+
+def judge(unchanged: Outcome, slowed: Outcome, seconds: float) -> Canary:
+    """Decide from both outcomes whether a machine is fit."""
+    why = ""
+    if unchanged in (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.ERROR):
+        why = f"unchanged code is {unchanged}"
+    elif slowed is not Outcome.REGRESSED:
+        why = f"code slowed by {SLOWDOWN:.0%} is {slowed} instead of regressed"
+    return Canary(unchanged.value, slowed.value, seconds, why)
+
+
+def race(processors: Processors, rng: random.Random, device: str = "cpu") -> Canary:
+    """Race the canary, again after a failure. It never raises: a machine that cannot race it is not fit.
+
+    Args:
+        device: What the job measures on, as ``--device`` names it. If that includes a GPU, the canary is raced there.
+    """
+    began = time.perf_counter()
+    found = _raced(processors, rng, device, began)
+    for _ in range(ATTEMPTS - 1):
+        found = _raced(processors, rng, device, began) if found.failure else found
+    return found
+
+
+def _raced(processors: Processors, rng: random.Random, device: str, began: float) -> Canary:
+    try:
+        with closing(GpuSession(*parse_device(device), preset("quick"))) as gpu_session:
+            outcomes = _outcomes(processors, rng, gpu_session)
+        return judge(*outcomes, time.perf_counter() - began)
+    except TfbenchError as error:
+        lines = str(error).strip().splitlines()
+        why = f"it could not run: {lines[-1] if lines else type(error).__name__}"
+        return Canary("error", "error", time.perf_counter() - began, why)
+
+
+def _outcomes(processors: Processors, rng: random.Random, gpu_session: GpuSession) -> tuple[Outcome, Outcome]:
+    policy, on_gpu = preset("quick"), bool(gpu_session.gpus)
+    file, function = _ON_GPU if on_gpu else _ON_CPU
+    suite = Suite((file.name,), "", "importlib", made="", cpus=processors.every, imports_tensorflow=on_gpu)
+    sides = [Side(name, sys.executable, file.parent, env=gpu_session.environment) for name in ("baseline", "contender")]
+    name = f"{file.name}::{function}"
+    case = Case(name, function, name)
+    with closing(ProcessLauncher(suite, policy, processors, gpu_session.gpu_monitor)) as launcher:
+        of_sides = launcher.policy_of(policy, [Entrant(case, side) for side in sides])
+
+        def outcome(slowdown: float) -> Outcome:
+            entrants = [Entrant(case, sides[0]), Entrant(case, replace(sides[1], slowdown=slowdown))]
+            raced = ConfirmedRace(entrants, launcher, of_sides, _CASES, time.perf_counter, rng, False, (TIME,))
+            raced.run()
+            for failure in raced.failures.values():
+                raise failure
+            decided = raced.decision.outcome if raced.decision else None
+            return decided or Outcome.INCONCLUSIVE
+
+        return outcome(0.0), outcome(SLOWDOWN)
+
+
+# Check that this machine may do a job, and state the facts of the machine for the report
 
 
 def check(job: Job, root: Path) -> None:
@@ -37,7 +156,7 @@ def check(job: Job, root: Path) -> None:
     for what, planned, found in (
         ("Python", minor(recipe["python"]), minor(platform.python_version())),
         *((package, version, installed.get(package, "none")) for package, version in recipe["packages"].items()),
-        ("GPU driver", job.driver, machine().get("driver", "none") if job.driver else ""),
+        ("GPU driver", job.driver, machine_facts().get("driver", "none") if job.driver else ""),
     ):
         if planned != found:
             text = f"it has {what} {found}, and the job was planned for {planned}"
@@ -56,7 +175,7 @@ def _digest(root: Path) -> str:
 
 def facts(processors: Processors) -> dict[str, str]:
     """Return what a reader of the report has to know of this machine; an unreadable property is ``unknown``."""
-    found = inspect.read(processors.every, processors.one[0], seconds=0.0)
+    found = machine.read(processors.every, processors.one[0], seconds=0.0)
     siblings = len(found.siblings or ())
     settings = {
         "governor": found.governor,
@@ -66,7 +185,7 @@ def facts(processors: Processors) -> dict[str, str]:
         "hypervisor": "none" if found.hypervisor == "" else found.hypervisor,
         "kernel": platform.release(),
     }
-    return {key: value for key, value in machine().items() if value} | {
+    return {key: value for key, value in machine_facts().items() if value} | {
         key: value or "unknown" for key, value in settings.items()
     }
 
@@ -81,3 +200,168 @@ def row(host: str, job: Job, known: dict[str, str], canary: JSON, began: float, 
         "facts": known,
         "canary": canary,
     }
+
+
+# Do a job on this machine: check the machine, lease the host, race the canary, measure, and write the report
+
+
+WAIT = 24 * 3600.0
+"""Seconds to wait for the lease of the host by default: an engine counts the job as running meanwhile."""
+_ENDING = 60.0
+"""Seconds that an interrupted run gets to write its report and journal, before it is killed."""
+
+Measure = Callable[[Job, Path, Path, IO[str]], None]
+"""Measures a job in a root, writes its report into a folder, and lets its process hold the lease of the host."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The files of one job."""
+
+    job: Path
+    report: Path
+    work: Path
+    """Folder of the journal and of the report that is not checked yet."""
+    fleet: FleetFolder | None = None
+    events: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def of(job: Path, report: Path | None = None) -> Place:
+        """Return the files of a job: those of its fleet, or files beside it."""
+        fleet = FleetFolder.of_job(job)
+        if fleet is None or report is not None:
+            path = report or job.with_suffix(".report.json")
+            return Place(job, path, path.with_suffix(".work"))
+        index = load(job).index
+        return Place(job, fleet.report(index), fleet.work(index), fleet)
+
+
+def finished(job: Job, place: Place) -> bool:
+    """Whether the complete report of the job exists.
+
+    Raises:
+        JobError: A file is in its place that is not the job's complete report.
+    """
+    if not place.report.exists():
+        return False
+    check_report(job, json_format.read(read_text(place.report), str(place.report)), str(place.report))
+    return True
+
+
+def run(
+    place: Place,
+    root: Path,
+    processors: Processors,
+    measure: Measure,
+    *,
+    wait: float = WAIT,
+    race_canary: Callable[[Processors, random.Random, str], Canary] = race,
+    check: Callable[[Job, Path], None] = check,
+) -> bool:
+    """Do a job once, whatever number of processes try: false if its report was complete already.
+
+    Args:
+        wait: Seconds to wait for the lease of the host.
+
+    Raises:
+        JobError: The job or its report is unusable, or the run did not come to its end.
+        NodeError: This machine is not fit for the job.
+    """
+    job = load(place.job)
+    host = node_name()
+    if finished(job, place):
+        return False
+    check(job, root)
+    with lease(wait) as held, locked(place.work.with_suffix(".lock")):
+        if finished(job, place):  # another attempt was faster
+            return False
+        if place.fleet and (why := place.fleet.why_aside(host)):
+            _note(place, job, "aside", host, reason=why)
+            raise NodeError(f"{host} was set aside: {why}; fix it, and remove its file in {place.fleet.path}/aside")
+        began = time.time()
+        _note(place, job, "began", host, processors=list(processors.one))
+        try:
+            found = race_canary(processors, random.Random(job.seed), job.device)
+            if found.failure:
+                if place.fleet:
+                    place.fleet.set_aside(host, f"its canary failed: {found.failure}")
+                raise NodeError(f"{host} failed its canary, {found.failure}: run tfbench doctor there")
+            measure(job, root, place.work, held)
+            report = _read(job, place.work / "report.json")
+            ended = time.time()
+            machine = row(host, job, facts(processors), found.as_json(), began, ended)
+            write_whole(place.report, json_format.render(replace(report, machines=(machine,))))
+        except TfbenchError as error:
+            aside = bool(place.fleet and place.fleet.why_aside(host))
+            _note(place, job, "aside" if aside else "failed", host, began=began, reason=str(error))
+            raise
+        outcomes = Counter(str(row.outcome) for row in report.verdicts if row.metric == TIME)
+        _note(place, job, "done", host, began=began, processors=list(processors.one), outcomes=outcomes)
+        shutil.rmtree(place.work, ignore_errors=True)
+    with suppress(OSError):
+        place.work.with_suffix(".lock").unlink()
+    return True
+
+
+def _note(place: Place, job: Job, event: str, host: str, **more: object) -> None:
+    if place.fleet:
+        place.fleet.note(job.index, event, host, **more)
+
+
+def _read(job: Job, path: Path) -> Report:
+    try:
+        report = json_format.read(read_text(path), str(path))
+    except ReportError as error:
+        raise JobError(f"job {job.index} has no report: {error}") from None
+    check_report(job, report, str(path))
+    return report
+
+
+def options_of(job: Job, file: Path, work: Path, history: bool) -> list[str]:
+    """Return the options of pytest that measure a job in pytest's root."""
+    return [
+        "-p", "no:cacheprovider", "-q", "--benchmark",
+        f"--job={file}", f"--report-json={work / 'report.json'}", f"--policy={job.policy['name']}",
+        f"--against={job.against}", f"--device={job.device}", f"--scale={job.scale}",
+        *(["--resume"] if (work / JOURNAL).exists() else []), *(["--history"] if history else []), f"@{work / 'cases.txt'}",
+    ]  # fmt: skip
+
+
+def measured(pytest: Sequence[str], job: Job, root: Path, work: Path, held: IO[str]) -> None:
+    """Measure a job in a child process, which holds the lease even if this process is killed.
+
+    Args:
+        pytest: The command of pytest with the plugin of tfbench.
+
+    Raises:
+        JobError: pytest did not come to its end.
+    """
+    write_whole(work / "cases.txt", "".join(f"{case}\n" for case in job.cases))
+    write_whole(work / "job.json", job.render())
+    options = options_of(job, work.absolute() / "job.json", work.absolute(), bool(os.environ.get(HISTORY_VARIABLE)))
+    code = _wait([*pytest, *options], root, held)
+    if code not in (0, 1):  # with 1, a case failed, and the report says which
+        raise JobError(f"job {job.index}: pytest ended with exit code {code}; its output says why")
+
+
+def _wait(words: Sequence[str], root: Path, held: IO[str]) -> int:
+    with subprocess.Popen(words, cwd=root, pass_fds=(held.fileno(),), stdin=subprocess.DEVNULL) as child, _terminable():
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGINT)
+            try:
+                child.wait(_ENDING)
+            except subprocess.TimeoutExpired:
+                child.kill()
+            raise
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Treat SIGTERM, which engines send, like Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfbench.errors import ReportError
-from tfbench.gate.code import Named, unlike_code
+from tfbench.gate.decide import Named, unlike_code
 from tfbench.model import JSON, Outcome, Reason, ReasonCode, Report, Skip, Verdict
 from tfbench.sides.counterparts import case_named
 from tfbench.suite.shards import digest

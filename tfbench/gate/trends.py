@@ -10,10 +10,10 @@ from tfbench import __version__
 from tfbench.errors import HistoryError
 from tfbench.model import JSON
 from tfbench.policy import Policy
-from tfbench.stats.trend import Trend, TrendState, judge
+from tfbench.stats.change_points import Trend, TrendState, judge
 from tfbench.storage.baselines import now
 from tfbench.storage.history import AcceptedChange
-from tfbench.storage.history_index import HistoryIndex, IndexedSeries, SeriesPoint, digest
+from tfbench.storage.history_index import HistoryIndex, IndexedSeries, SeriesPoint, json_digest
 
 FOUND, UNREADABLE = 1, 5
 """Exit codes: a case is slower than before, or a file cannot be read."""
@@ -30,7 +30,7 @@ class Trends:
     def __init__(self, place: str | Path, policy: Policy, *, rebuild: bool = False) -> None:
         self.index = HistoryIndex(place, rebuild=rebuild)
         self._policy = policy
-        key = digest({"version": __version__, "policy": policy.as_json()})
+        key = json_digest({"version": __version__, "policy": policy.as_json()})
         known, new = self.index.trends(key), dict[int, JSON]()
         self.all: list[Trend] = []
         """Every series, see `HistoryIndex.series`."""

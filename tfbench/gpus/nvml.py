@@ -1,15 +1,198 @@
-"""Read GPUs through NVML, with nvidia-ml-py. NVML creates no CUDA context, so this process stays able to fork."""
+"""Read GPUs by NVML, and record or replay what was read."""
 
 from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import reduce
+from operator import or_
+from statistics import fmean
+from typing import Any, Protocol
 
-from tfbench.errors import GpuError
-from tfbench.gpus.readings import GpuReading, Identity
+from tfbench.errors import GpuError, UsageError
+from tfbench.model import JSON
+
+# Identity and readings of a GPU, where ``None`` marks a value that is not reported, and the interface of drivers
+
+
+HARDWARE_REASONS: Mapping[int, str] = {
+    0x08: "hardware slowdown",
+    0x20: "heat",
+    0x40: "heat, by the hardware",
+    0x80: "power brake",
+}
+"""NVML's reasons for a lowered clock that make a launch not count.
+
+A software power cap (0x04) is not one: it is normal on parts with a power limit, where the clock itself is compared."""
+
+IDLE = 0x01
+"""NVML's reason of an idle GPU. An RTX 3090 then reports 0 MHz, so idle readings are excluded from the clock."""
+
+
+def hardware_reasons(bits: int) -> list[str]:
+    """Name the reasons in a bit mask that make a launch not count."""
+    return [words for bit, words in HARDWARE_REASONS.items() if bits & bit]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Properties of a GPU that only an administrator changes."""
+
+    index: int
+    """Position in PCI bus order, from 0."""
+    uuid: str
+    name: str
+    driver: str
+    cuda: str
+    """Newest version of CUDA that the driver supports."""
+    vbios: str | None = None
+    mig: bool | None = None
+    compute_mode: str | None = None
+    persistence: bool | None = None
+    ecc: bool | None = None
+    pcie: str | None = None
+    """``gen 4 x16``."""
+    power_limit: float | None = None
+    """Watts."""
+    clock_limit: float | None = None
+    """Maximum MHz of the multiprocessors."""
+    memory: int | None = None
+    """Bytes."""
+    instance: int | None = None
+    """Number of this part of a divided GPU (MIG), ``None`` for a whole GPU."""
+
+    @property
+    def place(self) -> str:
+        """``0``, or ``0.1`` for a part."""
+        return str(self.index) if self.instance is None else f"{self.index}.{self.instance}"
+
+    def as_machine(self) -> dict[str, str]:
+        """Return the properties that two runs must share for their times to be comparable."""
+        limits = {"power limit": (self.power_limit, "W"), "clock limit": (self.clock_limit, "MHz")}
+        known = {"VBIOS": self.vbios, "MIG": self.mig, "ECC": self.ecc, "compute mode": self.compute_mode}
+        known |= {key: f"{limit:g} {unit}" for key, (limit, unit) in limits.items() if limit is not None}
+        name = f"GPU {self.place}"
+        return {name: self.name} | {f"{name} {key}": str(value) for key, value in known.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """The state of a GPU at one time."""
+
+    sm_clock: float | None = None
+    """MHz."""
+    memory_clock: float | None = None
+    power: float | None = None
+    """Watts."""
+    temperature: float | None = None
+    """Degrees Celsius."""
+    reasons: int = 0
+    """Bits: why the clock is lowered."""
+    energy: float | None = None
+    """Joules since the driver started."""
+    processes: frozenset[int] | None = None
+    """Ids of processes with access to the GPU. In a container, they may be the host's."""
+    computing: frozenset[int] | None = None
+    """Ids of processes that computed since the previous reading."""
+    seconds: float = 0.0
+    """Time of the reading, on a monotonic clock."""
+    too_hot: float | None = None
+    """Seconds for which heat lowered the clock, since the driver started."""
+    capped: float | None = None
+    """Seconds for which the power limit lowered the clock, since the driver started."""
+
+
+_Counter = Callable[[GpuReading], "float | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuObservationWindow:
+    """The readings of a GPU during a launch."""
+
+    readings: tuple[GpuReading, ...]
+    """In time order. The first and last are taken at the ends of the launch."""
+    xids: tuple[int, ...] = ()
+    """Errors that the driver reported during the launch."""
+    lost: str = ""
+    """Why the readings ended early, ``""`` if they did not."""
+
+    def as_json(self) -> JSON:
+        """Summarise the readings: means, the highest temperature, all reasons for a lowered clock, and growths.
+
+        ``too_hot`` and ``capped`` are the shares of the launch in which heat and the power limit lowered the clock.
+        """
+        powers = _known(reading.power for reading in self.readings)
+        heat = _known(reading.temperature for reading in self.readings)
+        return {
+            "sm_clock": self.sm_clock,
+            "power": fmean(powers) if powers else None,
+            "temperature": max(heat, default=None),
+            "reasons": reduce(or_, (reading.reasons for reading in self.readings), 0),
+            "energy": self.energy,
+            "too_hot": self.too_hot,
+            "capped": self._share(lambda reading: reading.capped),
+        }
+
+    @property
+    def sm_clock(self) -> float | None:
+        """Mean MHz of the readings in which the GPU was not idle."""
+        clocks = _known(reading.sm_clock for reading in self.readings if not reading.reasons & IDLE)
+        return fmean(clocks) if clocks else None
+
+    @property
+    def computing(self) -> frozenset[int] | None:
+        """Ids of processes that computed during the launch, ``None`` if unknown."""
+        known = [reading.computing for reading in self.readings[1:] if reading.computing is not None]
+        return frozenset().union(*known) if known else None
+
+    @property
+    def energy(self) -> float | None:
+        """Joules."""
+        return self._grown(lambda reading: reading.energy)
+
+    @property
+    def too_hot(self) -> float | None:
+        """Share of the launch in which heat lowered the clock, including short spells between two readings."""
+        return self._share(lambda reading: reading.too_hot)
+
+    def _share(self, counter: _Counter) -> float | None:
+        grown, passed = self._grown(counter), self._grown(lambda reading: reading.seconds)
+        return min(1.0, grown / passed) if grown is not None and passed else None
+
+    def _grown(self, counter: _Counter) -> float | None:
+        """Return the growth of a counter from the first reading to the last."""
+        known = _known(counter(reading) for reading in (*self.readings[:1], *self.readings[-1:]))
+        return known[1] - known[0] if len(known) == 2 else None
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+class Driver(Protocol):
+    """Queries about GPUs, so that tests and recordings can replace NVML."""
+
+    def identities(self) -> list[Identity]:
+        """List all GPUs, or raise `GpuError`."""
+
+    def reading(self, gpu: Identity) -> GpuReading:
+        """Read the current state of a GPU, or raise `GpuError` if it does not answer any more."""
+
+    def listen(self, gpus: Sequence[Identity]) -> None:
+        """Start to record the errors (XIDs) of these GPUs, if the driver supports it."""
+
+    def xids(self) -> list[int]:
+        """Return the XIDs reported since the last call."""
+
+    def close(self) -> None:
+        """Release the driver."""
+
+
+# Read GPUs through NVML, with nvidia-ml-py. NVML creates no CUDA context, so this process stays able to fork
+
 
 _MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _XID = 8
@@ -190,3 +373,101 @@ def _flag(value: Any) -> bool | None:
 def _thousandth(value: int | None) -> float | None:
     """Convert from milliwatts or millijoules."""
     return value / 1000 if value is not None else None
+
+
+# Record the answers of a driver, and replay them without a GPU
+
+
+SCHEMA = "tfbench-gpus/1"
+_PROCESSES = ("processes", "computing")
+"""Fields of a reading that are sets of process ids."""
+
+
+class Recording:
+    """A driver that forwards all queries and records the answers."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.listen, self.close = driver.listen, driver.close
+        self._gpus: list[Identity] = []
+        self._reported: list[JSON] = []
+        """Readings and errors, in time order."""
+
+    def identities(self) -> list[Identity]:
+        self._gpus = self._driver.identities()
+        return self._gpus
+
+    def reading(self, gpu: Identity) -> GpuReading:
+        try:
+            found = self._driver.reading(gpu)
+        except GpuError as error:
+            self._reported.append({"gpu": gpu.place, "lost": str(error)})
+            raise
+        reported = {name: value for name, value in asdict(found).items() if value is not None}
+        reported |= {name: sorted(reported[name]) for name in _PROCESSES if name in reported}
+        self._reported.append({"gpu": gpu.place, **reported})
+        return found
+
+    def xids(self) -> list[int]:
+        found = self._driver.xids()
+        self._reported += [{"xid": code} for code in found]
+        return found
+
+    def as_json(self) -> JSON:
+        """Return the recording. It contains real process ids and UUIDs of the machine."""
+        return {"schema": SCHEMA, "gpus": [asdict(gpu) for gpu in self._gpus], "told": self._reported}
+
+
+class Replay(Driver):
+    """A driver that replays a recording, reading by reading. The last reading repeats.
+
+    Args:
+        content: The JSON of `Recording.as_json`.
+
+    Raises:
+        UsageError: The content is not a recording.
+    """
+
+    def __init__(self, content: Mapping[str, object]) -> None:
+        if (schema := content.get("schema")) != SCHEMA:
+            raise UsageError(f"the file is not a GPU recording: its schema is {schema!r}, not {SCHEMA!r}")
+        try:
+            self._gpus = [Identity(**gpu) for gpu in _rows(content["gpus"])]
+            reported = _rows(content["told"])
+            self._xids = [int(row["xid"]) for row in reported if "xid" in row]
+            self._left: dict[str, list[GpuReading | GpuError]] = defaultdict(list)
+            for row in reported:
+                if "xid" not in row:
+                    self._left[row.pop("gpu")].append(_answer(row))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"the GPU recording cannot be read: {error}") from None
+
+    def identities(self) -> list[Identity]:
+        return self._gpus
+
+    def reading(self, gpu: Identity) -> GpuReading:
+        left = self._left[gpu.place]
+        if not left:
+            raise GpuError(f"GPU {gpu.place} has no reading in this recording")
+        found = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(found, GpuError):
+            raise found
+        return found
+
+    def xids(self) -> list[int]:
+        found, self._xids = self._xids, []
+        return found
+
+
+def _answer(row: JSON) -> GpuReading | GpuError:
+    if "lost" in row:
+        return GpuError(row["lost"])
+    if unknown := row.keys() - {field.name for field in fields(GpuReading)}:
+        raise ValueError(f"a reading has the unknown field {', '.join(sorted(unknown))}")
+    return GpuReading(**row | {name: frozenset(row[name]) for name in _PROCESSES if name in row})
+
+
+def _rows(content: object) -> list[JSON]:
+    if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
+        raise ValueError("it has no list of readings")
+    return [dict(row) for row in content]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tfbench.metrics import graphs, hlo, parity
-from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import LEAKS, QUALITIES, TIME, MetricValues
 
 BYTES = "B"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tfbench.metrics import catalog, hlo
 from tfbench.metrics.exact import amount, details, lost_and_gained, named
 from tfbench.metrics.graphs import Node, Nodes, fusion, working
-from tfbench.metrics.probe_output import ProbeOutput
+from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import MetricValues
 
 _SOURCES = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})

@@ -88,3 +88,9 @@ def float64(instructions: Iterable[Instruction]) -> Counter[str]:
 def temporary_bytes(assignments: Sequence[str]) -> int | None:
     """Sum the temporary memory of all modules, from their buffer assignments; ``None`` if XLA wrote none."""
     return sum(int(size) for text in assignments for size in _TEMPORARY.findall(text)) if assignments else None
+
+
+def of_module(file: str) -> str:
+    """Return the function of a module from its file name, without the counters and hashes that XLA adds."""
+    name = file.partition(".")[2].partition("__XlaMustCompile")[0].removesuffix("_after_optimizations.txt")
+    return re.sub(r"^a_inference_|_\d+$", "", name) or file

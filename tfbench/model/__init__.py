@@ -29,12 +29,21 @@ from tfbench.model.measurement import (
     Sample,
     SlowCalls,
     Statistic,
+    StoredRounds,
 )
-from tfbench.model.provenance import EnvironmentInfo, MeasurementContext
-from tfbench.model.reason import Reason, ReasonCode
-from tfbench.model.report import Rate, RateRow, Report
-from tfbench.model.rounds import StoredRounds
-from tfbench.model.verdict import Calls, Comparison, Outcome, Ratio, Skip, SuiteVerdict, VariantResult, Verdict
+from tfbench.model.report import EnvironmentInfo, MeasurementContext, Rate, RateRow, Report
+from tfbench.model.verdict import (
+    Calls,
+    Comparison,
+    Outcome,
+    Ratio,
+    Reason,
+    ReasonCode,
+    Skip,
+    SuiteVerdict,
+    VariantResult,
+    Verdict,
+)
 
 __all__ = [
     "JSON",

@@ -1,14 +1,91 @@
-"""The report of a run, and the error rates that a calibration measures."""
+"""The report of a run, and where its sides come from."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from tfbench.model.case import JSON, TIME
-from tfbench.model.rounds import StoredRounds
+from tfbench.model.measurement import StoredRounds
 from tfbench.model.verdict import Skip, SuiteVerdict, VariantResult, Verdict
+from tfbench.untrusted import a_flag, a_list, a_text, an_integer, an_object, brief, texts
+
+# The environment of a side, and the conditions under which a run measured it
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentInfo:
+    """The environment of a side, complete enough to recreate it."""
+
+    python: str
+    """Version of the interpreter, such as ``3.11.7``."""
+    executable: str
+    packages: Mapping[str, str]
+    """Distribution -> version, of the packages that can change a time."""
+    commit: str
+    """Commit of the benchmarks' checkout, ``""`` outside version control."""
+    dirty: bool
+    """Whether the checkout had uncommitted changes."""
+    settings: Mapping[str, str]
+    """Environment variables that change TensorFlow's behaviour."""
+    cpus: tuple[int, ...]
+    threads: int
+    machine: Mapping[str, str]
+    """Processor, digest of its flags, cores, devices."""
+
+    def as_json(self) -> JSON:
+        return asdict(self) | {"cpus": list(self.cpus)}
+
+    @staticmethod
+    def of_json(content: JSON) -> EnvironmentInfo:
+        """Parse the result of `as_json`.
+
+        Raises:
+            ValueError, KeyError: The content has another form.
+        """
+        found = an_object(content, "recipe")
+        packages, settings, machine = (texts(found[name], name) for name in ("packages", "settings", "machine"))
+        for name, form, words in (
+            ("package", _PACKAGE, (f"{package}=={version}" for package, version in packages.items())),
+            ("setting", _SETTING, (f"{key}={value}" for key, value in settings.items())),
+        ):
+            if odd := next((word for word in words if not form.fullmatch(word)), None):
+                raise ValueError(f"{brief(odd)!r} is no {name}")
+        return EnvironmentInfo(
+            python=a_text(found["python"], "python"),
+            executable=a_text(found["executable"], "executable"),
+            packages=packages,
+            commit=a_text(found["commit"], "commit"),
+            dirty=a_flag(found["dirty"], "dirty"),
+            settings=settings,
+            cpus=tuple(an_integer(cpu, "cpus", 0) for cpu in a_list(found["cpus"], "cpus")),
+            threads=an_integer(found["threads"], "threads", 0),
+            machine=machine,
+        )
+
+
+_PACKAGE = re.compile(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+", re.ASCII)
+"""What may be passed on to the installer: a name and a version, and neither an option nor an address."""
+_SETTING = re.compile(r"[A-Za-z_]\w*=[^\0]*", re.ASCII | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementContext:
+    """The conditions of a run. Times of two sessions are comparable only under the same conditions."""
+
+    session: str
+    """Unique name of the run: its start time and random letters."""
+    environment: EnvironmentInfo
+    tree: str
+    """git's hash of the source tree, ``""`` outside version control."""
+    policy: str
+    way: str
+    """``variants`` or ``sides``: the entrants of the races. A block's time depends on the blocks before it."""
+
+
+# The report of a run, and the error rates that a calibration measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +99,7 @@ class Report:
     skips: tuple[Skip, ...] = ()
     wall_seconds: float = 0.0
     seconds_by_phase: Mapping[str, float] = field(default_factory=dict)
-    """What the wall time was spent on, see `tfbench.race.stopwatch`; summed over the shards of a merged report.
+    """What the wall time was spent on, see `tfbench.race.timer`; summed over the shards of a merged report.
 
     Empty in a report of a version that did not tell.
     """

@@ -14,10 +14,9 @@ import pytest
 
 from tfbench.errors import TfbenchError, UsageError
 from tfbench.policy import PRESETS
-from tfbench.storage.layout import HISTORY, HISTORY_VARIABLE, PROFILES
-from tfbench.suite.axes import Variant
+from tfbench.storage.baselines import HISTORY, HISTORY_VARIABLE, PROFILES
+from tfbench.suite.axes import SCALES, SMALL, VARIABLE, Variant, add_scale, set_scale
 from tfbench.suite.claims import MARKERS
-from tfbench.suite.scale import SCALES, SMALL, VARIABLE, add_scale, set_scale
 
 if TYPE_CHECKING:
     from tfbench.plugin.runner import Runner
@@ -106,7 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{given} measures nothing without --benchmark; add it")
         return
     from tfbench.plugin.runner import Runner
-    from tfbench.worker.tf_test_collection import listed
+    from tfbench.suite.tf_test_files import listed
 
     try:
         set_scale(config.getoption("scale") or os.environ.get(VARIABLE, SMALL))
@@ -164,14 +163,14 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> Any:
     if RUNNER not in parent.config.stash:
         return None
-    from tfbench.plugin.selection import misnamed
+    from tfbench.plugin.collect import misnamed
 
     if (refused := misnamed(module_path, parent)) is not None:
         return refused
     if not parent.config.getini("tfbench_tf_test_benchmarks"):
         return None
-    from tfbench.plugin.tf_test import ListedFile
-    from tfbench.worker.tf_test_collection import is_listed
+    from tfbench.plugin.collect import ListedFile
+    from tfbench.suite.tf_test_files import is_listed
 
     return ListedFile.from_parent(parent, path=module_path) if is_listed(parent.config, module_path) else None
 
@@ -249,7 +248,7 @@ def pytest_benchmark_group_stats(config: pytest.Config) -> Generator[None, Any, 
     groups = yield
     if RUNNER not in config.stash:
         return groups
-    from tfbench.plugin.outcome import table_groups
+    from tfbench.plugin.runner import table_groups
 
     return table_groups(config, groups)
 

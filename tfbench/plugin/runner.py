@@ -1,45 +1,29 @@
-"""Run the benchmarks that pytest collected; loaded only under ``--benchmark``."""
+"""Run the cases of a pytest run, show progress, and write its files."""
 
 from __future__ import annotations
 
 import os
 import random
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.live import Live
+from rich.text import Text
 
+from tfbench.doctor.calibration import measured_false_alarms
 from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
+from tfbench.fs import write_whole
+from tfbench.gate.artifact import BaselineStore
 from tfbench.gpus.selection import parse_device
-from tfbench.model import PLAIN, Case, Report
-from tfbench.plugin import STARTED_WITH, whole_suite
-from tfbench.plugin.options import (
-    case_of,
-    check_not_taken_for_test,
-    given_folder,
-    given_history,
-    job_options,
-    parse_profiler_config,
-    parse_slowdown,
-    parse_suite_limit,
-    suite_of,
-    wanted_by_device,
-    worker_processors,
-)
-from tfbench.plugin.outcome import (
-    benchmark_fixture,
-    end_test,
-    failure,
-    skip_reason,
-    store_sample,
-)
-from tfbench.plugin.progress import Display
-from tfbench.plugin.remembering import remember
-from tfbench.plugin.report_files import ReportFiles
-from tfbench.plugin.selection import (
+from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict
+from tfbench.plugin import REPORTS, STARTED_WITH, whole_suite
+from tfbench.plugin.collect import (
     adopts,
     by_environment,
     constructor_of,
@@ -51,19 +35,276 @@ from tfbench.plugin.selection import (
     take_over,
     unknown_fixture,
 )  # fmt: skip
-from tfbench.plugin.thresholds import INI, check_used, parse_patterns, statistic_of, thresholds_of, with_statistic
+from tfbench.plugin.options import (
+    INI,
+    case_of,
+    check_not_taken_for_test,
+    check_used,
+    given_folder,
+    given_history,
+    job_options,
+    parse_patterns,
+    parse_profiler_config,
+    parse_slowdown,
+    parse_suite_limit,
+    statistic_of,
+    suite_of,
+    thresholds_of,
+    wanted_by_device,
+    with_statistic,
+    worker_processors,
+)
 from tfbench.policy import preset
+from tfbench.race.race import Race
 from tfbench.race.workers import Suite
-from tfbench.report import terminal
-from tfbench.ruling import rule
-from tfbench.session.baseline import ALL, CHOICES
-from tfbench.session.request import CaseResult, RunRequest
+from tfbench.report import json_format, markdown, terminal
+from tfbench.report.html.page import check_library
+from tfbench.report.html.report_page import PageContext
+from tfbench.report.html.report_page import render as render_html
+from tfbench.report.summary import times
+from tfbench.report.terminal import Screen
+from tfbench.ruling import grave, rule
+from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import not_collected
 from tfbench.session.session import Session
-from tfbench.storage.layout import PROFILES, Layout
-from tfbench.suite.missing_module import fix_of
+from tfbench.session.strategies import ALL, CHOICES
+from tfbench.storage.baselines import PROFILES, Layout
+from tfbench.suite.claims import STATS
 from tfbench.suite.shards import parse_shard
-from tfbench.worker.plain_benchmark import STATS
+from tfbench.suite.tensorflow_stub import fix_of
+
+# Turn the result of a case into the outcome of its pytest test, and into a row of pytest-benchmark
+
+
+def end_test(result: CaseResult, strict: bool) -> None:
+    """Fail, skip or pass a test by the verdicts on its case, see `tfbench.ruling`."""
+    assert result.verdict is not None
+    output = f"\n--- last output ---\n{result.output}" if result.output else ""
+    if failures := result.failures:
+        pytest.fail("\n".join([*map(_describe, failures), *result.why]) + output, pytrace=False)
+    if bad := grave(result.rows, strict):
+        text = "\n".join(map(_describe, bad)) + output
+        if strict:
+            pytest.fail(text, pytrace=False)
+        pytest.skip(text)
+
+
+def _describe(verdict: Verdict) -> str:
+    metric = "" if verdict.metric == TIME else f"{verdict.metric} "
+    return f"{metric}{verdict.outcome}: {verdict.reason.message}"
+
+
+def skip_reason(report: pytest.CollectReport | pytest.TestReport) -> str:
+    """Return why pytest skipped something; ``""`` if it did not."""
+    if not report.skipped:
+        return ""
+    if hasattr(report, "wasxfail"):
+        return f"marked xfail without a run: {report.wasxfail}"
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+    return text.removeprefix("Skipped: ") or "no reason given"
+
+
+def failure(report: pytest.TestReport) -> str:
+    """Return the error that failed a test, in a line."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    lines = (crash.message if crash else report.longreprtext).strip().splitlines()
+    return lines[0] if lines else "no reason given"
+
+
+def benchmark_fixture(item: pytest.Function) -> Any:
+    """Return pytest-benchmark's fixture of this item, ``None`` without one."""
+    return item.funcargs.get("benchmark")
+
+
+_TABLE_OPTIONS = ("columns", "sort", "group-by", "name", "histogram", "compare", "verbose", "cprofile")
+"""Options of pytest-benchmark that are about its tables."""
+
+
+def table_groups(config: pytest.Config, groups: Sequence[Any]) -> list[Any]:
+    """Return the groups of pytest-benchmark's tables, which are wide and repeat the summary.
+
+    Returns:
+        All groups if the command line has an option of these tables, otherwise those of plain pytest-benchmark tests.
+    """
+    given = config.invocation_params.args
+    if any(word.startswith(f"--benchmark-{name}") for word in given for name in _TABLE_OPTIONS):
+        return list(groups)
+    kept = [(name, [one for one in rows if "tfbench" not in one["extra_info"]]) for name, rows in groups]
+    return [(name, rows) for name, rows in kept if rows]
+
+
+def store_sample(item: pytest.Function, case: Case, result: CaseResult) -> None:
+    """Hand the sample to pytest-benchmark, so that its table, storage and options work on the sample.
+
+    This uses private parts of pytest-benchmark 5.3, so requirements.txt bounds its version.
+    """
+    sample, fixture = result.sample, benchmark_fixture(item)
+    if fixture is None or fixture.disabled or sample is None or not sample.runs:
+        return
+    if (noted := sample.runs[-1].facts.get(PLAIN)) is not None:
+        fixture.group = noted["group"]
+        fixture.extra_info |= noted["extra_info"]
+    else:
+        fixture.group = fixture.group or case.group.rpartition("::")[2]
+        fixture.params = {**(fixture.params or {}), **case.levels}
+        fixture.params.pop("variant", None)
+    verdict = result.verdict.as_json() if result.verdict else None
+    fixture.extra_info["tfbench"] = {"verdict": verdict, "facts": sample.runs[0].facts}
+    iterations = sample.runs[0].iterations
+    stats = fixture._make_stats(iterations)
+    for seconds in sample.seconds:
+        stats.update(seconds * iterations)
+
+
+# Show a progress bar with the current race, its result so far and the remaining time
+
+
+_BAR = 12
+
+
+class Display:
+    """Draws the latest `RunProgress` on a terminal; draws nothing without a terminal.
+
+    Args:
+        reporter: pytest's terminal reporter, ``None`` under ``-p no:terminal``.
+    """
+
+    def __init__(self, reporter: Any) -> None:
+        self._reporter = reporter
+        # pytest captures standard output while a test runs, so write to a duplicate of the terminal.
+        self._file = os.fdopen(os.dup(reporter._tw._file.fileno()), "w") if reporter and reporter.isatty else None
+        self._live: Live | None = None
+        self._began = time.monotonic()
+
+    def __call__(self, progress: RunProgress) -> None:
+        if self._file is None:
+            return
+        if self._live is None:
+            # pytest would capture a newline of the reporter. Without a current file it prints the file name again.
+            self._file.write("\n")
+            self._reporter.currentfspath = None
+            console = Screen(file=self._file, force_terminal=True)
+            self._live = Live(console=console, auto_refresh=False, transient=True)
+            self._live.start()
+        self._live.update(self._line(progress), refresh=True)
+
+    def clear(self) -> None:
+        """Remove the bar until the next progress, so that pytest can print."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def close(self) -> None:
+        """Remove the bar, and release the terminal."""
+        self.clear()
+        if self._file is not None:
+            self._file.close()
+
+    def _line(self, progress: RunProgress) -> Text:
+        filled = round(_BAR * progress.done / progress.total) if progress.total else 0
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append("━" * filled, "green").append("━" * (_BAR - filled), "dim")
+        line.append(f" {progress.done}/{progress.total}{self._left(progress)}  ").append(
+            progress.text.rpartition("::")[2], "bold"
+        )
+        if progress.race is not None:
+            line.append(f"  {race_summary(progress.race)}")
+        return line
+
+    def _left(self, progress: RunProgress) -> str:
+        if not progress.done:
+            return ""
+        seconds = (time.monotonic() - self._began) / progress.done * (progress.total - progress.done)
+        return f", {seconds / 60:.0f} min left" if seconds >= 90 else f", {seconds:.0f} s left"
+
+
+def race_summary(race: Race) -> str:
+    """Summarise a race: its launches, and the interval of the first undecided comparison."""
+    words = f"launch {len(race.all_launches)}/{race.policy.looks[-1]}"
+    known = [(index, race.decisions[index]) for index in race.undecided if index in race.decisions]
+    if known:
+        index, decision = known[0]
+        label = f" {race.entrants[index].case.label}" if len(race.entrants) > 2 else ""
+        words += f",{label} {times(decision.comparison.ratio)}"
+    return words
+
+
+# Record a run for later runs, and tell how its changes become the baseline
+
+
+def remember(session: Session, root: Path) -> list[str]:
+    """Record the run in its history and as a candidate for its baseline; return notes for the user."""
+    try:
+        Layout(session.request.folder).write_gitignore()
+        candidate = session.remember()
+    except (TfbenchError, OSError) as error:
+        return [f"the measurements of this run could not be recorded: {error}"]
+    changed = (Outcome.REGRESSED, Outcome.IMPROVED)
+    if candidate is None or not any(verdict.outcome in changed for verdict in session.report().verdicts):
+        return []
+    return [f"if the change is intended, {_how_to_accept(session, root, candidate.stem)}"]
+
+
+def _how_to_accept(session: Session, root: Path, baseline: str) -> str:
+    """Return the command that accepts this run, or what to run first."""
+    left_out = BaselineStore(root).left_out(baseline)
+    gone = {verdict.case.name for verdict in session.missing()}
+    if unmeasured := [name for name in left_out if name not in gone]:
+        why = f"this run did not measure {len(unmeasured)} of its cases"
+        return f"run without -k to be able to update the baseline {baseline!r}: {why}"
+    drop = " --drop-missing" * bool(left_out)
+    return f"update the baseline: tfbench baseline accept {baseline} --reason '…'{drop}"
+
+
+# Write the report files that the options of pytest name: JSON, HTML and Markdown
+
+
+class ReportFiles:
+    """The report files of a run, checked before it starts.
+
+    Raises:
+        UsageError: A path would be taken for a test, or the chart library of HTML reports is not installed.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._root = config.rootpath
+        given = {option: config.getoption(option.strip("-").replace("-", "_")) for option in REPORTS}
+        self._paths: Mapping[str, str] = {option: path for option, path in given.items() if path}
+        for option, path in self._paths.items():
+            check_not_taken_for_test(config, option, path)
+        if "--report-html" in self._paths:
+            check_library()
+        if config.getoption("collectonly"):
+            self._paths = {}
+
+    def write(self, report: Report, strict: bool = False) -> list[str]:
+        """Write every file, each as a whole, and return a note on each.
+
+        Args:
+            strict: Whether the run was gated strictly, see `tfbench.ruling.rule`.
+
+        Raises:
+            UsageError: A file cannot be written.
+        """
+        writers: Mapping[str, Callable[[Report], str]] = {
+            "--report-json": json_format.render, "--report-html": partial(self._html, strict=strict),
+            "--report-markdown": partial(markdown.render, strict=strict),
+        }  # fmt: skip
+        for option, path in self._paths.items():
+            try:
+                write_whole(Path(path), writers[option](report))
+            except OSError as error:
+                raise UsageError(f"{option} {path}: {error.strerror or error}") from None
+        return [f"report written: {path}" for path in self._paths.values()]
+
+    def _html(self, report: Report, strict: bool) -> str:
+        way = "sides" if any(one.side == "baseline" for one in report.rounds) else "variants"
+        rate = measured_false_alarms(Layout.of(self._root).calibration, str(report.policy.get("name", "")), way)
+        return render_html(report, PageContext(false_alarms=rate, strict=strict))
+
+
+# Run the benchmarks that pytest collected; loaded only under ``--benchmark``
+
 
 OK = pytest.ExitCode.OK
 

@@ -1,20 +1,170 @@
-"""Folders of profiles: one per case, with the files of each side in TensorBoard's layout."""
+"""Find and keep profiles in folders.
+
+Format: "Trace Event Format", complete events (``ph`` = ``X``) in microseconds.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tfbench.errors import ProfileError, ReportError, UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON
+from tfbench.policy import Policy
+from tfbench.profiles import xprof
+from tfbench.profiles.attribution import memory_profile
+from tfbench.profiles.overview import Seen, advice, bottlenecks, overview, pods
+from tfbench.profiles.step_breakdown import StepBreakdown, faster_half, step_slices, trimmed
+from tfbench.profiles.tfdata import Input
+from tfbench.profiles.xplane import DEVICE, Event, Space, levels_of, load, steps_of
+from tfbench.profiles.xprof import NO_KERNELS, TITLES, Kernel, Section, input_pipeline, kernel_stats, op_stats
 from tfbench.untrusted import a_number, a_text, an_object, brief, command, described, parse_json, render_json, texts
+
+# Read one profile with every tool. If one tool fails, the others go on
+
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The results of all tools on the files of one run."""
+
+    sections: Sequence[Section]
+    """In reading order."""
+    seen: Seen
+    trace: JSON
+    """Trace of the first host, see `chrome_trace`."""
+    levels: Mapping[str, int]
+    """Levels of the profiler's tracers, see `levels_of`."""
+
+
+def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers] = xprof.ask) -> Profile:
+    """Read one run.
+
+    Args:
+        files: One XPlane file per host.
+
+    Raises:
+        ProfileError: There is no file, or one is incomplete.
+    """
+    if not files:
+        raise ProfileError("there is no XPlane file: profile the case again")
+    spaces = [load(file) for file in files]
+    first = spaces[0]
+    data = Input(first, policy.slow_call_seconds)
+    steps: list[Event] = []
+    with suppress(ProfileError):  # without marked steps, tools that need them report it
+        steps = steps_of(first)
+    answers = ask(files, policy.profile_read_seconds)
+    sections: dict[str, Section] = {}
+
+    def use(name: str, tool: Callable[[], tuple[Found, Section]]) -> Found | None:
+        """Run a tool, and keep its section, with the reason if the tool fails."""
+        try:
+            found, sections[name] = tool()
+            return found
+        except ProfileError as error:
+            reason = str(error)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # another version of xprof
+            reason = f"xprof's answer has an unknown format ({type(error).__name__}: {error})"
+        sections[name] = Section(name, absent=reason)
+        return None
+
+    def kernels_of_device() -> tuple[Sequence[Kernel], Section]:
+        if (devices := first.of(DEVICE)) and not any(line.events for plane in devices for line in plane.lines):
+            raise ProfileError(f"the device's part of the profile is empty: {NO_KERNELS}")
+        return kernel_stats(answers)
+
+    ops = use("ops", lambda: op_stats(answers))
+    view = use("overview", lambda: overview(answers, ops or ()))
+    if view is not None:
+        use("input", lambda: input_pipeline(answers, view.waiting))
+    else:
+        sections["input"] = Section("input", absent=sections["overview"].absent)
+    waits = use("tf_data", lambda: bottlenecks(data, [step.span for step in steps] or [first.span]))
+    kernels = use("kernels", kernels_of_device)
+    use("memory", lambda: memory_profile(answers))
+    use("pods", lambda: pods(answers))
+    breakdown = StepBreakdown(trimmed(step_slices(first, data, steps), policy.profile_trim)) if steps else None
+    seen = Seen(breakdown, waits, view, kernels or ())
+    use("advice", lambda: advice(seen, policy))
+    if errors := [error for space in spaces for error in space.errors]:
+        sections["errors"] = Section("errors", notes=tuple(errors))
+    ordered = [sections[name] for name in TITLES if name in sections]
+    return Profile(ordered, seen, chrome_trace(first, steps), levels_of(first))
+
+
+def step_breakdown(files: Sequence[Path], policy: Policy) -> StepBreakdown:
+    """Read the steps of several launches of one program, and keep the faster half of the launches.
+
+    Raises:
+        ProfileError: A file is incomplete, or has no step marker.
+    """
+    launches = []
+    for file in files:
+        space = load(file)
+        try:
+            launches.append(step_slices(space, Input(space, policy.slow_call_seconds), steps_of(space)))
+        except ProfileError as error:
+            raise ProfileError(f"{file}: {error}") from None
+    return faster_half([trimmed(launch, policy.profile_trim) for launch in launches])
+
+
+# Convert the profiled steps to a Chrome trace, which Perfetto and chrome://tracing open
+
+
+def chrome_trace(space: Space, steps: Sequence[Event]) -> JSON:
+    """Return all events during the marked steps, or all of the profile if no step is marked."""
+    events = list(_events(space, steps))
+    return {"displayTimeUnit": "ns", "traceEvents": events, "metadata": {"host": space.host, "steps": len(steps)}}
+
+
+def _events(space: Space, steps: Sequence[Event]) -> Iterator[JSON]:
+    low, high = (min(step.start for step in steps), max(step.end for step in steps)) if steps else space.span
+    for process, plane in enumerate(space.planes, 1):
+        if not plane.lines:
+            continue
+        yield _named("process_name", plane.name, process, 0)
+        for thread, line in enumerate(plane.lines, 1):
+            yield _named("thread_name", line.name, process, thread)
+            for event in line.events:
+                if event.end >= low and event.start <= high:
+                    yield {
+                        "ph": "X",
+                        "name": event.name,
+                        "cat": event.kind or "event",
+                        "ts": (event.start - low) * 1e-6,
+                        "dur": (event.end - event.start) * 1e-6,
+                        "pid": process,
+                        "tid": thread,
+                        "args": {key: _plain(value) for key, value in event.stats.items()},
+                    }
+
+
+def _named(what: str, name: str, process: int, thread: int) -> JSON:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _plain(value: object) -> object:
+    """Convert a value for JSON, which has no bytes, and in which floats are finite and 64-bit ids lose digits."""
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    unsafe = (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) > 2**53)
+    return str(value) if unsafe else value
+
+
+# Folders of profiles: one per case, with the files of each side in TensorBoard's layout
+
 
 SCHEMA = "tfbench-profiled-case/1"
 ABOUT = "case.json"

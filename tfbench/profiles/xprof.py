@@ -1,4 +1,4 @@
-"""Ask xprof about a profile, and return its tables as rows keyed by column.
+"""Tables of xprof: operations and their statistics.
 
 xprof is native code that prints, writes cache files next to its input, and returns ``None`` on failure. To isolate all
 this, a process of its own, ``python -m tfbench.profiles.xprof ORDER``, asks it.
@@ -15,13 +15,128 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from tfbench.errors import ProfileError
 from tfbench.fs import python_path
+from tfbench.model import JSON
+from tfbench.profiles.tfdata import without_numbers
+
+# Tables of numbers with units, independent of the output format, for the sections of a profile
+
+
+Cell = str | float | int | bool | None
+Row = TypeVar("Row")
+
+SECONDS, BYTES, SHARE, COUNT, TEXT, NAME = "s", "B", "1", "count", "", "name"
+"""Units of a column. A share is a fraction of 1. A name, such as that of an op, may be very long."""
+
+SHORT = 20
+"""Rows per table in a report of many profiles."""
+
+TITLES = {
+    "errors": "Errors of the profiler",
+    "overview": "Overview",
+    "advice": "Advice",
+    "input": "Input pipeline analyzer",
+    "tf_data": "tf.data bottleneck analysis",
+    "ops": "TensorFlow stats",
+    "kernels": "Kernel stats",
+    "memory": "Memory profile",
+    "pods": "Pod view",
+}
+"""Name of a tool -> title of its section, in reading order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Heading and unit of a column."""
+
+    name: str
+    unit: str = TEXT
+
+
+def column(name: str, unit: str = TEXT, source: str = "", per: float = 1.0) -> dict[str, Any]:
+    """Return the ``metadata`` that makes a dataclass field a column of `table_of`.
+
+    Args:
+        source: xprof's name of the value, which `tfbench.profiles.xprof.row_of` reads.
+        per: xprof's units per unit of the column, such as 1e6 for microseconds.
+    """
+    return {"column": Column(name, unit), "source": source, "per": per}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a section, with the most important rows first."""
+
+    name: str
+    """Unique within its section and part of a file name: letters, digits and ``_``."""
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def table_of(
+    name: str, title: str, kind: type[Row], rows: Iterable[Row], share: Callable[[Row], float] | None = None
+) -> Table:
+    """Build a table from dataclass instances: one row each, one column per field declared with `column`.
+
+    Args:
+        kind: The dataclass of the rows, which gives the columns even without any row.
+        share: Computes a last column ``share``, a fraction of 1.
+    """
+    shown = [field for field in fields(kind) if "column" in field.metadata]  # type: ignore[arg-type]
+    columns = [field.metadata["column"] for field in shown] + ([Column("share", SHARE)] if share else [])
+    cells = (
+        (*(getattr(row, field.name) for field in shown), *([share(row)] if share else []))
+        for row in rows
+    )  # fmt: skip
+    return Table(name, title, tuple(columns), tuple(cells))
+
+
+def parts_table(name: str, title: str, parts: Mapping[str, float], whole: float) -> Table:
+    """Build a table of seconds by part, each with its share of the whole."""
+    columns = (Column("part"), Column("time", SECONDS), Column("share", SHARE))
+    return Table(name, title, columns, tuple((part, time, time / (whole or math.inf)) for part, time in parts.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The results of one tool, or the reason for their absence."""
+
+    tool: str
+    """A key of `TITLES`."""
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Findings as sentences, the most important first."""
+    absent: str = ""
+    """Why the section is empty, with the fix. ``""`` if it is not."""
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.tool]
+
+    def short(self) -> Section:
+        """Keep only the first `SHORT` rows of each table, for a report of many profiles."""
+        tables = tuple(replace(table, rows=table.rows[:SHORT]) for table in self.tables)
+        return replace(self, tables=tables)
+
+    def as_json(self) -> JSON:
+        return {
+            "tool": self.tool,
+            "title": self.title,
+            "sheets": [asdict(table) for table in self.tables],
+            "notes": list(self.notes),
+            "absent": self.absent,
+        }
+
+
+# Ask xprof about a profile, and return its tables as rows keyed by column
+
 
 OVERVIEW, INPUT, OPS = "overview_page", "input_pipeline_analyzer", "framework_op_stats"
 KERNELS, MEMORY, PODS = "kernel_stats", "memory_profile", "pod_viewer"
@@ -29,7 +144,6 @@ TOOLS = (OVERVIEW, INPUT, OPS, KERNELS, MEMORY, PODS)
 """Tools to ask about the first host's file. The other files are only asked for the pod view: xprof merges several files
 only in its own server, and its memory profile always takes one file."""
 _TAG = re.compile(r"<[^>]*>")
-
 
 
 @dataclass(frozen=True)
@@ -152,7 +266,7 @@ _PARSERS: Mapping[type, Callable[[Any], Any]] = {str: str, bool: bool, int: inte
 
 
 def row_of(kind: type[Row], cells: Mapping[str, Any], **others: Any) -> Row:
-    """Build a dataclass instance from the cells that its fields declare with `tfbench.profiles.tables.column`.
+    """Build a dataclass instance from the cells that its fields declare with `tfbench.profiles.xprof.column`.
 
     Args:
         others: Fields to set to these values instead.
@@ -193,6 +307,144 @@ def main(order: Mapping[str, Any]) -> None:
             except Exception as error:
                 answer["tools"][tool] = {"error": f"{type(error).__name__}: {error}"}
     Path(order["answer"]).write_text(json.dumps(answer), encoding="utf-8")
+
+
+# Time by op and by kernel: TensorFlow stats, the input pipeline analyzer, and kernel stats
+
+
+IDLE = "IDLE"
+INPUT_PARTS = {
+    "reading on demand": "demanded_file_read_us",
+    "reading in advance": "advanced_file_read_us",
+    "preprocessing": "preprocessing_us",
+    "enqueuing": "enqueue_us",
+    "not classified": "unclassified_nonequeue_us",
+}
+"""The host's work for the input -> xprof's name of it."""
+NO_KERNELS = (
+    "no kernel ran on a GPU. If the step uses one, the profiler had no access: run as root, or set "
+    "NVreg_RestrictProfilingToAdminUsers=0 for the driver, or start the container with --cap-add=SYS_ADMIN. Also check "
+    "that libcupti of TensorFlow's CUDA version is found (the log shows CUPTI_ERROR_INSUFFICIENT_PRIVILEGES or similar)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """One op of the program, over the whole profile, in seconds with (``total``) and without the ops that it calls."""
+
+    name: str = field(metadata=column("op", NAME, "operation"))
+    kind: str = field(metadata=column("type", source="type"))
+    where: str = field(metadata=column("where"))
+    """``host`` or ``device``."""
+    occurrences: int = field(metadata=column("occurrences", COUNT, "occurrences"))
+    total: float = field(metadata=column("total", SECONDS, "total_time", 1e6))
+    own: float = field(metadata=column("self", SECONDS, "total_self_time", 1e6))
+
+
+@dataclass(frozen=True, slots=True)
+class InputOp:
+    """One op of the input, over the whole profile, with times like those of `OpRow`."""
+
+    name: str = field(metadata=column("op", NAME, "opName"))
+    category: str = field(metadata=column("category", source="category"))
+    calls: int = field(metadata=column("calls", COUNT, "count"))
+    total: float = field(metadata=column("total", SECONDS, "timeInMs", 1e3))
+    own: float = field(metadata=column("self", SECONDS, "selfTimeInMs", 1e3))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel of one op."""
+
+    name: str = field(metadata=column("kernel", NAME, "kernel_name"))
+    op: str = field(metadata=column("op", NAME, "op_name"))
+    registers: int = field(metadata=column("registers", COUNT, "registers_per_thread"))
+    """Per thread."""
+    shared: int = field(metadata=column("shared memory", BYTES, "shmem_bytes"))
+    """Bytes per block."""
+    block: str = field(metadata=column("block", source="block_dim"))
+    grid: str = field(metadata=column("grid", source="grid_dim"))
+    occupancy: float = field(metadata=column("occupancy", SHARE, "occupancy_pct", 100))
+    """Fraction of the warps that a multiprocessor can hold."""
+    eligible: bool = field(metadata=column("Tensor Cores possible", source="is_op_tensor_core_eligible"))
+    """Whether its op could use Tensor Cores."""
+    tensor_cores: bool = field(metadata=column("Tensor Cores used", source="is_kernel_using_tensor_core"))
+    occurrences: int = field(metadata=column("occurrences", COUNT, "occurrences"))
+    total: float = field(metadata=column("total", SECONDS, "total_duration_us", 1e6))
+
+
+def op_stats(answers: Answers) -> tuple[Sequence[OpRow], Section]:
+    """Read xprof's framework op stats: the ops without idle time, the longest first.
+
+    Raises:
+        ProfileError: xprof gave no answer.
+    """
+    with_idle, *others = [_rows(grid) for grid in answers.grids(OPS)]
+    ops = others[0] if others else [row for row in with_idle if row.kind != IDLE]
+    return ops, Section("ops", (_table("ops", "Ops", ops), _table("ops_with_idle", "Ops and idle time", with_idle)))
+
+
+def _table(name: str, title: str, rows: Sequence[OpRow]) -> Table:
+    """A share is a fraction of the time on the same device, or on the host."""
+    whole = {where: sum(row.own for row in rows if row.where == where) or 1.0 for where in ("host", "device")}
+    return table_of(name, title, OpRow, rows, lambda row: row.own / whole[row.where])
+
+
+def _rows(grid: Grid) -> list[OpRow]:
+    keys, sums = ("host_or_device", "type", "operation"), ("occurrences", "total_time", "total_self_time")
+    rows = (row_of(OpRow, one, where=str(one["host_or_device"]).lower()) for one in _merged(grid, keys, sums))
+    return sorted(rows, key=lambda row: -row.own)
+
+
+def _merged(grid: Grid, keys: Sequence[str], sums: Sequence[str]) -> list[dict[str, Any]]:
+    """Merge the rows of one op, whose names, the last of ``keys``, differ only in the numbers of iterators."""
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    for row in grid.rows:
+        named = {**row, keys[-1]: without_numbers(str(row[keys[-1]]))}
+        into = found.setdefault(tuple(named[key] for key in keys), {**named, **dict.fromkeys(sums, 0.0)})
+        for name in sums:
+            into[name] += number(row[name])
+    return list(found.values())
+
+
+def input_pipeline(answers: Answers, waiting: float) -> tuple[Sequence[InputOp], Section]:
+    """Read xprof's input pipeline analyzer: the ops, the longest first.
+
+    Args:
+        waiting: Share of step time spent waiting for input, from the overview.
+
+    Raises:
+        ProfileError: xprof gave no answer.
+    """
+    grids = answers.grids(INPUT)
+    found = with_column(grids, "opName")
+    ops = [row_of(InputOp, row) for row in _merged(found, ("opName",), ("count", "timeInMs", "selfTimeInMs"))]
+    ops.sort(key=lambda op: -op.own)
+    host = {part: number(found.notes.get(name)) / 1e6 for part, name in INPUT_PARTS.items()}
+    tables = (
+        parts_table("input_host", "The host's work for the input", host, sum(host.values())),
+        table_of("input_ops", "Ops of the input", InputOp, ops),
+    )
+    conclusions = [text for grid in grids if (text := grid.notes.get("input_conclusion"))]
+    notes = (f"{waiting:.1%} of step time is spent waiting for input", *conclusions[:1])
+    return ops, Section("input", tables, notes)
+
+
+def kernel_stats(answers: Answers) -> tuple[Sequence[Kernel], Section]:
+    """Read xprof's kernel stats: the kernels, the longest first.
+
+    Raises:
+        ProfileError: xprof gave no answer, or no kernel ran.
+    """
+    kernels = [row_of(Kernel, row) for row in answers.grids(KERNELS)[0].rows]
+    if not kernels:
+        raise ProfileError(NO_KERNELS)
+    kernels.sort(key=lambda kernel: -kernel.total)
+    whole = sum(kernel.total for kernel in kernels) or 1.0
+    missed = sum(kernel.total for kernel in kernels if kernel.eligible and not kernel.tensor_cores)
+    note = f"kernels that could use Tensor Cores but do not take {missed / whole:.0%} of the kernel time"
+    table = table_of("kernels", "Kernels", Kernel, kernels, lambda kernel: kernel.total / whole)
+    return kernels, Section("kernels", (table,), (note,) if missed else ())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Two sides of a case: a race, and after a change a second race that shares no data with it.
+"""Race two sides, and confirm what the first race found.
 
 Time, the first call of the step and peak memory are judged from the same launches.
 A launch has one sample of each of the latter two. If they are open once the time is decided, short launches follow,
@@ -11,17 +11,74 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import PurePath
 from typing import Any, Generic, TypeVar
 
-from tfbench.metrics import sampled
+from tfbench.metrics import exact
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
-from tfbench.model import TIME, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, Verdict
+from tfbench.model import NATIVE, TIME, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, Verdict
 from tfbench.policy import Policy, Thresholds
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
-from tfbench.race.native import unlike_native_code
 from tfbench.race.race import Race, RaceConfig
-from tfbench.race.stopwatch import Phase
+from tfbench.race.timer import Phase
+from tfbench.sides.spec import Side
 from tfbench.stats.verdict import Decision
+
+# Refuse to compare two source trees whose processes have not loaded the native code of their own tree alone
+
+
+_SHOWN = 3
+
+
+def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> str:
+    """Return why the times of two sides say nothing about their source trees, with the fix; ``""`` if they do.
+
+    A library of the working tree that another tree has loaded is the same on both sides. One that only one side has
+    loaded, such as an extension built in place that git ignores, leaves the other side to a slower substitute.
+
+    Args:
+        sides: Baseline and contender.
+        runs: All runs of each.
+    """
+    if sides[0].tree_redirect == sides[1].tree_redirect and sides[0].executable == sides[1].executable:
+        return ""  # a setting may select other libraries
+    for side, own in zip(sides, runs, strict=True):
+        if foreign := _named(own, "foreign"):
+            return (
+                f"the {side.name} side ({side.spec}) has loaded {_listed(foreign)} of the working tree, so both sides run "
+                "the same copy; find it relative to the code that loads it, or keep it outside of the checkout if both "
+                "sides shall share it"
+            )
+    before, now = ({_stem(name): name for name in _named(own, "own")} for own in runs)
+    for number, names in enumerate((now.keys() - before.keys(), before.keys() - now.keys())):
+        if names:
+            first, other = sides[1 - number], sides[number]
+            one_sided = _listed([(before | now)[name] for name in sorted(names)])
+            return (
+                f"only the {first.name} side has loaded {one_sided}, so the other side ({other.spec or 'working tree'}) "
+                "may have run a substitute; build it for both sides: install each version into an environment of its "
+                "own, and race them with --against python:PATH"
+            )
+    return ""
+
+
+def _named(runs: Sequence[Run], key: str) -> list[str]:
+    return sorted({name for run in runs for name in run.facts.get(NATIVE, {}).get(key, ())})
+
+
+def _stem(name: str) -> str:
+    """Return the path of a library without its suffixes, which name the interpreter that it was built for."""
+    path = PurePath(name)
+    return str(path.with_name(path.name.partition(".")[0]))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+# Two sides of a case: a race, and after a change a second race that shares no data with it
+
 
 Judged = TypeVar("Judged", Decision, Verdict)
 
@@ -259,12 +316,12 @@ def _affordable(race: Race, launches: int) -> bool:
 def _memory(race: Race) -> Verdict | None:
     before, now, pairs = _common(race)
     case, cases = race.entrants[1].case, race.config.cases
-    return sampled.memory(case, before, now, race.policy, cases, pairs) if pairs else None
+    return exact.memory(case, before, now, race.policy, cases, pairs) if pairs else None
 
 
 def _first_call(race: Race) -> Decision | None:
     before, now, pairs = _common(race)
-    return sampled.first_call(before, now, pairs, race.policy, race.config.cases)
+    return exact.first_call(before, now, pairs, race.policy, race.config.cases)
 
 
 def _first_call_is_open(race: Race) -> bool:
@@ -283,7 +340,7 @@ def _first_call_is_open(race: Race) -> bool:
     return decision.comparison.launches not in policy.looks or decision.outcome is Outcome.INCONCLUSIVE
 
 
-def _common(race: Race) -> tuple[sampled.Facts, sampled.Facts, list[int]]:
+def _common(race: Race) -> tuple[exact.Facts, exact.Facts, list[int]]:
     """Return the facts of both sides and the pair of zygotes, of each launch in which both took part."""
     both = [launch for launch in race.all_launches if None not in launch.runs]
     before, now = ([run.facts for launch in both if (run := launch.runs[side]) is not None] for side in (0, 1))

@@ -9,9 +9,9 @@ from typing import Protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, TfbenchError
 from tfbench.model import Case, Plan
 from tfbench.policy import Policy
-from tfbench.protocol.messages import Prepared
-from tfbench.race.stopwatch import Stopwatch
-from tfbench.sides.side import Side
+from tfbench.protocol import Prepared
+from tfbench.race.timer import Stopwatch
+from tfbench.sides.spec import Side
 
 Clock = Callable[[], float]
 """Seconds, monotonic."""

@@ -1,8 +1,9 @@
-"""Probing launches, several at once: the metrics other than time."""
+"""Read metrics other than time, in launches of their own."""
 
 from __future__ import annotations
 
 import select
+import shutil
 import tempfile
 import time
 from collections import deque
@@ -12,15 +13,186 @@ from pathlib import Path
 
 import numpy as np
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped
-from tfbench.metrics.probe_output import Output, ProbeOutput
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed
+from tfbench.fs import atomic_dir
+from tfbench.gpus.monitor import GpuMonitor
+from tfbench.metrics.hlo import of_module
+from tfbench.metrics.parity import Output, ProbeOutput
 from tfbench.model import JSON, LEAKS
 from tfbench.policy import Policy
-from tfbench.protocol.messages import Done, ProbeCase, Probed
-from tfbench.race.child import LOG_LOOK_SECONDS, Process
+from tfbench.profiles.folders import RUNS
+from tfbench.profiles.step_breakdown import PythonProfile
+from tfbench.protocol import (
+    XLA_FOLDER,
+    Begin,
+    Done,
+    Prepared,
+    ProbeCase,
+    Probed,
+    ProfileCase,
+    Profiled,
+    RepeatCase,
+    Repeated,
+    SampleCase,
+    Sampled,
+)
 from tfbench.race.interfaces import Entrant, Failure
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.worker.probes.graph import FOLDER, of_module
+from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
+from tfbench.sides.spec import Side
+
+# Energy of one iteration on GPUs that count it, from a launch that repeats the step while they are watched
+
+
+_DOING = "repeated for its energy"
+
+
+def joules(launcher: ProcessLauncher, gpu_monitor: GpuMonitor, entrant: Entrant, policy: Policy) -> float | None:
+    """Return the joules of an iteration, summed over all watched GPUs and including their idle power.
+
+    ``None`` if one of the GPUs does not count its energy.
+
+    Raises:
+        SideError: A zygote does not start.
+        BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
+        LaunchDisturbed: The GPU was disturbed, so the energy is not that of the step.
+    """
+    request = RepeatCase(
+        launcher.processors.of(entrant.case), entrant.case.name, policy.energy_seconds, policy.warmup()
+    )
+    with launcher.start(entrant, 0, request) as process:
+        prepared = process.answer(Prepared, f"while it was {_DOING}", policy.setup_seconds)
+        with gpu_monitor.watching((entrant.case.name, entrant.side.name, _DOING)) as launch_monitor:
+            process.ask(Begin())
+            limit = policy.overrun * (policy.energy_seconds + prepared.iteration) + policy.answer_seconds
+            iterations = process.answer(Repeated, f"while it was {_DOING}", limit).iterations
+    if launch_monitor.cause:
+        raise LaunchDisturbed(launch_monitor.cause)
+    return launch_monitor.energy / iterations if launch_monitor.energy is not None and iterations else None
+
+
+# Sampling launches: the Python functions that a step runs in, and what it leaves in memory
+
+
+SECONDS = 1.0
+"""A repeated step is sampled for so long, a thousand samples."""
+
+
+class Sampler:
+    """Samples cases in processes that are forked from the zygotes of their sides."""
+
+    def __init__(self, launcher: ProcessLauncher, policy: Policy) -> None:
+        self._launcher = launcher
+        self._policy = policy
+
+    def sample(self, entrant: Entrant, first: bool = False, memory: bool = False) -> PythonProfile:
+        """Return the profile of one launch.
+
+        Args:
+            first: Sample the first call of the step alone.
+            memory: Count memory instead of functions, since counting slows Python down.
+
+        Raises:
+            SideError: A zygote does not start.
+            BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
+        """
+        policy = self._policy
+        request = SampleCase(self._launcher.processors.of(entrant.case), entrant.case.name, SECONDS, first, memory)
+        with self._launcher.start(entrant, 0, request) as process:
+            answer = process.answer(Sampled, "while it was sampled", policy.setup_seconds)
+            process.answer(Done, "after it was sampled", policy.setup_seconds)
+        return PythonProfile(answer.calls, answer.seconds, answer.samples, answer.functions, answer.memory)
+
+
+# Profile cases in launches of their own, one after the other and without timing
+
+
+METHODS = ("session", "context", "sampling")
+"""Methods of TensorFlow's profiler, see `tfbench.worker.profiler`."""
+HIGHEST = {"host": 3, "device": 1, "python": 1}
+"""Tracer -> highest level. Level 0 turns it off."""
+
+
+@dataclass(frozen=True)
+class ProfilerConfig:
+    """How profiles are collected."""
+
+    method: str = "session"
+    """One of `METHODS`."""
+    levels: Mapping[str, int] | None = None
+    """Levels of the ``host``, ``device`` and ``python`` tracers. Unnamed tracers have the worker's default level."""
+
+
+USUAL = ProfilerConfig()
+"""The defaults."""
+
+
+class Profiler:
+    """Profiles cases in processes that are forked from the same zygotes as the timed ones."""
+
+    def __init__(self, launcher: ProcessLauncher, policy: Policy, profiler_config: ProfilerConfig) -> None:
+        self._launcher = launcher
+        self._policy = policy
+        self._profiler_config = profiler_config
+
+    def ready(self, entrants: Iterable[Entrant], launches: int) -> None:
+        """Start the missing zygotes for so many launches, in parallel.
+
+        Raises:
+            SideError: A zygote does not start.
+        """
+        pairs = range(min(launches, self._policy.profile_zygotes))
+        self._launcher.start_pairs(entrants, pairs)
+
+    @property
+    def levels(self) -> Mapping[str, int]:
+        """Requested levels of the tracers."""
+        return self._profiler_config.levels or {}
+
+    def environment(self, side: Side) -> JSON:
+        """Return the environment info of a side that is ready."""
+        return self._launcher.environment(side)
+
+    def profile(self, entrant: Entrant, logs: Path, launch: int) -> Path:
+        """Profile one launch; return the folder below ``logs`` with its files, in TensorBoard's layout.
+
+        Args:
+            launch: Number of the launch. It selects the zygote in turn, and names the folder.
+
+        Raises:
+            SideError: A zygote does not start.
+            BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
+        """
+        place = logs / RUNS / f"launch-{launch + 1}"
+        with atomic_dir(place) as half:
+            self._collect(entrant, launch % self._policy.profile_zygotes, half)
+            found = sorted(half.glob(f"{RUNS.as_posix()}/*/*.xplane.pb"))
+            if not found:
+                raise BenchmarkError("the profiler wrote no file: another profiler may be running in its process")
+            for file in found:
+                file.rename(half / file.name)
+            shutil.rmtree(half / RUNS.parts[0])
+        return place
+
+    def _collect(self, entrant: Entrant, pair: int, folder: Path) -> None:
+        policy = self._policy
+        request = ProfileCase(
+            self._launcher.processors.of(entrant.case),
+            entrant.case.name,
+            folder=str(folder),
+            steps=policy.profile_steps,
+            seconds=policy.profile_seconds,
+            method=self._profiler_config.method,
+            levels=dict(self.levels),
+            warmup=policy.warmup(),
+        )
+        with self._launcher.start(entrant, pair, request) as process:
+            process.answer(Profiled, "while it was profiled", policy.setup_seconds)
+            # The code after bench belongs to the benchmark.
+            process.answer(Done, "after it was profiled", policy.setup_seconds)
+
+
+# Probing launches, several at once: the metrics other than time
 
 
 @dataclass
@@ -140,10 +312,10 @@ def _read(answer: Probed, folder: Path) -> ProbeOutput:
     names = found["xla"]["modules"] if "xla" in found else []
     modules: dict[str, str] = {}
     for name in names:
-        text = (folder / FOLDER / name).read_text(encoding="utf-8", errors="replace")
+        text = (folder / XLA_FOLDER / name).read_text(encoding="utf-8", errors="replace")
         again = sum(of_module(name) == known.partition(" #")[0] for known in modules)
         modules[f"{of_module(name)} #{again + 1}" if again else of_module(name)] = text
-    assigned = (folder / FOLDER / f"{name.removesuffix('.txt')}-buffer-assignment.txt" for name in names)
+    assigned = (folder / XLA_FOLDER / f"{name.removesuffix('.txt')}-buffer-assignment.txt" for name in names)
     return ProbeOutput(
         found=found,
         absent=answer.absent,

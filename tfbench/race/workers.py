@@ -1,20 +1,104 @@
-"""What every worker has in common: the benchmark files, its environment variables, and the output it leaves behind."""
+"""What the processes of a race need besides their program: variables, threads, and a folder for what they write."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+import shutil
+import signal
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import IO
 
 from tfbench.errors import BenchmarkError, SideError
-from tfbench.fs import python_path
+from tfbench.fs import abandoned_scratch_dirs, python_path, remove_half_dirs, scratch_dir
 from tfbench.gpus.selection import GROWTH, has_driver
-from tfbench.sides.side import Side
-from tfbench.storage.layout import HISTORY_VARIABLE
-from tfbench.worker.tracers import ALLOWED
+from tfbench.protocol import TRACED_WORKERS
+from tfbench.sides.spec import Side
+from tfbench.storage.baselines import HISTORY_VARIABLE
+
+# The temporary folder of a run's workers, and the processes that were started below it
+
+
+_ATTEMPTS = 20
+"""Searches for processes, since one that is about to be killed may start another."""
+
+
+def end_processes(folder: Path, proc: Path = Path("/proc")) -> None:
+    """Kill the processes that have a path below this folder in their environment, but this process.
+
+    Args:
+        proc: Path of /proc.
+    """
+    token = os.fsencode(folder)
+    for _ in range(_ATTEMPTS):
+        found = False
+        for environment in proc.glob("[0-9]*/environ"):
+            pid = int(environment.parent.name)
+            try:
+                if pid != os.getpid() and token in environment.read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+                    found = True
+            except OSError:
+                continue  # it has ended, or belongs to someone else
+        if not found:
+            return
+        time.sleep(0.01)
+
+
+@cache
+def _remove_abandoned() -> None:
+    """Remove what killed runs have left, once per process."""
+    for folder in abandoned_scratch_dirs():
+        end_processes(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Scratch:
+    """The temporary folder of a launcher's workers, created when it is first used.
+
+    Args:
+        made: Folder of shared set-ups, where a killed launch may leave a half-made one.
+    """
+
+    def __init__(self, made: str) -> None:
+        self._made = made
+        self._folder: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder.
+
+        Raises:
+            SideError: It cannot be created.
+        """
+        if self._folder is None:
+            try:
+                _remove_abandoned()
+                self._folder = Path(tempfile.mkdtemp(prefix="workers-", dir=scratch_dir()))
+            except OSError as error:
+                raise SideError(
+                    f"no temporary folder can be created in {tempfile.gettempdir()}: {error.strerror}; "
+                    "make room there, or set TMPDIR"
+                ) from None
+        return self._folder
+
+    def close(self) -> None:
+        """Remove the folder, the processes that were started below it, and half-made shared set-ups."""
+        if self._folder is not None:
+            end_processes(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+            remove_half_dirs(Path(self._made))
+
+
+# What every worker has in common: the benchmark files, its environment variables, and the output it leaves behind
+
 
 TAIL_LINES = 20
 """Lines of a process' last output that an error shows."""
@@ -66,7 +150,7 @@ def worker_environment(
     Raises:
         SideError: A variable of the side or the variant would have no effect.
     """
-    dropped = ("PYTEST_", HISTORY_VARIABLE, *(() if variables.get(ALLOWED) else _MEASURES_COVERAGE))
+    dropped = ("PYTEST_", HISTORY_VARIABLE, *(() if variables.get(TRACED_WORKERS) else _MEASURES_COVERAGE))
     env = {key: value for key, value in variables.items() if not key.startswith(dropped)}
     env = {key: value for key, value in env.items() if key not in (*side.unset, *THREADS)}
     env.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

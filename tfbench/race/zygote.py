@@ -1,22 +1,339 @@
-"""A zygote, as the controller sees it: started, asked to fork launches, and ended."""
+"""Ask ancestors for zygotes, and zygotes for the processes of launches."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TypeVar
 
-from tfbench.errors import BenchmarkError, ProtocolError, SideError
+from tfbench import protocol
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, SideError, WorkerDied, WorkerHung
+from tfbench.fs import isolated_package_dir
 from tfbench.model import JSON, Case
 from tfbench.policy import Policy
-from tfbench.protocol import messages
-from tfbench.protocol.channel import pair
-from tfbench.race.ancestor import CLOSE_SECONDS, A, Ancestor, Requests
-from tfbench.race.workers import Suite, tail, worker_environment
-from tfbench.sides.side import Side
-from tfbench.suite.missing_module import fix_of
+from tfbench.protocol import (
+    Channel,
+    ChannelClosed,
+    Done,
+    Failed,
+    LaunchRequest,
+    M,
+    Message,
+    Skipped,
+    TimedOut,
+    encode,
+    pair,
+)
+from tfbench.race.workers import TEMPORARY, Suite, tail, worker_environment
+from tfbench.sides.spec import Side
+from tfbench.suite.tensorflow_stub import fix_of
+
+# The process of a launch, as the controller sees it: forked from a zygote, asked over a channel, and ended
+
+
+PRINTED = "--- printed ---"
+"""Separates a traceback from the last lines that the process wrote."""
+
+LOG_LOOK_SECONDS = 0.2
+"""How often the size of a process' output is looked at while its answer is awaited."""
+
+
+@dataclass
+class Process:
+    """One forked process. As a context manager it is killed at the end."""
+
+    zygote: Zygote
+    channel: Channel
+    pid: int
+    log: IO[bytes] = field(repr=False)
+    _ended: tuple[int | None, str] | None = None
+
+    @classmethod
+    def start(cls, zygote: Zygote, request: LaunchRequest, descriptors: Sequence[int] = ()) -> Process:
+        """Fork the process of a launch.
+
+        Args:
+            descriptors: Open files for the process, besides its channel and its log.
+
+        Raises:
+            SideError: The zygote is gone.
+            BenchmarkError: There is no room for its output.
+        """
+        channel, theirs = pair()
+        try:
+            log = tempfile.TemporaryFile(dir=zygote.scratch)
+        except OSError as error:
+            channel.close()
+            theirs.close()
+            raise BenchmarkError(f"no temporary file can be written: {error.strerror}") from None
+        try:
+            with theirs:
+                pid = zygote.launch(request, [theirs.fileno(), log.fileno(), *descriptors])
+        except BaseException:
+            channel.close()
+            log.close()
+            raise
+        return cls(zygote, channel, pid, log)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end(kill=True)
+
+    def ask(self, request: Message) -> None:
+        """Send a request. If the process is gone, `answer` reports why."""
+        with suppress(ChannelClosed):
+            self.channel.send(request)
+
+    def answer(self, wanted: type[M], when: str, seconds: float, waited: float = 0.0) -> M:
+        """Return the next message, which must be of this type. After any error the process has ended.
+
+        Args:
+            when: The phase of the launch, for the error: ``while it was probed``, or ``""`` for the set-up.
+            seconds: Time limit.
+            waited: How much of it has passed.
+
+        Raises:
+            BenchmarkSkipped: The benchmark skips itself.
+            WorkerDied, WorkerHung: The process ended, or did not answer in time.
+            BenchmarkError: The benchmark broke or returned early, or the message is malformed.
+        """
+        phase = f" {when}" if when else ""
+        try:
+            message = self._receive(wanted, max(0.0, seconds - waited))
+        except ChannelClosed:
+            status, output = self.end(kill=False)
+            raise WorkerDied(f"the process {self._ending(status)}{phase}", output) from None
+        except TimedOut:
+            output = self.end(kill=True)[1]
+            raise WorkerHung(
+                f"the process did not answer within {seconds:.3g} s{phase}, and was killed", output
+            ) from None
+        except ProtocolError as error:
+            output = self.end(kill=True)[1]
+            raise BenchmarkError(f"the process sent no valid message{phase}: {error}", output) from None
+        if isinstance(message, wanted):
+            return message
+        output = self.end(kill=False)[1]
+        if isinstance(message, Skipped):
+            raise BenchmarkSkipped(message.message)
+        failed = message if isinstance(message, Failed) else Failed("the benchmark ended early")
+        fix = fix_of(failed.message, self.zygote.side.root)
+        text = "; ".join(filter(None, (failed.message, fix)))
+        printed = f"{PRINTED}\n{output}" if failed.trace and output else output
+        both = "\n".join(filter(None, (failed.trace, printed)))
+        raise BenchmarkError(f"{when}: {text}" if when else text, both)
+
+    def _receive(self, wanted: type[Message], seconds: float) -> Message:
+        deadline = time.monotonic() + seconds
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                return self.channel.receive(wanted, Done, Failed, Skipped, timeout=min(left, LOG_LOOK_SECONDS))
+            except TimedOut:
+                self.check_output()
+                if left <= LOG_LOOK_SECONDS:
+                    raise
+
+    def check_output(self) -> None:
+        """Kill the process if it has written too much.
+
+        Raises:
+            BenchmarkError: It has written more than the policy's `output_bytes`.
+        """
+        limit = self.zygote.policy.output_bytes
+        if self._ended is None and os.fstat(self.log.fileno()).st_size > limit:
+            output = self.end(kill=True)[1]
+            raise BenchmarkError(f"the process printed more than {limit >> 20} MiB, and was killed", output)
+
+    def resume(self) -> None:
+        """Let it go on if another process of the launch has stopped it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGCONT)
+
+    def end(self, *, kill: bool) -> tuple[int | None, str]:
+        """End the process; return its exit code, if known, and the last lines it wrote. Ending twice is fine."""
+        if self._ended is None:
+            self.channel.close()
+            status = self.zygote.reap(self.pid, kill=kill)
+            with self.log:
+                self._ended = status, tail(self.log)
+        return self._ended
+
+    def _ending(self, status: int | None) -> str:
+        if status is None:
+            return "ended with its zygote"
+        if status >= 0:
+            return f"died (exit code {status})"
+        if -status == signal.SIGXFSZ:
+            return f"died (SIGXFSZ): it wrote a file of more than {self.zygote.policy.file_bytes >> 20} MiB"
+        try:
+            return f"died ({signal.Signals(-status).name})"
+        except ValueError:
+            return f"died (signal {-status})"
+
+
+# An ancestor, as the controller sees it: started, asked to fork zygotes, and ended
+
+
+CLOSE_SECONDS = 0.5
+"""A zygote or an ancestor gets this long to exit by itself."""
+_OWN_GROUP: dict[str, Any] = (
+    {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": lambda: os.setpgrp()}
+)
+"""Only the controller handles Ctrl-C. No session of its own: Linux shares a processor among sessions, not evenly after
+a process has moved there from another one (autogroups), and first calls of two sides have to run there evenly."""
+A = TypeVar("A", bound=protocol.ForkAnswer)
+
+
+class Requests:
+    """Numbers the requests to a process that forks others, so that no answer is taken for that to another request."""
+
+    def __init__(self, channel: Channel, seconds: float) -> None:
+        self.channel = channel
+        self._seconds = seconds
+        self._count = 0
+
+    def ask(
+        self,
+        request: protocol.ForkRequest,
+        wanted: type[A],
+        descriptors: Sequence[int] = (),
+        seconds: float | None = None,
+    ) -> A:
+        """Send a request and return its answer.
+
+        Raises:
+            ProtocolError: No answer came in time, or it is not the answer to this request.
+            OSError: The request could not be sent.
+        """
+        self._count += 1
+        self.channel.send(replace(request, number=self._count), descriptors)
+        answer = self.channel.receive(wanted, timeout=seconds or self._seconds)
+        if answer.number != self._count:
+            raise ProtocolError(f"it answered request {answer.number} instead of {self._count}")
+        return answer
+
+
+def start_process(
+    executable: str, start: protocol.StartAncestor, cwd: str, env: Mapping[str, str], log: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start the process of an ancestor, which leads a process group and inherits the socket that ``start`` names.
+
+    Args:
+        log: Its standard output and error.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    return subprocess.Popen(
+        [executable, "-m", "tfbench.worker", encode(start).decode()],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        pass_fds=[start.channel],
+        **_OWN_GROUP,
+    )
+
+
+class Ancestor:
+    """A process that imports what is installed and forks zygotes. It starts at once, and `fork` waits for it.
+
+    Args:
+        env: Its environment variables.
+        imports_tensorflow: Whether it imports TensorFlow, instead of each of its zygotes.
+        scratch: Folder of its temporary files.
+
+    Raises:
+        SideError: It cannot be started.
+    """
+
+    def __init__(
+        self, side: Side, env: Mapping[str, str], suite: Suite, policy: Policy, imports_tensorflow: bool, scratch: Path
+    ) -> None:
+        self.imports_tensorflow = imports_tensorflow
+        self.last_output = ""
+        """The last lines that it wrote, once it has ended."""
+        self._policy = policy
+        try:
+            self._log: IO[bytes] = tempfile.TemporaryFile(dir=scratch)
+            home = isolated_package_dir()
+        except OSError as error:
+            raise SideError(f"{side.name}: no temporary file can be written: {error.strerror}") from error
+        channel, theirs = pair()
+        self._requests = Requests(channel, policy.answer_seconds)
+        start = protocol.StartAncestor(
+            channel=theirs.fileno(),
+            controller=os.getpid(),
+            cpus=suite.cpus,
+            file_bytes=policy.file_bytes,
+            imports_tensorflow=imports_tensorflow,
+        )
+        try:
+            # Not in the side's root: Python would import a tfbench there instead of this one.
+            self._process = start_process(side.executable, start, home, {**env, TEMPORARY: str(scratch)}, self._log)
+        except OSError as error:
+            channel.close()
+            self._log.close()
+            raise SideError(f"{side.name}: cannot start {side.executable}: {error.strerror}") from error
+        finally:
+            theirs.close()
+
+    def fork(self, start: protocol.StartZygote, descriptors: Sequence[int]) -> int:
+        """Fork a zygote, once everything is imported; return its pid.
+
+        Args:
+            descriptors: The zygote's end of its channel, and its log.
+
+        Raises:
+            ProtocolError, OSError: It is gone, or not ready within the policy's limit.
+        """
+        return self._requests.ask(start, protocol.Launched, descriptors, self._policy.start_seconds).pid
+
+    def reap(self, pid: int, patience: float) -> int | None:
+        """End a zygote; return its exit code, negative for a signal, ``None`` if unknown.
+
+        Args:
+            patience: Seconds that it gets to exit by itself before it is killed.
+        """
+        try:
+            return self._requests.ask(protocol.Reap(pid, patience), protocol.Reaped).status
+        except (ProtocolError, OSError):
+            self.close()  # its zygotes end with it
+            return None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still fork."""
+        return not self._log.closed and self._process.poll() is None
+
+    def close(self) -> None:
+        """End it and the zygotes it forked. Ending twice is fine."""
+        self._requests.channel.close()  # it exits at the end of file
+        try:
+            self._process.wait(timeout=CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        if not self._log.closed:
+            self.last_output = tail(self._log)
+            self._log.close()
+
+
+# A zygote, as the controller sees it: started, asked to fork launches, and ended
+
 
 _END_SECONDS = 5.0
 """The process of a launch that has done its work gets this long to exit by itself."""
@@ -69,7 +386,7 @@ class Zygote:
             raise SideError(f"{side.name}: no temporary file can be written: {error.strerror}") from error
         channel, theirs = pair()
         self._requests = Requests(channel, policy.answer_seconds)
-        start = messages.StartZygote(
+        start = protocol.StartZygote(
             root=str(side.root),
             files=(only,) if only else tuple(dict.fromkeys((*suite.files, *side.files))),
             inifile=str(side.root / suite.inifile) if suite.inifile else "",
@@ -99,14 +416,14 @@ class Zygote:
         name = self.side.name
         channel = self._requests.channel
         try:
-            answer = channel.receive(messages.Ready, messages.Failed, timeout=self.policy.start_seconds)
+            answer = channel.receive(protocol.Ready, protocol.Failed, timeout=self.policy.start_seconds)
         except ProtocolError as error:
             self.close()
             raise SideError(f"{name}: the measuring process did not start ({error})\n{self.last_output}") from error
-        if isinstance(answer, messages.Failed):
+        if isinstance(answer, protocol.Failed):
             self.close()
             raise SideError(f"{name}: {answer.message}\n{self.last_output}")
-        assert isinstance(answer, messages.Ready)
+        assert isinstance(answer, protocol.Ready)
         self.cases = answer.cases
         self.broken = answer.broken
         self.offenders = frozenset(answer.offenders)
@@ -154,7 +471,7 @@ class Zygote:
         place, of = case.place
         return alike[place] if place < len(alike) == of else ""
 
-    def checked(self, request: messages.LaunchRequest, case: Case) -> messages.LaunchRequest:
+    def checked(self, request: protocol.LaunchRequest, case: Case) -> protocol.LaunchRequest:
         """Return a request with the case's name in this process.
 
         Raises:
@@ -162,16 +479,16 @@ class Zygote:
         """
         if (reason := self.skip_reason(case)) is not None:
             raise BenchmarkError(reason)
-        return replace(request, case=self.name_of(case)) if isinstance(request, messages.CaseRequest) else request
+        return replace(request, case=self.name_of(case)) if isinstance(request, protocol.CaseRequest) else request
 
-    def launch(self, request: messages.LaunchRequest, descriptors: Sequence[int]) -> int:
+    def launch(self, request: protocol.LaunchRequest, descriptors: Sequence[int]) -> int:
         """Fork the process of a launch; return its pid.
 
         Raises:
             SideError: The zygote is gone.
         """
         self.used = self.spawns
-        return self._ask(request, messages.Launched, descriptors).pid
+        return self._ask(request, protocol.Launched, descriptors).pid
 
     def reap(self, pid: int, *, kill: bool) -> int | None:
         """End the process of a launch; return its exit code, negative for a signal, ``None`` if unknown."""
@@ -179,11 +496,11 @@ class Zygote:
         if self.used:  # this process has become the launch
             return self._end(patience)
         try:
-            return self._ask(messages.Reap(pid, patience), messages.Reaped).status
+            return self._ask(protocol.Reap(pid, patience), protocol.Reaped).status
         except SideError:
             return None
 
-    def _ask(self, request: messages.ForkRequest, wanted: type[A], descriptors: Sequence[int] = ()) -> A:
+    def _ask(self, request: protocol.ForkRequest, wanted: type[A], descriptors: Sequence[int] = ()) -> A:
         """Send a request and return its answer. After an error the zygote and its launches have ended.
 
         Raises:

@@ -10,12 +10,10 @@ from statistics import median
 from tfbench.errors import SideError
 from tfbench.model import JSON
 from tfbench.policy import Policy
-from tfbench.race.ancestor import Ancestor
 from tfbench.race.interfaces import Entrant
-from tfbench.race.scratch import Scratch
-from tfbench.race.workers import Suite, worker_environment
-from tfbench.race.zygote import Zygote
-from tfbench.sides.side import Side
+from tfbench.race.workers import Scratch, Suite, worker_environment
+from tfbench.race.zygote import Ancestor, Zygote
+from tfbench.sides.spec import Side
 
 Environment = tuple[tuple[str, str], ...]
 _Key = tuple[str, Environment, int, str]

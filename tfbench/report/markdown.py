@@ -8,10 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfbench.model import TIME, Report
-from tfbench.report.comment import LONGEST, code, context_line, folded, plain, verbatim
-from tfbench.report.differences import differences
-from tfbench.report.summary import CaseFinding, Group, Summary, report_times, summarize
-from tfbench.report.units import calls_that_differ, duration, times
+from tfbench.report.comment import LONGEST, code, context_line, differences, folded, plain, verbatim
+from tfbench.report.summary import (
+    CaseFinding,
+    Group,
+    Summary,
+    calls_that_differ,
+    duration,
+    report_times,
+    summarize,
+    times,
+)
 
 _OPEN: Mapping[Group, str] = {Group.REGRESSIONS: "Regressions", Group.ERRORS: "Errors and missing cases"}
 """Parts that are shown at once; the others are folded."""

@@ -1,4 +1,4 @@
-"""Render the sections of a profile for a terminal, and as CSV files, Markdown and JSON."""
+"""Words about profiles and attributed slowdowns."""
 
 from __future__ import annotations
 
@@ -12,9 +12,129 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tfbench.model import JSON
-from tfbench.profiles.tables import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
-from tfbench.report.style import add_row, table
-from tfbench.report.units import percent, size, time
+from tfbench.profiles.attribution import Attribution, Cause
+from tfbench.profiles.step_breakdown import TimeCategory
+from tfbench.profiles.xprof import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
+from tfbench.report.summary import percent, size, time
+from tfbench.report.terminal import add_columns, add_row, table
+
+# Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs
+
+
+MOST = 5
+"""Lines on profiles in an assertion."""
+_ENDED = {"fused": "lost fusion", "compiled": "no longer compiled"}
+
+
+def changes_of(
+    title: str, changes: Sequence[tuple[str, ...]], metrics: Sequence[tuple[str, ...]], notes: Sequence[str]
+) -> Group:
+    """Render the changes of a case's graphs between two sides.
+
+    Args:
+        title: The two sides.
+        changes: Place, change and description of each change.
+        metrics: Metric, value before, value now, and description of the gain and loss.
+        notes: Comparisons that were impossible, and other differences between the sides.
+    """
+    tables = []
+    for rows, left, right in ((changes, ("where", "change"), ()), (metrics, ("metric",), ("before", "now"))):
+        if rows:
+            tables.append(made := table(""))
+            add_columns(made, *left)
+            add_columns(made, *right, right=True)
+            add_columns(made, "what", fold=True)
+            for row in rows:
+                add_row(made, *row)
+    same = "nothing changed: the graphs, XLA's modules and every exact metric are the same"
+    return Group(Text(title, "bold"), *tables, *(Text(line) for line in (*([] if tables else [same]), *notes)))
+
+
+def attributed(attribution: Attribution | None, why: Sequence[str]) -> Group:
+    """Render the long form for a terminal: the lines of the assertion, each category of time, and every cause."""
+    lines = [Text(line) for line in why]
+    if attribution is None:
+        return Group(*lines)
+    categories = table("Time per step")
+    add_columns(categories, "category")
+    add_columns(categories, "before", "now", "change", right=True)
+    spent = [(str(category), before, now) for category, before, now in attribution.spent if max(before, now) > 0]
+    for name, before, now in (*spent, ("a step", attribution.before, attribution.now)):
+        add_row(categories, name, time(before), time(now), _signed(now - before))
+    if not attribution.causes:
+        return Group(*lines, categories)
+    causes = table(f"Causes: {attribution.explained:.0%} of the slowdown")
+    add_columns(causes, "what", "where", fold=True)
+    add_columns(causes, "change", "share", "calls before", "now", right=True)
+    add_columns(causes, "new", fold=True)
+    for cause in attribution.causes:
+        what = _listed(cause.kinds) or str(cause.category)
+        if cause.instead:
+            what = f"{_listed(cause.kinds)} instead of {_listed(cause.instead)} ({_ENDED[cause.after]})"
+        size = (_signed(cause.grew), f"{cause.share:.0%}", *(f"{calls:g}" for calls in cause.calls))
+        add_row(causes, what, str(cause.category), *size, _listed(cause.new))
+    return Group(*lines, categories, causes)
+
+
+def _signed(seconds: float) -> str:
+    return f"{'-' if seconds < 0 else '+'}{time(abs(seconds))}"
+
+
+def in_words(attribution: Attribution, raced: float | None, enough: float) -> list[str]:
+    """Describe the causes in a few lines, for the text of an assertion.
+
+    Args:
+        raced: The raced slowdown as a fraction, ``None`` without a race.
+        enough: Fraction of the raced slowdown that the profiles must show to explain it.
+    """
+    before, now = (f"{seconds * 1e3:.3g} ms" for seconds in (attribution.before, attribution.now))
+    grew = attribution.now - attribution.before
+    if raced is not None and grew < enough * raced * attribution.before:
+        change = grew / attribution.before
+        return [
+            f"profile: the slowdown is not visible: a profiled step takes {now} instead of {before} ({change:+.1%}, "
+            f"raced: {raced:+.1%}); the cause is outside of the steps, or smaller than the overhead of profiling"
+        ]
+    if grew <= 0:
+        return [f"profile: a step takes {now}, and {before} before: not slower"]
+    category = attribution.spent[0][0]
+    percent = f"{grew / attribution.before:+.0%}" + (f", raced: {raced:+.0%}" if raced is not None else "")
+    lines = [f"profile: a step takes {now} instead of {before} ({percent}); {category} grew most"]
+    lines += [f"  {describe_cause(cause)}" for cause in attribution.causes[: MOST - 1]]
+    if not attribution.causes:
+        lines.append("  no single op grew by much: the growth is spread over many ops")
+    return lines
+
+
+def describe_cause(cause: Cause) -> str:
+    """Describe a cause: ``MatMul +1.2 ms per step, 97% of the slowdown: 2 calls instead of 1 (MatMul_1)``."""
+    size = f"+{cause.grew * 1e3:.3g} ms per step, {cause.share:.0%} of the slowdown"
+    if cause.category is TimeCategory.OTHER:
+        return f"{TimeCategory.OTHER} (Python, dispatch) {size}"
+    kinds = _listed(cause.kinds)
+    if cause.after == "fused":
+        return f"lost fusion: {kinds} instead of {_listed(cause.instead)} {size}"
+    if cause.after == "compiled":
+        return f"no longer compiled by XLA: {kinds} {size}"
+    if cause.category is TimeCategory.INPUT:
+        return f"{TimeCategory.INPUT}: {kinds} {size}"
+    text = kinds if cause.category is TimeCategory.HOST else f"{cause.category}: {kinds}"
+    before, now = cause.calls
+    why = ""
+    if now > before + 0.5:
+        why = f": {now:g} calls instead of {before:g}" if before else ": new"
+        why += f" ({_listed(cause.new[:2])})" if cause.new and (before or cause.new[0] != cause.kinds[0]) else ""
+    return f"{text} {size}{why}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Join as ``a, b and c``. Of more than three, name the first three and count the rest."""
+    some = [*words[:3], *([f"{len(words) - 3} more"] if len(words) > 3 else [])]
+    return " and ".join(filter(None, [", ".join(some[:-1]), *some[-1:]]))
+
+
+# Render the sections of a profile for a terminal, and as CSV files, Markdown and JSON
+
 
 _ROWS = 12
 """Rows per table on a terminal or in Markdown. The CSV files have all rows."""

@@ -1,25 +1,201 @@
-"""Render a report for the terminal, at the end of a run: what a reader must know first, in at most 80 columns."""
+"""Reports in the terminal."""
 
 from __future__ import annotations
 
 import io
+import re
 import shlex
+import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.console import Group as Parts
-from rich.console import RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
+from rich.status import Status
+from rich.table import Table
 from rich.text import Text
 
-from tfbench.model import TIME, Outcome, Ratio, Report, Skip
-from tfbench.report.differences import differences
-from tfbench.report.screen import Screen
-from tfbench.report.style import COLOURS
-from tfbench.report.summary import CaseFinding, Group, Summary, summarize
-from tfbench.report.units import bar, calls_that_differ, duration, rate, times
-from tfbench.report.variants import variant_tables
-from tfbench.stats.thresholds import described
+from tfbench.model import TIME, Case, Outcome, Ratio, Report, Skip, VariantResult
+from tfbench.report.comment import differences
+from tfbench.report.summary import (
+    CaseFinding,
+    Group,
+    Summary,
+    bar,
+    calls_that_differ,
+    consistent,
+    duration,
+    joules,
+    percent,
+    rate,
+    size,
+    summarize,
+    times,
+)
+from tfbench.stats.alpha_spending import described
+from tfbench.stats.rounds import UNITS
+from tfbench.untrusted import harmless
+
+# The common style of all tables on the terminal
+
+
+COLOURS = {
+    Outcome.UNCHANGED: "green", Outcome.IMPROVED: "bold green", Outcome.REGRESSED: "bold red", Outcome.ERROR: "red",
+    Outcome.INCONCLUSIVE: "yellow", Outcome.INCOMPARABLE: "yellow", Outcome.MISSING: "yellow", Outcome.NEW: "cyan",
+}  # fmt: skip
+
+
+def table(title: str) -> Table:
+    """Create a table without columns."""
+    return Table(
+        title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
+
+
+def add_columns(made: Table, *headings: str, right: bool = False, fold: bool = False) -> None:
+    """Add columns that never wrap, or that fold long cells on a narrow terminal.
+
+    Args:
+        right: Align to the right, as for numbers.
+    """
+    for heading in headings:
+        made.add_column(
+            heading, justify="right" if right else "left", no_wrap=not fold, overflow="fold" if fold else "ellipsis"
+        )
+
+
+def add_row(made: Table, *cells: str | Text) -> None:
+    """Add a row whose cells are plain text: no markup of rich is interpreted."""
+    made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+
+
+def break_name(name: str, width: int) -> str:
+    """Break the name of a case into lines of this width, after its file and between its levels."""
+    lines = [""]
+    for part in re.split(r"(?<=::|.[\[,/])", name):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+# The console that everything is printed with. It shows text of unknown origin without effect on terminals and runners
+
+
+class Screen(Console):
+    """A console on which only the styles of this program act: every piece of text passes through `harmless`."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**{"highlight": False, "markup": False, "emoji": False, **how})
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as `rich` does, and replace the text of each piece; codes for the cursor come from `rich` alone."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(harmless(segment.text), segment.style)
+
+    def status(self, status: RenderableType, **how: Any) -> Status:
+        """Show an activity on a terminal, without markup in its text."""
+        return _Activity(_text(status), console=self, **how)
+
+
+class _Activity(Status):
+    def update(self, status: RenderableType | None = None, **how: Any) -> None:
+        super().update(None if status is None else _text(status), **how)
+
+
+def _text(status: RenderableType) -> RenderableType:
+    return Text(status) if isinstance(status, str) else status
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """Print a line, or print it as an error, without `rich`'s folding."""
+    print(harmless(text), file=sys.stderr if error else sys.stdout)
+
+
+# Tables of the variants of each workload, relative to the reference variant, for the terminal
+
+
+Column = tuple[str, str, Callable[[float], str]]
+_EXTRA: tuple[tuple[Column, int], ...] = (
+    (("first_call", "first call", duration), 100),
+    (("peak_host_memory", "memory", size), 100),
+    (("accuracy", "accuracy", "{:.1%}".format), 120),
+    (("artifact_bytes", "size", size), 120),
+    (("artifact_gzipped_bytes", "gzipped", size), 120),
+    (("p90", "p90", duration), 130),
+    (("dispatch_time", "dispatch", duration), 110),
+    (("device_share", "on device", percent), 110),
+    (("energy", "energy", joules), 120),
+    (("share", "% of roofline", percent), 115),
+)
+"""Optional columns of the table of variants: fact, heading and format, and the minimum width of the terminal."""
+_ESTIMATED = "~"
+_ESTIMATE = (
+    f"{_ESTIMATED} the median of the reference times the ratio: noise between the launches moved one of the two medians, "
+    "and the ratio compares turns of the same moment"
+)
+_RATIO_COLOURS: dict[Outcome | None, str] = {Outcome.REGRESSED: "red", Outcome.IMPROVED: "green"}
+_WORK = [(fact, UNITS[fact]) for fact in ("flops", "items", "bytes")]
+"""Work of a call and the unit of its rate, the most telling first."""
+
+
+def variant_tables(results: Sequence[VariantResult], width: int) -> list[RenderableType]:
+    """Return a table for each workload. Wider terminals get more columns."""
+    extra = [column for column, least in _EXTRA if width >= least]
+    groups: dict[str, list[VariantResult]] = defaultdict(list)
+    for one in results:
+        groups[one.case.group].append(one)
+    return [_variant_results(group, rows, extra) for group, rows in groups.items()]
+
+
+def _case_table(group: str, case: Case) -> Table:
+    """Create a table with the column of levels, which has the axes as its heading."""
+    made = table(group.rpartition("::")[2])
+    add_columns(made, ", ".join(case.levels) or "variant", fold=True)
+    return made
+
+
+def _levels(case: Case) -> str:
+    others = (case.group if case.variant else case.name).partition("[")[2].removesuffix("]")
+    return ", ".join(filter(None, (*case.levels.values(), others))) or "-"
+
+
+def _variant_results(group: str, results: list[VariantResult], columns: Iterable[Column]) -> RenderableType:
+    made = _case_table(group, results[0].case)
+    add_columns(made, "median", "ratio to reference", "launches", right=True)
+    extra = [column for column in columns if any(column[0] in result.facts for result in results)]
+    add_columns(made, *(heading for _, heading, _ in extra), right=True)
+    work = next((one for one in _WORK if any(one[0] in result.facts for result in results)), None)
+    if work:
+        add_columns(made, "rate", right=True)
+    references = {result.case.name: result.median_seconds for result in results}
+    estimated = False
+    for result in sorted(results, key=lambda result: result.case.name != result.reference):
+        facts = result.facts
+        _, median, replaced = consistent(references.get(result.reference), result.median_seconds, result.ratio)
+        seconds = result.median_seconds if median is None else median
+        estimated |= replaced
+        shown = f"{_ESTIMATED * replaced}{duration(seconds)}"
+        cells: list[str | Text] = [_levels(result.case), shown, _ratio_cell(result), str(result.launches)]
+        cells += [words(facts[fact]) if fact in facts else "" for fact, _, words in extra]
+        if work:
+            cells.append(rate(facts[work[0]] / seconds, work[1]) if facts.get(work[0]) else "")
+        add_row(made, *cells)
+    return Parts(made, Text(_ESTIMATE, "dim")) if estimated else made
+
+
+def _ratio_cell(result: VariantResult) -> Text:
+    if result.ratio is None:
+        return Text("reference" if result.case.variant else "-", "dim")
+    return Text(times(result.ratio), _RATIO_COLOURS.get(result.outcome, ""))
+
+
+# Render a report for the terminal, at the end of a run: what a reader must know first, in at most 80 columns
+
 
 _MOST: Mapping[Group, int] = {Group.ERRORS: 30, Group.REGRESSIONS: 30, Group.INCONCLUSIVE: 10, Group.IMPROVEMENTS: 10}
 """Maximum cases of each part."""
@@ -51,7 +227,7 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False, st
 
     Args:
         width: Characters per line. Only a single longer word, such as the name of a case, is longer.
-        shared: Whether the report may be a stranger's, see `tfbench.report.reproduce.command_for`.
+        shared: Whether the report may be a stranger's, see `tfbench.report.summary.command_for`.
         strict: Whether the run was gated strictly, see `tfbench.ruling.rule`.
     """
     summary = summarize(report, shared=shared, strict=strict)

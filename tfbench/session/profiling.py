@@ -1,33 +1,229 @@
-"""Profile cases: run the profiled launches, keep their files, read them, and explain a slowdown."""
+"""Profile a case, and look for the cause of a slowdown."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProfileError
-from tfbench.fs import atomic_dir
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProfileError, SideError
+from tfbench.fs import atomic_dir, scratch_dir
 from tfbench.gpus.monitor import GpuMonitor
-from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY
-from tfbench.model import JSON, Case, Outcome
+from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY, FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.metrics.catalog import read as read_metrics
+from tfbench.metrics.graph_diff import GRAPH, RESULT, XLA, explain, metric_changes
+from tfbench.metrics.parity import ProbeOutput, compare
+from tfbench.model import JSON, TIME, Case, Outcome
 from tfbench.policy import Policy
 from tfbench.profiles.attribution import Attribution, attribute
-from tfbench.profiles.folders import Kept, folder_of, write_about, write_read
-from tfbench.profiles.profile import Profile, read, step_breakdown
-from tfbench.profiles.step_breakdown import StepBreakdown, TimeCategory
-from tfbench.race.energy import joules
+from tfbench.profiles.folders import Kept, Profile, folder_of, read, step_breakdown, write_about, write_read
+from tfbench.profiles.step_breakdown import HALF, StepBreakdown, TimeCategory, describe, grown, memory_lines
 from tfbench.race.interfaces import Entrant
+from tfbench.race.prober import USUAL, Prober, Profiler, Sampler, joules
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.race.profiler import Profiler
 from tfbench.report import profile as profile_report
-from tfbench.report.attribution import MOST, in_words
+from tfbench.report.profile import MOST, describe_cause, in_words
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
 from tfbench.session.results import with_facts
 from tfbench.session.strategies import Strategy
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
+
+# Explain what changed in a case between two entrants, from probes without timing
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The changes as rows of text."""
+
+    changes: Sequence[tuple[str, str, str]]
+    """Where, what, and a description of the change."""
+    metrics: Sequence[tuple[str, str, str, str]]
+    """Metric, value before, value now, items gained and lost."""
+    notes: Sequence[str]
+    """Other differences of the sides, and why something could not be compared."""
+
+
+def explained(prober: Prober, before: Entrant, now: Entrant) -> Explanation:
+    """Probe both entrants, and return what changed from the first to the second.
+
+    Raises:
+        SideError: A process does not start.
+        BenchmarkError, BenchmarkSkipped: One of the entrants cannot run.
+    """
+    first, second = map(_probed, list(prober.probe([before, now])))
+    changes = [(change.where, change.what, change.text) for change in explain(first, second)]
+    return Explanation(changes, metric_changes(read_metrics(first), read_metrics(second)), _notes(first, second))
+
+
+def _probed(found: ProbeOutput | Exception) -> ProbeOutput:
+    if isinstance(found, BenchmarkError):
+        raise BenchmarkError(f"{found}\n{found.output}" if found.output else str(found))
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
+    notes = []
+    dnn = ["on" if side.found["graph"]["onednn"] else "off" for side in (before, now) if "graph" in side.found]
+    if len(set(dnn)) == 2:
+        notes.append(f"oneDNN is {dnn[0]} before, {dnn[1]} now")
+    for probe in ("graph", "xla"):
+        if probe in before.absent and probe in now.absent:
+            notes.append(f"{probe}: {now.absent[probe]}")
+    if before.outputs and now.outputs:
+        difference = compare(now.outputs, before.outputs)
+        notes.append(f"the outputs differ{difference.describe(' of their largest number')}")
+    return notes
+
+
+# Name the cause of a difference between two sides: a retrace, an op, a Python function, or who keeps memory
+
+
+RETRACES = ("retraces_per_call", "retraces")
+_OPS = "graph_ops"
+_EXECUTES = "tensorflow.python.eager."
+"""The modules in which Python waits for ops. They say nothing about which ops."""
+_TRACES = ("func_graph", "tracing_compilation", "polymorphic_function")
+"""Parts of the names of functions that trace. In a call that is not the first, they are a cause of their own."""
+_LOOPS = ("NextIteration", "While")
+_LAUNCHES = 2
+"""Profiled launches per side. A cause of half of a slowdown needs no more, unlike the many small ones of `explain`."""
+
+
+def causes(
+    launcher: ProcessLauncher,
+    policy: Policy,
+    sides: tuple[Entrant, Entrant],
+    metric: str,
+    found: Explanation,
+    slowdown: float | None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> list[str]:
+    """Return the cause of a difference, and then what supports it, a line each; empty if nothing was found.
+
+    Args:
+        sides: The case before, and now.
+        metric: ``time``, ``first_call``, ``peak_host_memory``, or one that is counted.
+        found: The changes of the case's graphs and exact metrics.
+        slowdown: What the race measured, as a fraction.
+    """
+    lines = [*traced_again(found), *result_changed(found), *xla_changed(found)]
+    ops = ops_changed(found)
+    enough = (slowdown or 0.0) * policy.profile_found
+    if metric == PEAK_HOST_MEMORY:
+        return [*lines, *_memory(launcher, policy, sides, tell), *ops]
+    if metric == TIME:
+        attribution = _profiled(launcher, policy, sides, slowdown, tell)
+        if ops_found := op_lines(attribution, enough):
+            return [*lines, *ops_found, *ops]
+    if metric not in (TIME, FIRST_CALL):
+        return [*lines, *ops]
+    return [*lines, *_python(launcher, policy, sides, metric, enough, tell), *ops]
+
+
+def traced_again(found: Explanation) -> list[str]:
+    """Return a line if the step traces functions again in later calls, and did not before."""
+    for name, before, now, what in found.metrics:
+        if name in RETRACES and before in ("0", "-") and now not in ("0", "-"):
+            return [f"retrace: {now} {name.replace('_', ' ')}, {before} before{f'; {what}' if what else ''}"]
+    return []
+
+
+def ops_changed(found: Explanation) -> list[str]:
+    """Return a line on the ops that graphs gained and lost."""
+    lines = []
+    for name, before, now, what in found.metrics:
+        if name == _OPS and what:
+            loops = any(op in what.partition("gained ")[2] for op in _LOOPS)
+            lines.append(f"{'while loop' if loops else 'graph'}: {before} ops before, {now} now; {what}")
+    return lines
+
+
+def graph_changed(found: Explanation) -> bool:
+    """Whether TensorFlow's graph changed. Flags of XLA change the modules that it makes of the same graph."""
+    return any(where == GRAPH for where, *_ in found.changes)
+
+
+def in_own_python(lines: list[str]) -> bool:
+    """Whether the cause is Python's own time, so that no default of TensorFlow can explain it."""
+    return bool(lines) and "Python: " in lines[0]
+
+
+def xla_changed(found: Explanation) -> list[str]:
+    """Return a line for each module of XLA whose kernels changed."""
+    return [f"{where}: {what}: {text}" for where, what, text in found.changes if where.startswith(XLA)]
+
+
+def result_changed(found: Explanation) -> list[str]:
+    """Return a line for each part of the step's result that has another type: what follows works on other numbers."""
+    return [f"result: {text}" for where, _, text in found.changes if where == RESULT]
+
+
+def op_lines(attribution: Attribution | None, enough: float = 0.0) -> list[str]:
+    """Return the ops that hold half of the slowdown, at most three.
+
+    Args:
+        enough: The slowdown that the profiles must show, as a fraction. Otherwise they do not show the raced one.
+    """
+    if attribution is None or attribution.now - attribution.before < enough * attribution.before:
+        return []
+    found = [cause for cause in attribution.causes if cause.category is not TimeCategory.OTHER]
+    if not found or sum(cause.share for cause in found[:3]) < HALF:
+        return []
+    return [f"op: {describe_cause(cause)}" for cause in found[:3]]
+
+
+def _profiled(
+    launcher: ProcessLauncher,
+    policy: Policy,
+    sides: tuple[Entrant, Entrant],
+    slowdown: float | None,
+    tell: Callable[[str], None],
+) -> Attribution | None:
+    policy = replace(policy, profile_launches=_LAUNCHES)
+    entrants = dict(zip((BASELINE, CONTENDER), sides, strict=True))
+    with suppress(*PROFILE_FAILURES, SideError), tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
+        return take(Profiler(launcher, policy, USUAL), entrants, Path(folder), policy, slowdown, tell).attribution
+    return None
+
+
+def _python(
+    launcher: ProcessLauncher,
+    policy: Policy,
+    sides: tuple[Entrant, Entrant],
+    metric: str,
+    enough: float,
+    tell: Callable[[str], None],
+) -> list[str]:
+    tell("sampling Python functions")
+    sampler = Sampler(launcher, policy)
+    with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
+        before, now = (sampler.sample(side, first=metric == FIRST_CALL) for side in sides)
+        cause = grown(before, now, enough)
+        if cause is None or cause.function.startswith(_EXECUTES):
+            return []
+        traces = any(name in cause.function for name in _TRACES)
+        return [f"retrace in every call; {describe(cause)}" if traces and metric == TIME else describe(cause)]
+    return []
+
+
+def _memory(
+    launcher: ProcessLauncher, policy: Policy, sides: tuple[Entrant, Entrant], tell: Callable[[str], None]
+) -> list[str]:
+    tell("counting what stays in memory")
+    sampler = Sampler(launcher, policy)
+    with suppress(BenchmarkError, BenchmarkSkipped, SideError):
+        before, now = (sampler.sample(side, memory=True) for side in sides)
+        return memory_lines(before, now)
+    return []
+
+
+# Profile cases: run the profiled launches, keep their files, read them, and explain a slowdown
+
 
 BASELINE, CONTENDER = "baseline", "contender"
 PROFILE_FAILURES = (BenchmarkError, BenchmarkSkipped, ProfileError, OSError)

@@ -11,10 +11,10 @@ from tfbench.model import TIME, Case, Outcome, Ratio, Reason, Verdict
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant, Launcher
 from tfbench.race.race import Race, RaceConfig, pairs_of
-from tfbench.race.stopwatch import Phase
+from tfbench.race.timer import Phase
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
 from tfbench.session.results import claimed, failed, new, of_sides, of_variant, twice
-from tfbench.sides.side import Side
+from tfbench.sides.spec import Side
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfbench.model import JSON, Case, MetricValues, Sample, VariantResult, Verdict
+from tfbench.model import JSON, Case, MetricValues, Outcome, Reason, ReasonCode, Sample, VariantResult, Verdict
 from tfbench.policy import Policy
+from tfbench.race.prober import USUAL, ProfilerConfig
 from tfbench.race.process_launcher import Processors
-from tfbench.race.profiler import USUAL, ProfilerConfig
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
 from tfbench.ruling import fails
 from tfbench.sides.counterparts import Selection
 from tfbench.suite.shards import Shard, SuitePart
+
+# Define what a session is asked for, how it reports progress, and what it answers
 
 
 @dataclass(frozen=True)
@@ -147,3 +149,28 @@ class CaseResult:
     def failures(self) -> list[Verdict]:
         """The verdicts that fail a test."""
         return [row for row in self.rows if fails(row)]
+
+
+# Report the cases that the other side has and the run lacks
+
+
+def missing(request: RunRequest, gone: Sequence[Case], deleted: str, deselected: str) -> list[Verdict]:
+    """Return a verdict for each missing case that this run was expected to have, sorted by name.
+
+    Args:
+        gone: Cases of the other side that this run does not measure.
+        deleted: Where a case was last seen, if pytest does not collect it here.
+        deselected: Why a case is expected that pytest collects here, and then deselects.
+    """
+    shard = request.shard
+    ours = [case for case in gone if request.selection.has(case.name) and (shard is None or shard.has(case))]
+    return [
+        Verdict(
+            case,
+            Outcome.MISSING,
+            Reason(ReasonCode.DESELECTED_HERE, deselected)
+            if case.name in request.collected
+            else Reason(ReasonCode.NOT_COLLECTED, deleted),
+        )
+        for case in sorted(ours, key=lambda one: one.name)
+    ]

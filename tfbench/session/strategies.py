@@ -1,35 +1,387 @@
-"""Decide what each case races against: the other variants, a live side, or the side of a saved baseline."""
+"""Decide what a case races against: a side, a baseline, other variants."""
 
 from __future__ import annotations
 
+import platform
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
 
-from tfbench.model import Case, MetricValues, Outcome, Reason, ReasonCode, Verdict
+from tfbench.errors import BenchmarkError, SideError, UsageError
+from tfbench.facts import VISIBLE, packages, settings
+from tfbench.metrics.catalog import GPU_CLOCK
+from tfbench.model import JSON, Case, EnvironmentInfo, MetricValues, Outcome, Reason, ReasonCode, Sample, Verdict
+from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
-from tfbench.race.stopwatch import Phase
-from tfbench.session.baseline import (
-    ALL,
-    CHANGED,
-    SIDES,
-    VARIANTS,
-    SavedTimeFilter,
-    changed_since,
-    environment_differences,
-    machine_differences,
-    not_saved,
-)
-from tfbench.session.changed_only import ChangedOnly
-from tfbench.session.metric_checks import ReferenceSide
-from tfbench.session.missing import missing
+from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.timer import Phase
 from tfbench.session.races import RaceResults, Races
-from tfbench.session.request import CaseResult, ProgressReporter, RunRequest
-from tfbench.session.side_starter import SideStarter
+from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, missing
+from tfbench.session.results import CHANGED, MetricChecker, ReferenceSide
+from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
-from tfbench.sides.side import Side
+from tfbench.sides.environments import Environments, minor
+from tfbench.sides.source_tree import Snapshot, is_pinned, materialise, snapshot
+from tfbench.sides.spec import Side
+from tfbench.stats.alpha_spending import ignored, judged, policy_of
+from tfbench.stats.prediction import evaluate
 from tfbench.storage.baselines import Baseline, describe
-from tfbench.storage.histories import AnyHistory
+from tfbench.storage.database import AnyHistory
+from tfbench.storage.history import Anchor, SessionRecord
+from tfbench.storage.history_index import json_digest
+
+# Check and identify the anchor of a history: the baseline side that every run of it races against
+
+
+def check_anchor(request: RunRequest) -> None:
+    """Refuse a run of a history whose baseline side is another one tomorrow.
+
+    Raises:
+        UsageError: A part of the specification moves, or both sides are the same.
+    """
+    if request.history is None or not request.against:
+        return
+    parts = [part.strip() for part in request.against.split("+")]
+    if parts == ["self"]:
+        raise UsageError("--history: a race against self has no anchor; name a tag, a version or a baseline")
+    for part in parts:
+        kind, _, revision = part.partition(":")
+        if part in ("tensorflow", "tensorflow-cpu", "tf-nightly"):
+            raise UsageError(
+                f"--history: {part} is another version tomorrow; pin the anchor, such as tensorflow==2.21.0"
+            )
+        if kind == "git" and not is_pinned(request.root, revision):
+            raise UsageError(f"--history: {part} is no tag or commit, and may move; pin the anchor, such as git:v1.0")
+
+
+def anchor_of(side: Side, environment: EnvironmentInfo, saved: Baseline | None) -> Anchor:
+    """Identify a baseline side by its source tree, Python, packages and settings, whatever machine it runs on.
+
+    Args:
+        saved: The saved baseline that the side was recreated from, if any.
+    """
+    if saved is not None:
+        environment = saved.environment
+    tree = saved.tree if saved is not None else Path(side.tree_redirect[1]).name if side.tree_redirect else ""
+    content = [tree, minor(environment.python), dict(environment.packages), dict(environment.settings)]
+    return Anchor(describe(saved) if saved is not None else side.spec, json_digest(content))
+
+
+# Recreate the side of a saved baseline, and judge cases by its saved times
+
+
+ALL, SUSPECTS, NEVER = CHOICES = ("all", "suspects", "never")
+"""Cases to race again live: every case; those that saved times do not settle; none."""
+VARIANTS, SIDES = "variants", "sides"
+"""What raced each other while times were taken."""
+
+
+def not_saved(saved: Baseline) -> Reason:
+    """Return why a case that the baseline lacks has no comparison."""
+    text = f"it is not in the baseline {saved.name!r}, so there is nothing to compare it with"
+    return Reason(ReasonCode.NOT_IN_BASELINE, text)
+
+
+# Recreating the side
+
+
+def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: Environments) -> Side | Reason:
+    """Return a side with the baseline's source tree, packages and settings, or why that is impossible.
+
+    Args:
+        cache: Folder for recreated source trees.
+        environments: Installs packages that differ from those of this process.
+    """
+    source = source_of(saved, contender, cache)
+    if isinstance(source, Reason):
+        return source
+    try:
+        executable = _executable(saved.environment, contender, environments)
+    except SideError as error:
+        return Reason(ReasonCode.NO_ENVIRONMENT, f"{source.spec}: its environment cannot be recreated: {error}")
+    there, now = dict(saved.environment.settings), {**settings(), **contender.env}
+    there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
+    unset = tuple(name for name in now if name not in there)
+    return replace(source, executable=executable, env=there, code=code_of_saved(saved), unset=unset)
+
+
+def code_of_saved(saved: Baseline) -> Snapshot:
+    """Return the code that a baseline was measured with. Without git, the run that measured it stands for its code."""
+    tree = saved.tree or f"session:{saved.context.session or saved.saved}"
+    return Snapshot(tree, saved.environment.commit, saved.environment.dirty)
+
+
+def source_of(saved: Baseline, contender: Side, cache: Path) -> Side | Reason:
+    """Return a side with the baseline's source tree and the contender's interpreter, or why that is impossible.
+
+    Args:
+        cache: Folder for recreated source trees.
+    """
+    spec = describe(saved)
+    here = snapshot(contender.root)
+    if here is not None and here.tree == saved.tree:
+        return Side("baseline", contender.executable, contender.root, spec)
+    if not saved.tree:
+        text = f"{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"
+        return Reason(ReasonCode.NO_SOURCE, text)
+    try:
+        root, tree_redirect = materialise(contender.root, saved.tree, cache)
+    except SideError as error:
+        return Reason(ReasonCode.NO_SOURCE, f"{spec}: {error}")
+    return Side("baseline", contender.executable, root, spec, tree_redirect=tree_redirect)
+
+
+def _executable(saved: EnvironmentInfo, contender: Side, environments: Environments) -> str:
+    """Return an interpreter with the baseline's packages; the contender's own if that has the same."""
+    if saved.packages == packages() and minor(saved.python) == minor(platform.python_version()):
+        return contender.executable
+    environments.prefer([], minor(saved.python))
+    return environments.get([f"{name}=={version}" for name, version in saved.packages.items()]).executable
+
+
+def environment_differences(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
+    """Return the differences in Python's minor version, packages and settings, one phrase each."""
+    other_python = minor(saved.python) != minor(now.python)
+    found = [f"Python {saved.python} there, {now.python} here"] if other_python else []
+    found += _differences(saved.packages, now.packages, "not installed")
+    return found + _differences(saved.settings, now.settings, "not set")
+
+
+def machine_differences(saved: EnvironmentInfo, now: EnvironmentInfo) -> list[str]:
+    """Return the differences of the machines, one phrase each. They affect saved times, not live races."""
+    found = _differences(saved.machine, now.machine, "unknown")
+    if saved.python != now.python and minor(saved.python) == minor(now.python):
+        found.append(f"Python {saved.python} there, {now.python} here")
+    if saved.threads != now.threads:
+        found.append(f"threads {saved.threads} there, {now.threads} here")
+    return found
+
+
+def _differences(there: Mapping[str, str], here: Mapping[str, str], absent: str) -> list[str]:
+    return [
+        f"{name} {there.get(name, absent)} there, {here.get(name, absent)} here"
+        for name in sorted({*there, *here})
+        if there.get(name) != here.get(name)
+    ]
+
+
+def changed_since(saved: Baseline, case: Case) -> bool:
+    """Tell whether the benchmark's own code differs from the saved one; false if either is unknown."""
+    before = saved.samples[case.name].case.source
+    return bool(before and case.source and before != case.source)
+
+
+def clock(sample: Sample) -> float | None:
+    """Return the GPU's median clock rate during the launches in MHz; ``None`` if no GPU was monitored."""
+    clocks = [run.facts[GPU_CLOCK] for run in sample.runs if GPU_CLOCK in run.facts]
+    return median(clocks) if clocks else None
+
+
+# Judging by saved times
+
+
+class SavedTimeFilter:
+    """Judges cases by their saved times, which is possible only on the same machine in the same environment.
+
+    Args:
+        records: All recorded sessions; sessions that are not comparable are ignored.
+        now: The environment info of this run, in which variants race each other.
+        cases: Cases of the whole run, which share its alpha.
+        live: Whether cases that saved times do not settle can be raced live.
+        unmade: Why the baseline's side could not be recreated; ``None`` if it was, or was not needed.
+    """
+
+    def __init__(
+        self,
+        saved: Baseline,
+        records: Sequence[SessionRecord],
+        now: EnvironmentInfo,
+        policy: Policy,
+        cases: int,
+        live: bool,
+        unmade: Reason | None,
+    ) -> None:
+        def differences(environment: EnvironmentInfo) -> list[str]:
+            return machine_differences(environment, now) + environment_differences(environment, now)
+
+        self.saved = saved
+        self.differences = differences(saved.environment)
+        """Differences between the baseline's machine and environment and the current ones."""
+        self._policy = policy
+        self._cases = cases
+        self._live = live
+        self._unmade = unmade
+        self._records = [
+            one
+            for one in records
+            if one.context.session != saved.context.session
+            and (one.context.policy, one.context.way) == (policy.name, VARIANTS)
+            and not differences(one.context.environment)
+        ]
+
+    def settle(self, results: Sequence[CaseResult]) -> tuple[list[CaseResult], list[CaseResult]]:
+        """Split results of races between variants into those that saved times settle and suspects.
+
+        A result without a variant result is settled already, by a race of sides or by a failure.
+        """
+        settled, suspects = [], []
+        for result in results:
+            case, verdict = result.case, result.verdict
+            if verdict is None or result.sample is None or result.variant_result is None:
+                settled.append(result)
+            elif case.name not in self.saved.samples:
+                settled.append(replace(result, verdict=replace(verdict, reason=not_saved(self.saved))))
+            else:
+                judged = self.evaluate(case, result.sample, verdict.wall_seconds)
+                if judged.outcome is Outcome.UNCHANGED or not self._live:
+                    settled.append(replace(result, verdict=self._explained(judged)))
+                else:
+                    suspects.append(result)
+        return settled, suspects
+
+    def _explained(self, verdict: Verdict) -> Verdict:
+        """Add to an open verdict why the case was not raced, or how to race it."""
+        more = self._unmade.message if self._unmade else ""
+        if verdict.outcome is Outcome.INCONCLUSIVE:
+            more = more or "race it with --replay all"
+        if verdict.outcome not in (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE) or not more:
+            return verdict
+        return replace(verdict, reason=Reason(verdict.reason.code, f"{verdict.reason.message}; {more}"))
+
+    def evaluate(self, case: Case, sample: Sample, wall_seconds: float) -> Verdict:
+        """Return the verdict on a case that this run measured together with the other variants."""
+        if (refused := self._refused(case, sample)) is not None:
+            outcome, reason = refused
+            return Verdict(case, outcome, reason, launches=len(sample.runs), wall_seconds=wall_seconds)
+        before = self.saved.samples[case.name]
+        own, others = [before.floors], list[tuple[float, ...]]()
+        for one in self._records:
+            floors = one.floors_of_same_code(case.name)
+            if floors and one.sources.get(case.name) == case.source:
+                same_code = one.context.tree and one.context.tree == self.saved.tree
+                (own if same_code else others).append(floors)
+        policy = policy_of(self._policy, case, before.case)
+        decision = evaluate(sample.floors, own, others, (before.seconds, sample.seconds), policy, self._cases)
+        assert decision.outcome is not None
+        notes = [decision.reason.message, ignored(case, policy.step_time)]
+        return Verdict(
+            case=judged(case, self._policy.step_time, policy.step_time),
+            outcome=decision.outcome,
+            reason=Reason(decision.reason.code, "; ".join(filter(None, notes))),
+            ratio=decision.comparison.ratio,
+            launches=decision.comparison.launches,
+            rounds=decision.comparison.rounds,
+            wall_seconds=wall_seconds,
+        )
+
+    def _refused(self, case: Case, sample: Sample) -> tuple[Outcome, Reason] | None:
+        """Return why the saved times cannot be compared with these, if so."""
+        spec, context = describe(self.saved), self.saved.context
+        if self.differences:
+            text = f"{spec} is of another machine or environment: {'; '.join(self.differences)}"
+            return Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_MACHINE, text)
+        if changed_since(self.saved, case):
+            text = f"{CHANGED}, so its saved times cannot be compared"
+            return Outcome.INCOMPARABLE, Reason(ReasonCode.BENCHMARK_CHANGED, text)
+        before, now = clock(self.saved.samples[case.name]), clock(sample)
+        if before and now and abs(now / before - 1) > self._policy.gpu_clock_drift:
+            text = f"{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz"
+            fix = "lock its clock with sudo nvidia-smi -lgc RATE"
+            return Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_CLOCK, f"{text}: {fix}")
+        if (context.policy, context.way) != (self._policy.name, VARIANTS):
+            how = f"policy {context.policy or 'unknown'}{' and against another side' * (context.way == SIDES)}"
+            text = f"{spec} was measured with {how}, so its times are not comparable with those of this run"
+            return Outcome.INCONCLUSIVE, Reason(ReasonCode.OTHER_METHOD, text)
+        return None
+
+
+# Start the zygotes of sides, and learn what each side consists of
+
+
+@dataclass
+class SideStarter:
+    """Start sides before their first race.
+
+    Args:
+        machine: Properties of the machine's GPUs, for the environment info.
+    """
+
+    request: RunRequest
+    launcher: ProcessLauncher
+    checker: MetricChecker
+    machine: Mapping[str, str]
+    report: ProgressReporter
+    described: dict[str, JSON] = field(default_factory=dict, init=False)
+    """Name of a side -> its environment, as its zygotes report it."""
+    unbuilt: Sequence[Case] = field(default=(), init=False)
+    """Cases of the run whose shared set-ups have not been built yet."""
+    failure: SideError | None = field(default=None, init=False)
+    """Why no case can be measured, whatever its side."""
+
+    def start(self, cases: Sequence[Case], *sides: Side) -> None:
+        """Start the missing zygotes of these sides, and ask each side for its environment.
+
+        The first call must start the contender first, which is checked for GPUs.
+
+        Raises:
+            SideError: A side does not start. The launcher makes no second attempt in the same environment.
+        """
+        if self.failure is not None:
+            raise self.failure
+        self.report("starting the measuring processes")
+        try:
+            self._start(cases, sides)
+        except BenchmarkError as error:
+            self.failure = SideError(f"{error}\n{error.output}")
+            raise self.failure from error
+        if any(case.shared for case in cases):
+            self._build_shared(cases, sides)
+
+    def _build_shared(self, cases: Sequence[Case], sides: Sequence[Side]) -> None:
+        """Build the shared set-ups of these cases, and of all others in the run with the same settings, several at once.
+
+        Otherwise a race would spend its time limit on building them. The first launch that needs a set-up builds it.
+        """
+        alike = [case for case in self.unbuilt if case.env == cases[0].env]
+        self.unbuilt = [case for case in self.unbuilt if case.env != cases[0].env]
+        shared = {case.name: case for case in (*cases, *alike) if case.shared}
+        self.report("building shared set-ups")
+        with self.launcher.stopwatch.phase(Phase.SHARED_SETUP):
+            # One side after the other: two launches that need the same set-up would wait for each other.
+            entrants = [Entrant(case, side) for side in sides for case in shared.values()]
+            self.checker.look(entrants, lambda done: self.report(f"building shared set-ups: {done} launches done"))
+
+    def _start(self, cases: Sequence[Case], sides: Sequence[Side]) -> None:
+        policy, first = self.request.policy, not self.described
+        wanted = [(side, env) for side in sides for env in dict.fromkeys(case.env for case in cases)]
+        # A race starts the other pairs when it needs them.
+        entrants = [Entrant(cases[0], side) for side in sides]
+        pairs = range(min(self.launcher.policy_of(policy, entrants).pairs(len(wanted)), policy.looks[0]))
+        self.launcher.ready(wanted, pairs)
+        self.described.update({side.name: self.launcher.environment(side) for side in sides})
+        if first and self.request.require_gpu and not self.launcher.devices(sides[0]).get("GPU"):
+            self.failure = SideError("--require-gpu: TensorFlow sees no GPU; check nvidia-smi and tensorflow[and-cuda]")
+            raise self.failure
+
+    def environment_info(self, side: Side) -> EnvironmentInfo:
+        """Describe the environment of a started side; its commit is left empty."""
+        described, cpus = self.described[side.name], self.request.processors.one
+        return EnvironmentInfo(
+            python=described["python"],
+            executable=described["executable"],
+            packages=described["packages"],
+            commit="",
+            dirty=False,
+            settings=described["settings"],
+            cpus=cpus,
+            threads=len(cpus),
+            machine={**described["machine"], **self.machine},
+        )
+
+
+# Decide what each case races against: the other variants, a live side, or the side of a saved baseline
 
 
 @dataclass

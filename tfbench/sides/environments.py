@@ -1,4 +1,4 @@
-"""Build and keep environments with other packages, which uv resolves and installs.
+"""Environments of sides: interpreters, uv, installed packages.
 
 An environment is a folder, named by a digest of its packages with their versions and hashes, its interpreter and the
 machine. It is created and removed atomically, so no run sees a part of one. A run that uses an environment holds a lock on it.
@@ -11,21 +11,186 @@ import json
 import os
 import platform
 import re
+import shutil
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO
 
+from packaging.version import Version
 from platformdirs import user_cache_path
 
 from tfbench.errors import ReportError, SideError
 from tfbench.fs import atomic_dir, hold, locked, read_text, remove_dir, remove_half_dirs
-from tfbench.sides import interpreters, uv
-from tfbench.sides.uv import ResolveError
 from tfbench.untrusted import a_list, a_text, an_object, parse_json
+
+# Find the Python interpreters of this machine
+
+
+VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+"""Python versions that workers run on."""
+
+
+def interpreters() -> list[str]:
+    """Return the interpreters that workers run on: the current one first, then the newest first."""
+    found = [getattr(sys, "_base_executable", sys.executable)]
+    folders = [Path.home() / ".pyenv" / "versions", Path.home() / ".local" / "share" / "uv" / "python"]
+    for version in reversed(VERSIONS):
+        found += [path] if (path := shutil.which(f"python{version}")) else []
+        found += [str(path) for folder in folders for path in sorted(folder.glob(f"*{version}*/bin/python{version}"))]
+    return [path for path in dict.fromkeys(map(os.path.realpath, found)) if minor(version_of(path)) in VERSIONS]
+
+
+def version_of(interpreter: str) -> str:
+    """Return an interpreter's version, such as ``3.11.7``; ``""`` for the names of pyenv that start no interpreter."""
+    command = [interpreter, "-c", "import platform; print(platform.python_version())"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def distributions(interpreter: str) -> list[str]:
+    """List the installed distributions of an interpreter as ``name==version``, sorted.
+
+    Raises:
+        SideError: The interpreter does not start.
+    """
+    code = (
+        "from importlib.metadata import distributions as d; print(*{f'{x.name}=={x.version}' for x in d()}, sep='\\n')"
+    )
+    done = subprocess.run([interpreter, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SideError(f"{interpreter} does not list its packages: {done.stderr.strip()[-500:]}")
+    return sorted(done.stdout.split())
+
+
+def minor(version: str) -> str:
+    """Return ``3.11`` for ``3.11.7``: extension modules are built for a minor version."""
+    return ".".join(version.split(".")[:2])
+
+
+# Ask uv for packages and releases, and turn its failures into one-line errors
+
+
+_OFFLINE = re.compile(r"dns error|failed to fetch|could not connect|error sending request|offline", re.IGNORECASE)
+_FULL = re.compile(r"no space left on device|os error 28", re.IGNORECASE)
+
+
+class ResolveError(SideError):
+    """uv failed. ``offline`` and ``full`` mark the two causes that lie outside the request."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.offline = bool(_OFFLINE.search(text))
+        self.full = bool(_FULL.search(text))
+
+
+def run(*arguments: str, given: str = "") -> str:
+    """Run uv with ``given`` as its standard input; return its output.
+
+    Raises:
+        ResolveError: uv fails.
+        SideError: uv is not installed.
+    """
+    # uv must see neither the environment that it runs in nor the packages of this process.
+    env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "CONDA_PREFIX")}
+    command = [_program(), *arguments, "--color=never", "--no-progress"]
+    done = subprocess.run(command, input=given, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        # uv draws its reasons as a tree over several lines.
+        reasons = " ".join(re.sub(r"[×╰─▶│├]+", " ", done.stderr).split())
+        raise ResolveError(reasons or "uv failed without a message")
+    return done.stdout
+
+
+def resolved(requirements: Iterable[str], *options: str) -> list[str]:
+    """Resolve requirements to every package they need, as ``name==version``. Only wheels count.
+
+    Raises:
+        ResolveError: No set of releases fits.
+    """
+    return [line.partition(" ")[0] for line in locked_requirements(requirements, *options)]
+
+
+def locked_requirements(requirements: Iterable[str], *options: str) -> list[str]:
+    """Resolve like `resolved`, to lines such as ``name==version --hash=sha256:… --hash=sha256:…``.
+
+    A line has the hashes of all files of the release, so that an environment that is installed from it has those files.
+
+    Raises:
+        ResolveError: No set of releases fits.
+    """
+    given = "".join(f"{requirement}\n" for requirement in requirements)
+    fixed = ("--quiet", "--no-header", "--no-annotate", "--only-binary", ":all:")  # tfbench never builds from source
+    text = run("pip", "compile", "-", "--generate-hashes", *fixed, *options, given=given)
+    return [" ".join(line.split()) for line in text.replace("\\\n", " ").splitlines()]
+
+
+def nearest(package: str, version: str) -> list[str]:
+    """Return the releases just below and above a version that does not exist."""
+    below, above = _release(f"{package}<{version}"), _release(f"{package}>{version}", "--resolution", "lowest-direct")
+    return [release for release in (below, above) if release]
+
+
+def between(package: str, first: str, last: str) -> list[str]:
+    """Return every release from ``first`` to ``last``, both included, without prereleases and withdrawn ones.
+
+    Args:
+        first: May be newer than ``last``. The releases are in the order from ``first`` to ``last``.
+
+    Raises:
+        SideError: The package index cannot be reached.
+    """
+    low, high = sorted((first, last), key=Version)
+    found = {low, high}
+    # A release with wheels for neither the oldest nor the newest Python cannot be raced here.
+    for python in (VERSIONS[0], VERSIONS[-1]):
+        under: str | None = high
+        while under:
+            under = _release(f"{package}>{low},<{under}", "--python-version", python)
+            found |= {under} if under else set()
+    return sorted(found, key=Version, reverse=Version(first) > Version(last))
+
+
+def last_patches(versions: list[str]) -> list[str]:
+    """Keep the last release of each minor version, and both ends, in the given order."""
+    kept = {(one.major, one.minor): text for text in sorted(versions, key=Version) for one in [Version(text)]}
+    return [text for text in versions if text in (*kept.values(), versions[0], versions[-1])]
+
+
+def _release(requirement: str, *options: str) -> str | None:
+    """Return the version that uv selects, by default the highest, or ``None`` if no release fits."""
+    name = requirement.partition("<")[0].partition(">")[0].partition("[")[0].lower()
+    here = ("--python", sys.executable)  # without an interpreter, uv searches for one
+    try:
+        listed = resolved([requirement], "--no-deps", "--prerelease", "disallow", *here, *options)
+    except ResolveError as refused:
+        if refused.offline:
+            raise SideError(f"{name}: its releases cannot be listed without a network") from refused
+        return None
+    found = (line.partition("==") for line in listed)
+    return next((version for package, _, version in found if package.lower() == name), None)
+
+
+def _program() -> str:
+    """Return the path of uv: the one installed with tfbench, or the one on the path."""
+    with suppress(ImportError, FileNotFoundError):
+        from uv import find_uv_bin
+
+        return str(find_uv_bin())
+    if found := shutil.which("uv"):
+        return found
+    raise SideError("uv, which installs other versions, is not installed; pip install 'tfbench[versions]'")
+
+
+# Build and keep environments with other packages, which uv resolves and installs
+
 
 NEEDED = ("numpy", "pytest>=8.2,<10")
 """Requirements of workers, besides TensorFlow."""
@@ -82,7 +247,7 @@ class Environments(ExitStack):
     @cached_property
     def _interpreters(self) -> list[str]:
         """Pythons to build with, the preferred one first."""
-        return interpreters.interpreters()
+        return interpreters()
 
     def prefer(self, requests: Sequence[Sequence[str]], version: str = "") -> None:
         """Prefer a Python that has wheels for all requests, so that environments differ only in what was requested.
@@ -93,7 +258,7 @@ class Environments(ExitStack):
         Raises:
             SideError: This machine has no Python of this version.
         """
-        minors = {path: interpreters.minor(interpreters.version_of(path)) for path in self._interpreters}
+        minors = {path: minor(version_of(path)) for path in self._interpreters}
         if not (found := [path for path, minor in minors.items() if version in ("", minor)]):
             raise SideError(f"no Python {version} on this machine; install it, for example with uv python install")
         self._tell("looking for a Python that has wheels for all of them")
@@ -138,12 +303,12 @@ class Environments(ExitStack):
     def _resolve(self, request: tuple[str, ...], python: str) -> tuple[str, list[str]]:
         """Return the first interpreter that has wheels for everything, and every package with its version and hashes."""
         refusals = []
-        allowed = [one for one in self._interpreters if not python or _runs(interpreters.version_of(one), python)]
+        allowed = [one for one in self._interpreters if not python or _runs(version_of(one), python)]
         if not allowed:
             raise SideError(f"no Python {python} on this machine; install it, for example with uv python install")
         for interpreter in allowed:
             try:
-                return interpreter, uv.locked((*request, *_needed(request)), "--python", interpreter)
+                return interpreter, locked_requirements((*request, *_needed(request)), "--python", interpreter)
             except ResolveError as refused:
                 if refused.offline or refused.full:
                     raise
@@ -152,11 +317,11 @@ class Environments(ExitStack):
         if unknown := _UNKNOWN.search(first):
             raise SideError(f"{unknown[1]}: no such package in the index")
         if absent := _ABSENT.search(first):
-            found = uv.nearest(absent[1], absent[2])
+            found = nearest(absent[1], absent[2])
             fix = f"; the nearest are {' and '.join(found)}" if found else ""
             raise SideError(f"{absent[1]} has no version {absent[2]}{fix}")
         if _UNFIT.search(first):
-            fitting = [python for python in interpreters.VERSIONS if _fits(request, self._interpreters[0], python)]
+            fitting = [python for python in VERSIONS if _fits(request, self._interpreters[0], python)]
             fix = f"install Python {' or '.join(fitting)}" if fitting else "no Python that tfbench supports has them"
             raise SideError(f"{', '.join(request)}: no wheels for the Pythons of this machine; {fix}")
         raise SideError(f"{', '.join(request)}: {first}")
@@ -167,14 +332,14 @@ class Environments(ExitStack):
         try:
             remove_half_dirs(self._root)
             with atomic_dir(folder) as half:
-                uv.run("venv", "--quiet", "--relocatable", "--allow-existing", "--python", interpreter, str(half))
+                run("venv", "--quiet", "--relocatable", "--allow-existing", "--python", interpreter, str(half))
                 requirements = half / "requirements.txt"
                 requirements.write_text("".join(f"{line}\n" for line in lock), encoding="utf-8")
-                uv.run(
+                run(
                     "pip", "install", "--quiet", "--no-deps", "--compile-bytecode",
                     "--python", str(half / "bin" / "python"), "--requirement", str(requirements),
                 )  # fmt: skip
-                made = {"request": request, "python": interpreters.version_of(interpreter), "packages": packages}
+                made = {"request": request, "python": version_of(interpreter), "packages": packages}
                 (half / _MADE).write_text(json.dumps(made, indent=1), encoding="utf-8")
         except ResolveError as refused:
             if not refused.full:
@@ -234,14 +399,14 @@ def _fits(request: Sequence[str], interpreter: str, version: str = "") -> bool:
     """Whether the requirements have wheels for this Python, or for another version that it resolves for."""
     options = ["--python", interpreter, *(["--python-version", version] if version else [])]
     try:
-        return bool(uv.resolved((*request, *_needed(request)), *options))
+        return bool(resolved((*request, *_needed(request)), *options))
     except ResolveError:
         return False
 
 
-def _runs(version: str, minor: str) -> bool:
+def _runs(version: str, wanted: str) -> bool:
     """Whether a Python has this minor version. Every Python has the minor version ``""``."""
-    return minor in ("", interpreters.minor(version))
+    return wanted in ("", minor(version))
 
 
 def _needed(request: Sequence[str]) -> tuple[str, ...]:

@@ -1,19 +1,56 @@
-"""Parse the specification of a side, such as the value of ``--against``, into a `Side`."""
+"""Sides and how they are written."""
 
 from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
 from tfbench.errors import UsageError
-from tfbench.sides.code import code_of
+from tfbench.model import SlowCalls
 from tfbench.sides.environments import Environments
-from tfbench.sides.side import Side
-from tfbench.sides.source_tree import materialise
+from tfbench.sides.source_tree import Snapshot, code_of, materialise
+
+# Describe a side: where a case runs
+
+
+@dataclass(frozen=True)
+class Side:
+    """An interpreter, a source tree and settings.
+
+    ``name`` is ``baseline`` or ``contender``. A comparison of variants has only a contender.
+    """
+
+    name: str
+    executable: str
+    root: Path
+    """pytest's root directory of the benchmarks on this side."""
+    spec: str = ""
+    """The user's specification, such as ``self`` or ``env:TF_ENABLE_ONEDNN_OPTS=1``."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of this side, in addition to the controller's own."""
+    slowdown: float = 0.0
+    """Fraction of extra iterations that this side really does, uncounted."""
+    slow_calls: SlowCalls | None = None
+    """Slow calls that this side really makes, uncounted: what `tfbench calibrate --tails` injects."""
+    tree_redirect: tuple[str, str] | None = None
+    """Top of the working tree, and top of the source tree that replaces it on this side."""
+    files: tuple[str, ...] = ()
+    """Benchmark files that only this side has, relative to its root, because cases may have moved."""
+    code: Snapshot | None = None
+    """The code of its source tree; ``None`` where no report tells it."""
+    named: tuple[str, ...] = ()
+    """Variables in ``env`` that the user's specification names, so that no level of an axis may replace them in silence."""
+    unset: tuple[str, ...] = ()
+    """Environment variables of the controller that this side does not have."""
+
+
+# Parse the specification of a side, such as the value of ``--against``, into a `Side`
+
 
 KINDS = "self, tensorflow==VERSION or just VERSION, tf-nightly, python==MINOR, env:NAME=VALUE, python:PATH, git:REV, joined by +"
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly")

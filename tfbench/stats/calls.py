@@ -115,7 +115,9 @@ def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: 
         f"({evidence(tail.comparison.ratio, tail.comparison.launches)})"
     )
     outcome = Outcome.INCONCLUSIVE if final else None
-    return replace(median, outcome=outcome, reason=Reason(ReasonCode.TAIL_NOT_DECIDED if final else ReasonCode.RACING, text))
+    return replace(
+        median, outcome=outcome, reason=Reason(ReasonCode.TAIL_NOT_DECIDED if final else ReasonCode.RACING, text)
+    )
 
 
 def _with_what_is_rare(median: Decision, rounds: int) -> Decision:
@@ -123,7 +125,9 @@ def _with_what_is_rare(median: Decision, rounds: int) -> Decision:
     seen = median.comparison.rounds
     if seen >= rounds or median.outcome is not Outcome.UNCHANGED:
         return median
-    text = f"{median.reason.message}; {seen} rounds may miss calls that are slow more rarely than {unseen_share(seen):.0%}"
+    text = (
+        f"{median.reason.message}; {seen} rounds may miss calls that are slow more rarely than {unseen_share(seen):.0%}"
+    )
     return replace(median, reason=Reason(median.reason.code, text))
 
 

@@ -1,4 +1,4 @@
-"""Save and read baselines: times, other metrics, and the environment info of the measured side.
+"""Saved baselines.
 
 A baseline is a pytest-benchmark JSON file, so that its tools read it. Data without a field there is stored under
 ``tfbench``, at the top level and in each benchmark's ``extra_info``.
@@ -18,7 +18,7 @@ import pytest_benchmark
 from pytest_benchmark.stats import Stats
 
 from tfbench.errors import BaselineError, ReportError
-from tfbench.fs import read_text, write_whole
+from tfbench.fs import DATA_FOLDER, read_text, write_whole
 from tfbench.model import (
     JSON,
     STATISTICS,
@@ -30,7 +30,6 @@ from tfbench.model import (
     Sample,
     own_thresholds,
 )
-from tfbench.storage.context import CONTEXT, check_schema, context_json, context_of
 from tfbench.untrusted import (
     a_list,
     a_number,
@@ -44,6 +43,87 @@ from tfbench.untrusted import (
     texts,
     times,
 )
+
+# Name every file and folder that tfbench keeps below a project's root
+
+
+HISTORY = f"{DATA_FOLDER}/history"
+"""Default folder of histories, relative to pytest's root."""
+HISTORY_VARIABLE = "TFBENCH_HISTORY"
+"""Environment variable with the place of the history for ``--history`` without a value. It may have a password."""
+PROFILES = f"{DATA_FOLDER}/profiles"
+"""Default folder of profiles, relative to pytest's root."""
+JOURNAL = "journal.jsonl"
+"""File of the finished cases of a run that has not come to its end."""
+_UNSHARED = ("candidates/", "calibration/", "fleets/", "history/", "made/", "profiles/", "trees/", "journal.*")
+"""Patterns that git ignores. Baselines may be shared."""
+
+
+class Layout:
+    """Paths below the data folder of one project."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.baselines = folder / "baselines"
+        self.candidates = folder / "candidates"
+        """The last run against each baseline, which `tfbench baseline accept` makes the new one."""
+        self.history = folder / "history"
+        self.trees = folder / "trees"
+        """Source trees of other revisions."""
+        self.shared_set_ups = folder / "made"
+        """Folders that one launch builds for all, such as trained models."""
+        self.calibration = folder / "calibration"
+        self.fleets = folder / "fleets"
+        """Folders of plans, jobs and reports of `tfbench fleet`."""
+        self.journal = folder / JOURNAL
+
+    @staticmethod
+    def of(root: Path) -> Layout:
+        """Return the layout below pytest's root."""
+        return Layout(root / DATA_FOLDER)
+
+    def write_gitignore(self) -> None:
+        """Make git ignore the folders that are not shared. An existing file stays unchanged.
+
+        Raises:
+            OSError: The folder cannot be created or written.
+        """
+        file = self.folder / ".gitignore"
+        if not file.exists():
+            write_whole(file, "".join(f"{name}\n" for name in _UNSHARED))
+
+
+# Store and read the conditions of a measurement, which files of histories and baselines have alike
+
+
+def check_schema(content: JSON, schema: str) -> None:
+    """Raise ValueError if the content has another schema."""
+    if (found := an_object(content, "the content")["schema"]) != schema:
+        raise ValueError(f"schema {brief(found)!r} instead of {schema!r}")
+
+
+CONTEXT = ("session", "tree", "policy", "way")
+"""Text fields of a `MeasurementContext`."""
+
+
+def context_json(context: MeasurementContext) -> JSON:
+    """Return a context as files store it."""
+    return {"recipe": context.environment.as_json(), **{name: getattr(context, name) for name in CONTEXT}}
+
+
+def context_of(content: JSON) -> MeasurementContext:
+    """Read a context from a file's content."""
+    found = {name: a_text(content[name], name) for name in CONTEXT}
+    if not _TREE.fullmatch(found["tree"]):  # it names a folder, and an argument of git
+        raise ValueError(f"{brief(found['tree'])!r} is no tree of git")
+    return MeasurementContext(environment=EnvironmentInfo.of_json(content["recipe"]), **found)
+
+
+_TREE = re.compile(r"[0-9a-z]{0,64}")
+
+
+# Save and read baselines: times, other metrics, and the environment info of the measured side
+
 
 SCHEMA = "tfbench-baseline/1"
 NUMBERS = frozenset({"first_call", "peak_host_memory", "dispatch_time", "gpu_clock", "flops", "bytes", "items"})

@@ -1,4 +1,4 @@
-"""Keep a history in PostgreSQL, where many machines write at once. Needs the extra ``postgres``.
+"""Histories in a database, and the place that a history is kept in.
 
 A row holds what a file of a history holds, under the same name, so both have one format and one reader. The name of a
 run is unique: a job that is repeated is there once.
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from platformdirs import user_cache_path
 
@@ -20,6 +20,7 @@ from tfbench.errors import HistoryError
 from tfbench.storage.history import (
     AcceptedChange,
     Content,
+    History,
     SessionRecord,
     accepted_document,
     read_document,
@@ -29,6 +30,10 @@ from tfbench.untrusted import brief
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Table
+
+
+# Keep a history in PostgreSQL, where many machines write at once. Needs the extra ``postgres``
+
 
 Value = TypeVar("Value")
 
@@ -179,3 +184,43 @@ class DatabaseHistory:
         for name in self.stamps():
             self.add_to(name, found)
         return found.once(), found.problems
+
+
+# Open a history by its place: a folder, or the URL of a database. Only here a database's library is loaded
+
+
+class AnyHistory(Protocol):
+    """A history in a folder or a database."""
+
+    place: str
+    """The folder, or the URL without its password."""
+    index_file: Path
+    """Where its index is kept."""
+
+    def record(self, record: SessionRecord) -> Path | str: ...
+
+    def accept(self, accepted: AcceptedChange) -> Path | str: ...
+
+    def exists(self) -> bool: ...
+
+    def stamps(self) -> dict[str, tuple[int, int]]: ...
+
+    def add_to(self, name: str, content: Content) -> None: ...
+
+    def read(self) -> tuple[list[SessionRecord], list[str]]: ...
+
+
+def is_url(place: str | Path) -> bool:
+    """Whether a place of a history is the URL of a database."""
+    return isinstance(place, str) and "://" in place
+
+
+def opened(place: str | Path) -> AnyHistory:
+    """Open a history.
+
+    Raises:
+        HistoryError: The database cannot be used.
+    """
+    if isinstance(place, str) and is_url(place):
+        return DatabaseHistory(place)
+    return History(Path(place))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from tfbench.errors import ReportError
 from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON, MeasurementContext, Outcome, Ratio
-from tfbench.storage.context import check_schema, context_json, context_of
+from tfbench.storage.baselines import check_schema, context_json, context_of
 from tfbench.untrusted import (
     a_list,
     a_number,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from tfbench.errors import SideError
 from tfbench.fs import locked
 from tfbench.model import JSON, EnvironmentInfo
-from tfbench.storage.histories import opened
+from tfbench.storage.database import opened
 from tfbench.storage.history import AcceptedChange, Anchor, Content, SessionRecord
 
 VERSION = 1
@@ -318,7 +318,7 @@ def _machine(environment: EnvironmentInfo) -> tuple[str, str, JSON]:
     """Return key, label and facts of the machine of a run, the number of threads included."""
     facts = {**environment.machine, "threads": str(environment.threads)}
     name = facts.get("gpus") or facts.get("processor") or "unknown processor"
-    return digest(facts), f"{name}, {facts.get('processors', '?')} processors", facts
+    return json_digest(facts), f"{name}, {facts.get('processors', '?')} processors", facts
 
 
 def _side(environment: EnvironmentInfo) -> tuple[str, str, JSON]:
@@ -328,7 +328,7 @@ def _side(environment: EnvironmentInfo) -> tuple[str, str, JSON]:
         "python": environment.python, "packages": dict(packages), "settings": dict(environment.settings)
     }  # fmt: skip
     return (
-        digest(recipe),
+        json_digest(recipe),
         f"{tensorflow} {packages[tensorflow]}" if tensorflow else f"Python {environment.python}",
         recipe,
     )
@@ -338,6 +338,6 @@ def _anchor(anchor: Anchor) -> tuple[str, str, JSON]:
     return f"anchor {anchor.key}", anchor.label, {}
 
 
-def digest(content: JSON | list[Any]) -> str:
+def json_digest(content: JSON | list[Any]) -> str:
     """Return a short digest of JSON content, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Declare axes and levels, and combine them into the variants of a benchmark with ``across``.
+"""Axes of benchmarks.
 
 An axis is declared once and combined with others::
 
@@ -17,15 +17,52 @@ Node ids are canonical: they do not depend on the order of the axes.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tfbench.errors import DeclarationError
+import pytest
+
+from tfbench.errors import DeclarationError, UsageError
 
 if TYPE_CHECKING:
     import pytest
+
+
+# The scale of a run: how large the shapes of its benchmarks are. Names of cases contain it
+
+
+SMALL, MEDIUM, LARGE = SCALES = ("small", "medium", "large")
+VARIABLE = "TFBENCH_SCALE"
+"""Environment variable that tells the scale to benchmarks, in all processes of a run."""
+_PARAMETER = "_tfbench_scale"
+
+
+def set_scale(name: str) -> None:
+    """Set the scale of this process and of those that it starts.
+
+    Raises:
+        UsageError: There is no such scale.
+    """
+    if name not in SCALES:
+        raise UsageError(f"--scale {name!r}: choose from {', '.join(SCALES)}")
+    if name == SMALL:
+        os.environ.pop(VARIABLE, None)  # the default has no name, so that earlier baselines stay valid
+    else:
+        os.environ[VARIABLE] = name
+
+
+def add_scale(metafunc: pytest.Metafunc) -> None:
+    """Add the scale to the name of a benchmark, such as ``test_matmul[compiler=xla-scale=large]``."""
+    if "bench" in metafunc.fixturenames and (scale := os.environ.get(VARIABLE)):
+        metafunc.fixturenames.append(_PARAMETER)
+        metafunc.parametrize(_PARAMETER, [scale], ids=[f"scale={scale}"])
+
+
+# Declare axes and levels, and combine them into the variants of a benchmark with ``across``
+
 
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 

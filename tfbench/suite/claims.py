@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 Benchmark = TypeVar("Benchmark", bound=Callable[..., Any])
 MARK = "tfbench_claim"
 MARKERS = (
-    "tfbench(cpus, minimum_effect, tolerance): cpus='all' lets a benchmark use every processor, minimum_effect and "
-    "tolerance replace the policy's",
+    "tfbench(cpus, minimum_effect, tolerance, statistic): cpus='all' lets a benchmark use every processor, the others "
+    "replace the policy's",
     f"{MARK}(name, levels, other, bound, metric): a contract between two variants",
 )
 """Entries in pytest's list of markers."""
+STATS = (
+    "in a race, benchmark.stats holds the times of this launch alone, on one processor and in turn with the other side: "
+    "the verdict compares the sides, and a limit in seconds belongs in a run without a side"
+)
+"""What the numbers mean that a test asserts on."""
 
 
 def faster(levels: str, *, than: str, by: float) -> pytest.MarkDecorator:

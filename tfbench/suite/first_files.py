@@ -1,4 +1,4 @@
-"""Plan the first files of a project: a benchmark, pytest's settings, and a workflow that gates pull requests."""
+"""The files that a new suite starts with."""
 
 from __future__ import annotations
 
@@ -9,12 +9,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from _pytest.config.findpaths import load_config_dict_from_file
+from _pytest.config.findpaths import load_config_dict_from_file  # pytest offers it nowhere else
 
 from tfbench.errors import UsageError
 from tfbench.fs import read_text
-from tfbench.suite.ini_file import ini_file
 from tfbench.untrusted import brief
+
+# Find pytest's configuration file of a source tree that lies below another one
+
+
+_NAMES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+"""In pytest's order of preference."""
+
+
+def ini_file(root: Path, top: Path) -> str:
+    """Return the configuration file of ``root``, or a file without settings if its tree has none.
+
+    The trees of other commits lie below the working tree, whose configuration pytest would use and whose code it would
+    import.
+
+    Args:
+        top: Top folder of the tree. The folders above it do not count.
+    """
+    root, top = root.resolve(), top.resolve()
+    for folder in (one for one in (root, *root.parents) if one.is_relative_to(top)):
+        for file in (folder / name for name in _NAMES):
+            if file.is_file() and load_config_dict_from_file(file) is not None:
+                return str(file)
+    return os.devnull
+
+
+# Plan the first files of a project: a benchmark, pytest's settings, and a workflow that gates pull requests
+
 
 BENCHMARKS, INI, WORKFLOW = "benchmarks/test_first.py", "pytest.ini", ".github/workflows/tfbench.yml"
 

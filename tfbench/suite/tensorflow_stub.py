@@ -1,4 +1,4 @@
-"""Replace TensorFlow by a stub while the controller collects, so that benchmark modules import quickly.
+"""A stub in place of TensorFlow, with which benchmarks are collected.
 
 Collection needs the names and decorators of a module, not the work of its functions. So during
 collection, ``tensorflow`` and the packages that import it are modules whose attributes only know
@@ -14,14 +14,46 @@ import importlib.abc
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import re
 import sys
 import unittest
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
 from tfbench.errors import DeclarationError
+
+# Name the fix of an import that fails
+
+
+_MISSING = re.compile(r"No module named '(\w+)'$", re.MULTILINE)
+_SOURCES = (".", "src")
+"""Folders below the root in which projects keep their modules."""
+
+
+def fix_of(error: str, root: Path) -> str:
+    """Return how to make the missing module of an error importable, ``""`` if the error names none that is known.
+
+    Args:
+        root: pytest's root directory.
+    """
+    if not (found := _MISSING.findall(error)):
+        return ""
+    name = found[-1]
+    if name == "tensorflow":
+        return "install TensorFlow in this environment: pip install tensorflow"
+    for folder in _SOURCES:
+        module = root / folder / name
+        if module.with_suffix(".py").is_file() or module.is_dir():
+            shown = f"{(Path(folder) / name).as_posix()}{'/' if module.is_dir() else '.py'}"
+            return f"pytest does not import from the folder of {shown}: add `pythonpath = {folder}` to pytest.ini"
+    return ""
+
+
+# Replace TensorFlow by a stub while the controller collects, so that benchmark modules import quickly
+
 
 PACKAGES = (
     "tensorflow",

@@ -1,16 +1,211 @@
-"""Bisect cases: race the good end against points in between until two neighbours differ."""
+"""Search the version that changed a case."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
 
-from tfbench.errors import SideError, TfbenchError
-from tfbench.model import Case, Outcome
+from packaging.version import InvalidVersion, Version
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from tfbench.errors import SideError, TfbenchError, UsageError
+from tfbench.model import JSON, Case, Outcome, Ratio
 from tfbench.policy import Policy
-from tfbench.sides.side import Side
-from tfbench.versions.difference import Difference
-from tfbench.versions.search import BisectResult, BisectStep, Point, Search
+from tfbench.report.summary import duration, times
+from tfbench.report.terminal import COLOURS, add_columns, add_row, table
+from tfbench.sides.environments import between, last_patches
+from tfbench.sides.source_tree import commits
+from tfbench.sides.spec import PACKAGE, TENSORFLOWS, Side, of_version
+from tfbench.untrusted import command
+from tfbench.versions.matrix import Difference
+
+# Bisect a row of versions or commits for one case: its points, its races and its result
+
+
+class Point(NamedTuple):
+    """A version or a commit."""
+
+    label: str
+    spec: str
+    about: str = ""
+    """The subject of a commit."""
+
+
+class Search:
+    """A binary search in points 0 to ``count`` - 1, where the first is good and the last is bad.
+
+    It asks for each point at most once, and for at most ceil(log2(n - 1)) of n points if all can be judged.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.good = 0
+        """The last point known to be good."""
+        self.bad = count - 1
+        """The first point known to be bad."""
+        self._unknown: set[int] = set()
+
+    @property
+    def next(self) -> int | None:
+        """The point to race next, or ``None`` at the end of the search."""
+        left = [point for point in range(self.good + 1, self.bad) if point not in self._unknown]
+        return left[len(left) // 2] if left else None
+
+    def tell(self, point: int, bad: bool | None) -> None:
+        """Narrow the search by the result of a point, ``None`` if it could not be judged."""
+        if bad is None:
+            self._unknown.add(point)
+        elif bad:
+            self.bad = min(self.bad, point)
+        else:
+            self.good = max(self.good, point)
+
+    @property
+    def suspects(self) -> range:
+        """The points that can be the first bad one: exactly one if the point before it could be judged."""
+        return range(self.good + 1, self.bad + 1)
+
+
+def max_steps(count: int) -> int:
+    """Return the most points that a search of ``count`` points asks for, if all can be judged."""
+    return max(0, count - 2).bit_length()
+
+
+@dataclass(frozen=True)
+class BisectStep:
+    """The result of racing a case at one point against the good end."""
+
+    point: int
+    outcome: Outcome | None
+    """``None`` if the case cannot run there."""
+    reason: str
+    ratio: Ratio | None = None
+    launches: int = 0
+    seconds: float = 0.0
+    again: bool = False
+    """Whether this is the second race, with more launches, after an inconclusive first one."""
+
+    @property
+    def bad(self) -> bool | None:
+        """Whether the point is slower than the good end; ``None`` if the race does not show it."""
+        shown = {Outcome.REGRESSED: True, Outcome.UNCHANGED: False, Outcome.IMPROVED: False}
+        return shown.get(self.outcome) if self.outcome else None
+
+
+@dataclass
+class BisectResult:
+    """The races of a case in time order, and the state of its search."""
+
+    case: Case
+    search: Search
+    steps: list[BisectStep] = field(default_factory=list)
+    """The first step races the bad end."""
+    word: str = "slower"
+    """What a bad point is called."""
+    failure: str = ""
+    """Why the good end cannot run the case, which ends the search."""
+
+    def add(self, step: BisectStep) -> None:
+        """Record a race and narrow the search by it."""
+        if self.steps:
+            self.search.tell(step.point, step.bad)
+        self.steps.append(step)
+
+    @property
+    def bad_end(self) -> BisectStep | None:
+        """The race of the bad end."""
+        return self.steps[0] if self.steps else None
+
+    @property
+    def is_slower(self) -> bool | None:
+        """Whether the bad end is slower; ``None`` if its race does not show it."""
+        return self.bad_end.bad if self.bad_end else None
+
+    @property
+    def next(self) -> int | None:
+        """The point to race next, or ``None`` if the search is over or pointless."""
+        return self.search.next if self.is_slower and not self.failure else None
+
+    @property
+    def first_bad(self) -> int | None:
+        """The first bad point, ``None`` unless exactly one suspect is left."""
+        suspects = self.search.suspects
+        return suspects[0] if self.is_slower and self.search.next is None and len(suspects) == 1 else None
+
+    @property
+    def found(self) -> BisectStep | None:
+        """The race of the first bad point."""
+        return next((step for step in self.steps if step.point == self.first_bad), None)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the case is not slower, or its first bad point is known."""
+        return self.is_slower is False or self.first_bad is not None
+
+
+# List the released versions, or the commits, between two ends
+
+
+SETTING = re.compile(r"env:.*|python==.*")
+"""A part of a specification that has no releases."""
+
+
+def points_between(good: str, bad: str, root: Path, all_releases: bool = False) -> list[Point]:
+    """Return the points from the good to the bad end, both included.
+
+    Versions are those of the package in which the specifications differ, TensorFlow by default. If they span more
+    than two minor versions, only the last release of each counts, unless ``all_releases``. An end is a version, a
+    specification with one, or a revision of the checkout that contains ``root``. Nothing lies between two ends that
+    differ in settings or the Python alone, or between a release and a nightly.
+
+    Raises:
+        UsageError: The ends are of two kinds, are equal, differ in more than a version, or no path connects them.
+        SideError: A revision does not exist, or the versions cannot be read from the network.
+    """
+    specs = [of_version(one) for one in (good, bad)]
+    ends = f"--good {good} and --bad {bad}"
+    if specs[0] == specs[1]:
+        raise UsageError(f"{ends} are the same; give two")
+    ours, theirs = ([part.strip() for part in spec.split("+")] for spec in specs)
+    common = [part for part in ours if part in theirs]
+    mine, other = ("+".join(part for part in parts if part not in common) for parts in (ours, theirs))
+    settings = all(SETTING.fullmatch(part) for part in filter(None, f"{mine}+{other}".split("+")))
+    names = {one.partition("==")[0] for one in (mine, other)}
+    if settings or (len(names) == 2 and names < set(TENSORFLOWS)):
+        return [Point(_setting(specs[0], common), specs[0]), Point(_setting(specs[1], common), specs[1])]
+    packaged = {bool(PACKAGE.fullmatch(part)) for part in (ours[0], theirs[0])}
+    if len(packaged) > 1:
+        raise UsageError(f"{ends}: one is a version and the other a revision; give two of a kind")
+    if packaged == {False}:
+        revisions = [spec.removeprefix("git:") for spec in specs]
+        found = commits(root, *revisions)
+        if len(found) < 2:
+            raise UsageError(f"{ends} are the same commit; give two")
+        return [Point(commit[:10], f"git:{commit}", subject) for commit, subject in found]
+    package, _, first = mine.partition("==")
+    same, _, last = other.partition("==")
+    if "+" in mine + other or package != same:
+        raise UsageError(f"{ends} must differ in the version of one package and in nothing else")
+    try:
+        versions = between(package, first, last)
+    except InvalidVersion as wrong:
+        raise UsageError(f"--good {good}, --bad {bad}: {wrong}") from None
+    if not all_releases and len({(one.major, one.minor) for one in map(Version, versions)}) > 2:
+        versions = last_patches(versions)
+    return [Point(one, "+".join([f"{package}=={one}", *common])) for one in versions]
+
+
+def _setting(spec: str, common: Sequence[str]) -> str:
+    """Label an end by what only it has, or by all if the other end only adds to it."""
+    return "+".join(part for part in spec.split("+") if part.strip() not in common) or spec
+
+
+# Bisect cases: race the good end against points in between until two neighbours differ
+
 
 Compare = Callable[[Case, Side, Side, Policy], Difference]
 """Compares a case on two sides, the good one first. Raises `SideError` if a process does not start."""
@@ -80,3 +275,110 @@ class Bisection:
 
 def _headline(error: TfbenchError) -> str:
     return str(error).partition("\n")[0]
+
+
+# Report where cases became slower: text for the terminal, JSON for programs
+
+
+SCHEMA = "tfbench-bisect/1"
+
+
+def answer(result: BisectResult, points: Sequence[Point]) -> str:
+    """Return the result as one sentence."""
+    good, bad = points[0].label, points[-1].label
+    if result.failure:
+        return result.failure
+    end = result.steps[0]
+    if end.bad is None:
+        return f"inconclusive whether {bad} is {result.word} than {good}: {end.reason}"
+    if end.bad is False:
+        better = "; swap --good and --bad to find where it became better" if end.outcome is Outcome.IMPROVED else ""
+        return f"{bad} is not {result.word} than {good}: {end.reason}{better}"
+    before = points[result.search.good].label
+    if (found := result.found) is None:
+        named = ", ".join(points[point].label for point in result.search.suspects)
+        return f"{result.word} since one of {named}, which could not be told apart; {before} is not {result.word}"
+    return f"{result.word} since {points[found.point].label}: {found.reason}; {before} is not {result.word}"
+
+
+def hints(result: BisectResult, points: Sequence[Point], skipped: bool) -> list[str]:
+    """Return the commands that narrow or extend the result. The search may have skipped releases between points."""
+    if (found := result.found) is None:
+        return []
+    end, before, first, last = result.steps[0], points[result.search.good], points[found.point], points[-1]
+    lines = []
+    if skipped:
+        narrower = command("tfbench", "bisect", "--good", before.spec, "--bad", first.spec)
+        lines.append(f"releases between the two: {narrower}")
+    if found.ratio and end.ratio and found.ratio.high < end.ratio.low:
+        later = command("tfbench", "bisect", "--good", first.spec, "--bad", last.spec)
+        lines.append(f"{last.label} is slower still, {times(end.ratio)}: {later}")
+    return lines
+
+
+def terminal(result: BisectResult, points: Sequence[Point], skipped: bool) -> RenderableType:
+    """Return the answer with a table of its races and the `hints`."""
+    made = table(result.case.short_name)
+    made.add_column("race", justify="right")
+    add_columns(made, "commit" if points[0].spec.startswith("git:") else "version", "verdict")
+    add_columns(made, f"ratio to {points[0].label}", "launches", "time", right=True)
+    add_columns(made, "", fold=True)
+    for number, step in sorted(enumerate(result.steps, 1), key=lambda one: one[1].point):
+        point = points[step.point]
+        add_row(made, str(number), point.label, *_cells(step), Text(point.about, "dim"))
+    return Group(made, Text(answer(result, points), "bold"), *map(Text, hints(result, points, skipped)))
+
+
+def _cells(step: BisectStep) -> tuple[str | Text, ...]:
+    if step.outcome is None:
+        return Text("cannot be run", "red"), step.reason, "", ""
+    outcome = Text(f"{step.outcome}{' (raced twice)' * step.again}", COLOURS[step.outcome])
+    return outcome, times(step.ratio) if step.ratio else "", str(step.launches), duration(step.seconds)
+
+
+def as_json(
+    results: Sequence[BisectResult],
+    points: Sequence[Point],
+    changes: Mapping[str, Sequence[Sequence[str]]],
+    causes: Mapping[str, Sequence[str]],
+    asked: JSON,
+) -> str:
+    """Return the whole result as JSON: changes in graphs and causes by the case's name, and the settings that were asked for."""
+    content = {
+        "schema": SCHEMA,
+        **asked,
+        "points": [point._asdict() for point in points],
+        "cases": [
+            _case(result, points, changes.get(result.case.name, ()), causes.get(result.case.name, ()))
+            for result in results
+        ],
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _case(
+    result: BisectResult, points: Sequence[Point], changes: Sequence[Sequence[str]], causes: Sequence[str]
+) -> JSON:
+    slower, search = result.is_slower and not result.failure, result.search
+    return {
+        "case": result.case.name,
+        "answered": result.is_answered,
+        "answer": answer(result, points),
+        "last_good": points[search.good].label if slower else None,
+        "first_bad": points[result.found.point].label if result.found else None,
+        "suspects": [points[point].label for point in search.suspects] if slower else [],
+        "steps": [
+            {
+                "point": points[step.point].label,
+                "outcome": step.outcome,
+                "reason": step.reason,
+                "ratio": step.ratio and step.ratio.as_json(),
+                "launches": step.launches,
+                "wall_seconds": round(step.seconds, 3),
+                "again": step.again,
+            }
+            for step in result.steps
+        ],
+        "changes": [list(row) for row in changes],
+        "causes": list(causes),
+    }

@@ -2,8 +2,7 @@
 
 import sys
 
-from tfbench.protocol.coding import decode
-from tfbench.protocol.messages import StartAncestor, StartZygote
+from tfbench.protocol import StartAncestor, StartZygote, decode
 from tfbench.worker import ancestor, zygote
 
 if __name__ == "__main__":

@@ -13,18 +13,16 @@ import socket
 from dataclasses import replace
 from functools import partial
 
-from tfbench.protocol.channel import Channel, ChannelClosed
-from tfbench.protocol.coding import encode
-from tfbench.protocol.messages import Launched, Reap, Reaped, StartAncestor, StartZygote
-from tfbench.worker import containment, tf_runtime, zygote
-from tfbench.worker.inheritance import Inheritance
+from tfbench.protocol import Channel, ChannelClosed, Launched, Reap, Reaped, StartAncestor, StartZygote, encode
+from tfbench.worker import isolation, tf_runtime, zygote
+from tfbench.worker.zygote import Inheritance
 
 
 def main(start: StartAncestor) -> None:
     """Import what is installed, then fork zygotes until the controller is gone."""
-    containment.die_with_parent(start.controller)
-    containment.adopt_orphans()
-    containment.limit_files(start.file_bytes)
+    isolation.die_with_parent(start.controller)
+    isolation.adopt_orphans()
+    isolation.limit_files(start.file_bytes)
     channel = Channel(socket.socket(fileno=start.channel))
     tf_runtime.pin(start.cpus)
     timer = tf_runtime.ImportTimer.installed()
@@ -85,9 +83,9 @@ class Ancestor:
         self._channel.send(Launched(request.number, pid))
 
     def _reap(self, request: Reap) -> None:
-        status = containment.reap(request.pid, request.patience) if request.pid in self._zygotes else 0
+        status = isolation.reap(request.pid, request.patience) if request.pid in self._zygotes else 0
         self._zygotes.discard(request.pid)
-        containment.end_orphans(self._zygotes)
+        isolation.end_orphans(self._zygotes)
         self._channel.send(Reaped(request.number, status))
 
     def _become_zygote(self, request: StartZygote, descriptors: list[int]) -> None:
@@ -95,5 +93,5 @@ class Ancestor:
         for output in (1, 2):
             os.dup2(log, output)
         os.close(log)
-        containment.lead_group()
+        isolation.lead_group()
         zygote.run(replace(request, channel=talk), self._timer, self._home, self._inheritance)

@@ -1,22 +1,29 @@
-"""The ``bench`` fixture: it hands the step of a benchmark to the launch that the process was forked for."""
+"""The `bench` fixture in a worker."""
 
 from __future__ import annotations
 
+import functools
 import inspect
+import io
+import math
 import threading
 import time
+import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar
 
+import numpy as np
+
 from tfbench.errors import BenchmarkError
-from tfbench.model import JSON, ONCE, REPORTED
-from tfbench.protocol.channel import Channel
-from tfbench.protocol.messages import (
+from tfbench.model import JSON, ONCE, QUALITIES, REPORTED
+from tfbench.protocol import (
     Begin,
     CaseRequest,
+    Channel,
     Prepared,
     Reached,
     Rounds,
@@ -27,7 +34,7 @@ from tfbench.protocol.messages import (
     Stop,
     TimeCase,
 )  # fmt: skip
-from tfbench.worker import allocator, bench_options, tf_internals, tf_runtime
+from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.block import (
     Block,
     Clock,
@@ -36,18 +43,201 @@ from tfbench.worker.block import (
     PreparedStep,
     gc_disabled,
     pace,
+    serve_slices,
     serve_turns,
     spin,
     spins_for,
     warm_up,
     works_on,
 )
-from tfbench.worker.first_call import call_once, first_call
 from tfbench.worker.own_files import OwnFiles
-from tfbench.worker.probes.memory import HostPeak
-from tfbench.worker.slices import serve_slices
-from tfbench.worker.tracers import tracer
-from tfbench.worker.unfinished import unfinished
+from tfbench.worker.probes import HostPeak
+from tfbench.worker.profiler import tracer
+
+# The keywords of ``bench``: the work of one call of the step, its contracts, and the qualities of a model
+
+
+ARTIFACT = "artifact"
+CEILING = "ceiling"
+
+
+def facts(keywords: Mapping[str, Any]) -> JSON:
+    """Return amounts of work, and ``contracts`` and ``qualities`` if there are any. Keywords that are ``None`` are left out.
+
+    Raises:
+        BenchmarkError: A keyword is unknown, or its value is invalid.
+    """
+    # Shapes and sizes are often numpy's.
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in keywords.items()}
+    given = {name: value for name, value in plain.items() if value is not None and name != ARTIFACT}
+    for name, value in given.items():
+        if name not in _CHECKS:
+            known = ", ".join((*WORK, *CONTRACTS, *MODEL, ARTIFACT, CEILING))
+            raise BenchmarkError(f"bench has no keyword {name!r}; it has {known}")
+        valid, wanted = _CHECKS[name]
+        if not valid(value):
+            raise BenchmarkError(f"bench: {name}={value!r} must be {wanted}")
+    if CEILING in given and given[CEILING] not in given:
+        raise BenchmarkError(f"bench: ceiling={given[CEILING]!r} also needs {given[CEILING]}=")
+    amounts, contracts, qualities = (
+        {name: given[name] for name in names if name in given} for names in ((*WORK, CEILING), CONTRACTS, MODEL)
+    )
+    groups = {"contracts": contracts, QUALITIES: qualities}
+    return {**amounts, **{name: group for name, group in groups.items() if group}}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_counts(value: object) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(op, str) and _is_count(value[op]) for op in value)
+
+
+_AMOUNT = (lambda value: _is_number(value) and value > 0, "a positive number for one call of the step")
+_COUNT = (_is_count, "a whole number")
+_FRACTION = (lambda value: _is_number(value) and 0 <= value <= 1, "a fraction, from 0 to 1")
+_Check = tuple[Callable[[Any], bool], str]
+"""Whether a value is valid, and what it must be."""
+WORK: Mapping[str, _Check] = dict.fromkeys(("flops", "bytes", "items"), _AMOUNT)
+CONTRACTS: Mapping[str, _Check] = {
+    "expect_ops": (_is_counts, 'how often each op is in the graph, such as {"_FusedConv2D": 1}'),
+    "compiled": (lambda value: isinstance(value, bool), "True or False"),
+    "max_traces": _COUNT,
+    "max_peak_bytes": _AMOUNT,
+    "parity": (lambda value: _is_number(value) and 0 <= value < 1, "a relative error of the result, from 0 to 1"),
+}
+MODEL: Mapping[str, _Check] = {"accuracy": _FRACTION, "sparsity": _FRACTION, "unique_weights": _COUNT}
+_CHECKS: Mapping[str, _Check] = {
+    **WORK, **CONTRACTS, **MODEL, CEILING: (lambda value: value in ("flops", "bytes"), "'flops' or 'bytes'"),
+}  # fmt: skip
+
+
+# Calls of a step that are timed one by one, the first one with its parts
+
+
+def call_once(block: Block, clock: Clock) -> tuple[object, float, float]:
+    """Call the step and wait for the device.
+
+    Returns:
+        Its result, its seconds by this clock, which are more than none, and its processor seconds.
+    """
+    with block.one() as call:
+        used, began = time.process_time(), clock()
+        result = call()
+        block.wait()
+        elapsed, used = clock() - began, time.process_time() - used
+    return result, max(elapsed, 1) * 1e-9, used
+
+
+def first_call(block: Block, check: Callable[[object], None]) -> tuple[JSON, float]:
+    """Call the step for the first time, and once more. It leaves no trace before the rounds.
+
+    Args:
+        check: Called with the result of the first call.
+
+    Returns:
+        The seconds of the first call: in total, in tracing of Python functions, in compilation and in execution.
+        The second call gives the execution. Compilation (grappler, XLA, the choice of kernels) is the rest.
+        And the processor seconds of the first call.
+    """
+    traces: list[float] = []
+    with ExitStack() as watch:
+        watch.callback(tf_runtime.on_trace(lambda name, graph, seconds: traces.append(seconds)))
+        result, whole, used = call_once(block, time.perf_counter_ns)
+    check(result)
+    del result
+    _, again, _ = call_once(block, time.perf_counter_ns)
+    trace = sum(traces)
+    parts = {"trace": trace, "compile": max(0.0, whole - trace - again), "execute": min(again, whole)}
+    return {"first_call": whole, "first_call_parts": parts}, used
+
+
+# Find results whose work was not done when the step returned, so that its time says nothing about the work
+
+
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
+_RUN = "measure a function that runs it, such as lambda: asyncio.run(step())"
+_WAITING = {("result", "done"): "result", ("get", "ready"): "get"}
+"""Methods of an object that stands for a later result -> the method that waits for it."""
+
+
+def unfinished(result: object, *, functions: bool = False) -> str:
+    """Return what in a result is not computed yet, with the fix; ``""`` if all is, as far as types tell.
+
+    Lists, tuples, sets and mappings are searched. A coroutine is closed, since Python would warn that it never ran.
+
+    Args:
+        functions: Whether functions are a result, as they are of a step that builds them.
+    """
+    found = [("", result)]
+    seen: set[int] = set()
+    while found:
+        path, part = found.pop()
+        if fix := _fix(part, functions):
+            kind = type(part).__name__
+            article = "an" if kind[0].lower() in "aeiou" else "a"
+            what = f"the step's result{path} is" if path else "the step returned"
+            return f"{what} {article} {kind}, whose work was not done: {fix}"
+        if isinstance(part, Mapping):
+            inside = [(f"[{key!r:.40}]", value) for key, value in part.items()]
+        elif isinstance(part, (list, tuple, set, frozenset)):
+            inside = [(f"[{place}]", value) for place, value in enumerate(part)]
+        else:
+            continue
+        if id(part) not in seen:
+            seen.add(id(part))
+            found += reversed([(path + step, value) for step, value in inside])
+    return ""
+
+
+def _fix(part: object, functions: bool) -> str:
+    """Return how the step gets this part computed, ``""`` if it is."""
+    if inspect.iscoroutine(part):
+        part.close()
+        return _RUN
+    if isinstance(part, Awaitable):
+        return _RUN
+    for methods, wait in _WAITING.items():
+        if all(callable(getattr(type(part), method, None)) for method in methods):
+            return f"wait for it in the step, such as by .{wait}()"
+    if isinstance(part, AsyncIterator):
+        return "consume it in a coroutine, and measure a function that runs that by asyncio.run"
+    if isinstance(part, Iterator) and not isinstance(part, io.IOBase):
+        return "consume it in the step, such as by list(…), sum(…) or next(…)"
+    if (tf := tf_runtime.tensorflow()) is not None:
+        if isinstance(part, _types(tf, "data.Dataset", "distribute.DistributedDataset")):
+            return "iterate over it in the step, such as by for batch in dataset, or sum its batches by .reduce(…)"
+        remote = _types(
+            tf, "distribute.experimental.coordinator.RemoteValue", "distribute.experimental.coordinator.PerWorkerValues"
+        )
+        if isinstance(part, remote):
+            return "wait for it in the step, such as by coordinator.fetch(…)"
+    if functions:
+        return ""
+    traces = getattr(part, "experimental_get_tracing_count", None)  # of a tf.function
+    if isinstance(part, _FUNCTIONS) or (callable(traces) and traces() == 0):
+        return "call it in the step, or measure by bench.once how it is built"
+    return ""
+
+
+def _types(tf: Any, *names: str) -> tuple[type, ...]:
+    """Return those of the public types that this version of TensorFlow has."""
+    found = []
+    for name in names:
+        try:
+            found.append(functools.reduce(getattr, name.split("."), tf))
+        except AttributeError:
+            continue
+    return tuple(one for one in found if isinstance(one, type))
+
+
+# The ``bench`` fixture: it hands the step of a benchmark to the launch that the process was forked for
+
 
 Request = TypeVar("Request", bound=CaseRequest)
 Step = Callable[[], Any] | PreparedStep
@@ -103,8 +293,8 @@ class Bench(ABC, Generic[Request]):
             BenchmarkError: ``bench`` is called twice, without a function, or with an invalid keyword.
         """
         self.take("bench", step)
-        self.facts.update(bench_options.facts(keywords))
-        self.artifact = keywords.get(bench_options.ARTIFACT)
+        self.facts.update(facts(keywords))
+        self.artifact = keywords.get(ARTIFACT)
         self.serve(partial(step, *arguments))
 
     def once(self, step: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
@@ -192,8 +382,8 @@ class TimingLaunch(Bench[TimeCase]):
     _peak: HostPeak = field(default_factory=HostPeak, init=False)
 
     def __post_init__(self) -> None:
-        allocator.map_large_blocks()  # until the peak of memory is known
-        tf_internals.seed(self.request.seed)
+        isolation.map_large_blocks()  # until the peak of memory is known
+        tf_runtime.seed(self.request.seed)
 
     def serve(self, call: Step) -> None:
         if found := tracer():
@@ -207,7 +397,7 @@ class TimingLaunch(Bench[TimeCase]):
             return
         first = self._first_call(block)
         self._note_peak()
-        allocator.keep_freed_memory()
+        isolation.keep_freed_memory()
         waiting: float | None
         iteration, waiting = warm_up(block, *self.request.warmup)
         on_device, untimed = block.synchronise is not None, block.untimed
@@ -298,7 +488,7 @@ class TimingLaunch(Bench[TimeCase]):
 
     def _serve_once(self, block: Block) -> None:
         """Call the step once, and answer every request for rounds with this time."""
-        allocator.keep_freed_memory()  # a step that runs once may contain a loop
+        isolation.keep_freed_memory()  # a step that runs once may contain a loop
         shared = self._meets()
         result, seconds, used = call_once(block, block.clock)
         self.check_result(result)

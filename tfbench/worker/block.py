@@ -1,4 +1,4 @@
-"""The inner loops: one timed block, and the turns of a launch. All of it is on the hot path."""
+"""Timed blocks."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from itertools import repeat
 from statistics import fmean, median
 
 from tfbench.errors import BenchmarkError
+from tfbench.protocol import TOKEN, Rounds, ServeSliced
+
+# The inner loops: one timed block, and the turns of a launch. All of it is on the hot path
+
 
 with suppress(ImportError):  # Windows, where reports can be read
     from resource import RUSAGE_SELF, getrusage
@@ -41,7 +45,6 @@ class PreparedStep:
         return result
 
 
-TOKEN = b"1"
 _SHORT_SPIN = 20
 """Turns of an empty loop between two looks at the clock: half a microsecond."""
 _REST = 2e-3
@@ -394,3 +397,35 @@ def _signal(groups: Sequence[int], which: int) -> None:
     for group in groups:
         with suppress(ProcessLookupError):
             os.killpg(group, which)
+
+
+# Sliced rounds: the processes of a launch run on one processor at once, and its scheduler alternates them
+
+
+HEAD_START = 1e-3
+"""Seconds between the starts of two entrants in a round, less than a slice of the scheduler. Otherwise the one that has
+waited for the other would start first in every round, and would take 1% more processor time for it."""
+
+
+def serve_slices(
+    call: Callable[[], object], order: ServeSliced, inbox: int, outboxes: Sequence[int], seed: int = 0
+) -> Rounds:
+    """Time blocks by the processor time of this process. The entrants start each round one shortly after the other.
+
+    Args:
+        inbox: Descriptor from which this entrant reads one byte per round and other entrant.
+        outboxes: For each entrant, the descriptor that writes to its inbox.
+        seed: Of injected slow calls.
+    """
+    block = Block(call, None, time.process_time_ns)
+    injected = Injection(order.iterations, order.extra, order.slow, block.clock, seed)
+    others = [outboxes[entrant] for entrant in order.others]
+    blocks = []
+    for place in order.places:
+        for outbox in others:
+            os.write(outbox, TOKEN)
+        for _ in others:
+            os.read(inbox, 1)
+        time.sleep(place * HEAD_START)
+        blocks.append(block(order.iterations, 0, *injected()))
+    return Rounds(tuple(start for start, _ in blocks), tuple(end for _, end in blocks), ())

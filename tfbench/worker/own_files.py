@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterable
 
 from tfbench.fs import DATA_FOLDER
+from tfbench.imports import PACKAGE, is_below, is_installed, module_files
 from tfbench.model import JSON
-from tfbench.worker.import_redirect import PACKAGE, is_below, is_installed, module_files
 
 _UNREAD = {".git", DATA_FOLDER, "__pycache__", ".pytest_cache", "site-packages"}
 """Folders without code or data of the tree. No side uses cached bytecode of its own files."""

@@ -19,11 +19,6 @@ from tfbench.model import JSON, PLAIN
 from tfbench.worker.bench import Bench, Step
 from tfbench.worker.block import PreparedStep
 
-STATS = (
-    "in a race, benchmark.stats holds the times of this launch alone, on one processor and in turn with the other side: "
-    "the verdict compares the sides, and a limit in seconds belongs in a run without a side"
-)
-"""What the numbers mean that a test asserts on."""
 _LONGEST = 200
 """Characters of a value in ``extra_info`` that JSON cannot carry."""
 

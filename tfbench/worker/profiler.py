@@ -1,4 +1,4 @@
-"""The four methods of TensorFlow's profiler, with the same levels for each; see its guide.
+"""Profile calls.
 
 A session and a context profile the code between two lines, and the callback profiles batches of Keras' ``fit``.
 Sampling profiles a process over a port, also from another process.
@@ -7,14 +7,41 @@ Sampling profiles a process over a port, also from another process.
 from __future__ import annotations
 
 import importlib.util
+import os
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from tfbench.errors import BenchmarkError
+from tfbench.protocol import TRACED_WORKERS
 from tfbench.worker import tf_runtime
+
+# Find functions that Python calls for every line or call, such as those of coverage, profilers and debuggers
+
+
+_TOOLS = range(6)
+"""Identifiers of tools in `sys.monitoring`."""
+
+
+def tracer() -> str:
+    """Name what traces this thread, ``""`` if nothing does."""
+    if os.environ.get(TRACED_WORKERS):
+        return ""
+    for kind, function in (("trace", sys.gettrace()), ("profile", sys.getprofile())):
+        if function is not None:
+            return f"a {kind} function of {type(function).__module__}.{type(function).__qualname__}"
+    if sys.version_info >= (3, 12):
+        for tool in _TOOLS:
+            if (name := sys.monitoring.get_tool(tool)) is not None and sys.monitoring.get_events(tool):
+                return f"the monitoring tool {name}"
+    return ""
+
+
+# The four methods of TensorFlow's profiler, with the same levels for each; see its guide
+
 
 Levels = Mapping[str, int]
 """Levels of detail for ``host``, ``device`` and ``python``, see ``tf.profiler.experimental.ProfilerOptions``."""

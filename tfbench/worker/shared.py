@@ -1,4 +1,4 @@
-"""Shared set-ups: folders that one launch builds for all launches, such as a trained model or a converted file."""
+"""State that the processes of a worker share."""
 
 from __future__ import annotations
 
@@ -12,13 +12,51 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tfbench.errors import BenchmarkError
+from tfbench.facts import packages
 from tfbench.fs import atomic_dir, locked
 from tfbench.suite.fingerprint import digest
 from tfbench.untrusted import an_object, parse_json, texts
 from tfbench.worker import tf_runtime
-from tfbench.worker.environment import packages
 from tfbench.worker.own_files import OwnFiles
+
+# Options of pytest in the processes that collect benchmarks with the real TensorFlow
+
+
+_INI = ("tfbench_paths", "tfbench_thresholds", "tfbench_tf_test_benchmarks")
+"""The ini options of tfbench, which the controller reads."""
+_STRICTNESS = ("strict", "strict_config", "strict_markers", "strict_parametrization_ids", "strict_xfail")
+
+
+def declare_ini(parser: pytest.Parser) -> None:
+    """Let pytest know the ini options of tfbench, whose plugin is not loaded."""
+    for name in _INI:
+        parser.addini(name, "known to the controller", type="linelist", default=[])
+
+
+def collecting(root: str, import_mode: str) -> list[str]:
+    """Return the options with which pytest collects below ``root``.
+
+    The user's own pytest run reports warnings and unknown names. Here they must not fail the collection.
+    """
+    options = [f"--rootdir={root}", "-q", "--continue-on-collection-errors", "--override-ini=addopts="]
+    options += [
+        f"--import-mode={import_mode}",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:tfbench.plugin",
+        "-p",
+        "no:warnings",
+    ]
+    options += [f"--override-ini={key}=false" for key in _STRICTNESS]
+    return [*options, "--override-ini=required_plugins="]  # plugins are not loaded here
+
+
+# Shared set-ups: folders that one launch builds for all launches, such as a trained model or a converted file
+
 
 _MANIFEST, _FAILED = "made.json", "failed.txt"
 _INPUTS, _OUTPUTS = "inputs", "files"

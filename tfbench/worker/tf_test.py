@@ -1,4 +1,7 @@
-"""Run a method of a ``tf.test.Benchmark`` class: its ops become a step, or the times that it reports are taken.
+"""Benchmarks of `tf.test`.
+
+As a program it lists them for the controller, which does not import TensorFlow:
+``python -m tfbench.worker.tf_test REQUEST`` writes file -> name -> digest of the code.
 
 ``run_op_benchmark`` runs an op of a session many times. Here it only notes the session, the op and its feeds. When the
 method has returned, one iteration of the step runs each noted op once. Sessions therefore stay open.
@@ -6,18 +9,96 @@ method has returned, one iteration of the step runs each noted op once. Sessions
 
 from __future__ import annotations
 
+import inspect
+import json
 import math
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 import pytest
 
 from tfbench.errors import BenchmarkError
-from tfbench.worker import allocator, tf_runtime
+from tfbench.fs import write_whole
+from tfbench.model import JSON
+from tfbench.suite.fingerprint import digest
+from tfbench.suite.tf_test_files import ERROR, function_of, is_listed
+from tfbench.untrusted import render_json
+from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.bench import Bench
+from tfbench.worker.shared import collecting, declare_ini
+
+# Collect the methods of ``tf.test.Benchmark`` classes as benchmarks, in the files that the ini option names
+
+
+class BenchmarkFile(pytest.Module):
+    """A file with ``tf.test.Benchmark`` classes."""
+
+    def collect(self) -> Iterator[pytest.Function]:
+        kinds = list(vars(self.obj).values())  # imports the file
+        base = getattr(getattr(tf_runtime.tensorflow(), "test", None), "Benchmark", None)
+        for kind in kinds:
+            if base is None or not (isinstance(kind, type) and issubclass(kind, base)) or kind is base:
+                continue
+            if kind.__module__ == self.obj.__name__:
+                for name in dir(kind):
+                    if name.startswith("benchmark") and callable(getattr(kind, name)):
+                        yield self._function(kind, name)
+
+    def _function(self, kind: type[Any], name: str) -> pytest.Function:
+
+        code = digest(inspect.unwrap(getattr(kind, name))) or name
+        function = function_of(lambda bench: run_method(bench, kind, name), code)
+        found: pytest.Function = pytest.Function.from_parent(self, name=f"{kind.__name__}.{name}", callobj=function)
+        return found
+
+
+class Collection:
+    """The hook of pytest by which a process with TensorFlow collects such files."""
+
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+        if not is_listed(parent.config, module_path):
+            return None
+        found: pytest.Module = BenchmarkFile.from_parent(parent, path=module_path)
+        return found
+
+
+class _Lister(Collection):
+    def __init__(self) -> None:
+        self.found: JSON = {}
+
+    def pytest_addoption(self, parser: pytest.Parser) -> None:
+        declare_ini(parser)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.found.setdefault(report.nodeid.partition("::")[0], {})[ERROR] = report.longreprtext
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            if isinstance(item.parent, BenchmarkFile) and isinstance(item, pytest.Function):
+                file, _, name = item.nodeid.partition("::")
+                self.found.setdefault(file, {})[name] = digest(item.function)
+
+
+def main(text: str) -> None:
+    """List the benchmarks of files, on request of the controller."""
+    request = json.loads(text)
+    lister = _Lister()
+    os.chdir(request["root"])
+    options = ["--collect-only", *collecting(request["root"], request["import_mode"])]
+    options += ["-c", request["inifile"]] if request["inifile"] else []
+    pytest.main([*request["files"], *options], plugins=[lister])
+    write_whole(Path(request["answer"]), render_json(lister.found))
+
+
+# Run a method of a ``tf.test.Benchmark`` class: its ops become a step, or the times that it reports are taken
+
 
 _NOTHING = "it ran no op by run_op_benchmark and reported no wall_time here"
 
@@ -85,7 +166,7 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
     base.run_op_benchmark = lambda self, *given, **options: recorder.run_op_benchmark(*given, **options)
     base.report_benchmark = lambda self, *given, **options: recorder.report_benchmark(*given, **options)
     tf.compat.v1.Session.close = lambda session: None
-    allocator.keep_freed_memory()  # the method may loop by itself
+    isolation.keep_freed_memory()  # the method may loop by itself
     getattr(instance, name)()
     if not recorder.calls and not recorder.times:
         pytest.skip(_NOTHING)
@@ -99,3 +180,7 @@ def run_method(launch: Bench[Any], kind: type[Any], name: str) -> None:
 def _each(calls: list[Callable[[], Any]]) -> None:
     for call in calls:
         call()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,4 +1,4 @@
-"""The zygote: collects the benchmarks of a side, runs no op, and forks a process for each launch."""
+"""The process that forks launches, and what it inherits from its ancestor."""
 
 from __future__ import annotations
 
@@ -11,47 +11,109 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tfbench import errors
+from tfbench import errors, protocol
+from tfbench.facts import describe, library_variables
+from tfbench.imports import OWN, leaked_packages, redirect_imports
 from tfbench.model import NATIVE, PLAIN
-from tfbench.protocol import messages
-from tfbench.protocol.channel import Channel, ChannelClosed
-from tfbench.protocol.coding import encode
-from tfbench.protocol.messages import CaseRequest, LaunchRequest, StartZygote
-from tfbench.suite.axes import Variant
-from tfbench.suite.claims import MARKERS
-from tfbench.suite.ini_file import ini_file
-from tfbench.suite.scale import add_scale
-from tfbench.worker import allocator, bytecode, containment, probes, tf_internals, tf_runtime
+from tfbench.protocol import CaseRequest, Channel, ChannelClosed, LaunchRequest, StartZygote, encode
+from tfbench.suite.axes import Variant, add_scale
+from tfbench.suite.claims import MARKERS, STATS
+from tfbench.suite.first_files import ini_file
+from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.bench import Bench, TimingLaunch
-from tfbench.worker.energy_launch import EnergyLaunch
-from tfbench.worker.environment import describe
-from tfbench.worker.import_redirect import leaked_packages, redirect_imports
-from tfbench.worker.inheritance import Inheritance
+from tfbench.worker.launches import EnergyLaunch, ProbingLaunch, ProfilingLaunch, SamplingLaunch
 from tfbench.worker.own_files import OwnFiles
-from tfbench.worker.plain_benchmark import STATS, PlainBenchmark
-from tfbench.worker.probe_launch import ProbingLaunch
-from tfbench.worker.profile_launch import ProfilingLaunch
-from tfbench.worker.pytest_options import collecting, declare_ini
-from tfbench.worker.sample_launch import SamplingLaunch
-from tfbench.worker.shared import Shared
-from tfbench.worker.tf_test_collection import Collection
+from tfbench.worker.plain_benchmark import PlainBenchmark
+from tfbench.worker.shared import Shared, collecting, declare_ini
+from tfbench.worker.tf_test import Collection
+
+# What a zygote inherits from its ancestor, and whether its benchmarks would have imported the same
+
+
+_TENSORFLOW = "tensorflow"
+
+
+@dataclass(frozen=True)
+class Inheritance:
+    """The state of a process that has imported TensorFlow for others."""
+
+    variables: Mapping[str, str]
+    path: tuple[str, ...]
+    finders: tuple[object, ...]
+    """Those of ``sys.meta_path``."""
+    modules: frozenset[str]
+    """Names of the imported top-level modules."""
+
+    @classmethod
+    def of_this_process(cls) -> Inheritance:
+        modules = frozenset(name for name in sys.modules if "." not in name)
+        return cls(library_variables(os.environ), tuple(sys.path), tuple(sys.meta_path), modules)
+
+    def conflict(self) -> str:
+        """Return why this process, which was forked in that state, would have imported something else by itself.
+
+        ``""`` if it would not: no variable that libraries read has changed since, and no new entry in the path and no new
+        finder would provide a module that was imported already.
+        """
+        now = library_variables(os.environ)
+        if changed := sorted(name for name in {*self.variables, *now} if self.variables.get(name) != now.get(name)):
+            return f"{', '.join(changed)} is set while the benchmarks are imported"
+        for finder in sys.meta_path:
+            if finder not in self.finders and _finds(finder, _TENSORFLOW):
+                return f"the benchmarks add {type(finder).__name__} to sys.meta_path, which decides about {_TENSORFLOW}"
+        for entry in sys.path:
+            if entry in self.path:
+                continue
+            for name in sorted(self.modules & _modules_in(entry) - {OWN}):
+                if (where := _origin(name)) != getattr(sys.modules[name], "__file__", None):
+                    return f"the benchmarks change the path, and {name} would come from {where}"
+        return ""
+
+
+def _finds(finder: Any, name: str) -> bool:
+    """Whether a finder provides this module, or refuses to."""
+    try:
+        return finder.find_spec(name, None) is not None
+    except Exception:
+        return True
+
+
+def _modules_in(folder: str) -> set[str]:
+    try:
+        return {name.partition(".")[0] for name in os.listdir(folder or ".")}
+    except OSError:
+        return set()
+
+
+def _origin(name: str) -> str | None:
+    """Return the file that an import of this top-level module would run now."""
+    try:
+        spec = PathFinder.find_spec(name, sys.path)
+    except (ImportError, ValueError):
+        return None
+    return spec.origin if spec is not None and spec.has_location else getattr(sys.modules[name], "__file__", None)
+
+
+# The zygote: collects the benchmarks of a side, runs no op, and forks a process for each launch
+
 
 HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
-    messages.TimeCase: TimingLaunch,
-    messages.ProbeCase: ProbingLaunch,
-    messages.ProfileCase: ProfilingLaunch,
-    messages.RepeatCase: EnergyLaunch,
-    messages.SampleCase: SamplingLaunch,
+    protocol.TimeCase: TimingLaunch,
+    protocol.ProbeCase: ProbingLaunch,
+    protocol.ProfileCase: ProfilingLaunch,
+    protocol.RepeatCase: EnergyLaunch,
+    protocol.SampleCase: SamplingLaunch,
 }
 """Request -> the task of the process that is forked for it."""
-_OWN = (Path(__file__).parent, Path(probes.__file__).parent)
-"""Folders of the modules between a benchmark and its step."""
+_OWN = Path(__file__).parent
+"""Folder of the modules between a benchmark and its step."""
 _NOWHERE = os.devnull, os.devnull
 """The source trees of a side that reads the working tree."""
 _TAIL = 6000
@@ -73,13 +135,13 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a process that is killed then leaves its last lines behind
-    containment.adopt_orphans()
+    isolation.adopt_orphans()
     _set_path(start.python_path)
     os.chdir(start.root)
     sys.path.append(start.root)
     # On every side: what it leaves in memory makes steps up to 1% faster or slower.
     redirect_imports(*(start.tree_redirect or _NOWHERE))
-    bytecode.compile_own_files()
+    isolation.compile_own_files()
     own_files = OwnFiles(start.tree or start.root, start.tree_redirect[0] if start.tree_redirect else "")
     if start.watches:
         own_files.watch()
@@ -87,7 +149,7 @@ def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritanc
     zygote = Zygote(channel, start, timer, home, inheritance, own_files)
     code = pytest.main(_pytest_arguments(start), plugins=[zygote])
     if not zygote.served:
-        channel.send(messages.Failed(f"pytest ended with code {int(code)} while it collected the benchmarks"))
+        channel.send(protocol.Failed(f"pytest ended with code {int(code)} while it collected the benchmarks"))
 
 
 def _set_path(python_path: str) -> None:
@@ -187,7 +249,7 @@ class Zygote:
     def _serve(self) -> NoReturn:
         tf_runtime.import_all()
         spawns = tf_runtime.has_opened_gpu()
-        self._helpers = containment.children()
+        self._helpers = isolation.children()
         self.own_files.rest()
         self.own_files.loaded()
         gc.collect()
@@ -195,11 +257,11 @@ class Zygote:
         self.served = True
         redirect = self.start.tree_redirect or _NOWHERE
         self.channel.send(
-            messages.Ready(
+            protocol.Ready(
                 cases=tuple(self._items),
                 broken=self._broken,
                 offenders=self.start.offenders,
-                environment={**describe(), "defaults": tf_internals.defaults()},
+                environment={**describe(), "defaults": tf_runtime.defaults()},
                 import_seconds=self.timer.seconds,
                 spawns=spawns,
                 # The search runs on every side, also where it can find none. It leaves 0.8 MiB free in Python's
@@ -209,8 +271,8 @@ class Zygote:
             )
         )
         while True:
-            request = self.channel.receive(LaunchRequest, messages.Reap)
-            if isinstance(request, messages.Reap):
+            request = self.channel.receive(LaunchRequest, protocol.Reap)
+            if isinstance(request, protocol.Reap):
                 self._reap(request)
             elif isinstance(request, LaunchRequest):
                 self._fork(request, self.channel.descriptors, spawns)
@@ -220,7 +282,7 @@ class Zygote:
         parent = os.getppid() if spawns else os.getpid()
         if (pid := 0 if spawns else os.fork()) == 0:
             if spawns:
-                self.channel.send(messages.Launched(request.number, os.getpid()))
+                self.channel.send(protocol.Launched(request.number, os.getpid()))
             else:
                 self.channel.close()  # it is the zygote's
             tf_runtime.run_and_exit(parent, partial(self._answer, request, descriptors))
@@ -229,35 +291,35 @@ class Zygote:
         self._launches.add(pid)
         for descriptor in descriptors:
             os.close(descriptor)
-        self.channel.send(messages.Launched(request.number, pid))
+        self.channel.send(protocol.Launched(request.number, pid))
 
-    def _reap(self, request: messages.Reap) -> None:
+    def _reap(self, request: protocol.Reap) -> None:
         """End the process of a launch, and what it has left behind once no other launch runs."""
-        status = containment.reap(request.pid, request.patience) if request.pid in self._launches else 0
+        status = isolation.reap(request.pid, request.patience) if request.pid in self._launches else 0
         self._launches.discard(request.pid)
         if not self._launches:
-            containment.end_orphans(self._helpers)
-        self.channel.send(messages.Reaped(request.number, status))
+            isolation.end_orphans(self._helpers)
+        self.channel.send(protocol.Reaped(request.number, status))
 
     def _answer(self, request: LaunchRequest, descriptors: list[int]) -> None:
         talk, log, *pipes = descriptors
         os.dup2(log, 1)
         os.dup2(log, 2)
-        containment.lead_group()
-        containment.adopt_orphans()
+        isolation.lead_group()
+        isolation.adopt_orphans()
         channel = Channel(socket.socket(fileno=talk))
         try:
             tf_runtime.pin(request.cpus)
         except OSError as error:
             channel.send(
-                messages.Failed(f"the process cannot run on the processors {list(request.cpus)}: {error.strerror}")
+                protocol.Failed(f"the process cannot run on the processors {list(request.cpus)}: {error.strerror}")
             )
             return
         tf_runtime.set_threads(len(request.cpus))
-        allocator.limit_arenas(len(request.cpus))
-        allocator.keep_freed_memory()
+        isolation.limit_arenas(len(request.cpus))
+        isolation.keep_freed_memory()
         if not isinstance(request, CaseRequest):
-            channel.send(messages.DevicesListed(tf_runtime.devices()))
+            channel.send(protocol.DevicesListed(tf_runtime.devices()))
             return
         item = self._items[request.case]
         if self.start.watches:
@@ -266,20 +328,20 @@ class Zygote:
         reports = runtestprotocol(item, log=False, nextitem=None)
         if self._launch.refusal:
             trace = next((report.longreprtext[-_TAIL:] for report in reports if report.failed), "")
-            channel.send(messages.Failed(self._launch.refusal, trace))
+            channel.send(protocol.Failed(self._launch.refusal, trace))
         elif failed := [report for report in reports if report.failed and not self._launch.ends_early]:
             reads_stats = self._launch.late_facts.get(PLAIN, {}).get("reads_stats")
             text = f"{_last_line(failed[0])}; {STATS}" if reads_stats else _last_line(failed[0])
-            channel.send(messages.Failed(text, failed[0].longreprtext[-_TAIL:]))
+            channel.send(protocol.Failed(text, failed[0].longreprtext[-_TAIL:]))
         elif skipped := [report for report in reports if report.skipped]:
-            channel.send(messages.Skipped(_skip_reason(skipped[0])))
+            channel.send(protocol.Skipped(_skip_reason(skipped[0])))
         elif not self._launch.called:
             call = "bench(step, ...)" if "bench" in getattr(item, "fixturenames", ()) else "benchmark(function, ...)"
-            channel.send(messages.Failed(f"the benchmark never called {call}, so it has no step to measure"))
+            channel.send(protocol.Failed(f"the benchmark never called {call}, so it has no step to measure"))
         else:
-            if isinstance(request, messages.TimeCase) and (native := self.own_files.native()):
+            if isinstance(request, protocol.TimeCase) and (native := self.own_files.native()):
                 self._launch.late_facts[NATIVE] = native
-            channel.send(messages.Done(self._launch.late_facts))
+            channel.send(protocol.Done(self._launch.late_facts))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
@@ -287,7 +349,7 @@ class Zygote:
         if call.excinfo is None:
             return
         frames = call.excinfo.traceback
-        own = [entry.frame for entry in frames if Path(entry.path).parent in _OWN]
+        own = [entry.frame for entry in frames if Path(entry.path).parent == _OWN]
         if frames[-1].frame not in own or isinstance(call.excinfo.value, errors.BenchmarkError):
             for frame in own:
                 frame.f_globals["__tracebackhide__"] = True

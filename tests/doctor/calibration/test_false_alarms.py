@@ -1,7 +1,6 @@
 """The measured rate of false alarms is that of this policy's races, or none."""
 
-from tfbench.doctor.calibration.false_alarms import measured_false_alarms
-from tfbench.doctor.calibration.journal import CalibrationTrial, Journal
+from tfbench.doctor.calibration import CalibrationTrial, Journal, measured_false_alarms
 
 
 def trial(outcome, slowdown=0.0, method="race"):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tfbench import worker
-from tfbench.doctor.calibration.pytest_benchmark import measure
+from tfbench.doctor.calibration import measure
 from tfbench.errors import SideError
 
 WORKLOADS = Path(worker.__file__).parent / "workloads" / "test_saved.py"

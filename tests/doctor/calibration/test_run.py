@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tfbench import cli, policy
-from tfbench.doctor.calibration import run as runs
-from tfbench.doctor.calibration.journal import Journal
+from tfbench.doctor import calibration
+from tfbench.doctor.calibration import Journal
 from tfbench.errors import ReportError
 from tfbench.race.workers import Suite
 
@@ -22,7 +22,7 @@ def calibrate(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setitem(policy.PRESETS, "quick", replace(policy.preset("quick"), zygotes=1))
-    monkeypatch.setattr(runs, "Suite", partial(Suite, imports_tensorflow=False))
+    monkeypatch.setattr(calibration, "Suite", partial(Suite, imports_tensorflow=False))
     (tmp_path / "bench_mine.py").write_text(STEP)
 
     def run(*options):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfbench.doctor.calibration.selection import Selection
+from tfbench.doctor.calibration import Selection
 from tfbench.errors import UsageError
 
 NAMES = ["test_raced.py::test_step[large_matmul]", "test_raced.py::test_step[matmul]", "test_raced.py::test_step[Sort]"]

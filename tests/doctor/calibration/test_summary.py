@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from tfbench.doctor.calibration.journal import CalibrationTrial, Journal
-from tfbench.doctor.calibration.pytest_benchmark import SavedRun, compare
-from tfbench.doctor.calibration.summary import by_workload, clustered_rate, rate, tally, whole_runs
+from tfbench.doctor.calibration import (
+    CalibrationTrial,
+    Journal,
+    SavedRun,
+    by_workload,
+    clustered_rate,
+    compare,
+    rate,
+    tally,
+    whole_runs,
+)
 from tfbench.errors import ReportError
 from tfbench.model import Ratio
 

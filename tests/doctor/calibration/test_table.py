@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tfbench.doctor.calibration.table import costs, of, table
+from tfbench.doctor.calibration import costs, of, table
 from tfbench.model import Rate, RateRow
 
 BROKEN_HEADINGS = ("false", "positives", "in-", "conclu-", "sive", "+2%", "+10%", "min.", "de-", "tect-", "able")

@@ -9,10 +9,18 @@ from itertools import groupby
 from typing import Any
 
 from tfbench.model import JSON
-from tfbench.report.html.charts import DataGrid, number
-from tfbench.report.html.page import PageSection, case_section, paragraph, render_page, table_place, text
+from tfbench.report.html.page import (
+    DataGrid,
+    PageSection,
+    case_section,
+    number,
+    paragraph,
+    render_page,
+    table_place,
+    text,
+)
 from tfbench.report.trends import TrendLine, change, commit, describe, environment_changes, when
-from tfbench.stats.trend import TrendState
+from tfbench.stats.change_points import TrendState
 from tfbench.storage.history_index import TIME, SeriesPoint
 from tfbench.untrusted import printable
 

@@ -1,0 +1,561 @@
+"""Compare two files of results: reports of tfbench, pytest-benchmark and asv.
+
+The runs took place at different times, perhaps in different states of the machine, and cannot be raced.
+An interval from their times covers the scatter within the two runs. It does not cover the difference
+between two runs of the same code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.text import Text
+from scipy import special
+
+from tfbench.errors import ReportError
+from tfbench.fs import read_text
+from tfbench.gate.merge import merge
+from tfbench.model import (
+    JSON,
+    TIME,
+    Case,
+    Outcome,
+    Rate,
+    Ratio,
+    Reason,
+    ReasonCode,
+    Report,
+    Run,
+    Sample,
+    StoredRounds,
+    VariantResult,
+    Verdict,
+)
+from tfbench.report import json_format
+from tfbench.report.html.report_page import PageContext, VersionTimes
+from tfbench.report.summary import duration
+from tfbench.report.summary import times as formatted
+from tfbench.report.terminal import COLOURS, add_columns, add_row, table
+from tfbench.stats.interval import Floats
+from tfbench.stats.verdict import change
+from tfbench.storage import baselines
+from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, times
+from tfbench.versions.matrix import SCHEMA as VERSIONS
+
+# The times of a case in a result file
+
+
+class Timing(NamedTuple):
+    """The times of a case in a result file, in seconds per iteration."""
+
+    median: float
+    launches: tuple[tuple[float, ...], ...] = ()
+    """The rounds of each process; empty if the file has no raw times."""
+
+
+# Read any result file into one form: a report, a baseline, a file of plain pytest-benchmark or of asv
+
+
+RAW, STATISTICS, RATIOS = "with raw times", "statistics only", "verdicts only"
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """The times of a file, and the machine and environment they were measured in."""
+
+    path: str
+    kind: str
+    saved: str
+    times: Mapping[str, Timing]
+    machine: Mapping[str, str]
+    """Facts of the machine, under names that all kinds of files share."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Packages and settings, if the file has them."""
+    report: Report | None = None
+    """The report itself, if the file is one."""
+
+    @property
+    def cases(self) -> set[str]:
+        """Names of all cases, with times or without."""
+        return {*self.times, *(one.case.name for one in (self.report.verdicts if self.report else ()))}
+
+
+def read(path: Path) -> ResultFile:
+    """Read any result file. Raises `ReportError` if the file cannot be read, or is not a result file."""
+    content = content_of(path)
+    if "schema" in content:
+        report = json_format.report_of(content, str(path))
+        if report.complete is not None and report.gap:  # earlier versions did not write which cases were due
+            raise ReportError(f"{brief(path)} cannot be compared: {brief(report.gap)}")
+        return of_report(str(path), report)
+    return of_content(str(path), content)
+
+
+def medians(path: Path) -> dict[str, Mapping[str, float]]:
+    """Map the label of each side to its median seconds by case; a comparison of versions has several sides.
+
+    Raises `ReportError` as `read` does.
+    """
+    content = content_of(path)
+    if content.get("schema") != VERSIONS:
+        return {path.name: {name: timing.median for name, timing in read(path).times.items()}}
+    try:
+        cases = [an_object(case, "a case") for case in a_list(content["cases"], "cases")]
+        return {f"{label} in {path.name}": _of_side(cases, label) for label in an_object(content["sides"], "sides")}
+    except (ValueError, KeyError) as error:
+        raise ReportError(f"{brief(path)} is not of the schema {VERSIONS} ({described(error)})") from None
+
+
+def _of_side(cases: Sequence[JSON], label: str) -> dict[str, float]:
+    """Read the medians of a side from the cases of a comparison of versions; a case may have no time there."""
+    found = {}
+    for case in cases:
+        entry = an_object(an_object(case["sides"], "sides")[label], label)
+        if entry.get("median_seconds") is not None:
+            (found[a_text(case["case"], "case")],) = times([entry["median_seconds"]], label)
+    return found
+
+
+def content_of(path: Path) -> dict[str, Any]:
+    """Parse a result file. Raises `ReportError` if it cannot be read, or is not a JSON object."""
+    text = read_text(path)
+    content = json_format.load(text, str(path), constants=is_result(text))
+    if not isinstance(content, dict):
+        raise ReportError(f"{brief(path)} is not a result file: expected a JSON object, found {type(content).__name__}")
+    return content
+
+
+def of_report(path: str, report: Report) -> ResultFile:
+    """Convert a report, which has medians and no raw times."""
+    side = report.sides.get("contender", {})
+    found = {one.case.name: Timing(one.median_seconds) for one in report.variant_results}
+    return ResultFile(
+        path, f"tfbench report, {STATISTICS if found else RATIOS}", "", found,
+        _machine(side.get("machine", {}), side.get("python", "")),
+        {**side.get("packages", {}), **side.get("settings", {})}, report,
+    )  # fmt: skip
+
+
+def of_content(path: str, content: Any) -> ResultFile:
+    """Convert a baseline, or a file of pytest-benchmark. Raises `ReportError` if the content is neither."""
+    try:
+        if isinstance(an_object(content, "the content").get("tfbench"), dict):
+            return _of_baseline(path, baselines.parse(Path(path).stem, content))
+        if COLUMNS in content:
+            return _of_asv(path, content)
+        return _of_plain(path, content)
+    except (ValueError, KeyError) as error:
+        text = f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark or asv"
+        raise ReportError(f"{text} ({described(error)})") from None
+
+
+def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
+    measured = {}
+    for name, sample in saved.samples.items():
+        measured[name] = Timing(median(sample.seconds), tuple(run.seconds for run in sample.runs))
+    found = saved.environment
+    machine = _machine(found.machine, found.python) | {"threads": str(found.threads)}
+    settings = {**found.packages, **found.settings}
+    return ResultFile(path, f"tfbench baseline, {RAW}", saved.saved, measured, machine, settings)
+
+
+def _of_plain(path: str, content: JSON) -> ResultFile:
+    found = {}
+    for row in a_list(content["benchmarks"], "benchmarks"):
+        name, stats = a_text(an_object(row, "a benchmark")["fullname"], "fullname"), an_object(row["stats"], "stats")
+        raw = a_list(stats.get("data") or [], "data")
+        try:
+            middle, *seconds = times([stats["median"], *raw], name)
+        except ValueError:
+            raise ValueError(f"{brief(name)} has a time that is not a positive number") from None
+        found[name] = Timing(middle, (tuple(seconds),) if seconds else ())
+    if not found:
+        raise ValueError("it has no benchmarks")
+    info = an_object(content["machine_info"], "machine_info")
+    cpu = an_object(info.get("cpu") or {}, "cpu")
+    machine = {
+        "system": info.get("system", ""),
+        "architecture": info.get("machine", ""),
+        "processor": cpu.get("brand_raw") or cpu.get("brand") or info.get("processor", ""),
+        "processors": cpu.get("count", ""),
+    }
+    kind = f"pytest-benchmark, {RAW if any(one.launches for one in found.values()) else STATISTICS}"
+    saved = a_text(content.get("datetime", ""), "datetime")
+    return ResultFile(path, kind, saved, found, _machine(machine, info.get("python_version", "")))
+
+
+def _of_asv(path: str, content: JSON) -> ResultFile:
+    found, params = timings(content), an_object(content.get("params") or {}, "params")
+    if not found:
+        raise ValueError("it has no times; tfbench reads the benchmarks whose names start with time_")
+    machine = {
+        "system": params.get("os", ""), "architecture": params.get("arch", ""), "processor": params.get("cpu", ""),
+        "processors": params.get("num_cpu", ""),
+    }  # fmt: skip
+    kind = f"asv, {RAW if any(one.launches for one in found.values()) else STATISTICS}"
+    packages = {str(name): str(version) for name, version in an_object(content.get("requirements") or {}, "").items()}
+    # asv gives the path of an interpreter or a version, and only a version can be compared.
+    python = str(content.get("python") or "")
+    return ResultFile(path, kind, commit(content), found, _machine(machine, "" if "/" in python else python), packages)
+
+
+def _machine(found: Mapping[str, Any], python: str) -> dict[str, str]:
+    named = {name: brief(found.get(name) or "") for name in ("system", "architecture", "processor", "processors")}
+    return {name: value for name, value in {**named, "Python": brief(python)}.items() if value}
+
+
+def differences(first: ResultFile, second: ResultFile) -> list[str]:
+    """List the differences of machine and environment between two files, one phrase each."""
+    # A package or setting that one side lacks is a difference. A fact of the machine that one file lacks is not.
+    compared = [(first.machine, second.machine, {*first.machine} & {*second.machine})]
+    if first.environment and second.environment:
+        compared += [(first.environment, second.environment, {*first.environment, *second.environment})]
+    return [
+        f"{name} {there.get(name, 'absent')} in the first, {here.get(name, 'absent')} in the second"
+        for there, here, names in compared
+        for name in sorted(names)
+        if there.get(name) != here.get(name)
+    ]
+
+
+# Read the result files of asv 0.5 and later: ``results/MACHINE/COMMIT-ENVIRONMENT.json``
+
+
+COLUMNS = "result_columns"
+"""The key that only files of asv have."""
+_TIMED = ("time_", "timeraw_")
+"""Prefixes of the functions whose results are seconds; others count bytes, or track anything."""
+_MOST = 10_000
+"""Parameters of a benchmark that a file may state."""
+
+
+def is_result(text: str) -> bool:
+    """Tell whether a text is likely a result of asv, which contains ``Infinity`` where JSON has no number."""
+    return f'"{COLUMNS}"' in text
+
+
+def commit(content: JSON) -> str:
+    """Return the commit that was measured, shortened."""
+    return f"commit {brief(content.get('commit_hash') or 'unknown')[:12]}"
+
+
+def timings(content: JSON) -> dict[str, Timing]:
+    """Return the times by case: ``module.Class.time_name``, with its parameters in brackets.
+
+    Failed benchmarks are left out. Raises ValueError or KeyError if asv did not write the content.
+    """
+    columns = [a_text(one, "a column") for one in a_list(content[COLUMNS], COLUMNS)]
+    found: dict[str, Timing] = {}
+    for name, row in an_object(content["results"], "results").items():
+        if not name.rpartition(".")[2].startswith(_TIMED):
+            continue
+        fields = dict(zip(columns, a_list(row, name), strict=False))
+        if fields.get("result") is None:  # every parameter failed
+            continue
+        results = a_list(fields["result"], name)
+        samples = a_list(fields.get("samples") or [None] * len(results), name)
+        if len(samples) != len(results):
+            raise ValueError(f"{brief(name)} has {len(samples)} samples for {len(results)} results")
+        for case, seconds, raw in zip(_cases(name, fields.get("params")), results, samples, strict=True):
+            if seconds is not None:
+                found[case] = _timing(case, seconds, raw)
+    return found
+
+
+def _cases(name: str, params: Any) -> list[str]:
+    levels = [a_list(one, name) for one in a_list(params or [], name)]
+    number = 1
+    for one in levels:
+        number *= len(one)
+    if number > _MOST:
+        raise ValueError(f"{brief(name)} has {number} parameters, more than {_MOST}")
+    chosen = [", ".join(str(level) for level in some) for some in product(*levels)]
+    return [f"{name}[{one}]" for one in chosen] if levels else [name]
+
+
+def _timing(case: str, seconds: Any, raw: Any) -> Timing:
+    rounds = times(a_list(raw, case), case) if raw else ()
+    return Timing(median(rounds) if rounds else times([seconds], case)[0], (rounds,) if rounds else ())
+
+
+# Combine result files of any kind into a report: reports, shards, saved times, versions and calibrations
+
+
+CALIBRATION = "tfbench-calibration/1"
+_NOT_RACED = "Median of each file relative to the first file. The runs did not race each other: a third of unchanged cases moves by more than 5% between sessions."
+
+
+def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
+    """Read the files of a report: one report or the shards of one run, or files with times; versions; a calibration.
+
+    Raises:
+        ReportError: A file cannot be read, is incomplete, or does not belong with the others.
+    """
+    reports: list[tuple[str, Report]] = []
+    timed: list[ResultFile] = []
+    versions: VersionTimes | None = None
+    rate: Rate | None = None
+    for path in paths:
+        content, name = content_of(path), str(path)
+        schema = content.get("schema")
+        if schema == VERSIONS:
+            versions = _versions(content, name)
+        elif schema == CALIBRATION:
+            rate = _rate(content, name)
+        elif schema is not None:
+            reports.append((name, _whole(json_format.report_of(content, name), name)))
+        else:
+            timed.append(of_content(name, content))
+    notes: list[str] = []
+    if reports and timed:
+        raise ReportError(
+            f"{brief(reports[0][0])} is a report and {brief(timed[0].path)} has saved times: give one kind"
+        )
+    if len(reports) > 1:
+        report = merge(reports)
+    elif reports:
+        report = reports[0][1]
+    elif timed:
+        report = of_times(timed[-1])
+        notes.append(
+            f"Times of {timed[-1].path} ({timed[-1].kind}{', ' + timed[-1].saved if timed[-1].saved else ''})."
+        )
+        if len(timed) > 1:
+            versions = _side_by_side(timed)
+    else:
+        report = Report({"name": ""}, {})
+    return report, PageContext(false_alarms=rate, versions=versions, notes=notes)
+
+
+def _whole(report: Report, name: str) -> Report:
+    if report.complete is not None and report.gap:  # earlier versions did not write which cases were due
+        raise ReportError(f"{brief(name)} is incomplete: {brief(report.gap)}; measure again")
+    return report
+
+
+def of_times(file: ResultFile) -> Report:
+    """Turn a file of saved times into a report that compares nothing."""
+    cases = {
+        name: Case(name, name.partition("[")[0].rpartition("::")[2], name.partition("[")[0]) for name in file.times
+    }
+    measured = Reason(ReasonCode.NO_BASELINE, f"measured: {file.kind}")
+    samples = {
+        name: Sample(cases[name], tuple(Run(launch, 1) for launch in timing.launches))
+        for name, timing in file.times.items()
+        if timing.launches
+    }
+    results = []
+    for name, timing in file.times.items():
+        size = (len(timing.launches), sum(map(len, timing.launches)))
+        results.append(VariantResult(cases[name], name, timing.median, None, None, *size))
+    return Report(
+        policy={"name": file.kind},
+        sides={"contender": {"spec": file.path, "machine": dict(file.machine), "packages": dict(file.environment)}},
+        verdicts=tuple(
+            Verdict(one.case, Outcome.NEW, measured, launches=one.launches, rounds=one.rounds) for one in results
+        ),
+        variant_results=tuple(results),
+        rounds=tuple(StoredRounds.of_sample(sample, "contender") for sample in samples.values()),
+    )
+
+
+def _side_by_side(files: Sequence[ResultFile]) -> VersionTimes:
+    first = files[0].times
+    names = [name for name in first if any(name in one.times for one in files[1:])]
+    if not names:
+        raise ReportError(f"{brief(files[0].path)} and {brief(files[1].path)} have no case in common")
+
+    def ratio(name: str, file: ResultFile) -> float | None:
+        return file.times[name].median / first[name].median if name in file.times else None
+
+    return VersionTimes(
+        [Path(one.path).stem for one in files],
+        {name: [ratio(name, one) for one in files] for name in names},
+        _NOT_RACED,
+    )
+
+
+def _versions(content: JSON, name: str) -> VersionTimes:
+    """Read the ratios of a comparison of versions."""
+    try:
+        labels = list(an_object(content["sides"], "sides"))
+        reference = a_text(content["reference"], "reference")
+        ratios = {}
+        for row in a_list(content["cases"], "cases"):
+            sides = an_object(an_object(row, "a case")["sides"], "sides")
+            ratios[a_text(row["case"], "case")] = [_entry(sides.get(label), label == reference) for label in labels]
+    except (ValueError, KeyError) as error:
+        raise ReportError(f"{brief(name)} is not of the schema {VERSIONS} ({described(error)})") from None
+    return VersionTimes(labels, ratios, f"Ratio of time to {reference}, raced in the same rounds.")
+
+
+def _entry(entry: object, reference: bool) -> float | None:
+    found = an_object(entry or {}, "a side")
+    if found.get("median_seconds") is None:
+        return None
+    times([found["median_seconds"]], "median_seconds")
+    ratio = an_object(found.get("ratio") or {}, "ratio")
+    return a_number(ratio["center"], "center", 0) if ratio.get("center") is not None else 1.0 if reference else None
+
+
+def _rate(content: Mapping[str, object], name: str) -> Rate:
+    """Read the rate of false alarms of a calibration."""
+    try:
+        total = an_object(an_object(content["race"], "race")["total"], "total")
+        found = an_object(total["false_alarms"], "false_alarms")
+        low, high = (a_number(one, "interval", 0, 1) for one in a_list(found["interval"], "interval"))
+        return Rate(an_integer(found["hits"], "hits", 0), an_integer(found["trials"], "trials", 0), low, high)
+    except (ValueError, KeyError) as error:
+        raise ReportError(f"{brief(name)} is not of the schema {CALIBRATION} ({described(error)})") from None
+
+
+# Compare the times of a case in two finished runs
+
+
+CONFIDENCE = 0.95
+BATCHES = 20
+"""Number of equally long parts into which the times of one process are divided, in time order."""
+MIN_BATCHES = 5
+MIN_LAUNCHES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FileComparison:
+    """One case in two result files; if there is no ``interval``, the reason says why."""
+
+    case: str
+    first: Timing | None
+    second: Timing | None
+    reason: Reason
+    ratio: float | None = None
+    interval: Ratio | None = None
+
+    def as_json(self) -> JSON:
+        return {
+            "case": self.case,
+            "first_median_seconds": self.first and self.first.median,
+            "second_median_seconds": self.second and self.second.median,
+            "ratio": self.ratio,
+            "interval": self.interval and self.interval.as_json(),
+            "reason": self.reason.as_json(),
+        }
+
+
+def contrast(case: str, first: Timing | None, second: Timing | None) -> FileComparison:
+    """Compare the second file's time of a case with the first file's."""
+    if first is None or second is None:
+        text = f"in the {'first' if second is None else 'second'} file only"
+        return FileComparison(case, first, second, Reason(ReasonCode.ONE_FILE, text))
+    before, first_units = _units(first)
+    after, second_units = _units(second)
+    if not before or not after:
+        text = first_units if not before else second_units
+        return FileComparison(case, first, second, Reason(ReasonCode.NO_INTERVAL, text), second.median / first.median)
+    effect, reach = _welch(np.log(before), np.log(after))
+    interval = Ratio(math.exp(effect), math.exp(effect - reach), math.exp(effect + reach), CONFIDENCE)
+    scatter = f"the scatter of {' and '.join(dict.fromkeys((first_units, second_units)))}"
+    reason = Reason(ReasonCode.WITHIN_SCATTER, f"within {scatter}")
+    if not interval.low <= 1 <= interval.high:
+        reason = Reason(ReasonCode.STANDS_OUT, f"{change(interval.center)}, beyond {scatter}")
+    return FileComparison(case, first, second, reason, interval.center, interval)
+
+
+def _units(timing: Timing) -> tuple[Sequence[float], str]:
+    """Return values that are nearly independent, and their description: launches, or batches of one process.
+
+    Successive rounds are correlated. So the rounds of one process are divided into batches whose medians
+    nearly are not (batch means, Alexopoulos & Seila 1998, Handbook of Simulation, ch. 7).
+    If there are no values, the second item is the reason.
+    """
+    if not timing.launches:
+        return (), "no raw times in the file, so there is no interval"
+    if len(timing.launches) >= MIN_LAUNCHES:
+        return [float(np.median(launch)) for launch in timing.launches], "launches"
+    rounds = [second for launch in timing.launches for second in launch]
+    batches = min(BATCHES, len(rounds) // 2)
+    if batches < MIN_BATCHES:
+        return (), f"{len(rounds)} rounds are too few for an interval"
+    return [float(np.median(part)) for part in np.array_split(rounds, batches)], "rounds of one process"
+
+
+def _welch(before: Floats, after: Floats) -> tuple[float, float]:
+    """Compute the difference of two means and the half-width of its interval (Welch 1947, Biometrika 34)."""
+    first, second = (float(values.var(ddof=1)) / values.size for values in (before, after))
+    effect = float(after.mean() - before.mean())
+    if first + second == 0:
+        return effect, 0.0
+    freedom = (first + second) ** 2 / (first**2 / (before.size - 1) + second**2 / (after.size - 1))
+    return effect, float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(first + second)
+
+
+# Print two result files side by side
+
+
+LIMITS = (
+    "Intervals (95%) cover the scatter within the two runs only. Runs of the same code differ more than that: "
+    "a third of unchanged cases moves by more than 5% between sessions. So this comparison is no verdict. "
+    "For a verdict, run pytest --benchmark with --against SPEC or --baseline NAME."
+)
+
+NO_TIMES = (
+    "it holds no times, because a race against another side measures ratios; "
+    "a report of pytest --benchmark without --against and --baseline has times"
+)
+
+
+def contrasts(rows: Sequence[FileComparison], comparable: bool) -> RenderableType:
+    """Make a table of cases, largest slowdown first. Files of one machine and environment are comparable."""
+    made = table("times")
+    add_columns(made, "case", fold=True)
+    add_columns(made, "first", "second", "second / first", right=True)
+    add_columns(made, "", fold=True)
+    for row in sorted(rows, key=lambda row: (row.interval is None, -(row.ratio or 0))):
+        ratio = formatted(row.interval) if row.interval else f"{row.ratio:.3f}" if row.ratio else "-"
+        reason = row.reason.message if comparable or row.ratio is None else "incomparable"
+        medians = (duration(timing.median) if timing else "-" for timing in (row.first, row.second))
+        add_row(made, row.case, *medians, ratio, reason)
+    return Group(made, Text(LIMITS, "dim"))
+
+
+def verdicts(first: Report | None, second: Report | None, every: bool = False) -> RenderableType:
+    """Make a table of the verdicts of the reports, each against its own baseline.
+
+    Args:
+        every: Also list metrics that are unchanged or new in each report.
+    """
+    columns = {name: _by_case(report) for name, report in (("first", first), ("second", second)) if report}
+    made = table("verdicts, each against its own baseline")
+    add_columns(made, "case", fold=True)
+    for name in columns:
+        add_columns(made, name)
+        add_columns(made, "ratio", right=True)
+    rows = {row: None for column in reversed(columns.values()) for row in column}
+    shown = [row for row in rows if every or any(_moved(column.get(row)) for column in columns.values())]
+    for row in shown:
+        add_row(made, row, *(cell for column in columns.values() for cell in _cells(column.get(row))))
+    parts: list[RenderableType] = [made] if shown else []
+    if hidden := len(rows) - len(shown):
+        parts.append(Text(f"{hidden} unchanged or new verdicts are not listed: add --all", "dim"))
+    return Group(*parts)
+
+
+def _moved(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.outcome not in (Outcome.UNCHANGED, Outcome.NEW)
+
+
+def _by_case(report: Report) -> dict[str, Verdict]:
+    return {one.case.name + f" {one.metric}" * (one.metric != TIME): one for one in report.verdicts}
+
+
+def _cells(verdict: Verdict | None) -> tuple[str | Text, str]:
+    if verdict is None:
+        return "-", "-"
+    return Text(str(verdict.outcome), COLOURS[verdict.outcome]), formatted(verdict.ratio) if verdict.ratio else "-"

@@ -1,1 +1,0 @@
-"""Compare two result files of finished runs."""

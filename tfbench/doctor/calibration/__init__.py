@@ -1,1 +1,0 @@
-"""Measuring the gate itself: its false positives and its minimum detectable slowdown."""

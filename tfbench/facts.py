@@ -1,0 +1,114 @@
+"""Describe a process as comparable text: its interpreter, packages, settings and machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+from tfbench.model import JSON
+
+MALLOC_VARIABLES = ("MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+"""Environment variables that set parameters of glibc's allocator."""
+MALLOC_TUNABLES = "GLIBC_TUNABLES"
+"""The variable with which users may set all of them."""
+PACKAGES = (
+    "tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-intel", "keras", "tf-keras", "numpy", "jaxlib",
+    "tensorflow-model-optimization", "tensorflow-metal", "intel-extension-for-tensorflow", "ml-dtypes",
+)  # fmt: skip
+"""Distributions that can change a time."""
+_PREFIXES = ("TF_", "XLA_", "KERAS_")
+_NAMES = (
+    "NVIDIA_TF32_OVERRIDE", "CUDA_MODULE_LOADING", *MALLOC_VARIABLES, MALLOC_TUNABLES, "LD_PRELOAD",
+    "TFBENCH_SCALE",
+)  # fmt: skip
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+"""They select the GPUs. To hide all GPUs is a setting; which ones are visible is a fact of the machine."""
+_TERRAFORM = (
+    "TF_CLI_", "TF_DATA_DIR", "TF_IGNORE", "TF_INPUT", "TF_IN_AUTOMATION", "TF_LOG", "TF_PLUGIN_", "TF_REGISTRY_",
+    "TF_STATE_", "TF_TOKEN_", "TF_VAR_", "TF_WORKSPACE",
+)  # fmt: skip
+"""Terraform's variables share the prefix ``TF_``. They change no time, and some hold secrets, so no report may show them."""
+_SILENT = ("TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_ENABLE_DEPRECATION_WARNINGS")
+
+
+def describe() -> JSON:
+    """Return interpreter, packages, settings and machine of this process."""
+    return {
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "packages": packages(),
+        "settings": settings(),
+        "machine": machine(),
+    }
+
+
+def packages() -> dict[str, str]:
+    """Return the installed distributions that can change a time, with their versions."""
+    found = {}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def settings() -> dict[str, str]:
+    """Return the environment variables that can change a time."""
+    return {
+        key: value
+        for key, value in sorted(os.environ.items())
+        if (key.startswith(_PREFIXES) or key in _NAMES or (key == VISIBLE[0] and value in ("", "-1")))
+        and key not in _SILENT
+        and not key.startswith(_TERRAFORM)
+    }
+
+
+def machine(root: Path = Path("/")) -> dict[str, str]:
+    """Return the processor, a digest of its features, the number of processors, and any GPUs with their driver.
+
+    GPUs are read from the driver's files below ``root``, because a process that has asked CUDA cannot be forked any
+    more.
+    """
+    first = read_proc(root / "proc/cpuinfo").partition("\n\n")[0]
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    flags = " ".join(sorted(facts.get("flags", facts.get("Features", "")).split()))
+    return {
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "processor": facts.get("model name", platform.processor() or platform.machine()),
+        "features": hashlib.sha256(flags.encode()).hexdigest()[:12] if flags else "",
+        "processors": str(os.cpu_count() or 1),
+        **_gpus(root / "proc/driver/nvidia"),
+    }
+
+
+def read_proc(file: Path) -> str:
+    """Return the text of one of the kernel's files, ``""`` on systems that do not have it."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _gpus(driver: Path) -> dict[str, str]:
+    files = map(read_proc, sorted(driver.glob("gpus/*/information")))
+    models = [found[1].strip() for text in files if (found := re.search(r"^Model:(.*)$", text, re.MULTILINE))]
+    number = re.search(r"\s(\d+\.[\d.]+)\s", read_proc(driver / "version"))
+    return {"gpus": ", ".join(models), "driver": number[1] if number else "unknown"} if models else {}
+
+
+_READ_BY_LIBRARIES = (
+    "TF_", "XLA_", "KERAS_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "CUDA_", "NVIDIA_", "CUBLAS_",
+    "CUDNN_", "NCCL_", "MALLOC_", "GLIBC_", "LD_",
+)  # fmt: skip
+
+
+def library_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Select the variables that libraries read while they are imported or loaded."""
+    return {name: value for name, value in variables.items() if name.startswith(_READ_BY_LIBRARIES)}

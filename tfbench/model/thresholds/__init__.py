@@ -1,1 +1,0 @@
-"""The thresholds and budgets of a run, a module for each group."""

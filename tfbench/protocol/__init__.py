@@ -1,1 +1,0 @@
-"""Messages between controller and workers, and the channel that carries them."""

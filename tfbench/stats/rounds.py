@@ -1,0 +1,191 @@
+"""What the rounds of launches tell besides a median: interrupts, two speeds, throughput, the best number of them.
+
+An interrupt makes the block longer in which it happens, by 40 to 70 µs on a virtual machine. Between them the timer has a
+fixed period, so which blocks contain one is known without measuring it, and has nothing to do with the side that a block
+belongs to. What an interrupt costs follows from the blocks with and without one. It is a covariate that explains a part
+of the noise (Cochran 1957, Biometrics 13: analysis of covariance).
+
+The times are split into the two groups with the least scatter inside (Fisher 1958, On Grouping for Maximum Homogeneity,
+JASA 53). They are two speeds if the groups lie far enough apart for their scatter (Ashman, Bird and Zepf 1994, Detecting
+Bimodality in Astronomical Datasets, AJ 108).
+
+A launch has an error of its own, and its median has another one that falls with the number of its rounds. Both cost
+time: the start of a launch, and each of its rounds. In sampling of two stages, the number of rounds with the least
+variance for a given time is sqrt(cost of a launch / cost of a round) * deviation of a round / deviation of a launch
+(Cochran 1977, Sampling Techniques, section 10.6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfbench.model import Effect, Ratio, Run
+from tfbench.policy import Policy
+from tfbench.stats.interval import Floats, median_error
+
+# Take the interrupts of the system's timer out of the times of blocks
+
+
+Counts = NDArray[np.int64]
+
+_FEWEST = 5
+"""Blocks of each kind, with an interrupt and without one, that a side needs to tell what an interrupt costs."""
+_CERTAIN = 2.0
+"""Standard errors by which the cost must exceed zero. A cost that is only noise would add noise."""
+
+
+def without_interrupts(times: Sequence[Floats], counts: Sequence[Counts]) -> list[Floats]:
+    """Return the times of blocks without the interrupts that happened in them.
+
+    All sides have the same cost of an interrupt, so that a difference between their estimates is no difference between
+    the sides. Times stay as they are where the blocks do not tell a cost.
+
+    Args:
+        times: For each side the times of its blocks, shape (rounds,), in any unit.
+        counts: For each side the number of interrupts in each block, shape (rounds,).
+    """
+    cost = interrupt_cost(times, counts)
+    return [np.maximum(time - cost * count, time / 2) for time, count in zip(times, counts, strict=True)]
+
+
+def interrupt_cost(times: Sequence[Floats], counts: Sequence[Counts]) -> float:
+    """Estimate what an interrupt adds to a block, in the unit of the times; 0 where it cannot be told from noise.
+
+    Blocks have no interrupt or one, otherwise they are so long that an interrupt is a small part of their noise.
+    Args are those of `without_interrupts`.
+    """
+    costs, variances = [], []
+    for time, count in zip(times, counts, strict=True):
+        groups = [time[count == number] for number in (0, 1)]
+        if min(map(len, groups)) < _FEWEST or count.max() > 1:
+            return 0.0
+        without, having = groups
+        costs.append(float(np.median(having) - np.median(without)))
+        variances.append(sum(median_error(group) ** 2 for group in groups))
+    weights = 1 / np.maximum(variances, np.finfo(float).tiny)
+    cost, error = float(np.average(costs, weights=weights)), float(weights.sum() ** -0.5)
+    return cost if cost > _CERTAIN * error else 0.0
+
+
+# Recognise a step that has two speeds: calls that take 62 ms or 142 ms, and nothing in between
+
+
+class TwoSpeeds(NamedTuple):
+    """The median time of either group in seconds, and the share of the slow calls on each side."""
+
+    fast: float
+    slow: float
+    shares: tuple[float, ...]
+
+
+def two_speeds(sides: Sequence[Sequence[Sequence[float]]], policy: Policy) -> TwoSpeeds | None:
+    """Return the two speeds of a step, ``None`` if its calls have one.
+
+    Args:
+        sides: For each side the times of its rounds in seconds, launch by launch.
+    """
+    logs = [[np.log(np.asarray(launch, float)) for launch in side if len(launch)] for side in sides]
+    launches = [launch for side in logs for launch in side]
+    times = np.sort(np.concatenate(launches or [np.empty(0)]))
+    least = max(policy.speed_calls, policy.speed_share * len(times))
+    if len(times) < 2 * least or not least <= (split := _split(times)) <= len(times) - least:
+        return None
+    fast, slow = times[:split], times[split:]
+    apart = float(np.median(slow) - np.median(fast))
+    scatter = math.sqrt((float(np.var(fast)) + float(np.var(slow))) / 2)
+    if apart < math.log1p(policy.speed_gap) or apart < policy.speed_distance * scatter:
+        return None
+    border = (fast[-1] + slow[0]) / 2
+    if not any(launch.min() < border < launch.max() for launch in launches):
+        return None  # each launch has one speed: a matter of the processes, not of the calls
+    shares = tuple(float(np.mean(np.concatenate(side) > border)) if side else 0.0 for side in logs)
+    return TwoSpeeds(math.exp(float(np.median(fast))), math.exp(float(np.median(slow))), shares)
+
+
+def _split(times: Floats) -> int:
+    """Return how many of these sorted times, two or more, belong to the lower group."""
+    below = np.arange(1, len(times))
+    above = len(times) - below
+    sums = np.cumsum(times)
+    means = sums[:-1] / below, (sums[-1] - sums[:-1]) / above
+    # The scatter inside is least where that between the groups is greatest.
+    between = below * above * (means[1] - means[0]) ** 2
+    return int(below[np.argmax(between)])
+
+
+# Throughput: the work of a call (items, bytes, floating-point operations) per time
+
+
+UNITS = {"items": "items/s", "flops": "FLOP/s", "bytes": "B/s"}
+"""Fact with the work of a call -> unit of its rate."""
+Rates = dict[str, tuple[float | None, float | None]]
+"""Unit -> rate of baseline and contender, ``None`` where a side does not state its work."""
+
+
+def log_items_ratio(before: Run, now: Run) -> float:
+    """Return log(items per call now / before); 0 unless both sides state their items.
+
+    Times of calls with other numbers of items, such as another batch size, compare per item.
+    """
+    was, is_now = before.facts.get("items"), now.facts.get("items")
+    return math.log(is_now / was) if was and is_now else 0.0
+
+
+def rates(before: Sequence[Run], now: Sequence[Run], ratio: Ratio | None) -> Rates:
+    """Return the throughput of both sides for each kind of work that one of them states.
+
+    The baseline's is its work by its median time. The contender's follows from it by the ratio of the race, which compares
+    turns of the same moment: two medians do not. It therefore says the same as the verdict.
+
+    Args:
+        ratio: Of the times of an item if both sides state items, otherwise of the times of a call.
+    """
+    seconds = [second for run in before for second in run.seconds]
+    if not seconds or not now or ratio is None or not 0 < ratio.center < math.inf:
+        return {}
+    call = median(seconds)
+    later = call * ratio.center * math.exp(log_items_ratio(before[0], now[0]))
+    found: Rates = {}
+    for fact, unit in UNITS.items():
+        was, is_now = before[0].facts.get(fact), now[0].facts.get(fact)
+        if was or is_now:
+            found[unit] = (was / call if was else None, is_now / later if is_now else None)
+    return found
+
+
+# Choose the number of rounds of a launch, from what the launches so far show
+
+
+_PRIOR_LAUNCHES = 3.0
+"""Launches that the usual deviation counts for: as many as the first look of `standard` has, so both weigh the same there."""
+_LEAST = 0.25
+"""Deviation of launches apart from their rounds, at least, as a fraction of the usual one. A few launches that agree
+are no proof of none."""
+
+
+def best_rounds(
+    launches: Sequence[Effect], rounds: Sequence[int], usual: float, launch_seconds: float, round_seconds: float
+) -> float:
+    """Return the number of rounds per launch that lowers the error of a race most per second.
+
+    Args:
+        launches: Effect of each launch.
+        rounds: Number of rounds of each launch.
+        usual: Deviation between launches of the same code, as a log-ratio.
+        launch_seconds: What a launch takes besides its rounds.
+        round_seconds: What a round takes.
+    """
+    errors = np.array([launch.error for launch in launches])
+    effects = np.array([launch.value for launch in launches])
+    counts = np.array(rounds)
+    of_round = math.sqrt(float(np.mean(errors**2 * counts)))
+    scatter = float(np.sum((effects - effects.mean()) ** 2))
+    whole = (_PRIOR_LAUNCHES * usual**2 + scatter) / (_PRIOR_LAUNCHES + len(launches) - 1)
+    apart = max(whole - float(np.mean(errors**2)), (_LEAST * usual) ** 2)
+    return math.sqrt(launch_seconds / round_seconds / apart) * of_round

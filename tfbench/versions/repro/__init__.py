@@ -1,1 +1,0 @@
-"""Write a file that shows a difference between two sides without tfbench, and the text of a bug report."""

@@ -1,0 +1,601 @@
+"""Rewrite the code of a benchmark for a file that stands alone."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+from tfbench.errors import UsageError
+from tfbench.fs import read_text
+from tfbench.model import Case
+from tfbench.suite.axes import Variant
+
+# Read the modules of a project as syntax trees: what each top-level name is bound to, and where imports lead
+
+
+AVAILABLE = {"tensorflow", "numpy", "keras", *sys.stdlib_module_names}
+"""Packages that a file for a bug report may import. Keras comes with TensorFlow."""
+BENCH = "bench"
+TFBENCH, PYTEST = "tfbench", "pytest"
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A name that is bound by an import from outside the project."""
+
+    module: str
+    attribute: str = ""
+    """``""`` if the name is the module itself."""
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
+
+    def statement(self, name: str) -> str:
+        """Return the statement that binds this name."""
+        if not self.attribute:
+            return f"import {self.module}" + (f" as {name}" if name != self.module else "")
+        alias = f" as {name}" if name != self.attribute else ""
+        return f"from {self.module} import {self.attribute}{alias}"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A name that a top-level statement of a module defines."""
+
+    module: Module
+    name: str
+    statement: ast.stmt
+
+
+Binding = Imported | Definition
+"""What a name means, or `Module` if it is a module of the project."""
+
+
+@dataclass(eq=False)
+class Module:
+    """A module of the project.
+
+    Args:
+        search: Folders that the project's modules are imported from.
+    """
+
+    path: Path
+    search: Sequence[Path]
+    known: dict[Path, Module] = field(default_factory=dict)
+    """All modules that were read, by path."""
+
+    def __post_init__(self) -> None:
+        self.known[self.path] = self
+
+    @cached_property
+    def text(self) -> str:
+        return read_text(self.path)
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        try:
+            return ast.parse(self.text)
+        except SyntaxError as error:
+            raise UsageError(f"{self.path}: {error}") from None
+
+    @cached_property
+    def statements(self) -> dict[str, ast.stmt]:
+        """Name -> the last top-level statement that binds it."""
+        return {name: statement for statement in self.tree.body for name in bound_names(statement)}
+
+    def find(self, name: str) -> Binding | Module | None:
+        """Return what a top-level name means, ``None`` if the module does not bind it.
+
+        Raises:
+            UsageError: The name comes from an import that cannot be followed.
+        """
+        if (statement := self.statements.get(name)) is None:
+            self._refuse_stars(name)
+            return None
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                if name == (alias.asname or alias.name.partition(".")[0]):
+                    return self._imported(alias.name if alias.asname else name, statement)
+        if isinstance(statement, ast.ImportFrom):
+            alias = next(one for one in statement.names if name == (one.asname or one.name))
+            return self._imported_from(statement, alias.name)
+        return Definition(self, name, statement)
+
+    def _refuse_stars(self, name: str) -> None:
+        """Refuse a name that may come from ``from … import *``."""
+        stars = [one for one in self.tree.body if isinstance(one, ast.ImportFrom) and one.names[0].name == "*"]
+        if stars and not hasattr(builtins, name):
+            raise UsageError(f"{self.path}:{stars[0].lineno}: import {name} by its name instead of *")
+
+    def _imported(self, name: str, statement: ast.stmt) -> Imported | Module:
+        if name.partition(".")[0] in (*AVAILABLE, TFBENCH, PYTEST):
+            return Imported(name)
+        return self._module(name, statement)
+
+    def _imported_from(self, statement: ast.ImportFrom, name: str) -> Binding | Module:
+        if not statement.level and (statement.module or "").partition(".")[0] in (*AVAILABLE, TFBENCH, PYTEST):
+            return Imported(statement.module or "", name)
+        folder = self.path.parent
+        for _ in range(statement.level - 1):
+            folder = folder.parent
+        bases = [folder] if statement.level else [self.path.parent, *self.search]
+        if found := _file(bases, f"{statement.module or ''}.{name}".strip(".")):
+            return self._read(found)
+        module = _file(bases, statement.module or "")
+        if module is None:
+            raise _foreign(self.path, statement, statement.module or name)
+        binding = self._read(module).find(name)
+        if binding is None:
+            raise UsageError(f"{self.path}:{statement.lineno}: {module} does not define {name}")
+        return binding
+
+    def _module(self, name: str, statement: ast.stmt) -> Module:
+        if (found := _file([self.path.parent, *self.search], name)) is None:
+            raise _foreign(self.path, statement, name)
+        return self._read(found)
+
+    def attribute(self, name: str) -> Binding | Module | None:
+        """Return what ``module.name`` means."""
+        if (binding := self.find(name)) is not None:
+            return binding
+        found = _file([self.path.parent], name) if self.path.name == "__init__.py" else None
+        return self._read(found) if found else None
+
+    def _read(self, path: Path) -> Module:
+        return self.known.get(path) or Module(path, self.search, self.known)
+
+
+def _foreign(path: Path, statement: ast.stmt, name: str) -> UsageError:
+    return UsageError(
+        f"{path}:{statement.lineno}: it needs {name}, and the file may need only TensorFlow, NumPy and the standard library"
+    )
+
+
+def _file(bases: Sequence[Path], name: str) -> Path | None:
+    """Return the file of a module below one of these folders."""
+    relative = Path(*name.split(".")) if name else Path()
+    for base in bases:
+        if any(part in _INSTALLED for part in base.parts):
+            continue
+        for place in ((base / relative).with_suffix(".py") if name else None, base / relative / "__init__.py"):
+            if place is not None and place.is_file():
+                return place.resolve()
+        if name and (base / relative).is_dir() and any((base / relative).glob("*.py")):
+            return None  # a namespace package: its modules are found by their own names
+    return None
+
+
+def bound_names(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement binds in its scope, without those of nested functions and classes."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield statement.name
+        return
+    stack: list[ast.AST] = [statement]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+            continue
+        if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            yield node.id
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.name
+        stack += ast.iter_child_nodes(node)
+
+
+# Extract a case from its project: the benchmark with its levels, and everything that it needs, in one namespace
+
+
+VARIANT, SHARED, FOLDER = "variant", "shared", "tmp_path"
+_VARIANT = "PlainVariant"
+"""Replaces tfbench's class, see `tfbench.versions.standalone`."""
+_FIXTURES = {BENCH: "StepServer()", VARIANT: "LEVELS", SHARED: "shared", FOLDER: "folder()"}
+"""Fixture -> the expression that replaces it."""
+_SETUP = "setup"
+
+
+@dataclass(frozen=True)
+class Extract:
+    """A case as Python code."""
+
+    imports: tuple[str, ...]
+    """Statements, sorted."""
+    code: str
+    """Definitions, and the call of the benchmark as its last line."""
+    names: frozenset[str]
+    """Every name that the code uses."""
+
+
+def extract(
+    function: pytest.Function, case: Case, search: Sequence[Path], taken: Iterable[str], given: Mapping[str, str]
+) -> Extract:
+    """Return the code of a case.
+
+    Args:
+        function: Its pytest item.
+        search: Folders that the project's modules are imported from.
+        taken: Names that the code must not define.
+        given: Name -> import statement that stands before the code.
+
+    Raises:
+        UsageError: The case cannot be extracted. The text names the place.
+    """
+    path = Path(inspect.getfile(inspect.unwrap(function.function))).resolve()
+    if function.cls is not None:
+        raise UsageError(f"{case.name} is a method; a repro needs a benchmark that is a function of its module")
+    module = Module(path, search)
+    definition = module.find(function.originalname)
+    if not isinstance(definition, Definition) or not isinstance(definition.statement, ast.FunctionDef):
+        raise UsageError(f"{path}: {function.originalname} is not defined there by `def`")
+    arguments = _arguments(function, case)
+    # Which helpers of a level are needed is known only when all that is needed is known.
+    helpers: frozenset[str] = frozenset({_SETUP})
+    while True:
+        flattened = Flattened(set(taken), dict(given), helpers)
+        _fill(flattened, definition, case, arguments)
+        if (found := helpers | flattened.attributes) == helpers:
+            break
+        helpers = frozenset(found)
+    code = "\n\n\n".join(flattened.chunks)
+    return Extract(tuple(sorted(flattened.imports)), code, frozenset(_words(code)))
+
+
+def _words(code: str) -> Iterator[str]:
+    return (node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name))
+
+
+def _arguments(function: pytest.Function, case: Case) -> dict[str, str]:
+    """Return argument of the benchmark -> expression."""
+    callspec = getattr(function, "callspec", None)
+    parameters = {} if callspec is None else callspec.params
+    found = {}
+    for name in inspect.signature(inspect.unwrap(function.function)).parameters:
+        value = parameters.get(name)
+        if name in parameters and not isinstance(value, Variant):
+            found[name] = repr(value)
+            try:
+                same = ast.literal_eval(found[name]) == value
+            except (ValueError, SyntaxError):
+                same = False
+            if not same:
+                raise UsageError(f"{case.name}: the parameter {name} is no plain value, but {found[name][:80]}")
+        elif name in _FIXTURES:
+            found[name] = _FIXTURES[name]
+        else:
+            raise UsageError(
+                f"{case.name} takes the fixture {name}; a repro needs a benchmark that takes only {', '.join(_FIXTURES)}"
+            )
+    return found
+
+
+def _fill(flattened: Flattened, definition: Definition, case: Case, arguments: Mapping[str, str]) -> None:
+    statement = definition.statement
+    assert isinstance(statement, ast.FunctionDef)
+    for effect in definition.module.tree.body:
+        if _acts(effect):
+            flattened.add(definition.module, effect)
+    if case.variant and VARIANT in arguments:
+        axes = dict(_axes(definition.module, statement))
+        levels = []
+        for axis, level in case.variant:
+            if axis not in axes:
+                raise UsageError(f"{case.name}: its axis {axis} is not declared as NAME = Axis({axis!r}, Level(…), …)")
+            levels.append((axis, *_level(*axes[axis], level, case)))
+        texts = [f"{axis!r}: {ast.unparse(flattened.rewritten(module, call))}" for axis, module, call in levels]
+        flattened.chunks.append(f"LEVELS = {_VARIANT}({{{', '.join(texts)}}})")
+    elif VARIANT in arguments:
+        flattened.chunks.append(f"LEVELS = {_VARIANT}({{}})")
+    flattened.replace(statement)
+    plain = ast.FunctionDef(**{**vars(statement), "decorator_list": []})
+    name = flattened.flat(Definition(definition.module, definition.name, plain))
+    enter = ["LEVELS.enter()"] if VARIANT in arguments else []
+    given = ", ".join(f"{key}={value}" for key, value in arguments.items())
+    flattened.chunks.append("\n".join(["limit_threads()", *enter, f"{name}({given})"]))
+
+
+def _acts(statement: ast.stmt) -> bool:
+    """Tell whether a top-level statement acts without binding a name, such as ``os.environ["NAME"] = "1"``."""
+    if isinstance(statement, ast.Expr):
+        return not isinstance(statement.value, ast.Constant)  # a docstring
+    return isinstance(statement, (ast.Assign, ast.AugAssign)) and not any(bound_names(statement))
+
+
+def _axes(module: Module, function: ast.FunctionDef) -> Iterator[tuple[str, tuple[Module, ast.Call]]]:
+    """Yield name -> declaration of each axis of the decorators, with the module of the declaration."""
+    for decorator in function.decorator_list:
+        if not isinstance(decorator, ast.Call) or name_of(decorator.func) != "across":
+            continue
+        for argument in decorator.args:
+            there, found = module, argument
+            while True:
+                if isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute) and found.func.attr == "only":
+                    found = found.func.value
+                elif isinstance(found, (ast.Name, ast.Attribute)):
+                    binding = resolve(there, found)
+                    if not isinstance(binding, Definition) or not isinstance(binding.statement, ast.Assign):
+                        break
+                    there, found = binding.module, binding.statement.value
+                else:
+                    break
+            if isinstance(found, ast.Call) and name_of(found.func) == "Axis" and _names(found):
+                yield _names(found), (there, found)
+
+
+def _level(module: Module, axis: ast.Call, level: str, case: Case) -> tuple[Module, ast.Call]:
+    for argument in axis.args[1:]:
+        if isinstance(argument, ast.Call) and _names(argument) == level:
+            return module, argument
+    raise UsageError(f"{case.name}: {module.path}:{axis.lineno} does not name the level {level} in a call of its own")
+
+
+def _names(call: ast.Call) -> str:
+    """Return the text that is the first argument of a call, ``""`` if there is none."""
+    first = call.args[0] if call.args else None
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+
+
+# Rewrite definitions of several modules into one namespace, without tfbench and pytest
+
+
+LEVEL = "PlainLevel"
+"""Replaces tfbench's class of this name, see `tfbench.versions.standalone`."""
+_ONCE = "once"
+_DROPPED = ("requires", "env")
+"""Keywords of a level that the race has dealt with."""
+_Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def name_of(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def resolve(module: Module, node: ast.expr) -> Definition | Imported | Module | None:
+    """Return what ``NAME`` or ``module.NAME`` means."""
+    if isinstance(node, ast.Name):
+        return module.find(node.id)
+    if isinstance(node, ast.Attribute):
+        base = resolve(module, node.value)
+        if isinstance(base, Module):
+            return base.attribute(node.attr)
+    return None
+
+
+@dataclass
+class Flattened:
+    """Definitions of several modules under names of one namespace, each after those that it needs."""
+
+    taken: set[str]
+    """Names that belong to the file already."""
+    given: dict[str, str]
+    """Name -> import statement that the file has already."""
+    helpers: frozenset[str]
+    """Helpers of levels that are needed."""
+    chunks: list[str] = field(default_factory=list)
+    imports: set[str] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
+    """Every attribute that the code reads."""
+    _names: dict[tuple[object, ...], str] = field(default_factory=dict)
+    _done: set[int] = field(default_factory=set)
+
+    def flat(self, found: Definition) -> str:
+        """Return the name of a definition, and add it with what it needs.
+
+        Raises:
+            UsageError: It needs something that the file cannot have.
+        """
+        name = self._name((found.module.path, found.name), found.name)
+        self.add(found.module, found.statement)
+        return name
+
+    def imported(self, found: Imported, wanted: str) -> str:
+        """Return the name of an import, if possible the one that the module uses."""
+        if self.given.get(wanted) == found.statement(wanted):
+            return wanted
+        name = self._name(("import", found.module, found.attribute), wanted)
+        self.imports.add(found.statement(name))
+        return name
+
+    def _name(self, key: tuple[object, ...], wanted: str) -> str:
+        if key not in self._names:
+            name = wanted
+            while name in self.taken:
+                name += "_"
+            self.taken.add(name)
+            self._names[key] = name
+        return self._names[key]
+
+    def replace(self, statement: ast.stmt) -> None:
+        """Note that another statement stands for this one."""
+        self._done.add(id(statement))
+
+    def add(self, module: Module, statement: ast.stmt) -> None:
+        """Add a top-level statement of a module, once, after what it needs."""
+        if id(statement) in self._done:
+            return
+        self._done.add(id(statement))
+        for name in bound_names(statement):
+            self._name((module.path, name), name)
+        original = next((one for one in module.tree.body if getattr(one, "lineno", 0) == statement.lineno), statement)
+        comment = _comment_above(module, original)
+        self.chunks.append(comment + ast.unparse(ast.fix_missing_locations(self.rewritten(module, statement))))
+
+    def own_name(self, module: Module, name: str) -> str:
+        return self._name((module.path, name), name)
+
+    def rewritten(self, module: Module, node: ast.AST) -> ast.AST:
+        """Return a copy of a node with names of the one namespace, after adding what it needs."""
+        copy = ast.parse(ast.unparse(ast.fix_missing_locations(node))).body[0]
+        inner: ast.AST = copy.value if isinstance(copy, ast.Expr) and isinstance(node, ast.expr) else copy
+        made: ast.AST = _Rewriter(self, module, getattr(node, "lineno", 0)).visit(inner)
+        return made
+
+
+def _comment_above(module: Module, statement: ast.stmt) -> str:
+    lines = module.text.splitlines()
+    first = min([statement.lineno, *(one.lineno for one in getattr(statement, "decorator_list", ()))]) - 1
+    begin = first
+    while begin > 0 and lines[begin - 1].startswith("#"):
+        begin -= 1
+    return "".join(f"{line}\n" for line in lines[begin:first])
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Replaces names of a module's top level, and what belongs to tfbench and pytest."""
+
+    def __init__(self, flattened: Flattened, module: Module, line: int) -> None:
+        self._flattened = flattened
+        self._module = module
+        self._line = line
+        self._locals: list[set[str]] = []
+
+    def _is_local(self, name: str) -> bool:
+        return any(name in scope for scope in self._locals)
+
+    def _refuse(self, what: str) -> UsageError:
+        return UsageError(f"{self._module.path}:{self._line}: {what}, which a file without tfbench cannot have")
+
+    # Names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if self._is_local(node.id):
+            return node
+        binding = self._module.find(node.id)
+        if binding is None:
+            return node  # a builtin
+        return ast.Name(self._flat(binding, node.id), node.ctx)
+
+    def _flat(self, binding: Definition | Imported | Module, name: str) -> str:
+        if isinstance(binding, Module):
+            raise self._refuse(f"it uses the module {name} as a value")
+        if isinstance(binding, Definition):
+            return self._flattened.flat(binding)
+        if binding.top == TFBENCH and binding.attribute == "Level":
+            return LEVEL
+        if binding.top not in AVAILABLE:
+            raise self._refuse(f"it uses {binding.module}{f'.{binding.attribute}' * bool(binding.attribute)}")
+        return self._flattened.imported(binding, name)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        root: ast.expr = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and not self._is_local(root.id):
+            binding = resolve(self._module, node)
+            if isinstance(binding, (Definition, Imported)):
+                return ast.Name(self._flat(binding, node.attr), ast.Load())
+            base = resolve(self._module, node.value)
+            if (isinstance(base, Module) and binding is None) or (
+                isinstance(base, Imported) and base.top in (TFBENCH, PYTEST)
+            ):
+                raise self._refuse(f"it uses {ast.unparse(node)}")
+        self._flattened.attributes.add(node.attr)
+        return self.generic_visit(node)
+
+    # Calls of fixtures, of levels and of pytest
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        func = node.func
+        if isinstance(func, ast.Name) and func.id == BENCH and self._is_local(BENCH):
+            node.keywords = []  # amounts of work and contracts
+        elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == BENCH:
+            if func.attr != _ONCE:
+                raise self._refuse(f"it uses bench.{func.attr}")
+            node.keywords = []
+        elif not self._locals_have(func):
+            binding = resolve(self._module, func)
+            if isinstance(binding, Imported) and (binding.top, binding.attribute) == (TFBENCH, "Level"):
+                kept = {*self._flattened.helpers, None}  # None: a dictionary of keywords
+                node.keywords = [one for one in node.keywords if one.arg in kept and one.arg not in _DROPPED]
+            base = resolve(self._module, func.value) if isinstance(func, ast.Attribute) else None
+            if isinstance(base, Imported) and base.top == PYTEST and name_of(func) == "skip":
+                node.func = ast.parse("sys.exit", mode="eval").body
+                node.args = [self.visit(one) for one in node.args]
+                return node
+        return self.generic_visit(node)
+
+    def _locals_have(self, func: ast.expr) -> bool:
+        while isinstance(func, ast.Attribute):
+            func = func.value
+        return not isinstance(func, ast.Name) or self._is_local(func.id)
+
+    # Scopes
+
+    def _visit_scope(self, node: _Scope) -> ast.AST:
+        arguments = node.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        names = {one.arg for one in (*every, arguments.vararg, arguments.kwarg) if one is not None}
+        body = [node.body] if isinstance(node, ast.Lambda) else node.body
+        for statement in body if not isinstance(node, ast.Lambda) else ():
+            names |= set(bound_names(statement))  # type: ignore[arg-type]
+        declared = {name for one in ast.walk(node) if isinstance(one, ast.Global) for name in one.names}
+        arguments.defaults = [self.visit(one) for one in arguments.defaults]
+        arguments.kw_defaults = [one and self.visit(one) for one in arguments.kw_defaults]
+        if not isinstance(node, ast.Lambda):
+            node.decorator_list = [self.visit(one) for one in node.decorator_list]
+            for one in (*every, *filter(None, (arguments.vararg, arguments.kwarg))):
+                one.annotation = None  # may name what the file does not have
+            node.returns = None
+            if not self._locals and (binding := self._module.find(node.name)) is not None:
+                assert isinstance(binding, Definition)
+                node.name = self._flattened.own_name(self._module, node.name)
+        self._locals.append((names | _named(node)) - declared)
+        if isinstance(node, ast.Lambda):
+            node.body = self.visit(node.body)
+        else:
+            node.body = [self.visit(one) for one in node.body]
+        self._locals.pop()
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._visit_scope(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self._visit_scope(node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return self._visit_scope(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        if not self._locals:
+            node.name = self._flattened.own_name(self._module, node.name)
+        return self.generic_visit(node)
+
+    def _visit_comprehension(self, node: ast.expr) -> ast.AST:
+        stored = (one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+        self._locals.append({one.id for one in stored})
+        made = self.generic_visit(node)
+        self._locals.pop()
+        return made
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension
+
+    def visit_Import(self, node: ast.Import) -> ast.AST:
+        return self._checked(node, [alias.name for alias in node.names])
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        return self._checked(node, ["." if node.level else node.module or ""])
+
+    def _checked(self, node: ast.Import | ast.ImportFrom, names: list[str]) -> ast.AST:
+        for name in names:
+            if name.partition(".")[0] not in AVAILABLE:
+                raise self._refuse(f"it has `{ast.unparse(node)}` inside a function")
+        return node
+
+
+def _named(node: ast.AST) -> set[str]:
+    """Return the names that ``:=`` binds inside."""
+    return {one.target.id for one in ast.walk(node) if isinstance(one, ast.NamedExpr)}

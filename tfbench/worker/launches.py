@@ -1,0 +1,333 @@
+"""Launches that sample, probe or profile instead of racing."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import sys
+import threading
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from tfbench.model import JSON, ONCE
+from tfbench.protocol import (
+    Begin,
+    Prepared,
+    ProbeCase,
+    Probed,
+    ProfileCase,
+    Profiled,
+    RepeatCase,
+    Repeated,
+    SampleCase,
+    Sampled,
+)
+from tfbench.suite.fingerprint import digest
+from tfbench.worker import profiler, tf_runtime
+from tfbench.worker.bench import Bench, Step
+from tfbench.worker.block import Block, warm_up
+from tfbench.worker.isolation import mallinfo
+from tfbench.worker.probes import (
+    Artifact,
+    DevicePeak,
+    Flops,
+    Graph,
+    Leaks,
+    Live,
+    Outputs,
+    Probe,
+    Traces,
+    Xla,
+    resident,
+)
+from tfbench.worker.tf_runtime import MetricUnavailable
+
+# A launch that takes no times: a thread samples which Python functions the step runs in, and memory is counted
+
+
+INTERVAL = 1e-3
+"""Seconds between samples: a thousand in the second that a step is sampled, so a share of 10% is known to 1%."""
+_SWITCH = 1e-4
+"""Seconds after which Python hands over its lock, below the interval. The default, 5 ms, would be the real interval."""
+_SMALLEST = 0.01
+"""Share of the samples below which a function is not sent, since it cannot hold half of a slowdown of 2%."""
+_LINES = 3
+"""Number of lines of Python that are reported, in descending order of the memory that they hold."""
+_TYPES = 5
+"""Number of types of Python objects that are reported, in descending order of their growth."""
+
+
+class SamplingLaunch(Bench[SampleCase]):
+    """Samples the functions of the step, or counts what its calls leave in memory. A step that runs once is called once."""
+
+    def serve(self, call: Step) -> None:
+        block = self.block(call)
+        once = bool(self.facts.get(ONCE)) or self.request.first
+        if not once:
+            for _ in range(2):  # traces, and fills caches
+                with block.one() as step:
+                    self.check_result(step())
+        sampler = FunctionSampler(sys._getframe())
+        memory: JSON = {}
+        calls = 0
+        with growth(memory) if self.request.memory else sampler:
+            began = time.perf_counter()
+            while not calls or (not once and time.perf_counter() - began < self.request.seconds):
+                with block.one() as step:
+                    step()
+                    block.wait()
+                calls += 1
+            seconds = time.perf_counter() - began
+        enough = sampler.samples * _SMALLEST
+        functions = {name: (count, depth) for name, (count, depth) in sampler.functions.items() if count >= enough}
+        self.channel.send(Sampled(calls, seconds, sampler.samples, functions, memory))
+
+
+class FunctionSampler:
+    """Counts the functions on the stack of the calling thread, from a thread of its own. A context manager.
+
+    Args:
+        root: The frame below those that count.
+    """
+
+    def __init__(self, root: FrameType) -> None:
+        self.samples = 0
+        self.functions: dict[str, list[int]] = {}
+        """Function -> samples with it on the stack, and the sum of its depths in them."""
+        self._root = root
+        self._watched = threading.get_ident()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="tfbench-sampler", daemon=True)
+        self._interval = sys.getswitchinterval()
+        self._names: dict[CodeType, str] = {}
+
+    def __enter__(self) -> FunctionSampler:
+        sys.setswitchinterval(_SWITCH)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end.set()
+        self._thread.join()
+        sys.setswitchinterval(self._interval)
+
+    def _watch(self) -> None:
+        while not self._end.wait(INTERVAL):
+            if (frame := sys._current_frames().get(self._watched)) is not None:
+                self.add(frame)
+
+    def add(self, frame: FrameType | None) -> None:
+        """Count the functions from this frame down to the root."""
+        names = []
+        while frame is not None and frame is not self._root:
+            names.append(self._name(frame))
+            frame = frame.f_back
+        self.samples += 1
+        # A recursive function counts once, at its outermost call.
+        for depth, name in enumerate(dict.fromkeys(reversed(names))):
+            entry = self.functions.setdefault(name, [0, 0])
+            entry[0] += 1
+            entry[1] += depth
+
+    def _name(self, frame: FrameType) -> str:
+        code = frame.f_code
+        if (name := self._names.get(code)) is None:
+            name = getattr(code, "co_qualname", code.co_name)  # qualified names are new in Python 3.11
+            name = self._names[code] = f"{frame.f_globals.get('__name__', '?')}.{name}"
+        return name
+
+
+@contextlib.contextmanager
+def growth(found: JSON) -> Iterator[None]:
+    """Fill in what the block leaves behind, in bytes by keeper, and the types of Python objects that grew.
+
+    ``python`` is what Python allocates, ``native`` what others hold from the C library's allocator, ``retained`` what
+    that allocator keeps after it was freed, and ``resident`` all private memory of the process.
+    """
+    tracemalloc.start()
+    try:
+        began, objects = _sizes(), _objects()
+        yield
+        ended = _sizes()
+        found.update({name: max(0.0, ended[name] - began[name]) for name in ended.keys() & began.keys()})
+        more = _objects()
+        more.subtract(objects)
+        largest = tracemalloc.take_snapshot().statistics("lineno")[:_LINES]
+        found["lines"] = {_place(one.traceback[0].filename, one.traceback[0].lineno): one.size for one in largest}
+        found["types"] = {name: count for name, count in more.most_common(_TYPES) if count > 0}
+    finally:
+        tracemalloc.stop()
+
+
+def _sizes() -> dict[str, float]:
+    gc.collect()
+    python = float(tracemalloc.get_traced_memory()[0])
+    found = {"python": python, "resident": float(resident().get("RssAnon", 0))}
+    if (ask := mallinfo()) is not None:
+        info = ask()
+        # Large blocks of Python's come from this allocator too, and small ones from its own arenas.
+        ours = python + tracemalloc.get_tracemalloc_memory()
+        found |= {"native": max(0.0, float(info.uordblks + info.hblkhd) - ours), "retained": float(info.fordblks)}
+    return found
+
+
+def _place(file: str, line: int) -> str:
+    """Return a line of a package without the folder that it is installed in."""
+    return f"{file.rpartition('site-packages/')[2]}:{line}"
+
+
+def _objects() -> Counter[str]:
+    return Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
+
+
+# A launch that takes no times: probes read the other metrics while the step runs a few times
+
+
+_SEED = 1
+"""Start of the generators of random numbers: outputs are compared, so all processes draw the same ones."""
+
+
+@dataclass(repr=False)
+class ProbingLaunch(Bench[ProbeCase]):
+    """Runs the step between the calls of the probes, and sends their evidence."""
+
+    def __post_init__(self) -> None:
+        self.facts["source"] = digest(self.function)
+        self._xla = Xla(Path(self.request.folder))
+        self._absent: dict[str, str] = {}
+        tf_runtime.seed(_SEED)
+
+    def serve(self, call: Step) -> None:
+        traces, live = Traces(), Live()
+        # Graph comes last, so it collects from just before the first call to just after it, and no other graphs.
+        probes = [
+            self._xla, Outputs(Path(self.request.folder)), traces, live, Flops(traces), DevicePeak(),
+            Artifact(self.artifact), Graph(),
+        ]  # fmt: skip
+        for probe in probes:
+            self._ask(probe, probe.before)
+        result = call()
+        self.check_result(result)
+        for probe in reversed(probes):
+            self._ask(probe, probe.between, result)
+        del result
+        leaks = Leaks()
+        if self.facts.get(ONCE):
+            probes.remove(live)
+            for probe in probes:
+                self._ask(probe, probe.after, 0)
+        else:
+            call()  # it may still fill a cache
+            self._ask(live, live.settled)
+            for _ in range(self.request.calls):
+                call()
+            for probe in probes:
+                self._ask(probe, probe.after, self.request.calls)
+            # Last, since these calls are more or fewer, as long as they take.
+            self._ask(leaks, leaks.repeat, call, *self.request.windows)
+        found = {probe.name: self._ask(probe, probe.found) for probe in [*probes, leaks]}
+        found = {name: evidence for name, evidence in found.items() if name not in self._absent}
+        self._send(found, self._absent)
+
+    def serve_reported(self, seconds: float) -> None:
+        probes = (self._xla, Outputs, Traces, Live, Flops, DevicePeak, Artifact, Graph, Leaks)
+        why = "the benchmark loops by itself, so no call of a step can be read"
+        self._send({}, {probe.name: why for probe in probes})
+
+    def _send(self, found: JSON, absent: dict[str, str]) -> None:
+        if read := self.own_files.read():  # last, since a step may read what it needs in its first call
+            self.facts |= {"read": read, "installed": self.own_files.installed()}
+        self.channel.send(Probed(found, absent, self.facts))
+
+    def _ask(self, probe: Probe, method: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what the method returns, ``None`` if the probe fails or has failed before."""
+        if probe.name in self._absent:
+            return None
+        try:
+            return method(*arguments)
+        except MetricUnavailable as error:
+            self._absent[probe.name] = str(error)
+        except Exception as error:  # a change in TensorFlow's internals must not cost the other probes
+            self._absent[probe.name] = f"the probe failed ({type(error).__name__}: {str(error)[:200]})"
+        return None
+
+
+# A launch that takes no times: the step runs under TensorFlow's profiler
+
+
+STEP = "step"
+"""The name of the marks in a profile."""
+
+
+class ProfilingLaunch(Bench[ProfileCase]):
+    """Warms the step up, so that the profile shows its steady state, and profiles some of its calls.
+
+    Each step is marked, together with the fetch of its input.
+    """
+
+    def serve(self, call: Step) -> None:
+        block = self.block(call)
+        if self.facts.get(ONCE):
+            self._profile_once(block)
+            return
+        call()
+        block.wait()
+        iteration, _ = warm_up(block, *self.request.warmup)
+        fewest, most = self.request.steps
+        # Readers of a profile leave out its first step.
+        wanted = 1 + min(most, max(fewest, round(self.request.seconds / iteration)))
+        trace = profiler.tf_profiler().Trace
+        with profiler.METHODS[self.request.method](self.request.folder, self.request.levels) as collects:
+            for done in itertools.count():
+                if not collects() if callable(collects) else done == wanted:
+                    break
+                with block.one() as step, trace(STEP, step_num=done, _r=1):
+                    step()
+                    block.wait()
+        self.channel.send(Profiled())
+
+    def _profile_once(self, block: Block) -> None:
+        """Profile the only call as the second step. Readers leave out the first, which is empty."""
+        trace = profiler.tf_profiler().Trace
+        with profiler.METHODS[self.request.method](self.request.folder, self.request.levels):
+            with trace(STEP, step_num=0, _r=1):
+                block.wait()
+            with block.one() as step, trace(STEP, step_num=1, _r=1):
+                step()
+                block.wait()
+        self.channel.send(Profiled())
+
+
+# A launch that takes no times: the step repeats while the controller reads the energy counters of the GPUs
+
+
+_UNWATCHED_SECONDS = 0.01
+"""A launch for the energy reads the time once per so many seconds of iterations."""
+
+
+class EnergyLaunch(Bench[RepeatCase]):
+    """Repeats the step and counts, while the controller reads the energy counters of the GPUs."""
+
+    def serve(self, call: Step) -> None:
+        block = self.block(call)
+        once = bool(self.facts.get(ONCE))
+        iteration = 1.0 if once else warm_up(block, *self.request.warmup)[0]
+        self.channel.send(Prepared(iteration, self.facts))
+        self.channel.receive(Begin)
+        if once:
+            block(1)
+            self.channel.send(Repeated(1))
+            return
+        at_once = max(1, round(_UNWATCHED_SECONDS / (iteration + (block.untimed or 0))))
+        done, began = 0, time.perf_counter()
+        while time.perf_counter() - began < self.request.seconds:
+            block(at_once)
+            done += at_once
+        self.channel.send(Repeated(done))
