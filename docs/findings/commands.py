@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tfbench.fs import write_whole
 from tfbench.untrusted import command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +20,7 @@ _TAIL = 1500
 
 
 def run(*words: str, seconds: float, makes: str = "report") -> dict:
-    """Return the command, its seconds, and what it made: its ``report``, its ``file``, or the last output if it ``failed``.
+    """Return the command, its seconds, and what it made: its ``report``, whether it ``made`` a file, or the last output if it ``failed``.
 
     Args:
         seconds: Time limit.
@@ -44,8 +45,41 @@ def run(*words: str, seconds: float, makes: str = "report") -> dict:
             content.pop("policy", None)
             return {**found, "report": content}
         if file.exists():
-            return {**found, "file": file.read_text(encoding="utf-8")}
+            return {**found, "made": True}
     return {**found, "failed": printed.strip()[-_TAIL:]}
+
+
+class Records:
+    """A file of recorded results by name, with a row a line: about a result, each of its cases, and each slower one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> dict[str, dict]:
+        found: dict[str, dict] = {}
+        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else ():
+            row = json.loads(line)
+            content = found.setdefault(row.pop("name"), {})
+            if "row" in row:
+                content["report"]["cases"].append(row["row"])
+            elif "slower" in row:
+                content.setdefault("slower", []).append(row["slower"])
+            else:
+                content.update(row)
+        return found
+
+    def write(self, name: str, content: dict) -> None:
+        """Add a result, or replace the one of this name."""
+        rows = []
+        for key, known in {**self.read(), name: content}.items():
+            about = {key: value for key, value in known.items() if key != "slower"}
+            if report := about.get("report"):
+                about["report"] = {**report, "cases": []}
+            rows += [{"name": key, **about}]
+            rows += [{"name": key, "row": row} for row in (report or {}).get("cases", ())]
+            rows += [{"name": key, "slower": row} for row in known.get("slower", ())]
+        self.path.parent.mkdir(exist_ok=True)
+        write_whole(self.path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
 
 
 def within(page: str, begin: str, text: str, end: str) -> str:

@@ -1,17 +1,16 @@
 """Find reported regressions again: race, bisect and name the cause of each, then print the table of docs/findings.md.
 
-    python docs/findings/find.py                     # all that docs/findings/data lacks; hours
+    python docs/findings/find.py                     # all that are not recorded; hours
     python docs/findings/find.py --only NAME         # one of docs/findings/reports.py, again
     python docs/findings/find.py --show              # the table, the page's copy of it, and the figure
 
-Each finding is one file in docs/findings/data, written whole when its commands have ended, so an interrupted run goes
-on where it stopped. The commands are printed and stored. `--show` needs the extra ``docs`` (matplotlib).
+The results are docs/findings/data.jsonl, written whole when the commands of a finding have ended, so an interrupted run
+goes on where it stopped. The commands are printed and stored. `--show` needs the extra ``docs`` (matplotlib).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import time
@@ -20,13 +19,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from commands import PAGE, ROOT, run, within
+from commands import PAGE, ROOT, Records, run, within
 from packaging.version import Version
 from reports import FINDINGS, MEMORY, OPS, TIME, Finding
 
 from tfbench.fs import write_whole
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent / "data.jsonl"
 FIGURE = ROOT / "docs" / "figures" / "findings.svg"
 BEGIN, END = "<!-- findings: begin -->", "<!-- findings: end -->"
 DETAILS, DETAILS_END = "<!-- details: begin -->", "<!-- details: end -->"
@@ -42,7 +41,7 @@ SECONDS = 1800
 def measure(finding: Finding) -> dict:
     """Run the commands of a finding; return what its file holds. A command that fails is a result too."""
     began = time.monotonic()
-    found = {"name": finding.name, "race": bisect(finding, finding.good, finding.bad, causes=True)}
+    found = {"race": bisect(finding, finding.good, finding.bad, causes=True)}
     if finding.fixed:
         # From the fixed release back to the slow one: the last that is not slower has the fix.
         found["fix"] = bisect(finding, finding.fixed, finding.fixed_from or finding.bad, causes=False)
@@ -166,9 +165,9 @@ def table(findings: Iterable[tuple[Finding, dict]]) -> str:
 
 
 def load() -> list[tuple[Finding, dict]]:
-    """Return the measured findings with the content of their files."""
-    files = ((one, DATA / f"{one.name}.json") for one in FINDINGS)
-    return [(one, json.loads(file.read_text(encoding="utf-8"))) for one, file in files if file.exists()]
+    """Return the measured findings with their recorded results."""
+    known = Records(DATA).read()
+    return [(one, known[one.name]) for one in FINDINGS if one.name in known]
 
 
 def show() -> None:
@@ -220,12 +219,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.show:
         show()
         return 0
-    DATA.mkdir(exist_ok=True)
+    known = Records(DATA).read()
     for finding in FINDINGS:
-        file = DATA / f"{finding.name}.json"
-        if finding.name in asked.only if asked.only else not file.exists():
+        if finding.name in asked.only if asked.only else finding.name not in known:
             found = measure(finding)
-            write_whole(file, json.dumps(found, indent=1, allow_nan=False) + "\n")
+            Records(DATA).write(finding.name, found)
             print(table([(finding, found)]), flush=True)
     return 0
 

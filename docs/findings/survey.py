@@ -3,19 +3,18 @@
     python docs/findings/survey.py                       # every file that docs/findings/survey lacks; hours
     python docs/findings/survey.py --only tensorflow/test_fusion
     python docs/findings/survey.py --again               # the bisections and files that failed in the recorded ones
-    python docs/findings/survey.py --show                # the table, the page's copy of it, and the files, as recorded
+    python docs/findings/survey.py --show                # the table, and the page's copy of it, as recorded
 
-A survey races its releases in the same rounds, `tfbench versions`, one file of benchmarks after the other. Each file is
-one file of results, written whole, so an interrupted survey goes on where it stopped. A slower release is bisected once,
-with its cause, and a file that shows it is made: `tfbench bisect --causes` and `tfbench repro`. The files are in
-docs/findings/repros.
+A survey races its releases in the same rounds, `tfbench versions`, one file of benchmarks after the other. Its results
+are a file of docs/findings/survey, written whole after each file of benchmarks, so an interrupted survey goes on where it
+stopped. A slower release is bisected once, with its cause, and a file that shows it is made: `tfbench bisect --causes` and
+`tfbench repro`. Three of these files are kept in docs/findings/repros, and the recorded command makes any of them again.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from commands import PAGE, ROOT, run, within
+from commands import PAGE, ROOT, Records, run, within
 
 from tfbench.fs import write_whole
 
@@ -88,6 +87,11 @@ class Slower(NamedTuple):
     """Whether the newest release is slow too."""
 
 
+def recorded(survey: str) -> Records:
+    """Return the results of a survey, by file of benchmarks."""
+    return Records(DATA / f"{survey}.jsonl")
+
+
 def measure(releases: Sequence[str], name: str) -> dict:
     """Race a file of benchmarks, then bisect and extract what became slower; return what its file holds."""
     options = ("--policy", POLICY, "--min-slowdown", COUNTS, "--device", "cpu")
@@ -148,14 +152,13 @@ def repro(one: Slower) -> dict:
 
 
 def table() -> str:
-    """Write the files, and return what became slower as a Markdown table, the largest first.
+    """Return what became slower as a Markdown table, the largest first.
 
     A list of how many cases were raced comes first.
     """
     rows, refuted, cases = [], [], dict.fromkeys(SURVEYS, 0)
     for survey in SURVEYS:
-        for path in sorted((DATA / survey).glob("*.json")):
-            content = json.loads(path.read_text(encoding="utf-8"))
+        for _, content in sorted(recorded(survey).read().items()):
             raced = [
                 row for row in content.get("report", {}).get("cases", ()) if any(map(_ratio, row["sides"].values()))
             ]
@@ -217,12 +220,10 @@ def _row(one: dict) -> tuple[float, tuple[str, ...]]:
 
 
 def _linked(case: str, since: str, made: dict) -> str:
-    """Write the file that shows a case, and return the case with a link to it, if the file could be made."""
-    if "file" not in made:
-        return f"`{case}`"
+    """Return the case, with a link to the file that shows it if that one is kept as an example."""
     name = re.sub(r"[^\w.]+", "_", f"{case.removeprefix('test_')} {since}").strip("_")
-    write_whole(FILES / f"{name}.py", made["file"])
-    return f"[`{case}`](findings/{FILES.name}/{name}.py)"
+    linked = "made" in made and (FILES / f"{name}.py").exists()
+    return f"[`{case}`](findings/{FILES.name}/{name}.py)" if linked else f"`{case}`"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -230,19 +231,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [f"{survey}/{name}" for survey, what in SURVEYS.items() for name in what.files]
     parser.add_argument("--only", action="append", choices=names, metavar="SURVEY/FILE", help="measure again")
     parser.add_argument("--again", action="store_true", help="try again what failed in the recorded files, and no more")
-    parser.add_argument("--show", action="store_true", help="measure nothing; write the table and the files")
+    parser.add_argument("--show", action="store_true", help="measure nothing; write the table")
     asked = parser.parse_args(arguments)
     if not asked.show:
         for name in asked.only or names:
-            file = DATA / f"{name}.json"
-            if asked.again and file.exists():
-                found = again(json.loads(file.read_text(encoding="utf-8")))
-            elif not asked.again and (asked.only or not file.exists()):
-                survey, _, benchmarks = name.partition("/")
+            survey, _, benchmarks = name.partition("/")
+            known = recorded(survey).read().get(benchmarks)
+            if asked.again and known:
+                found = again(known)
+            elif not asked.again and (asked.only or not known):
                 found = measure(SURVEYS[survey].releases, benchmarks)
             else:
                 continue
-            write_whole(file, json.dumps(found, indent=1, allow_nan=False) + "\n")
+            recorded(survey).write(benchmarks, found)
     text = table()
     print(text, end="")
     write_whole(PAGE, within(PAGE.read_text(encoding="utf-8"), BEGIN, text, END))

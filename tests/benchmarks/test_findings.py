@@ -2,7 +2,6 @@
 
 import ast
 import importlib.util
-import json
 import re
 import subprocess
 import sys
@@ -24,6 +23,7 @@ def loaded(name):
 
 reports = loaded("reports")
 find = loaded("find")
+commands = sys.modules["commands"]
 BENCHMARKS = {
     node.name: (file, ast.get_docstring(node))
     for file in REPORTED
@@ -108,10 +108,10 @@ def test_a_reproduced_row_names_ratio_release_and_cause():
 
 def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
     measured = []
-    monkeypatch.setattr(find, "DATA", tmp_path)
+    monkeypatch.setattr(find, "DATA", tmp_path / "data.jsonl")
     monkeypatch.setattr(find, "FINDINGS", reports.FINDINGS[:3])
     monkeypatch.setattr(find, "measure", lambda one: measured.append(one.name) or {"name": one.name, "race": result()})
-    (tmp_path / f"{reports.FINDINGS[0].name}.json").write_text(json.dumps({"race": result()}))
+    commands.Records(find.DATA).write(reports.FINDINGS[0].name, {"race": result()})
     find.main([])
     assert measured == [one.name for one in reports.FINDINGS[1:3]]
     find.main([])
@@ -174,13 +174,12 @@ def test_a_case_that_the_bisection_found_not_to_be_slower_is_named_apart(tmp_pat
         {"answered": True, "first_bad": "3.15.0", "causes": ["op: Sum"]},
     )
     slower["steps"] = [{"point": "3.15.0", "ratio": {"center": 1.5, "low": 1.4, "high": 1.6}}]
-    (tmp_path / "keras").mkdir()
     for found, shown in (
         (refuted, "when it was raced again to bisect it: `test_a` (Keras 3.15.0)."),
         (slower, "| `test_a` | Keras 3.15.0 | 1.50 (1.40 to 1.60) | op: Sum |"),
     ):
         content = {"slower": [{**one, "bisect": {"report": {"cases": [found]}}}]}
-        (tmp_path / "keras" / "w.json").write_text(json.dumps(content))
+        survey.recorded("keras").write("w", content)
         assert shown in survey.table()
 
 
