@@ -47,7 +47,7 @@ class DecisionThresholds:
     alpha_unchanged: float = 0.03
     """Probability that a case at the edge of the tolerance is called `unchanged`, over all looks of its race, if its
     noise is as assumed. With pairs of zygotes at 1.2%, the noisiest measured, it stays below the usual 5%, as it does
-    where a slowdown is measured a twentieth too small (decision 038). The cases do not share it: a false alarm fails the
+    where a slowdown is measured a twentieth too small (decision 3). The cases do not share it: a false alarm fails the
     whole run, a wrong `unchanged` hides one slowdown of a tolerance."""
     min_compared: float = 0.5
     """Least share of a report's cases whose times must have been compared for the gate to pass. Where fewer than half

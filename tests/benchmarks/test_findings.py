@@ -201,7 +201,7 @@ def test_cases_of_the_same_releases_are_bisected_by_one_command(monkeypatch):
 
 
 def test_what_failed_is_tried_again_and_the_rest_is_kept(monkeypatch):
-    monkeypatch.setattr(survey, "repro", lambda one: {"file": f"{one.case} since {one.release}"})
+    monkeypatch.setattr(survey, "repro", lambda one: {"command": f"{one.case} since {one.release}"})
     fields = {
         "before": "2.17.1",
         "release": "2.18.1",
@@ -210,18 +210,18 @@ def test_what_failed_is_tried_again_and_the_rest_is_kept(monkeypatch):
         "stays": True,
         "bisect": {"report": {}},
     }
-    failed, made = {"failed": "no network"}, {"file": "kept"}
+    failed, made = {"failed": "no network"}, {"command": "kept"}
     found = {"report": {}, "slower": [{"case": "a", **fields, "repro": failed}, {"case": "b", **fields, "repro": made}]}
     first, second = survey.again(found)["slower"]
-    assert (first["repro"], first["bisect"]) == ({"file": "a since 2.18.1"}, {"report": {}})
+    assert (first["repro"], first["bisect"]) == ({"command": "a since 2.18.1"}, {"report": {}})
     assert second["repro"] == made
     assert survey.again({"failed": "no network"}) == {"failed": "no network"}
 
 
-def test_a_finding_links_to_its_file(tmp_path, monkeypatch):
+def test_a_finding_links_to_its_file_if_that_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(survey, "FILES", tmp_path)
-    linked = survey._linked("test_matmul[compiler=xla-8]", "2.18.0", {"file": "import tensorflow\n"})
-    name = "matmul_compiler_xla_8_2.18.0.py"
-    assert linked.endswith(f"/{name})")
-    assert (tmp_path / name).read_text() == "import tensorflow\n"
+    name, made = "matmul_compiler_xla_8_2.18.0.py", {"made": True}
+    assert survey._linked("test_matmul[compiler=xla-8]", "2.18.0", made) == "`test_matmul[compiler=xla-8]`"
+    (tmp_path / name).write_text("import tensorflow\n")
+    assert survey._linked("test_matmul[compiler=xla-8]", "2.18.0", made).endswith(f"/{name})")
     assert survey._linked("test_a", "2.18.0", {"failed": "no network"}) == "`test_a`"

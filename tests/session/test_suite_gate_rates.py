@@ -21,7 +21,7 @@ from tfbench.stats.interval import interval
 ROOT = Path(__file__).parents[2]
 STANDARD = preset("standard").with_common_ancestors()
 ONE_SIDE_CACHED = range(9, 21)
-"""Runs of the calibration in which one side only had cached bytecode, before decision 041."""
+"""Runs of the calibration in which one side only had cached bytecode, before decision 4."""
 SIZE = 40
 
 
