@@ -113,8 +113,9 @@ $(VENV)/.docs: $(READY)
 	@touch $@
 
 lint: $(READY)
-	$(info tfbench: lint: ruff check)
+	$(info tfbench: lint: ruff check, ruff format --check)
 	@$(BIN)/ruff check --quiet tfbench benchmarks tests conftest.py
+	@$(BIN)/ruff format --check --quiet tfbench benchmarks tests conftest.py
 
 types: $(READY)
 	$(info tfbench: types: mypy)

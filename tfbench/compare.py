@@ -552,7 +552,7 @@ def _moved(verdict: Verdict | None) -> bool:
 
 
 def _by_case(report: Report) -> dict[str, Verdict]:
-    return {one.case.name + f" {one.metric}" * (one.metric != TIME): one for one in report.verdicts}
+    return {one.case.name if one.metric == TIME else f"{one.case.name} {one.metric}": one for one in report.verdicts}
 
 
 def _cells(verdict: Verdict | None) -> tuple[str | Text, str]:

@@ -53,6 +53,16 @@ def brief(value: object, longest: int = 200) -> str:
     return line if len(line) <= longest else f"{line[: half - 2]} … {line[1 - half :]}"
 
 
+def some(names: Sequence[str], most: int) -> str:
+    """List the first names: ``a, b, c …`` of more than three, if ``most`` is 3."""
+    return ", ".join(names[:most]) + (" …" if len(names) > most else "")
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 case``, ``2 cases``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def described(error: Exception) -> str:
     """Quote an error that a reader of a file met, with its kind: a KeyError's text is only the key."""
     return f"{type(error).__name__}: {brief(error)}"
@@ -202,7 +212,9 @@ def times(value: Sequence[Any], what: str) -> tuple[float, ...]:
 
 
 def _bounds(kind: str, low: float, high: float) -> str:
-    return f"{kind}{f' of at least {low:g}' * math.isfinite(low)}{f' of at most {high:g}' * (high < 10.0**DIGITS)}"
+    least = f" of at least {low:g}" if math.isfinite(low) else ""
+    most = f" of at most {high:g}" if high < 10.0**DIGITS else ""
+    return f"{kind}{least}{most}"
 
 
 def _refuse(value: Any, what: str, wanted: str) -> NoReturn:

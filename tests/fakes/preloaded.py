@@ -24,10 +24,10 @@ from typing import IO
 from tfbench.protocol import StartAncestor, decode, encode
 
 if __name__ == "__main__":  # a controller imports no module of the worker
+    from tfbench.facts import library_variables
     from tfbench.race.workers import worker_environment
     from tfbench.sides.spec import Side
     from tfbench.worker import ancestor, tf_runtime
-    from tfbench.facts import library_variables
 
 VARIABLE = "TFBENCH_TESTS_PRELOADED"
 """Environment variable with the path of the socket."""

@@ -83,7 +83,7 @@ def _list(store: BaselineStore, console: Console) -> None:
             add_row(made, Text(name, "red"), str(error))
             continue
         environment, cases = baseline.environment, str(len(baseline.samples))
-        commit = f"{environment.commit[:_COMMIT] or '-'}{' + changes' * environment.dirty}"
+        commit = f"{environment.commit[:_COMMIT] or '-'}{' + changes' if environment.dirty else ''}"
         tensorflow = next((environment.packages[one] for one in TENSORFLOWS if one in environment.packages), "-")
         reason = baseline.accepted[-1].reason if baseline.accepted else ""
         saved = baseline.saved[:_MINUTES].replace("T", " ")
@@ -97,7 +97,7 @@ def _show(store: BaselineStore, name: str, console: Console) -> None:
     facts = [
         ("saved", baseline.saved),
         ("policy", baseline.context.policy),
-        ("commit", f"{environment.commit}{', with changes' * environment.dirty}"),
+        ("commit", f"{environment.commit}{', with changes' if environment.dirty else ''}"),
         ("Python", environment.python),
         ("packages", ", ".join(f"{package} {version}" for package, version in sorted(environment.packages.items()))),
         ("settings", ", ".join(f"{key}={value}" for key, value in sorted(environment.settings.items()))),

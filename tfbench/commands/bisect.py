@@ -32,6 +32,7 @@ from tfbench.report.profile import changes_of
 from tfbench.report.terminal import Screen
 from tfbench.session.profiling import Explanation, causes, explained, graph_changed, in_own_python
 from tfbench.sides.spec import Side
+from tfbench.untrusted import plural
 from tfbench.versions import bisect
 from tfbench.versions.bisect import Bisection, Point, max_steps, points_between
 from tfbench.versions.defaults import Candidate, candidates, defaults_of, search, set_back
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         labels = [point.label for point in points]
         if len(labels) > _SHOWN:
             labels[2:-2] = [f"… {len(labels) - 4} more …"]
-        console.print(f"{' '.join(labels)}: at most {races} race{'s' * (races > 1)} per case")
+        console.print(f"{' '.join(labels)}: at most {plural(races, 'race')} per case")
         # Every race can produce a false positive.
         compare = partial(_compared, setup, len(setup.cases) * races, random.Random(), arguments.metric)
         search = Bisection(

@@ -207,8 +207,13 @@ def _show(console: Console, plan: Plan, trials: list[CalibrationTrial]) -> None:
     if not raced:
         console.print("no verdict yet; give the calibration more time with --budget")
         return
-    how = f"{', unseen workloads' * (plan.files == (UNSEEN,))}{', variants from one zygote' * plan.variants}{', separate imports' * plan.separate}"
-    how += f", against {plan.against}" if plan.against != "self" else ""
+    ways = {
+        ", unseen workloads": plan.files == (UNSEEN,),
+        ", variants from one zygote": plan.variants,
+        ", separate imports": plan.separate,
+        f", against {plan.against}": plan.against != "self",
+    }
+    how = "".join(text for text, applies in ways.items() if applies)
     what = f"policy {plan.policy.name}, a suite of {plan.cases} cases{how}"
     console.print(table(f"tfbench, {what}", by_workload(RACED, trials), console.width))
     in_total = tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])

@@ -511,7 +511,7 @@ def measured_false_alarms(folder: Path, policy: str, way: str) -> Rate | None:
     if not policy.isalnum():
         return None
     try:
-        trials = Journal(folder / f"{policy}{'-variants' * (way == 'variants')}.jsonl").read()
+        trials = Journal(folder / f"{policy}-variants.jsonl" if way == "variants" else f"{policy}.jsonl").read()
     except (ReportError, OSError):
         return None
     found = tally("", RACED, [one for one in trials if one.method == RACED]).false_alarms

@@ -133,7 +133,8 @@ def _least_memory(machine: Machine) -> int | None:
 @_check("memory", "free memory", _least_memory)
 def available(least: int, machine: Machine, limits: Limits) -> Grade:
     limited = machine.cgroup is not None and least == machine.cgroup.memory_left
-    what = f"{max(0, least) / GIB:.1f} GiB free{' below the limit of the control group' * limited}"
+    where = " below the limit of the control group" if limited else ""
+    what = f"{max(0, least) / GIB:.1f} GiB free{where}"
     fix = "12 zygotes per side need 180 MB each: free memory, raise the container's limit, or use --policy quick"
     return _graded_low(least, limits.memory_warn, limits.memory_bad), what, fix
 

@@ -22,7 +22,7 @@ from tfbench.fs import read_at_most
 from tfbench.sides.source_tree import CANDIDATES, KEPT, drop, keep
 from tfbench.storage.baselines import Acceptance, Baseline, Baselines, Layout, now
 from tfbench.storage.history import History
-from tfbench.untrusted import brief, described
+from tfbench.untrusted import brief, described, some
 
 # Read result files that an untrusted job has made: in memory, within limits, without writing or following anything
 
@@ -141,7 +141,7 @@ class BaselineStore:
         if lost and not drop_missing:
             raise BaselineError(
                 f"{name}: the last run measured {len(candidate.samples)} cases, "
-                f"but not {lost[0]}{' …' * (len(lost) > 1)}; run the whole suite against the baseline, "
+                f"but not {some(lost, 1)}; run the whole suite against the baseline, "
                 f"or remove {len(lost)} of its cases with --drop-missing"
             )
         accepted = replace(candidate, accepted=(*before.accepted, Acceptance(now(), reason, before.saved)))

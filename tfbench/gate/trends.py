@@ -14,6 +14,7 @@ from tfbench.stats.change_points import Trend, TrendState, judge
 from tfbench.storage.baselines import now
 from tfbench.storage.history import AcceptedChange
 from tfbench.storage.history_index import HistoryIndex, IndexedSeries, SeriesPoint, json_digest
+from tfbench.untrusted import some
 
 FOUND, UNREADABLE = 1, 5
 """Exit codes: a case is slower than before, or a file cannot be read."""
@@ -98,8 +99,8 @@ class Trends:
         """
         found = self.named(name)
         if len(found) > 1:
-            cases = ", ".join(trend.series.case for trend in found[:3])
-            raise HistoryError(f"{name!r} names {len(found)} cases: {cases}{' …' * (len(found) > 3)}")
+            cases = some([trend.series.case for trend in found], 3)
+            raise HistoryError(f"{name!r} names {len(found)} cases: {cases}")
         (trend,) = found
         points = self.points(trend)
         first = trend.open_change.index if trend.open_change else len(points) - 1

@@ -41,7 +41,7 @@ from tfbench.suite.fingerprint import DIGEST
 from tfbench.suite.first_files import ini_file
 from tfbench.suite.shards import Shard
 from tfbench.suite.tf_test_files import ERROR, function_of, listed
-from tfbench.untrusted import an_object, render_json
+from tfbench.untrusted import an_object, render_json, some
 
 if TYPE_CHECKING:
     from tfbench.plugin.runner import Runner
@@ -406,8 +406,8 @@ class Collected:
             return found[0]
         if not found:
             raise UsageError(f"no benchmark matches {name!r}; `pytest --benchmark --collect-only -q` lists them")
-        some = ", ".join(case.name for case in found[:3])
-        raise UsageError(f"{name!r} matches {len(found)} benchmarks: {some}{' …' * (len(found) > 3)}; give a full name")
+        names = some([case.name for case in found], 3)
+        raise UsageError(f"{name!r} matches {len(found)} benchmarks: {names}; give a full name")
 
     def _with_levels(self, name: str) -> list[Case]:
         """Return the cases ``workload[axis=level,…]`` that have these levels, and the reference level of other axes."""

@@ -72,6 +72,7 @@ from tfbench.storage.baselines import PROFILES, Layout
 from tfbench.suite.claims import STATS
 from tfbench.suite.shards import parse_shard
 from tfbench.suite.tensorflow_stub import fix_of
+from tfbench.untrusted import some
 
 # Turn the result of a case into the outcome of its pytest test, and into a row of pytest-benchmark
 
@@ -252,7 +253,7 @@ def _how_to_accept(session: Session, root: Path, baseline: str) -> str:
     if unmeasured := [name for name in left_out if name not in gone]:
         why = f"this run did not measure {len(unmeasured)} of its cases"
         return f"run without -k to be able to update the baseline {baseline!r}: {why}"
-    drop = " --drop-missing" * bool(left_out)
+    drop = " --drop-missing" if left_out else ""
     return f"update the baseline: tfbench baseline accept {baseline} --reason '…'{drop}"
 
 
@@ -411,8 +412,7 @@ class Runner:
             self._config.hook.pytest_deselected(items=gone)
         items[:] = kept
         if unused:
-            some = f"{', '.join(unused[:3])}{' …' * (len(unused) > 3)}"
-            self._notes.append(f"left out, because they do not use the fixture bench or benchmark: {some}")
+            self._notes.append(f"left out, because they do not use the fixture bench or benchmark: {some(unused, 3)}")
         if not self._config.getoption("collectonly"):
             self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
             self._session = Session(self._request(), list(self.cases.values()), self._display)

@@ -27,7 +27,18 @@ from tfbench.profiles.step_breakdown import StepBreakdown, faster_half, step_sli
 from tfbench.profiles.tfdata import Input
 from tfbench.profiles.xplane import DEVICE, Event, Space, levels_of, load, steps_of
 from tfbench.profiles.xprof import NO_KERNELS, TITLES, Kernel, Section, input_pipeline, kernel_stats, op_stats
-from tfbench.untrusted import a_number, a_text, an_object, brief, command, described, parse_json, render_json, texts
+from tfbench.untrusted import (
+    a_number,
+    a_text,
+    an_object,
+    brief,
+    command,
+    described,
+    parse_json,
+    render_json,
+    some,
+    texts,
+)
 
 # Read one profile with every tool. If one tool fails, the others go on
 
@@ -263,8 +274,8 @@ def named(folder: Path, name: str) -> list[Kept]:
     exact = [one for one in kept if one.case == name or one.case.endswith(f"::{name}")]
     found = exact or [one for one in kept if wanted in one.case]
     if not found:
-        there = ", ".join(one.case.rpartition("::")[2] for one in kept[:5]) or "none"
-        raise UsageError(f"{folder} has no profile of {name!r}; available: {there}{' …' * (len(kept) > 5)}")
+        there = some([one.case.rpartition("::")[2] for one in kept], 5) or "none"
+        raise UsageError(f"{folder} has no profile of {name!r}; available: {there}")
     return found
 
 

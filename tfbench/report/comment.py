@@ -14,7 +14,7 @@ from tfbench.model import JSON, TIME, Outcome, Report, Verdict
 from tfbench.report.summary import command_for, explanation, times
 from tfbench.ruling import Result, Ruling, result_of
 from tfbench.storage.baselines import baseline_of
-from tfbench.untrusted import printable
+from tfbench.untrusted import plural, printable
 
 # Say what the sides were: their code, and their differences apart from the compared version
 
@@ -184,7 +184,7 @@ def context_line(report: Report) -> str:
     sides = report.sides
     cases = len({verdict.case.name for verdict in report.verdicts})
     parts = [
-        f"{cases} case{'s' * (cases != 1)}{_at('of', sides.get('contender', {}))}",
+        f"{plural(cases, 'case')}{_at('of', sides.get('contender', {}))}",
         f"policy {plain(str(report.policy['name']))}",
     ]
     if "baseline" in sides:

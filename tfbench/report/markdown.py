@@ -13,6 +13,7 @@ from tfbench.report.summary import (
     CaseFinding,
     Group,
     Summary,
+    approximate,
     calls_that_differ,
     duration,
     report_times,
@@ -84,7 +85,7 @@ def _parts(report: Report, summary: Summary) -> Iterator[tuple[str, list[str], b
 
 def _row(one: CaseFinding, *, again: bool) -> str:
     what = f"{one.verdict.outcome}{'' if one.verdict.metric == TIME else f' {plain(one.verdict.metric)}'}"
-    sides = f"{duration(one.old)} → {'~' * one.estimated}{duration(one.new)}, " if one.old and one.new else ""
+    sides = f"{duration(one.old)} → {approximate(one)}, " if one.old and one.new else ""
     ratio = f", {plain(sides)}{plain(times(one.timed.ratio))}" if one.timed.ratio else ""
     tail = calls_that_differ(one.timed)
     details = [*([tail] if tail else []), *one.causes]

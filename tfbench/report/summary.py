@@ -27,6 +27,12 @@ _PARTS = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 _MULTIPLES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
+def approximate(one: CaseFinding) -> str:
+    """Format the new time of a case, with a tilde if it is an estimate."""
+    assert one.new is not None
+    return f"{'~' if one.estimated else ''}{duration(one.new)}"
+
+
 def duration(seconds: float) -> str:
     """Format seconds: ``12.3 µs``."""
     return _scaled(seconds, _PARTS, "s")

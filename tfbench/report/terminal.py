@@ -25,6 +25,7 @@ from tfbench.report.summary import (
     CaseFinding,
     Group,
     Summary,
+    approximate,
     bar,
     calls_that_differ,
     consistent,
@@ -38,7 +39,7 @@ from tfbench.report.summary import (
 )
 from tfbench.stats.alpha_spending import described
 from tfbench.stats.rounds import UNITS
-from tfbench.untrusted import harmless
+from tfbench.untrusted import harmless, some
 
 # The common style of all tables on the terminal
 
@@ -300,7 +301,7 @@ def _comparison(one: CaseFinding, ratio: Ratio, limits: tuple[float, float], wid
     """Return old and new time, the ratio with its interval, and the interval as a bar where the line has room."""
     sides = ""
     if one.old is not None and one.new is not None:
-        sides = f"{duration(one.old)} -> {'~' * one.estimated}{duration(one.new)}  "
+        sides = f"{duration(one.old)} -> {approximate(one)}  "
     line = Text(f"{_INDENT}{sides}{times(ratio)}")
     room = min(30, width - line.cell_len - 2)
     return line.append(f"  {bar(ratio, limits, reach, room)}", "dim") if room >= 12 else line
@@ -319,10 +320,7 @@ def _own_thresholds(report: Report, width: int) -> list[RenderableType]:
     for one in report.verdicts:
         if one.metric == TIME and one.case.thresholds:
             groups[described(one.case)].append(one.case.short_name)
-    return [
-        Text(f"own thresholds, {words}: {', '.join(names[:_OWN])}{' …' * (len(names) > _OWN)}", "dim")
-        for words, names in groups.items()
-    ]
+    return [Text(f"own thresholds, {words}: {some(names, _OWN)}", "dim") for words, names in groups.items()]
 
 
 def _hanging(text: str, width: int) -> RenderableType:

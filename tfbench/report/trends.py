@@ -98,7 +98,7 @@ def change(effect: float) -> str:
 
 def commit(point: SeriesPoint) -> str:
     """Return the short commit of a run, marked if there were uncommitted changes."""
-    return f"{point.run.commit[:_COMMIT] or 'unknown'}{'+' * point.run.dirty}"
+    return f"{point.run.commit[:_COMMIT] or 'unknown'}{'+' if point.run.dirty else ''}"
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -195,7 +195,8 @@ def _runs(lines: Sequence[TrendLine]) -> RenderableType:
     }
     same = [values[0] for values in facts.values() if values[0] and len(set(values)) == 1]
     differing = {name: values for name, values in facts.items() if len(set(values)) > 1}
-    made = table(f"newest runs of {len(followed.points)}" + f" ({', '.join(same)})" * bool(same))
+    alike = f" ({', '.join(same)})" if same else ""
+    made = table(f"newest runs of {len(followed.points)}{alike}")
     add_columns(made, "run", "commit")
     add_columns(made, *differing, fold=True)
     add_columns(made, "ratio", "floor", right=True)

@@ -291,7 +291,9 @@ class SavedTimeFilter:
             fix = "lock its clock with sudo nvidia-smi -lgc RATE"
             return Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_CLOCK, f"{text}: {fix}")
         if (context.policy, context.way) != (self._policy.name, VARIANTS):
-            how = f"policy {context.policy or 'unknown'}{' and against another side' * (context.way == SIDES)}"
+            how = f"policy {context.policy or 'unknown'}" + (
+                " and against another side" if context.way == SIDES else ""
+            )
             text = f"{spec} was measured with {how}, so its times are not comparable with those of this run"
             return Outcome.INCONCLUSIVE, Reason(ReasonCode.OTHER_METHOD, text)
         return None

@@ -24,6 +24,7 @@ from scipy import special
 from tfbench.model import Comparison, Outcome, Ratio, Reason, ReasonCode
 from tfbench.policy import Policy
 from tfbench.stats.verdict import Decision, change, classify, evidence, hidden
+from tfbench.untrusted import plural
 
 # Compare saved times with the spread between sessions, without a race
 
@@ -79,7 +80,7 @@ def evaluate(
 
     if len(known) < policy.sessions:
         text = (
-            f"saved times alone: {len(known)} comparable session{'s' * (len(known) != 1)} of this case, "
+            f"saved times alone: {plural(len(known), 'comparable session')} of this case, "
             f"at least {policy.sessions} are needed to estimate the spread between sessions"
         )
         unknown = Ratio(math.exp(floor - mean(of_own)), 0.0, math.inf, 1.0)

@@ -332,7 +332,7 @@ def terminal(result: BisectResult, points: Sequence[Point], skipped: bool) -> Re
 def _cells(step: BisectStep) -> tuple[str | Text, ...]:
     if step.outcome is None:
         return Text("cannot be run", "red"), step.reason, "", ""
-    outcome = Text(f"{step.outcome}{' (raced twice)' * step.again}", COLOURS[step.outcome])
+    outcome = Text(f"{step.outcome} (raced twice)" if step.again else str(step.outcome), COLOURS[step.outcome])
     return outcome, times(step.ratio) if step.ratio else "", str(step.launches), duration(step.seconds)
 
 

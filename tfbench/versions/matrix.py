@@ -480,7 +480,10 @@ def _notes(matrix: Matrix) -> list[str]:
         for label, entry in zip(matrix.sides, row.entries, strict=True):
             if isinstance(entry, Untimed) and ":" in entry.why:
                 found.setdefault(f"on {label} {entry.why}", []).append(row.case.short_name)
-    return [f"{cases[0]}{f' and {len(cases) - 1} more' * (len(cases) > 1)} {why}" for why, cases in found.items()]
+    return [
+        f"{cases[0]} and {len(cases) - 1} more {why}" if len(cases) > 1 else f"{cases[0]} {why}"
+        for why, cases in found.items()
+    ]
 
 
 def _summary(matrix: Matrix) -> Table:

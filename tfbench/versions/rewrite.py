@@ -486,7 +486,7 @@ class _Rewriter(ast.NodeTransformer):
         if binding.top == TFBENCH and binding.attribute == "Level":
             return LEVEL
         if binding.top not in AVAILABLE:
-            raise self._refuse(f"it uses {binding.module}{f'.{binding.attribute}' * bool(binding.attribute)}")
+            raise self._refuse(f"it uses {'.'.join(filter(None, (binding.module, binding.attribute)))}")
         return self._flattened.imported(binding, name)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:

@@ -43,7 +43,7 @@ from tfbench.report.summary import (
     summarize,
     times,
 )
-from tfbench.untrusted import printable
+from tfbench.untrusted import plural, printable
 
 # Collect everything about each case, which a page shows when a reader opens the case
 
@@ -277,7 +277,7 @@ def _row(one: CaseFinding, limits: tuple[float, float], reach: float) -> str:
     return (
         f'<tr><td class="case">{case_link(one.case.name, one.case.short_name)}</td>'
         f'<td><span class="outcome {verdict.outcome}">{verdict.outcome}</span>{metric}</td>'
-        f'<td class="n" data-label="old">{old}</td><td class="n" data-label="new">{"~" * one.estimated}{new}</td>'
+        f'<td class="n" data-label="old">{old}</td><td class="n" data-label="new">{"~" if one.estimated else ""}{new}</td>'
         f'<td class="n {timed.outcome}" data-label="ratio">{ratio}</td>'
         f'<td class="text">{"<br>".join(said) or "unknown"}{again if one.command else ""}</td></tr>'
     )
@@ -321,7 +321,7 @@ def _skipped(report: Report) -> str:
     if not reasons:
         return ""
     items = "".join(
-        f"<li>{text(reason)}: {len(names)} case{'s' * (len(names) > 1)}, such as {text(names[0])}</li>"
+        f"<li>{text(reason)}: {plural(len(names), 'case')}, such as {text(names[0])}</li>"
         for reason, names in list(reasons.items())[:_SKIPS]
     )
     more = len(reasons) - _SKIPS
