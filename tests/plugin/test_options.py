@@ -51,16 +51,91 @@ def test_a_mean_that_cannot_be_judged_is_refused(text, raced, partial, why):
     assert why in str(caught.value)
 
 
-@pytest.mark.parametrize("given", [[], ["--profile"]])
-def test_tests_run_beside_another_plugin_with_the_option_profile(tmp_path, given):
-    """pytest-profiling is such a plugin."""
-    (tmp_path / "other.py").write_text(
-        "def pytest_addoption(parser):\n    parser.addoption('--profile', action='store_true')\n"
-    )
-    (tmp_path / "test_a.py").write_text("def test_a():\n    pass\n")
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+# Names that other plugins, and the conftest.py of a project, have as well
+
+TAKEN = {
+    "pytest-playwright": ("--device", "choose from cpu, gpu, all"),
+    "pytest-profiling": ("--profile", "1 test collected"),
+    "pytest-shard": ("--shard", "write 2/4"),
+    "another plugin": ("--policy", "no policy named 'x'"),
+}
+"""Plugin -> an option that it shares with tfbench, and what tfbench says of the value x. The reference has the same table."""
+
+
+def run_pytest(folder, *words, file="other.py"):
+    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    plugins = ["-p", "other"] if file == "other.py" else []
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "other", "-p", "tfbench.plugin", "-q", *given],
+        [sys.executable, "-m", "pytest", "-p", "tfbench.plugin", *plugins, "-p", "no:cacheprovider", *words],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntfbench_paths = speed\n")
+    (tmp_path / "test_a.py").write_text("def test_a(request):\n    print('GIVEN', request.config.getoption('theirs'))\n")
+    (tmp_path / "speed").mkdir()
+    (tmp_path / "speed" / "test_b.py").write_text("def test_b(bench):\n    bench(int)\n")
+    return tmp_path
+
+
+def owner(folder, option, file):
+    (folder / file).write_text(
+        f"def pytest_addoption(parser):\n    parser.addoption({option!r}, dest='theirs', default='none')\n"
+    )
+
+
+@pytest.mark.parametrize("file", ["other.py", "conftest.py"])
+@pytest.mark.parametrize(("option", "said"), TAKEN.values(), ids=TAKEN)
+def test_an_option_of_the_same_name_stays_with_its_owner(folder, option, said, file):
+    owner(folder, option, file)
+    code, output = run_pytest(folder, "test_a.py", "-s", f"{option}=x", file=file)
+    assert (code, "GIVEN x" in output) == (0, True), output
+    assert "tfbench:" not in output
+    code, output = run_pytest(folder, "--benchmark", "--collect-only", f"{option}=x", file=file)
+    assert code == 0, output
+    assert f"tfbench: {option} belongs to another plugin here; use --tfbench-{option[2:]}" in output
+    code, output = run_pytest(folder, "--benchmark", "--collect-only", f"--tfbench-{option[2:]}=x", file=file)
+    assert said in output
+
+
+def test_a_run_without_benchmarks_sees_one_option(folder):
+    owner(folder, "--other", "other.py")
+    code, output = run_pytest(folder, "--help")
+    assert code == 0
+    assert "--benchmark " in output
+    assert "--against" not in output
+    assert "--tfbench" not in output
+    code, output = run_pytest(folder, "--benchmark", "--help")
+    assert "--tfbench-against=SPEC" in output
+
+
+@pytest.mark.parametrize("given", ["--against=self", "--tfbench-against=self", "--device=cpu", "--strict-gate"])
+def test_an_option_without_benchmark_is_refused(folder, given):
+    owner(folder, "--other", "other.py")
+    code, output = run_pytest(folder, given)
+    assert code == 4
+    assert f"{given.partition('=')[0]} measures nothing without --benchmark; add it" in output
+
+
+def test_both_names_set_the_same_value_and_values_are_not_taken_for_paths(folder):
+    owner(folder, "--other", "other.py")
+    (folder / "self").mkdir()
+    (folder / "self" / "conftest.py").write_text("raise RuntimeError('this folder is only a value here')\n")
+    for name in ("--policy", "--tfbench-policy"):
+        code, output = run_pytest(folder, "--benchmark", name, "nothing", "--against", "self")
+        assert code == 4, output
+        assert "no policy named 'nothing'" in output
+
+
+def test_a_conftest_that_names_the_plugin_gives_its_options_too(tmp_path):
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["tfbench.plugin"]\n')
+    (tmp_path / "test_b.py").write_text("def test_b(bench):\n    bench(int)\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--benchmark", "--policy=nothing", "test_b.py"],
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no policy named 'nothing'" in done.stdout + done.stderr

@@ -321,9 +321,9 @@ def options_of(job: Job, file: Path, work: Path, history: bool) -> list[str]:
     """Return the options of pytest that measure a job in pytest's root."""
     return [
         "-p", "no:cacheprovider", "-q", "--benchmark",
-        f"--job={file}", f"--report-json={work / 'report.json'}", f"--policy={job.policy['name']}",
-        f"--against={job.against}", f"--device={job.device}", f"--scale={job.scale}",
-        *(["--resume"] if (work / JOURNAL).exists() else []), *(["--history"] if history else []), f"@{work / 'cases.txt'}",
+        f"--tfbench-job={file}", f"--tfbench-report-json={work / 'report.json'}", f"--tfbench-policy={job.policy['name']}",
+        f"--tfbench-against={job.against}", f"--tfbench-device={job.device}", f"--tfbench-scale={job.scale}",
+        *(["--tfbench-resume"] if (work / JOURNAL).exists() else []), *(["--tfbench-history"] if history else []), f"@{work / 'cases.txt'}",
     ]  # fmt: skip
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import copy
 import os
 import signal
 import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -21,14 +23,10 @@ from tfbench.suite.claims import MARKERS
 if TYPE_CHECKING:
     from tfbench.plugin.runner import Runner
 
-SHARED = "--profile"
-"""pytest-profiling has an option of the same name, and tests must run with both plugins installed."""
-REPORTS = ("--report-json", "--report-html", "--report-markdown")
-_RUN_ONLY = (
-    "--against", "--baseline", "--save-baseline", *REPORTS, "--shard", "--job", "--resume", "--gate-suite", "--changed-only",
-    "--history",
-)  # fmt: skip
-"""Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
+REPORTS = ("report_json", "report_html", "report_markdown")
+"""Settings with the file of a report."""
+PREFIX = "--tfbench-"
+"""Every option has a name with this prefix, which no other plugin takes."""
 STARTED_WITH = {name: value for name, value in os.environ.items() if name != HISTORY_VARIABLE}
 """The environment before a conftest.py or a benchmark changed it."""
 HISTORY_PLACES: WeakKeyDictionary[pytest.PytestPluginManager, str] = WeakKeyDictionary()
@@ -36,79 +34,151 @@ HISTORY_PLACES: WeakKeyDictionary[pytest.PytestPluginManager, str] = WeakKeyDict
 RUNNER: pytest.StashKey[Runner] = pytest.StashKey()
 """Key of the runner in pytest's configuration; present only under ``--benchmark``."""
 
+TAKEN: pytest.StashKey[list[str]] = pytest.StashKey()
+"""Key of the short names of options that belong to another plugin or a conftest.py."""
 TERMINATION: pytest.StashKey[Any] = pytest.StashKey()
 """Key of the handler of SIGTERM that the run replaces."""
+
+
+class Option(NamedTuple):
+    """An option of pytest, whose name on the command line is ``--NAME`` or ``--tfbench-NAME``."""
+
+    name: str
+    help: str
+    metavar: str = ""
+    """Empty for a flag."""
+    default: str | None = ""
+    const: str | None = None
+    """The value of the option without a value, if it may have none."""
+
+    @property
+    def setting(self) -> str:
+        """Its name in Python, as `setting` takes it."""
+        return self.name.replace("-", "_")
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the keywords for argparse, but for ``help``."""
+        value: dict[str, Any] = {"metavar": self.metavar, "default": self.default} if self.metavar else {}
+        if self.const is not None:
+            value |= {"nargs": "?", "const": self.const}
+        return {"dest": f"tfbench_{self.setting}", **(value or {"action": "store_true"})}
+
+
+OPTIONS = (
+    Option("policy", "preset of thresholds and budgets", "|".join(PRESETS), "standard"),
+    Option("statistic", "what a verdict on time is about: median and tail (the default), mean or p90", "NAME"),
+    Option("against", "race a live side: self, env:NAME=VALUE, python:PATH, git:REV, joined by +", "SPEC"),
+    Option("save-baseline", "save the measurements under this name, unless the run fails", "NAME"),
+    Option("baseline", "gate against a saved baseline", "NAME"),
+    Option("replay", "cases of a saved baseline to race again live", "all|suspects|never", "all"),
+    Option("inject-slowdown", "make the contender run the fraction F of extra iterations", "F", "0"),
+    Option("device", "devices to measure on; GPUs by index or UUID", "cpu|gpu|all|gpu:0,1", "all"),
+    Option("scale", f"shapes of the benchmarks (default: {VARIABLE} or {SMALL})", "|".join(SCALES)),
+    Option("require-gpu", "fail without a GPU, instead of skipping its cases"),
+    Option("cpus", "processors for the workers, such as 0,2-3 (default: the last one)", "LIST"),
+    Option("strict-gate", "also fail on inconclusive, incomparable and missing results"),
+    Option("shard", "run one part of the cases, such as 2/4; see tfbench merge", "N/OF"),
+    Option("job", "measure as the job of a fleet in this file; tfbench job run starts pytest so", "FILE"),
+    Option("resume", "go on after an interruption: use the finished cases of the same code and environment"),
+    Option("gate-suite", "also judge the mean of all cases, and fail if it is slower by F, such as 0.5%%", "F", None),
+    Option("changed-only", "do not race cases whose code, graphs and packages are the same on both sides, but for a sample"),
+    Option("report-json", "write the report as JSON", "PATH"),
+    Option("report-html", "write the report as a page: one file with charts, for a browser", "PATH"),
+    Option("report-markdown", "write the report as Markdown, for a pull request", "PATH"),
+    Option(
+        "history", f"add this run to the history in DIR or a database (default: {HISTORY}), with its baseline side as the anchor",
+        "DIR|URL", const=HISTORY,
+    ),
+    Option("profile", f"profile each case in a separate launch, into DIR (default: {PROFILES})", "DIR", const=PROFILES),
+    Option("profile-on-regression", "profile both sides of each regressed case, and explain the slowdown"),
+    Option("profile-levels", "levels of the profiler's tracers, such as host=2,device=1,python=0", "LEVELS"),
+    Option("profile-method", "how to collect profiles", "session|context|sampling", "session"),
+)  # fmt: skip
+"""Present under ``--benchmark`` only."""
+
+
+def setting(config: pytest.Config, name: str) -> Any:
+    """Return the value of an option of tfbench by its name in Python, such as ``save_baseline``."""
+    return config.getoption(f"tfbench_{name}")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     # This is before any conftest.py is imported. Neither tests nor benchmarks see the variable.
     HISTORY_PLACES[pluginmanager] = os.environ.pop(HISTORY_VARIABLE, "")
     group = parser.getgroup("tfbench", "performance regression suite for TensorFlow")
-
-    def add(name: str, help: str, metavar: str = "", default: str | None = "", **how: Any) -> None:
-        """Add an option with a value, or a flag if there is no metavar."""
-        how |= {"metavar": metavar, "default": default} if metavar else {"action": "store_true"}
-        try:
-            group.addoption(name, help=help, **how)
-        except ValueError as error:
-            if name == SHARED:
-                return  # the other plugin's switch then turns on profiling here too, in the default folder
-            text = f"tfbench: another plugin also has the option {name}; disable that plugin with -p no:NAME ({error})"
-            raise pytest.UsageError(text) from error
-
-    add("--benchmark", "run the benchmarks instead of the tests")
-    add("--policy", "preset of thresholds and budgets", "|".join(PRESETS), "standard")
-    add("--statistic", "what a verdict on time is about: median and tail (the default), mean or p90", "NAME")
-    add("--against", "race a live side: self, env:NAME=VALUE, python:PATH, git:REV, joined by +", "SPEC")
-    add("--save-baseline", "save the measurements under this name, unless the run fails", "NAME")
-    add("--baseline", "gate against a saved baseline", "NAME")
-    add("--replay", "cases of a saved baseline to race again live", "all|suspects|never", "all")
-    add("--inject-slowdown", "make the contender run the fraction F of extra iterations", "F", "0")
-    add("--device", "devices to measure on; GPUs by index or UUID", "cpu|gpu|all|gpu:0,1", "all")
-    add("--scale", f"shapes of the benchmarks (default: {os.environ.get(VARIABLE, SMALL)})", "|".join(SCALES))
-    add("--require-gpu", "fail without a GPU, instead of skipping its cases")
-    add("--cpus", "processors for the workers, such as 0,2-3 (default: the last one)", "LIST")
-    add("--strict-gate", "also fail on inconclusive, incomparable and missing results")
-    add("--shard", "run one part of the cases, such as 2/4; see tfbench merge", "N/OF")
-    add("--job", "measure as the job of a fleet in this file; tfbench job run starts pytest so", "FILE")
-    add("--resume", "go on after an interruption: use the finished cases of the same code and environment")
-    text = "also judge the mean of all cases, and fail if it is slower by F, such as 0.5%%"
-    add("--gate-suite", text, "F", None)
-    add(
-        "--changed-only",
-        "do not race cases whose code, graphs and packages are the same on both sides, but for a sample",
-    )
-    add("--report-json", "write the report as JSON", "PATH")
-    add("--report-html", "write the report as a page: one file with charts, for a browser", "PATH")
-    add("--report-markdown", "write the report as Markdown, for a pull request", "PATH")
-    text = (
-        f"add this run to the history in DIR or a database (default: {HISTORY}), with its baseline side as the anchor"
-    )
-    add("--history", text, "DIR|URL", nargs="?", const=HISTORY)
-    text = f"profile each case in a separate launch, into DIR (default: {PROFILES})"
-    add(SHARED, text, "DIR", nargs="?", const=PROFILES)
-    add("--profile-on-regression", "profile both sides of each regressed case, and explain the slowdown")
-    add("--profile-levels", "levels of the profiler's tracers, such as host=2,device=1,python=0", "LEVELS")
-    add("--profile-method", "how to collect profiles", "session|context|sampling", "session")
+    group.addoption("--benchmark", action="store_true", help="run the benchmarks instead of the tests")
     parser.addini("tfbench_paths", "files and folders of the benchmarks", type="args", default=["benchmarks"])
     text = "thresholds of single cases, such as test_io*: minimum_effect=0.05, tolerance=0.1"
     parser.addini("tfbench_thresholds", text, type="linelist", default=[])
     text = "files with tf.test.Benchmark classes, whose methods are benchmarks; patterns such as tests/*_benchmark.py"
     parser.addini("tfbench_tf_test_benchmarks", text, type="linelist", default=[])
+    if getattr(pluginmanager, "_conftest_plugins", None):
+        # A conftest.py names this plugin, so pytest_load_initial_conftests has begun without it.
+        add_options(parser)
+
+
+def add_options(parser: pytest.Parser) -> list[str]:
+    """Add each option under both names; return the short names that belong to others, who keep them."""
+    group, taken = parser.getgroup("tfbench"), []
+    for option in OPTIONS:
+        group.addoption(PREFIX + option.name, help=option.help, **option.attributes())
+        if _is_free(parser, f"--{option.name}"):
+            group.addoption(f"--{option.name}", help=f"the same as {PREFIX}{option.name}", **option.attributes())
+        else:
+            taken.append(f"--{option.name}")
+    return taken
+
+
+def _is_free(parser: pytest.Parser, name: str) -> bool:
+    """Return whether nobody has an option of this name: pytest then does not know the argument."""
+    try:
+        return name in parser.parse_known_and_unknown_args([name])[1]
+    except pytest.UsageError:  # the option wants a value
+        return False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None, None, None]:
+    """Add the options after all plugins and the first conftest.py files had their turn, and under ``--benchmark`` only."""
+    early_config.known_args_namespace.file_or_dir = _paths(early_config, args)
+    yield
+    if early_config.known_args_namespace.benchmark:
+        early_config.stash[TAKEN] = add_options(parser)
+        return
+    _, unknown = parser.parse_known_and_unknown_args(list(args), copy.copy(early_config.option))
+    names = {name for option in OPTIONS for name in (f"--{option.name}", PREFIX + option.name)}
+    if given := next((name for word in unknown if (name := word.partition("=")[0]) in names), ""):
+        raise pytest.UsageError(f"{given} measures nothing without --benchmark; add it")
+
+
+def _paths(early_config: pytest.Config, args: list[str]) -> list[str]:
+    """Return the paths among the arguments. pytest does not know the options yet, so it takes their values for paths."""
+    known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in OPTIONS:
+        known.add_argument(f"--{option.name}", PREFIX + option.name, **option.attributes())
+    _, rest = known.parse_known_args([word for word in args if word != "--"])
+    return [path for path in early_config.known_args_namespace.file_or_dir if path in rest]
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [
+        f"tfbench: {name} belongs to another plugin here; use {PREFIX}{name[2:]}"
+        for name in config.stash.get(TAKEN, [])
+    ]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     if not config.getoption("benchmark"):
-        if given := next((name for name in _RUN_ONLY if config.getoption(name.strip("-").replace("-", "_"))), ""):
-            raise pytest.UsageError(f"{given} measures nothing without --benchmark; add it")
         return
     from tfbench.plugin.runner import Runner
     from tfbench.suite.tf_test_files import listed
 
     try:
-        set_scale(config.getoption("scale") or os.environ.get(VARIABLE, SMALL))
+        set_scale(setting(config, "scale") or os.environ.get(VARIABLE, SMALL))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     if whole_suite(config):

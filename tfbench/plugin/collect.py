@@ -30,7 +30,7 @@ from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.imports import PACKAGE, is_below, is_installed, redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case
-from tfbench.plugin import RUNNER, STARTED_WITH, whole_suite
+from tfbench.plugin import RUNNER, STARTED_WITH, setting, whole_suite
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.terminal import say
@@ -258,7 +258,9 @@ def misnamed(path: Path, parent: pytest.Collector) -> MisnamedFile | None:
 
 def adopts(config: pytest.Config) -> bool:
     """Tell whether plain pytest-benchmark tests are cases: if the run compares them, saves them or only collects."""
-    return any(config.getoption(name) for name in ("against", "baseline", "save_baseline", "collectonly"))
+    return config.getoption("collectonly") or any(
+        setting(config, name) for name in ("against", "baseline", "save_baseline")
+    )
 
 
 def is_benchmark(item: pytest.Item, adopting: bool) -> TypeGuard[pytest.Function]:
@@ -337,7 +339,7 @@ def given(config: pytest.Config) -> argparse.Namespace:
     return config._parser.parse_known_args(words, argparse.Namespace())
 
 
-_ONCE = {"keyword": "-k", "markexpr": "-m", "policy": "--policy"}
+_ONCE = {"keyword": "-k", "markexpr": "-m", "tfbench_policy": "--tfbench-policy"}
 _REPEATED = {"deselect": "--deselect", "override_ini": "-o"}
 _PATHS = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
 
@@ -359,8 +361,8 @@ def selection_of(config: pytest.Config, policy: str) -> Selection:
         words += [word for value in getattr(options, name) or [] for word in (option, value)]
     ignored = {name: [below_root(path) for path in getattr(options, name) or []] for name in _PATHS}
     words += [word for name, paths in ignored.items() for path in paths for word in (_PATHS[name], path)]
-    if options.device:
-        words += ["--device", parse_device(options.device)[0]]
+    if options.tfbench_device:
+        words += ["--tfbench-device", parse_device(options.tfbench_device)[0]]
     paths = [below_root(path) for path in options.file_or_dir]
     if not paths and not whole_suite(config) and config.args_source is not pytest.Config.ArgsSource.ARGS:
         paths = [below_root(".")]

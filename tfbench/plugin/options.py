@@ -16,7 +16,7 @@ from tfbench.errors import DeclarationError, TfbenchError, UsageError
 from tfbench.facts import library_variables
 from tfbench.fs import require_linux
 from tfbench.model import STATISTICS, THRESHOLDS, Case
-from tfbench.plugin import HISTORY_PLACES
+from tfbench.plugin import HISTORY_PLACES, setting
 from tfbench.plugin.collect import ListedFile, scope_of
 from tfbench.policy import Policy
 from tfbench.race.prober import HIGHEST, METHODS, ProfilerConfig
@@ -358,17 +358,17 @@ def job_options(config: pytest.Config) -> dict[str, Any]:
     Raises:
         UsageError: The job cannot be read, or another option contradicts it.
     """
-    if not (path := config.getoption("job")):
+    if not (path := setting(config, "job")):
         return {}
     from tfbench.fleet.job import load
 
-    if config.getoption("shard") or not config.getoption("against") or not config.getoption("report_json"):
+    if setting(config, "shard") or not setting(config, "against") or not setting(config, "report_json"):
         raise UsageError("--job needs --against and --report-json, and excludes --shard; tfbench job run gives them")
     try:
         job = load(Path(path))
     except TfbenchError as error:
         raise UsageError(f"--job: {error}") from None
-    journal = Path(config.getoption("report_json")).with_name(JOURNAL)
+    journal = Path(setting(config, "report_json")).with_name(JOURNAL)
     return {"job": job.part, "seed": job.seed, "session_name": job.session, "journal": journal}
 
 

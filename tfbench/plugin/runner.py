@@ -22,7 +22,7 @@ from tfbench.fs import write_whole
 from tfbench.gate.artifact import BaselineStore
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict
-from tfbench.plugin import REPORTS, STARTED_WITH, whole_suite
+from tfbench.plugin import REPORTS, STARTED_WITH, setting, whole_suite
 from tfbench.plugin.collect import (
     adopts,
     by_environment,
@@ -260,6 +260,11 @@ def _how_to_accept(session: Session, root: Path, baseline: str) -> str:
 # Write the report files that the options of pytest name: JSON, HTML and Markdown
 
 
+def _written(option: str) -> str:
+    """Return an option as it is written on the command line."""
+    return f"--{option.replace('_', '-')}"
+
+
 class ReportFiles:
     """The report files of a run, checked before it starts.
 
@@ -269,11 +274,11 @@ class ReportFiles:
 
     def __init__(self, config: pytest.Config) -> None:
         self._root = config.rootpath
-        given = {option: config.getoption(option.strip("-").replace("-", "_")) for option in REPORTS}
+        given = {option: setting(config, option) for option in REPORTS}
         self._paths: Mapping[str, str] = {option: path for option, path in given.items() if path}
         for option, path in self._paths.items():
-            check_not_taken_for_test(config, option, path)
-        if "--report-html" in self._paths:
+            check_not_taken_for_test(config, _written(option), path)
+        if "report_html" in self._paths:
             check_library()
         if config.getoption("collectonly"):
             self._paths = {}
@@ -288,14 +293,14 @@ class ReportFiles:
             UsageError: A file cannot be written.
         """
         writers: Mapping[str, Callable[[Report], str]] = {
-            "--report-json": json_format.render, "--report-html": partial(self._html, strict=strict),
-            "--report-markdown": partial(markdown.render, strict=strict),
+            "report_json": json_format.render, "report_html": partial(self._html, strict=strict),
+            "report_markdown": partial(markdown.render, strict=strict),
         }  # fmt: skip
         for option, path in self._paths.items():
             try:
                 write_whole(Path(path), writers[option](report))
             except OSError as error:
-                raise UsageError(f"{option} {path}: {error.strerror or error}") from None
+                raise UsageError(f"{_written(option)} {path}: {error.strerror or error}") from None
         return [f"report written: {path}" for path in self._paths.values()]
 
     def _html(self, report: Report, strict: bool) -> str:
@@ -329,7 +334,10 @@ class Runner:
         self._places: Mapping[str, tuple[int, int]] = {}
         self._uncollected: dict[str, CaseResult] = {}
         self.imported: list[str] = []  # TensorFlow and packages on top of it
-        option = config.getoption
+
+        def option(name: str) -> Any:
+            return setting(config, name)
+
         self._files = ReportFiles(config)
         self._write_report()  # the report of an earlier run must not stay where this one fails
         self._device, self._gpus = parse_device(option("device"))
@@ -344,10 +352,14 @@ class Runner:
             times = f"the contender does {1 + self._slowdown:g} times the work"
             self._notes.append(f"--inject-slowdown {self._slowdown:g}: {times}; for 10% more, write 0.10")
         # pytest-xdist registers its scheduler later than this.
-        distributed = option("tx", None) and option("dist", "no") != "no" and not option("collectonly")
+        distributed = (
+            config.getoption("tx", None)
+            and config.getoption("dist", "no") != "no"
+            and not config.getoption("collectonly")
+        )
         if distributed or hasattr(config, "workerinput"):
             raise UsageError("tfbench cannot measure in parallel; run it without pytest-xdist's -n, or add -n 0")
-        self._profile = PROFILES if option("profile") is True else str(option("profile") or "")
+        self._profile = option("profile") or ""
         check_not_taken_for_test(config, "--profile", self._profile)
         check_not_taken_for_test(config, "--history", option("history"))
         self._profiler_config = parse_profiler_config(option("profile_levels"), option("profile_method"))
@@ -362,7 +374,7 @@ class Runner:
         self._suite_limit = parse_suite_limit(option("gate_suite"), raced=raced, partial=partial)
         if option("changed_only") and not option("against"):
             raise UsageError("--changed-only compares the code of two sides; add --against git:REV")
-        self._processors = worker_processors(option("cpus"), listing=option("collectonly"))
+        self._processors = worker_processors(option("cpus"), listing=config.getoption("collectonly"))
 
     # Collection
 
@@ -403,7 +415,7 @@ class Runner:
                 kept.append(item)  # pytest reports it, with the fixtures that there are
             else:
                 unused.append(item.name)
-        option = self._config.getoption
+        option = partial(setting, self._config)
         if option("against") or (option("baseline") and option("replay") == ALL):
             kept = by_environment(kept, self.cases)
             self.cases = {item.nodeid: self.cases[item.nodeid] for item in kept if item.nodeid in self.cases}
@@ -442,7 +454,7 @@ class Runner:
         return suite_of(self._config, self.cases, STARTED_WITH, bool(self.imported))
 
     def _request(self) -> RunRequest:
-        config, option = self._config, self._config.getoption
+        config, option = self._config, partial(setting, self._config)
         root = config.rootpath
         return RunRequest(
             root=root,
@@ -513,7 +525,7 @@ class Runner:
 
     @property
     def _strict(self) -> bool:
-        return bool(self._config.getoption("strict_gate"))
+        return bool(setting(self._config, "strict_gate"))
 
     # Ending
 
@@ -529,7 +541,7 @@ class Runner:
         if (report.due or report.verdicts) and ruling.pytest_code and not failed:
             self._errors.append(f"exit code 1, {ruling.result}: {ruling.because}")
             failed = True
-        if name := self._config.getoption("save_baseline"):
+        if name := setting(self._config, "save_baseline"):
             if failed:
                 self._errors.append(f"the baseline {name!r} was not saved: the run failed")
             else:
@@ -570,7 +582,7 @@ class Runner:
         """
         if report is None and self._session is not None:
             report = self._session.report()
-        empty = Report({"name": self._config.getoption("policy")}, {}, complete=False)
+        empty = Report({"name": setting(self._config, "policy")}, {}, complete=False)
         return self._files.write(report or empty, self._strict)
 
     def summarise(self, reporter: Any) -> None:
