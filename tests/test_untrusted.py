@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.test_architecture import FILES, PACKAGE
 from tfbench import cli
 from tfbench.report import terminal
-from tfbench.report.terminal import Screen, say
+from tfbench.report.screen import Screen, say
 from tfbench.untrusted import (
     DEEPEST,
     brief,
@@ -88,7 +88,7 @@ def test_an_error_shows_no_control(tmp_path, capsys):
 
 def test_everything_is_printed_through_the_screen():
     """`comment` prints through `say`; `gate` prints annotations, which escape themselves."""
-    own = {PACKAGE / "report/terminal.py"}
+    own = {PACKAGE / "report/screen.py"}
     inside_workers = [file for file in FILES if "worker" in file.parts]
     for file in set(FILES) - own - set(inside_workers):
         text = re.sub(r'"[^"\n]*"', '""', file.read_text())

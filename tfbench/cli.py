@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tfbench import __version__, commands
 from tfbench.errors import TfbenchError, UsageError
-from tfbench.report.terminal import say
+from tfbench.report.screen import say
 from tfbench.untrusted import brief, harmless
 
 USAGE, ERROR = 2, 5

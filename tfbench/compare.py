@@ -41,9 +41,9 @@ from tfbench.model import (
 )
 from tfbench.report import json_format
 from tfbench.report.html.report_page import PageContext, VersionTimes
+from tfbench.report.screen import COLOURS, add_columns, add_row, table
 from tfbench.report.summary import duration
 from tfbench.report.summary import times as formatted
-from tfbench.report.terminal import COLOURS, add_columns, add_row, table
 from tfbench.stats.interval import Floats
 from tfbench.stats.verdict import change
 from tfbench.storage import baselines

@@ -19,7 +19,7 @@ from tfbench.fleet.controller import Fleet, merge
 from tfbench.fleet.engines import RayEngine
 from tfbench.fleet.folder import FleetFolder
 
-WITHOUT_RAY = "" if importlib.util.find_spec("ray") else "Ray is missing; install it: pip install 'tfbench[ray]'"
+WITHOUT_RAY = "" if importlib.util.find_spec("ray") else "Ray is missing; install it: pip install 'pytest-tfbench[ray]'"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(WITHOUT_RAY), reason=WITHOUT_RAY),

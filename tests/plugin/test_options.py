@@ -75,7 +75,9 @@ def run_pytest(folder, *words, file="other.py"):
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\ntfbench_paths = speed\n")
-    (tmp_path / "test_a.py").write_text("def test_a(request):\n    print('GIVEN', request.config.getoption('theirs'))\n")
+    (tmp_path / "test_a.py").write_text(
+        "def test_a(request):\n    print('GIVEN', request.config.getoption('theirs'))\n"
+    )
     (tmp_path / "speed").mkdir()
     (tmp_path / "speed" / "test_b.py").write_text("def test_b(bench):\n    bench(int)\n")
     return tmp_path

@@ -224,11 +224,13 @@ class TestFailures:
 
     def test_without_xprof_the_other_tools_go_on(self, tmp_path):
         path = training().write(tmp_path)
-        missing = xprof.Answers(absent="xprof is not installed (ModuleNotFoundError); pip install 'tfbench[profile]'")
+        missing = xprof.Answers(
+            absent="xprof is not installed (ModuleNotFoundError); pip install 'pytest-tfbench[profile]'"
+        )
         found = read([path], POLICY, lambda files, seconds: missing)
         absent = {section.tool: section.absent for section in found.sections if section.absent}
         assert set(absent) == {"overview", "input", "tf_data", "ops", "kernels", "memory", "pods"}
-        assert "pip install 'tfbench[profile]'" in absent["overview"]
+        assert "pip install 'pytest-tfbench[profile]'" in absent["overview"]
         assert found.seen.breakdown.seconds == pytest.approx(0.9e-3)
         assert found.trace["traceEvents"]
 
@@ -247,7 +249,7 @@ class TestAsking:
         (tmp_path / "xprof" / "__init__.py").write_text("raise ImportError('no module named xprof')")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         assert xprof.ask(self.path(tmp_path), 60).absent == (
-            "xprof is not installed (ImportError: no module named xprof); pip install 'tfbench[profile]'"
+            "xprof is not installed (ImportError: no module named xprof); pip install 'pytest-tfbench[profile]'"
         )
 
     def test_a_crash_of_xprof_stays_in_its_process(self, tmp_path, monkeypatch):

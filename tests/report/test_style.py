@@ -1,6 +1,6 @@
 """The names of cases in narrow tables."""
 
-from tfbench.report.terminal import break_name
+from tfbench.report.screen import break_name
 
 NAME = "benchmarks/test_linear.py::test_matmul[compiler=none,precision=float32]"
 

@@ -21,7 +21,9 @@ from tfbench.storage.history import History
 from tfbench.storage.history_index import HistoryIndex
 
 LIBRARIES = [name for name in ("sqlalchemy", "psycopg", "alembic") if importlib.util.find_spec(name) is None]
-WITHOUT = WITHOUT_POSTGRES or (f"{LIBRARIES[0]} is missing; pip install 'tfbench[postgres]'" if LIBRARIES else "")
+WITHOUT = WITHOUT_POSTGRES or (
+    f"{LIBRARIES[0]} is missing; pip install 'pytest-tfbench[postgres]'" if LIBRARIES else ""
+)
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WITHOUT), reason=WITHOUT)]
 
 

@@ -29,7 +29,7 @@ from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.report.profile import changes_of
-from tfbench.report.terminal import Screen
+from tfbench.report.screen import Screen
 from tfbench.session.profiling import Explanation, causes, explained, graph_changed, in_own_python
 from tfbench.sides.spec import Side
 from tfbench.untrusted import plural

@@ -48,7 +48,7 @@ from tfbench.model import JSON
 from tfbench.plugin.collect import collect
 from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import Policy, preset
-from tfbench.report.terminal import Screen
+from tfbench.report.screen import Screen
 from tfbench.storage.baselines import Layout
 
 SCHEMA = "tfbench-calibration/1"

@@ -17,7 +17,7 @@ from tfbench.errors import UsageError
 from tfbench.fs import read_text, write_whole
 from tfbench.gate.decide import as_comment, decided, load_artifact, own_files
 from tfbench.report.comment import GithubRun, without_report
-from tfbench.report.terminal import say
+from tfbench.report.screen import say
 from tfbench.untrusted import brief
 
 

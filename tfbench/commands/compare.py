@@ -16,7 +16,7 @@ from rich.text import Text
 from tfbench import compare
 from tfbench.compare import contrast
 from tfbench.fs import write_whole
-from tfbench.report.terminal import Screen
+from tfbench.report.screen import Screen
 from tfbench.storage.baselines import Layout
 
 SCHEMA = "tfbench-comparison/1"

@@ -33,8 +33,8 @@ from tfbench.fs import write_whole
 from tfbench.plugin.options import available_cpus, worker_processors
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
+from tfbench.report.screen import Screen, add_columns, add_row, table
 from tfbench.report.summary import duration, times
-from tfbench.report.terminal import Screen, add_columns, add_row, table
 
 SCHEMA = "tfbench-doctor/1"
 FIT, NOT_FIT, UNDECIDED = 0, 1, 3

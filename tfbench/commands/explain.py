@@ -22,7 +22,7 @@ from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import USUAL, Prober, Profiler
 from tfbench.report.profile import attributed, changes_of
 from tfbench.report.profile import render as sections
-from tfbench.report.terminal import Screen
+from tfbench.report.screen import Screen
 from tfbench.session.profiling import BASELINE, CONTENDER, explained, reread, take
 from tfbench.sides.spec import KINDS
 from tfbench.storage.baselines import PROFILES

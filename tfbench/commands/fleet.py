@@ -29,7 +29,7 @@ from tfbench.gate.decide import decided, load_report
 from tfbench.plugin.collect import COMMAND, Collected, collect
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.report import json_format
-from tfbench.report.terminal import Screen, say
+from tfbench.report.screen import Screen, say
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
 from tfbench.sides.source_tree import materialise, tree_of
 from tfbench.sides.spec import Side

@@ -23,7 +23,7 @@ from tfbench.gate.decide import as_comment, as_json, decided, load_accepted, loa
 from tfbench.model import TIME, Outcome, Report
 from tfbench.policy import Policy
 from tfbench.report.comment import annotation, headline_annotation
-from tfbench.report.terminal import COLOURS, Screen
+from tfbench.report.screen import COLOURS, Screen
 from tfbench.ruling import Result
 from tfbench.suite.fingerprint import line_of
 from tfbench.untrusted import brief, is_case

@@ -25,7 +25,7 @@ from tfbench.gpus.nvml import Nvml, Recording
 from tfbench.gpus.selection import has_driver, parse_device
 from tfbench.plugin.options import worker_processors
 from tfbench.policy import preset
-from tfbench.report.terminal import Screen
+from tfbench.report.screen import Screen
 
 WORKS, BROKEN, NO_GPU = 0, 1, 3
 

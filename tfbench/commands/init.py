@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
-from tfbench.report.terminal import say
+from tfbench.report.screen import say
 from tfbench.sides.environments import minor
 from tfbench.suite.first_files import plan
 from tfbench.untrusted import brief

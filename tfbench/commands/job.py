@@ -17,7 +17,7 @@ from tfbench.fleet.job import load
 from tfbench.fleet.node import WAIT, Place, finished, measured
 from tfbench.fleet.node import run as execute
 from tfbench.plugin.options import worker_processors
-from tfbench.report.terminal import say
+from tfbench.report.screen import say
 
 PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
 

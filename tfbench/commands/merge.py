@@ -16,7 +16,7 @@ from tfbench.gate.artifact import FILES, files_of
 from tfbench.gate.decide import load_report
 from tfbench.gate.merge import confirm, merge
 from tfbench.report import json_format
-from tfbench.report.terminal import say
+from tfbench.report.screen import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:

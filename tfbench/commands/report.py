@@ -23,7 +23,7 @@ from tfbench.model import Report
 from tfbench.report import markdown, terminal
 from tfbench.report.html import report_page
 from tfbench.report.html.page import check_library
-from tfbench.report.terminal import Screen, say
+from tfbench.report.screen import Screen, say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -71,5 +71,5 @@ def _tensorboard() -> Callable[[Report, str], str]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "tensorboard":
             raise
-        raise UsageError("--tensorboard needs tensorboard: pip install 'tfbench[profile]'") from None
+        raise UsageError("--tensorboard needs tensorboard: pip install 'pytest-tfbench[profile]'") from None
     return export

@@ -25,8 +25,8 @@ from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import USUAL, Profiler
+from tfbench.report.screen import Screen
 from tfbench.report.summary import times
-from tfbench.report.terminal import Screen
 from tfbench.session.profiling import BASELINE, CONTENDER, take
 from tfbench.sides.spec import KINDS, TENSORFLOWS, Side
 from tfbench.untrusted import brief, command

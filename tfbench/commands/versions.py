@@ -18,7 +18,7 @@ from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import Outcome
 from tfbench.policy import PRESETS, preset
-from tfbench.report.terminal import Screen
+from tfbench.report.screen import Screen
 from tfbench.ruling import Result
 from tfbench.versions import matrix
 from tfbench.versions.defaults import CASES

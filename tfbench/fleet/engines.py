@@ -304,7 +304,7 @@ def _run(*words: str) -> str:
 
 ANY_RESOURCE = "tfbench"
 """Resource of nodes whose plan names no class."""
-INSTALL_RAY = "pip install 'tfbench[ray]'"
+INSTALL_RAY = "pip install 'pytest-tfbench[ray]'"
 _START = "ray start --address=… --resources='{{\"{name}\": 1}}'"
 RETRIES = 3
 """Repetitions by Ray of a task whose node went."""

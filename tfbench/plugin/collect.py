@@ -33,7 +33,7 @@ from tfbench.model import JSON, THRESHOLDS, Case
 from tfbench.plugin import RUNNER, STARTED_WITH, setting, whole_suite
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
-from tfbench.report.terminal import say
+from tfbench.report.screen import say
 from tfbench.sides.counterparts import Selection
 from tfbench.sides.counterparts import collect as run_collection
 from tfbench.storage.baselines import HISTORY_VARIABLE

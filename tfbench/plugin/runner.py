@@ -61,8 +61,8 @@ from tfbench.report import json_format, markdown, terminal
 from tfbench.report.html.page import check_library
 from tfbench.report.html.report_page import PageContext
 from tfbench.report.html.report_page import render as render_html
+from tfbench.report.screen import Screen
 from tfbench.report.summary import times
-from tfbench.report.terminal import Screen
 from tfbench.ruling import grave, rule
 from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import not_collected

@@ -241,7 +241,7 @@ def _asked(file: Path, tools: Sequence[str], seconds: float, run: Callable[..., 
     except ValueError:
         return Answers(absent=f"xprof failed while it read the profile (exit code {done.returncode})")
     if "error" in content:
-        return Answers(absent=f"{content['error']}; pip install 'tfbench[profile]'")
+        return Answers(absent=f"{content['error']}; pip install 'pytest-tfbench[profile]'")
     data, errors = (
         {tool: one[key] for tool, one in content["tools"].items() if key in one} for key in ("data", "error")
     )

@@ -15,8 +15,8 @@ from tfbench.model import JSON
 from tfbench.profiles.attribution import Attribution, Cause
 from tfbench.profiles.step_breakdown import TimeCategory
 from tfbench.profiles.xprof import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
+from tfbench.report.screen import add_columns, add_row, table
 from tfbench.report.summary import percent, size, time
-from tfbench.report.terminal import add_columns, add_row, table
 
 # Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs
 

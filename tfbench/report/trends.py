@@ -12,8 +12,8 @@ from statistics import median
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tfbench.report.screen import add_columns, add_row, break_name, table
 from tfbench.report.summary import duration
-from tfbench.report.terminal import add_columns, add_row, break_name, table
 from tfbench.stats.change_points import Trend, TrendState
 from tfbench.storage.history_index import TIME, SeriesPoint
 

@@ -186,7 +186,7 @@ def _program() -> str:
         return str(find_uv_bin())
     if found := shutil.which("uv"):
         return found
-    raise SideError("uv, which installs other versions, is not installed; pip install 'tfbench[versions]'")
+    raise SideError("uv, which installs other versions, is not installed; pip install 'pytest-tfbench[versions]'")
 
 
 # Build and keep environments with other packages, which uv resolves and installs

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-INSTALL = "pip install 'tfbench[postgres]'"
+INSTALL = "pip install 'pytest-tfbench[postgres]'"
 HEAD = "0002"
 """The newest migration."""
 RETRY = 60.0

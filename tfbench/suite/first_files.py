@@ -92,7 +92,7 @@ jobs:
         with:
           python-version: "PYTHON"
       - name: install
-        run: python -m pip install --quiet REQUIREMENTS "tfbench[versions]"
+        run: python -m pip install --quiet REQUIREMENTS "pytest-tfbench[versions]"
       - name: race
         run: |
           # GitHub has checked out the merge of the pull request. Its first parent is the base.

@@ -35,8 +35,8 @@ from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.zygote_pool import Environment
 from tfbench.report.comment import differences
+from tfbench.report.screen import add_columns, add_row, table
 from tfbench.report.summary import duration, size, times
-from tfbench.report.terminal import add_columns, add_row, table
 from tfbench.session.results import of_variant
 from tfbench.sides.spec import TENSORFLOWS, Side, of_version
 from tfbench.stats.verdict import Decision

@@ -94,7 +94,7 @@ def by_callback(folder: str, batches: tuple[int, int]) -> Any:
     """
     tf = _tensorflow()
     if importlib.util.find_spec("tensorboard") is None:
-        raise BenchmarkError("Keras' TensorBoard callback needs TensorBoard: pip install 'tfbench[profile]'")
+        raise BenchmarkError("Keras' TensorBoard callback needs TensorBoard: pip install 'pytest-tfbench[profile]'")
     base = tf.keras.callbacks.TensorBoard
     return (_marking(base) if hasattr(tf.keras, "version") else base)(folder, profile_batch=batches, write_graph=False)
 

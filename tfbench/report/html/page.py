@@ -172,7 +172,7 @@ def check_library() -> None:
         UsageError: The chart library is not installed.
     """
     if find_spec("bokeh") is None:
-        raise UsageError("an HTML report needs the chart library: pip install 'tfbench[report]'")
+        raise UsageError("an HTML report needs the chart library: pip install 'pytest-tfbench[report]'")
 
 
 @cache

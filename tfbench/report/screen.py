@@ -1,0 +1,93 @@
+"""The console that everything is printed with, and the style of its tables.
+
+The console shows text of unknown origin without effect on terminals and runners.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from tfbench.model import Outcome
+from tfbench.untrusted import harmless
+
+COLOURS = {
+    Outcome.UNCHANGED: "green", Outcome.IMPROVED: "bold green", Outcome.REGRESSED: "bold red", Outcome.ERROR: "red",
+    Outcome.INCONCLUSIVE: "yellow", Outcome.INCOMPARABLE: "yellow", Outcome.MISSING: "yellow", Outcome.NEW: "cyan",
+}  # fmt: skip
+
+
+def table(title: str) -> Table:
+    """Create a table without columns."""
+    return Table(
+        title=Text(title, "bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
+
+
+def add_columns(made: Table, *headings: str, right: bool = False, fold: bool = False) -> None:
+    """Add columns that never wrap, or that fold long cells on a narrow terminal.
+
+    Args:
+        right: Align to the right, as for numbers.
+    """
+    for heading in headings:
+        made.add_column(
+            heading, justify="right" if right else "left", no_wrap=not fold, overflow="fold" if fold else "ellipsis"
+        )
+
+
+def add_row(made: Table, *cells: str | Text) -> None:
+    """Add a row whose cells are plain text: no markup of rich is interpreted."""
+    made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+
+
+def break_name(name: str, width: int) -> str:
+    """Break the name of a case into lines of this width, after its file and between its levels."""
+    lines = [""]
+    for part in re.split(r"(?<=::|.[\[,/])", name):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+# The console
+
+
+class Screen(Console):
+    """A console on which only the styles of this program act: every piece of text passes through `harmless`."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**{"highlight": False, "markup": False, "emoji": False, **how})
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as `rich` does, and replace the text of each piece; codes for the cursor come from `rich` alone."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(harmless(segment.text), segment.style)
+
+    def status(self, status: RenderableType, **how: Any) -> Status:
+        """Show an activity on a terminal, without markup in its text."""
+        return _Activity(_text(status), console=self, **how)
+
+
+class _Activity(Status):
+    def update(self, status: RenderableType | None = None, **how: Any) -> None:
+        super().update(None if status is None else _text(status), **how)
+
+
+def _text(status: RenderableType) -> RenderableType:
+    return Text(status) if isinstance(status, str) else status
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """Print a line, or print it as an error, without `rich`'s folding."""
+    print(harmless(text), file=sys.stderr if error else sys.stdout)
