@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from tfbench import __version__, commands
 from tfbench.errors import TfbenchError, UsageError
+from tfbench.facts import foreign_distribution
 from tfbench.report.screen import say
 from tfbench.untrusted import brief, harmless
 
@@ -45,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {harmless(' '.join(rest))}")
     if rest:
         getattr(arguments, arguments.intermixed).extend(rest)
+    if warning := foreign_distribution():
+        say(f"tfbench: {warning}", error=True)
     try:
         return int(modules[arguments.command].run(arguments))
     except TfbenchError as error:

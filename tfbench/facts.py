@@ -58,6 +58,18 @@ def packages() -> dict[str, str]:
     return found
 
 
+def foreign_distribution() -> str:
+    """Return a warning if another project's distribution ``tfbench`` is installed, whose files replace ours; else ``""``."""
+    try:
+        found = metadata.distribution("tfbench")
+    except metadata.PackageNotFoundError:
+        return ""
+    if any(entry.group == "pytest11" for entry in found.entry_points):
+        return ""  # an older installation of this project
+    fix = "pip uninstall tfbench, then pip install --force-reinstall pytest-tfbench"
+    return f"the distribution tfbench {found.version} in this environment is another project, whose files mix with ours: {fix}"
+
+
 def settings() -> dict[str, str]:
     """Return the environment variables that can change a time."""
     return {

@@ -51,7 +51,7 @@ PYTEST = (
     NOTE
     + """
 for one in sys.argv:
-    if one.startswith("--report-json="):
+    if one.startswith(("--report-json=", "--tfbench-report-json=")):
         Path(one.partition("=")[2]).write_text(Path("answer.json").read_text())
 sys.exit(int(os.environ.get("CODE", "0")))
 """
@@ -93,15 +93,16 @@ class TestRace:
         assert done.returncode == 0, done.stderr
         (call,) = calls(root)
         assert call == [
-            "pytest", "--benchmark", "--policy", "quick", "--against", "git:main", "--device", "gpu:0", "--require-gpu",
-            "--cpus", "0,2-3", "-m not slow", "-k", "a or b", "--report-json=tfbench-report/first.json",
+            "pytest", "--benchmark", "--tfbench-policy", "quick", "--tfbench-against", "git:main", "--tfbench-device", "gpu:0",
+            "--tfbench-require-gpu", "--cpus", "0,2-3", "-m not slow", "-k", "a or b",
+            "--tfbench-report-json=tfbench-report/first.json",
         ]  # fmt: skip
 
     def test_passes_little_by_default(self, root):
         assert run(root, self.STEP, inputs()).returncode == 0
         assert calls(root)[0][1:] == [
-            "--benchmark", "--policy", "quick", "--against", "git:main", "--device", "all",
-            "--report-json=tfbench-report/first.json",
+            "--benchmark", "--tfbench-policy", "quick", "--tfbench-against", "git:main", "--tfbench-device", "all",
+            "--tfbench-report-json=tfbench-report/first.json",
         ]  # fmt: skip
 
     @pytest.mark.parametrize("name", ["paths", "select", "policy", "device", "require_gpu", "arguments"])

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from tfbench.errors import TfbenchError, UsageError
+from tfbench.facts import foreign_distribution
 from tfbench.policy import PRESETS
 from tfbench.storage.baselines import HISTORY, HISTORY_VARIABLE, PROFILES
 from tfbench.suite.axes import SCALES, SMALL, VARIABLE, Variant, add_scale, set_scale
@@ -163,10 +164,11 @@ def _paths(early_config: pytest.Config, args: list[str]) -> list[str]:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    return [
-        f"tfbench: {name} belongs to another plugin here; use {PREFIX}{name[2:]}"
-        for name in config.stash.get(TAKEN, [])
-    ]
+    if RUNNER not in config.stash:
+        return []
+    taken = config.stash.get(TAKEN, [])
+    notes = [f"{name} belongs to another plugin here; use {PREFIX}{name[2:]}" for name in taken]
+    return [f"tfbench: {note}" for note in (*notes, foreign_distribution()) if note]
 
 
 def pytest_configure(config: pytest.Config) -> None:

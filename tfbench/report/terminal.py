@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tfbench.model import TIME, Case, Outcome, Ratio, Report, Skip, VariantResult
 from tfbench.report.comment import differences
-from tfbench.report.screen import COLOURS, add_columns, add_row, table
+from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, table
 from tfbench.report.summary import (
     CaseFinding,
     Group,
