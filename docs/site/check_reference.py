@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
-import inspect
 import pkgutil
 import re
 import sys
@@ -104,9 +103,8 @@ def options(parser: argparse.ArgumentParser) -> set[str]:
 
 def check_pytest_options(page: str) -> Iterator[str]:
     """Yield the options of ``pytest --benchmark`` that only one of the page and the plugin has."""
-    source = inspect.getsource(plugin.pytest_addoption)
-    registered = set(re.findall(r'add\(\s*"(--[\w-]+)"', source)) | {"--profile"}  # added under a constant's name
-    table = page.partition("## `pytest --benchmark`")[2].partition("\n| ini option")[0]
+    registered = {"--benchmark", *(f"--{option.name}" for option in plugin.OPTIONS)}
+    table = page.partition("## `pytest --benchmark`")[2].partition("\nEvery option but")[0]
     written = {
         option for row in re.findall(r"^\| (`--.*?) \|", table, re.M) for option in re.findall(r"`(--[\w-]+)", row)
     }

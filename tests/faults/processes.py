@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.e2e.project import LIMIT, Done, Project
-from tfbench.worker.profiler import ALLOWED
+from tfbench.protocol import TRACED_WORKERS
 
 FOLDER = Path(__file__).parent / "benchmarks"
 MARK = "TFBENCH_FAULTS"
@@ -64,7 +64,7 @@ class Run(Project):
 
     def environment(self) -> dict[str, str]:
         # In a run that measures tfbench's own coverage, workers may be traced. Not here.
-        inherited = {key: value for key, value in super().environment().items() if key != ALLOWED}
+        inherited = {key: value for key, value in super().environment().items() if key != TRACED_WORKERS}
         return {**inherited, "TMPDIR": str(self.temporary), MARK: str(self.root)}
 
     def start(self, *options: str, name: str = "report.json") -> subprocess.Popen[str]:

@@ -114,12 +114,18 @@ def test_a_run_without_benchmarks_sees_one_option(folder):
     assert "--tfbench-against=SPEC" in output
 
 
-@pytest.mark.parametrize("given", ["--against=self", "--tfbench-against=self", "--device=cpu", "--strict-gate"])
+@pytest.mark.parametrize("given", ["--against=self", "--tfbench-against=self", "--resume"])
 def test_an_option_without_benchmark_is_refused(folder, given):
     owner(folder, "--other", "other.py")
     code, output = run_pytest(folder, given)
     assert code == 4
     assert f"{given.partition('=')[0]} measures nothing without --benchmark; add it" in output
+
+
+@pytest.mark.parametrize("given", ["--policy=quick", "--tfbench-device=cpu", "--strict-gate"])
+def test_settings_of_benchmark_runs_may_stand_in_addopts(folder, given):
+    owner(folder, "--other", "other.py")
+    assert run_pytest(folder, "test_a.py", given)[0] == 0
 
 
 def test_both_names_set_the_same_value_and_values_are_not_taken_for_paths(folder):

@@ -11,13 +11,13 @@ from tests.fakes.suites import one_file
 from tfbench.errors import SideError
 from tfbench.model import Case
 from tfbench.policy import preset
+from tfbench.protocol import TRACED_WORKERS
 from tfbench.race.interfaces import Entrant
 from tfbench.race.race import pairs_of
 from tfbench.race.workers import tail, worker_environment
 from tfbench.race.zygote import Zygote
 from tfbench.race.zygote_pool import ZygotePool
 from tfbench.sides.spec import Side
-from tfbench.worker.profiler import ALLOWED
 
 POLICY = replace(preset("quick"), zygotes_alive=3)
 GOOD, BAD = (), (("BAD", "1"),)
@@ -159,13 +159,13 @@ def test_workers_do_not_see_the_place_of_the_history(monkeypatch, tmp_path):
 
 def test_workers_are_not_measured_for_the_coverage_of_the_run(monkeypatch, tmp_path):
     side = Side("contender", "python", tmp_path)
-    monkeypatch.delenv(ALLOWED, raising=False)
+    monkeypatch.delenv(TRACED_WORKERS, raising=False)
     monkeypatch.setenv("COV_CORE_SOURCE", "x")
     monkeypatch.setenv("COVERAGE_PROCESS_START", "x")
     monkeypatch.setenv("COVERAGE_FILE", "x")
     dropped = {"COV_CORE_SOURCE", "COVERAGE_PROCESS_START"}
     assert not dropped & set(worker_environment(os.environ, side, {}))
-    monkeypatch.setenv(ALLOWED, "1")
+    monkeypatch.setenv(TRACED_WORKERS, "1")
     assert dropped <= set(worker_environment(os.environ, side, {}))
 
 

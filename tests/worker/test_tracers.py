@@ -4,12 +4,13 @@ import sys
 
 import pytest
 
-from tfbench.worker.profiler import ALLOWED, tracer
+from tfbench.protocol import TRACED_WORKERS
+from tfbench.worker.profiler import tracer
 
 
 @pytest.fixture(autouse=True)
 def untraced(monkeypatch):
-    monkeypatch.delenv(ALLOWED, raising=False)
+    monkeypatch.delenv(TRACED_WORKERS, raising=False)
     before = sys.gettrace()
     sys.settrace(None)
     yield
@@ -42,6 +43,6 @@ def test_a_monitoring_tool_is_named():
 
 
 def test_tests_of_tfbench_may_measure_their_workers(monkeypatch):
-    monkeypatch.setenv(ALLOWED, "1")
+    monkeypatch.setenv(TRACED_WORKERS, "1")
     monkeypatch.setattr(sys, "gettrace", lambda: print)
     assert tracer() == ""

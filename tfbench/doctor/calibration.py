@@ -35,7 +35,7 @@ from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.workers import Suite
-from tfbench.report import terminal
+from tfbench.report import screen
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import Side, parse
 from tfbench.storage.baselines import Layout
@@ -511,7 +511,8 @@ def measured_false_alarms(folder: Path, policy: str, way: str) -> Rate | None:
     if not policy.isalnum():
         return None
     try:
-        trials = Journal(folder / f"{policy}-variants.jsonl" if way == "variants" else f"{policy}.jsonl").read()
+        name = f"{policy}-variants.jsonl" if way == "variants" else f"{policy}.jsonl"
+        trials = Journal(folder / name).read()
     except (ReportError, OSError):
         return None
     found = tally("", RACED, [one for one in trials if one.method == RACED]).false_alarms
@@ -540,7 +541,7 @@ def table(title: str, rows: Sequence[RateRow], width: int) -> Table:
     slowdowns = sorted({slowdown for row in rows for slowdown in row.detected})
     kinds = list(dict.fromkeys(kind for row in rows for kind in row.tails))
     headings = [kind if wide else kind.replace(" ", "\n") for kind in kinds]
-    made = terminal.table(title)
+    made = screen.table(title)
     made.add_column("workload", overflow="fold", min_width=13)
     injected = [f"+{slowdown_text(slowdown)}" for slowdown in slowdowns]
     coverage = [] if nominal is None else [f"{covering}{nominal:.1%}".replace(".0%", "%")]

@@ -96,6 +96,11 @@ OPTIONS = (
     Option("profile-method", "how to collect profiles", "session|context|sampling", "session"),
 )  # fmt: skip
 """Present under ``--benchmark`` only."""
+_ASK_FOR_RESULTS = frozenset(
+    {"against", "baseline", "save-baseline", "report-json", "report-html", "report-markdown", "shard", "job", "resume",
+     "gate-suite", "changed-only", "history"}
+)  # fmt: skip
+"""Options that need ``--benchmark``. Without it pytest would ignore them, and the run would pass."""
 
 
 def setting(config: pytest.Config, name: str) -> Any:
@@ -149,9 +154,12 @@ def pytest_load_initial_conftests(
         early_config.stash[TAKEN] = add_options(parser)
         return
     _, unknown = parser.parse_known_and_unknown_args(list(args), copy.copy(early_config.option))
-    names = {name for option in OPTIONS for name in (f"--{option.name}", PREFIX + option.name)}
-    if given := next((name for word in unknown if (name := word.partition("=")[0]) in names), ""):
-        raise pytest.UsageError(f"{given} measures nothing without --benchmark; add it")
+    names = {name: option.name for option in OPTIONS for name in (f"--{option.name}", PREFIX + option.name)}
+    given = [name for word in unknown if (name := word.partition("=")[0]) in names]
+    if asks := next((name for name in given if names[name] in _ASK_FOR_RESULTS), ""):
+        raise pytest.UsageError(f"{asks} measures nothing without --benchmark; add it")
+    if given:
+        add_options(parser)  # settings of benchmark runs, as addopts of an ini file may have them
 
 
 def _paths(early_config: pytest.Config, args: list[str]) -> list[str]:

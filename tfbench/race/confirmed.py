@@ -164,8 +164,8 @@ class ConfirmedRace:
         self._stopwatch = launcher.stopwatch
         wanted = _first_call_is_open if FIRST_CALL in metrics else lambda race: False
 
-        def race(first: int, confirms: Statistic | None = None) -> Race:
-            config = RaceConfig(cases, [first + pair for pair in order], wanted, confirms)
+        def race(first: int, confirms: Statistic | None = None, patience: int = 0) -> Race:
+            config = RaceConfig(cases, [first + pair for pair in order], wanted, confirms, patience)
             return Race(entrants, launcher, policy, config, clock, rng)
 
         self._first = race(0)
@@ -192,7 +192,7 @@ class ConfirmedRace:
             if self._confirm and suspects and not self.failures:
                 least = len(self._first.all_launches)
                 found = self._time.result.statistic if self._time.changed and self._time.result else None
-                self._second = self._again(found)
+                self._second = self._again(found, least if found is Statistic.TAIL else 0)
                 with self._stopwatch.phase(Phase.CONFIRMING):
                     self._race(self._second, [judge for judge, _ in suspects], least, progress)
                 for judge, first in suspects:

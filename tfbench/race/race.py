@@ -101,6 +101,9 @@ class RaceConfig:
     """Tells whether the first calls of two sides are judged, too, and need another launch."""
     confirms: Statistic | None = None
     """What this race confirms, if another one has found a change in the time of an iteration: it asks that alone."""
+    patience: int = 0
+    """Launches before the race may end because a decision is out of reach. What a race confirms may show as late as it showed
+    first, such as slow calls that are rare."""
 
 
 def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) -> range:
@@ -474,6 +477,8 @@ class Race:
         statistic = self._open_statistic(entrant)
         effects = self.effects(entrant, statistic=statistic)
         needed = launches_needed(effects, self._thresholds(entrant, statistic), self.policy.clip)
+        if len(self.launches) < self.config.patience:
+            return ""
         done, each = len(self.launches), self.wall_seconds / len(self.all_launches)
         reach = min(self.policy.looks[-1], done + (limit - self.wall_seconds) / max(each, 1e-9))
         if needed <= self.policy.hopeless * reach:
