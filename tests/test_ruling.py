@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.report import complete, row
+from tests.fakes.report import CODE, complete, row
 from tfbench.gate.decide import Accepted, GateDecision, as_comment
 from tfbench.metrics.catalog import DECISIVE
 from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Skip, SuiteVerdict, Verdict
@@ -274,3 +274,27 @@ def test_a_shard_is_ruled_by_its_own_cases_until_the_gate_sees_it():
     assert rule(found, part=True).result is Result.INCONCLUSIVE
     assert summarize(found).headline == "shard 1 of 2: inconclusive: 1 inconclusive, 1 unchanged"
     assert rule(found).result is Result.ERROR
+
+
+def added(*outcomes, others=()):
+    """A report with a baseline whose cases are new there, besides some others."""
+    rows = [row(f"b/t.py::added{number}", outcome) for number, outcome in enumerate(outcomes)]
+    rows = [replace(one, reason=Reason(ReasonCode.ADDED, "why")) for one in rows]
+    return complete(
+        [*rows, *others], sides={"baseline": {"spec": "git:main", **CODE}, "contender": {"spec": "x", **CODE}}
+    )
+
+
+def test_the_change_that_adds_the_first_benchmarks_passes_and_says_so():
+    ruling = rule(added("new", "new"))
+    assert (ruling.result, ruling.pytest_code) == (Result.PASS, 0)
+    assert ruling.because == "2 new; every benchmark is new, so there is nothing to compare with yet"
+
+
+def test_cases_that_were_added_do_not_count_as_not_compared():
+    assert rule(added(*["new"] * 9, others=[row("b/t.py::old")])).result is Result.PASS
+
+
+@pytest.mark.parametrize("other", ["missing", "incomparable", "error"])
+def test_new_cases_beside_others_that_are_gone_pass_nothing(other):
+    assert rule(added("new", "new", others=[row("b/t.py::old", other)])).result is not Result.PASS

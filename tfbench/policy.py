@@ -110,9 +110,9 @@ class LaunchBudgets:
     zygotes: int = 12
     """Zygotes per side, started when a race needs them. Easy cases need three or four. Where pairs differ by 1.2%
     (eager ops), six leave 30% of unchanged cases undecided and detect 68% of 3% slowdowns. Twelve leave 2% undecided
-    and detect 97%. Each takes 66 MB, or 230 MB and 3 s if it imports TensorFlow itself."""
+    and detect 97%. Each takes 66 MB, or 180 to 230 MB and 3 s if it imports TensorFlow itself."""
     first_zygotes: int = 16
-    """Of them, those that the first launches of a race take turns with."""
+    """At most so many of them take turns in the first launches of a race: all, as none has more."""
     more_zygotes_after: int = 9
     """Launches after which the others take turns, too. Two pairs say little about how far pairs differ, so an interval from
     them stays wide, however many launches there are: with 20 launches of `quick` that differ by 2%, 5% is found in 70% of
@@ -135,6 +135,9 @@ class LaunchBudgets:
     agree about its direction in one of 16 files. Each imports TensorFlow."""
     block_seconds: float = 3e-4
     """Length of a timed block. Faster turns cancel more of a noise burst."""
+    block_longest: float = 4.0
+    """The block of the slowest side takes at most this many times the planned length, unless a single iteration does. A step
+    that returns at once on one side would otherwise make the other one repeat its own thousands of times."""
     device_block_seconds: float = 3e-3
     """The same for devices, whose blocks start with an empty queue and end with a synchronization of at least 12 µs."""
     ahead_block_seconds: float = 0.02
@@ -412,7 +415,7 @@ class Policy(
         first_call = 0 < self.first_call_effect < self.first_call_tolerance < 1
         probes = min(self.probe_calls, self.probes_at_once, self.probe_launches)
         counts = min(probes, self.memory_launches, self.alone_launches, self.suite_passes)
-        limits = min(self.overrun, self.output_bytes, self.file_bytes)
+        limits = min(self.overrun, self.output_bytes, self.file_bytes, self.block_longest)
         rules = {
             "0 < minimum_effect < tolerance < 1 must hold": 0 < self.minimum_effect < self.tolerance < 1,
             "0 < tail_effect < tail_tolerance < 1 must hold": 0 < self.tail_effect < self.tail_tolerance < 1,
@@ -432,7 +435,7 @@ class Policy(
             >= 1,
             "most_zygotes_after must be at least more_zygotes_after": self.more_zygotes_after
             <= self.most_zygotes_after,
-            "overrun, output_bytes and file_bytes must be at least 1": limits >= 1,
+            "overrun, output_bytes, file_bytes and block_longest must be at least 1": limits >= 1,
             "screen_tolerance must be at least tolerance": self.screen_tolerance >= self.tolerance,
             "0 < first_call_effect < first_call_tolerance < 1 must hold": first_call,
             "0 < once_effects[0] < once_effects[1] < 1 must hold": 0 < self.once_effects[0] < self.once_effects[1] < 1,

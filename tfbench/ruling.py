@@ -178,7 +178,7 @@ def rule(
         found.append((suite, "", f"the suite is {report.suite.outcome}: {report.suite.reason.message}"))
     if shortage and not found:
         found.append((Result.INCOMPARABLE if gated else Result.NOT_GATED, "", shortage))
-    found.append((Result.PASS, _counts(timed) + _skipped(report), ""))
+    found.append((Result.PASS, _counts(timed) + _skipped(report), _first_time(timed) if gated else ""))
     result, counts, reason = min(found, key=lambda one: _SEVERITY.index(one[0]))
     if problems and result is not Result.REGRESSED:
         result, more = Result.ERROR, f"{len(problems)} expired or unused acceptances"
@@ -202,13 +202,28 @@ def _shortage(report: Report, timed: Sequence[Verdict], gated: bool, min_compare
     """Return why too few cases were compared, ``""`` if enough were."""
     decided = sum(one.outcome in _DECIDED for one in timed)
     same = sum(one.reason.code == ReasonCode.SAME_CODE for one in timed)
+    if gated and _first_time(timed):
+        return ""
     if not decided:
         cases = f"{len(timed)} cases measured, none compared" if timed else "no case was measured"
         return f"{cases}{_skipped(report)}" + ("" if gated else ": run with --baseline NAME or --against SPEC")
-    if decided + same < min_compared * len(report.due):
+    if decided + same < min_compared * (len(report.due) - len(_added(timed))):
         few = f"only {decided} of {len(report.due)} cases were compared ({_counts(timed)}{_skipped(report)})"
         return f"{few}; tfbench gate --min-compared lowers the limit of {min_compared:.0%}"
     return ""
+
+
+def _added(timed: Sequence[Verdict]) -> list[Verdict]:
+    """Return the cases that the other side does not have, unless it has one that is missing here: that may be a renamed one."""
+    if any(one.outcome is Outcome.MISSING for one in timed):
+        return []
+    return [one for one in timed if one.outcome is Outcome.NEW and one.reason.code == ReasonCode.ADDED]
+
+
+def _first_time(timed: Sequence[Verdict]) -> str:
+    """Say that every case is new, as in the change that adds the first benchmarks; ``""`` if one is not."""
+    added = len(_added(timed))
+    return "every benchmark is new, so there is nothing to compare with yet" if added and added == len(timed) else ""
 
 
 def _skipped(report: Report) -> str:

@@ -88,6 +88,19 @@ def test_both_sides_of_a_case_have_blocks_of_the_same_size():
     assert plan.iterations[0] == plan.iterations[1]
 
 
+@pytest.mark.parametrize(("slow", "iterations"), [(2e-5, 60), (1e-3, 1), (0.017, 1)])
+def test_a_side_that_returns_at_once_does_not_make_the_other_one_repeat_its_step_for_minutes(slow, iterations):
+    plan = make_plan(sides_of(CASE), {0: slow, 1: 2e-6}, POLICY)
+    assert plan.iterations == (iterations, iterations)
+    assert slow * plan.primes[0] <= POLICY.block_longest * POLICY.prime_seconds
+
+
+def test_sliced_rounds_of_sides_that_differ_much_are_short():
+    plan = make_plan(sides_of(CASE), {0: 2.0, 1: 0.02}, POLICY, sliceable=True)
+    assert plan.sliced
+    assert plan.iterations == (4, 4)
+
+
 def test_variants_have_blocks_of_their_own_size():
     plan = make_plan(variants_of("a", "b"), {0: 1e-5, 1: 1e-4}, POLICY)
     assert plan.iterations == (30, 3)

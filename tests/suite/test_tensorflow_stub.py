@@ -57,6 +57,29 @@ def test_using_a_value_raises_an_error_that_names_the_fix():
     assert "requires=" in done.stderr
 
 
+def test_types_are_asked_about_and_looked_up_in_tables():
+    done = run(
+        """
+        with stub_tensorflow():
+            import tensorflow as tf
+            SPEC = tf.TensorSpec([None, 4], tf.float32)
+            assert isinstance(SPEC, (tf.TensorSpec, tf.SparseTensorSpec))
+            assert not isinstance(SPEC, tf.SparseTensorSpec)
+            assert not isinstance(3, tf.Tensor)
+            assert {tf.float32: 4, tf.float16: 2}[tf.float32] == 4
+            assert tf.float32 == tf.float32 != tf.float16
+            assert len({tf.float32, tf.float32}) == 1
+            try:
+                issubclass(tf.keras.layers.Dense, tf.keras.layers.Layer)
+            except Exception as error:
+                print(error)
+        assert "tensorflow" not in sys.modules
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the module uses the value of tensorflow.keras.layers.Layer at import; move that into" in done.stdout
+
+
 def test_after_collection_the_names_refer_to_the_real_tensorflow():
     done = run(
         """

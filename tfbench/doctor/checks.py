@@ -135,7 +135,7 @@ def available(least: int, machine: Machine, limits: Limits) -> Grade:
     limited = machine.cgroup is not None and least == machine.cgroup.memory_left
     where = " below the limit of the control group" if limited else ""
     what = f"{max(0, least) / GIB:.1f} GiB free{where}"
-    fix = "12 zygotes per side need 180 MB each: free memory, raise the container's limit, or use --policy quick"
+    fix = "12 zygotes per side need up to 180 MB each: free memory, raise the container's limit, or use --policy quick"
     return _graded_low(least, limits.memory_warn, limits.memory_bad), what, fix
 
 

@@ -191,7 +191,7 @@ class Limits:
     throttled_bad: float = 0.01
     """Share of the time. A stop lasts up to 0.1 s, which is hundreds of blocks."""
     memory_warn: int = 9 * GIB // 2
-    """Bytes. Policy standard keeps up to 12 zygotes per side of 180 MB each."""
+    """Bytes. Policy standard keeps up to 12 zygotes per side, of 180 MB each where each imports TensorFlow itself."""
     memory_bad: int = GIB
     """Bytes. TensorFlow and the first processes do not fit, and the kernel would kill one."""
     swap_warn: int = 64 << 20

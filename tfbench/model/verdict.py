@@ -65,6 +65,8 @@ class ReasonCode(str, enum.Enum):
     """The run had no baseline, so the case raced the other variants only."""
     NOT_IN_BASELINE = "not-in-baseline"
     """The baseline lacks this case or metric."""
+    ADDED = "added"
+    """The other side's code does not have this case, as in the change that adds it."""
     NOT_COLLECTED = "not-collected"
     """The baseline has the case and the suite no longer collects it."""
     DESELECTED_HERE = "deselected-here"

@@ -36,7 +36,7 @@ def make_plan(
     Sampling Techniques, section 10.6).
 
     Entrants of the same case get blocks of equally many iterations, so that the fixed cost of a block has the same
-    weight on both sides.
+    weight on both sides. A side that is far slower limits their number, see `block_longest`.
 
     Args:
         iteration: Seconds of one iteration of each participating entrant, by index.
@@ -63,12 +63,10 @@ def make_plan(
     for entrant in entrants:
         alike = [index for index in iteration if entrants[index].case == entrant.case]
         alone = single or any(index in untimed for index in alike)
-        seconds, timed = (
-            max(1e-9, min((times[index] for index in alike), default=block)) for times in (whole, iteration)
-        )
-        iterations.append(1 if alone else max(1, round(block / seconds)))
-        primed = not sliced and timed < prime_below
-        primes.append(max(1, round(policy.prime_seconds / seconds)) if primed else 0)
+        times = [max(1e-9, whole[index]) for index in alike] or [block]
+        primed = not sliced and max((iteration[index] for index in alike), default=0.0) < prime_below
+        iterations.append(1 if alone else _count(block, times, policy))
+        primes.append(_count(policy.prime_seconds, times, policy) if primed else 0)
         extra.append(entrant.side.slowdown)
     turn = _turn(whole, iterations, primes, extra)
     launch_seconds = policy.ahead_launch_seconds if works_on else policy.launch_seconds
@@ -83,6 +81,11 @@ def make_plan(
         sliced=sliced,
         slow=tuple(entrant.side.slow_calls for entrant in entrants),
     )
+
+
+def _count(length: float, times: Sequence[float], policy: Policy) -> int:
+    """Return the iterations that take about ``length`` on the fastest side, and no more than a few times that on any."""
+    return max(1, min(round(length / min(times)), math.floor(policy.block_longest * length / max(times))))
 
 
 def one_sample(entrants: Sequence[Entrant]) -> Plan:

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfbench.metrics.catalog import CONTRACT
 from tfbench.model import TIME, Calls, Case, Outcome, Ratio, ReasonCode, Report, Verdict
 from tfbench.model.measurement import by_side
 from tfbench.policy import Policy
-from tfbench.ruling import SAME_CODE, Result, Ruling, rule
+from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
 from tfbench.stats.prediction import mean_ratio
 from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import command, is_case, is_shared_spec, printable
@@ -308,7 +309,18 @@ def summarize(report: Report, *, shared: bool = False, strict: bool = False) -> 
 def _headline(report: Report, ruling: Ruling, counts: Mapping[str, int]) -> str:
     part = f"shard {report.shard['index']} of {report.shard['of']}: " if report.shard else ""
     counted = ", ".join(f"{number} {word}" for word, number in counts.items()) or "no cases"
-    return f"{part}{ruling.result}: {counted}"
+    return f"{part}{ruling.result}: {'; '.join(filter(None, (_failures(ruling), counted)))}"
+
+
+def _failures(ruling: Ruling) -> str:
+    """Count what fails the run besides times, such as ``1 contract broken``."""
+    failing = [one for one in ruling.verdicts if one.metric != TIME and fails(one)]
+    kinds = Counter(
+        f"{'contract' if one.metric.startswith(CONTRACT) else one.metric} "
+        f"{'broken' if one.reason.code == ReasonCode.CONTRACT_BROKEN else one.outcome}"
+        for one in failing
+    )
+    return ", ".join(f"{number} {kind}" for kind, number in kinds.items())
 
 
 def _families(timed: Sequence[Verdict]) -> dict[str, Ratio]:

@@ -502,7 +502,7 @@ class LiveSideStrategy(Strategy):
         there = self._counterpart(case)
         if there is None:
             text = f"{self.side.spec} does not have it, so there is nothing to compare it with"
-            return self.races.alone(case, Reason(ReasonCode.NOT_IN_BASELINE, text))
+            return self.races.alone(case, Reason(ReasonCode.ADDED, text))
         if (rule := self.changed_only) is not None:
             spared = rule.spares(case, self.side, there, self._differences())
             self.notes[:] = sorted(rule.notes)

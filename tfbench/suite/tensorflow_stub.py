@@ -101,6 +101,24 @@ class LazyAttribute:
             return (unittest.TestCase,)  # pytest collects its tests whatever the class is called
         return (type(name or "Base", (), {}),)  # a new class each time, since bases must differ
 
+    def __eq__(self, other: object) -> bool:
+        """Two attributes of the same path are one: ``{tf.float32: 4}[tf.float32]``."""
+        return isinstance(other, LazyAttribute) and other.__dict__["_path"] == self._path
+
+    def __hash__(self) -> int:
+        return hash(self._path)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        """``isinstance(SPEC, tf.TensorSpec)``: what this class was called for is an instance of it, and nothing else is known."""
+        if not _collecting:
+            return isinstance(instance, _real(self._path))
+        return type(instance) is LazyAttribute and instance.__dict__["_path"] == f"{self._path}()"
+
+    def __subclasscheck__(self, subclass: type) -> bool:
+        if _collecting:
+            self._refuse()
+        return issubclass(subclass, _real(self._path))
+
     def __repr__(self) -> str:
         return f"<{self._path}, not loaded>"
 

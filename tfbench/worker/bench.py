@@ -73,7 +73,10 @@ def facts(keywords: Mapping[str, Any]) -> JSON:
     for name, value in given.items():
         if name not in _CHECKS:
             known = ", ".join((*WORK, *CONTRACTS, *MODEL, ARTIFACT, CEILING))
-            raise BenchmarkError(f"bench has no keyword {name!r}; it has {known}")
+            fix = f"bench(functools.partial(step, {name}=…), …) or bench(lambda: step(…, {name}=…))"
+            raise BenchmarkError(
+                f"bench has no keyword {name!r}: for an argument of the step, write {fix}; it has {known}"
+            )
         valid, wanted = _CHECKS[name]
         if not valid(value):
             raise BenchmarkError(f"bench: {name}={value!r} must be {wanted}")
