@@ -13,6 +13,7 @@
 # make harness create the environment and measure the overhead of the harness
 # make gate-demo create the environment and run the gate's steps on a scratch repository with five pull requests
 # make gpu-check create the environment and check that tfbench works on the GPU of this machine
+# make release-check  build the distribution, check it, and use it in an empty environment; a minute
 # make clean   remove the environment and the caches
 # make help    print these lines
 # Needs Python 3.10 to 3.13 with venv, make and git. PYTHON=... selects another interpreter.
@@ -40,7 +41,7 @@ SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_inf
 PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.10 python3 python; do \
 	$$python -c '$(SUITABLE)' >/dev/null 2>&1 && echo $$python && break; done)
 
-.PHONY: help bench suite test test-all test-rest chaos fuzz mutants coverage docs lint types harness gate-demo gpu-check clean
+.PHONY: help bench suite test test-all test-rest chaos fuzz mutants coverage docs lint types harness gate-demo gpu-check release-check clean
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' Makefile
@@ -145,6 +146,10 @@ gate-demo: $(READY)
 gpu-check: $(READY)
 	$(info tfbench: checking the GPU of this machine: tfbench gpu-check)
 	@$(BIN)/tfbench gpu-check $(ARGS)
+
+release-check: $(READY)
+	$(info tfbench: building the distribution, and using it in an empty environment)
+	@$(BIN)/python tests/release.py
 
 clean:
 	$(info tfbench: removing the environment and caches)
