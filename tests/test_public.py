@@ -12,7 +12,7 @@ from tfbench import ReportError, load_report
 from tfbench.report import json_format
 
 ROOT = Path(__file__).resolve().parents[1]
-USER = '''
+USER = """
 from functools import partial
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_shared(bench: Bench, shared: Shared) -> None:
 
 def regressed(path: str) -> list[str]:
     return [one.case.name for one in load_report(path).verdicts if one.outcome is Outcome.REGRESSED]
-'''
+"""
 WRONG = USER.replace("flops=2", 'flops="two"')
 
 

@@ -40,9 +40,9 @@ from tfbench.model import (
     Verdict,
 )
 from tfbench.report import json_format
-from tfbench.report.html.report_page import PageContext, VersionTimes
+from tfbench.report.html.report_page import PageContext
 from tfbench.report.screen import COLOURS, add_columns, add_row, table
-from tfbench.report.summary import duration
+from tfbench.report.summary import VersionTimes, duration
 from tfbench.report.summary import times as formatted
 from tfbench.stats.interval import Floats
 from tfbench.stats.verdict import change
@@ -151,6 +151,11 @@ def of_content(path: str, content: Any) -> ResultFile:
             return _of_baseline(path, baselines.parse(Path(path).stem, content))
         if COLUMNS in content:
             return _of_asv(path, content)
+        if _is_machine(content):
+            raise ReportError(f"{brief(path)} describes a machine of asv and has no results; give the files beside it")
+        if "commit_hash" in content and "results" in content:
+            text = "was written by asv before 0.5; write it again with a newer one (asv update)"
+            raise ReportError(f"{brief(path)} {text}")
         return _of_plain(path, content)
     except (ValueError, KeyError) as error:
         text = f"{brief(path)} is neither a report nor a baseline of tfbench nor a file of pytest-benchmark or asv"
@@ -176,7 +181,8 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
             middle, *seconds = times([stats["median"], *raw], name)
         except ValueError:
             raise ValueError(f"{brief(name)} has a time that is not a positive number") from None
-        found[name] = Timing(middle, (tuple(seconds),) if seconds else ())
+        again = sum(known == name or known.startswith(f"{name} (again ") for known in found)
+        found[f"{name} (again {again})" if again else name] = Timing(middle, (tuple(seconds),) if seconds else ())
     if not found:
         raise ValueError("it has no benchmarks")
     info = an_object(content["machine_info"], "machine_info")
@@ -242,6 +248,11 @@ def is_result(text: str) -> bool:
     return f'"{COLUMNS}"' in text
 
 
+def _is_machine(content: JSON) -> bool:
+    """Tell whether a file is asv's ``machine.json``, which lies beside the results of a machine and has none."""
+    return {"machine", "arch", "os"} <= content.keys() and "benchmarks" not in content
+
+
 def commit(content: JSON) -> str:
     """Return the commit that was measured, shortened."""
     return f"commit {brief(content.get('commit_hash') or 'unknown')[:12]}"
@@ -296,6 +307,9 @@ _NOT_RACED = "Median of each file relative to the first file. The runs did not r
 def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
     """Read the files of a report: one report or the shards of one run, or files with times; versions; a calibration.
 
+    Of several files with times, one that is no result file is left out with a note, and asv's description of a machine
+    without.
+
     Raises:
         ReportError: A file cannot be read, is incomplete, or does not belong with the others.
     """
@@ -303,8 +317,22 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
     timed: list[ResultFile] = []
     versions: VersionTimes | None = None
     rate: Rate | None = None
+    notes: list[str] = []
+    known: list[tuple[str, dict[str, Any]]] = []
     for path in paths:
-        content, name = content_of(path), str(path)
+        try:
+            content = content_of(path)
+            if "schema" not in content and not _is_machine(content):
+                timed.append(of_content(str(path), content))
+        except ReportError as error:
+            if len(paths) == 1:
+                raise
+            notes.append(f"left out: {error}")
+        else:
+            known.append((str(path), content))
+    if notes and (not known or any("schema" in content for _, content in known)):
+        raise ReportError("; ".join(notes).removeprefix("left out: "))  # no shard of a run may be left out
+    for name, content in known:
         schema = content.get("schema")
         if schema == VERSIONS:
             versions = _versions(content, name)
@@ -312,9 +340,6 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
             rate = _rate(content, name)
         elif schema is not None:
             reports.append((name, _whole(json_format.report_of(content, name), name)))
-        else:
-            timed.append(of_content(name, content))
-    notes: list[str] = []
     if reports and timed:
         raise ReportError(
             f"{brief(reports[0][0])} is a report and {brief(timed[0].path)} has saved times: give one kind"

@@ -166,3 +166,42 @@ def test_a_run_of_variants_is_shown(tmp_path, capsys):
     path.write_text(json_format.render(variants_report()))
     assert cli.main(["report", str(path)]) == 0
     assert "ratio to reference" in capsys.readouterr().out
+
+
+def test_several_files_are_side_by_side_on_the_terminal_and_in_markdown(tmp_path, capsys):
+    text = tmp_path / "r.md"
+    assert cli.main(["report", str(ASV), str(ASV), "--text", "--markdown", str(text)]) == 0
+    shown = capsys.readouterr().out
+    assert "Median of each file relative to the first file." in shown
+    assert "1.000" in shown
+    assert "| case | asv-result | asv-result |" in text.read_text()
+
+
+MACHINE = {"arch": "x86_64", "cpu": "x", "machine": "m", "num_cpu": "2", "os": "Linux", "ram": "1", "version": 1}
+
+
+def test_what_is_no_result_file_is_left_out_with_a_note(tmp_path, capsys):
+    """`tfbench report results/MACHINE/*.json` of a project with asv names them all."""
+    for name, content in {
+        "machine.json": json.dumps(MACHINE),
+        "old.json": json.dumps({"results": {}, "commit_hash": "1" * 40, "version": 1}),
+        "broken.json": "{",
+    }.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "new.json").write_text(ASV.read_text())
+    names = sorted(map(str, tmp_path.iterdir()))
+    assert cli.main(["report", *names]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "old.json was written by asv before 0.5" in shown
+    assert "broken.json is not JSON" in shown
+    assert "machine.json" not in shown
+    assert "describes a machine of asv and has no results" in refused(capsys, tmp_path / "machine.json")
+
+
+def test_cases_of_the_same_name_are_all_shown(tmp_path):
+    content = json.loads(PLAIN.read_text())
+    content["benchmarks"] = [content["benchmarks"][0]] * 3
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(content))
+    name = content["benchmarks"][0]["fullname"]
+    assert list(read(path).times) == [name, f"{name} (again 1)", f"{name} (again 2)"]

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         context = replace(context, title=arguments.title or context.title, shared=True)
         write_whole(arguments.html, report_page.render(report, context))
     if arguments.markdown:
-        write_whole(arguments.markdown, markdown.render(report))
+        write_whole(arguments.markdown, markdown.render(report) + markdown.side_by_side(context.versions))
     if export:
         say(export(report, arguments.tensorboard))
     if arguments.text or not (arguments.html or arguments.markdown or export):
@@ -55,6 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
         colour = screen.is_terminal and not screen.no_color
         text = terminal.render(report, width=screen.width, colour=colour, shared=True)
         screen.print(Text.from_ansi(text.removesuffix("\n")), soft_wrap=True)
+        if context.versions:
+            screen.print(terminal.side_by_side(context.versions))
+        for note in context.notes:
+            screen.print(note)
     for path in filter(None, (arguments.html, arguments.markdown)):
         say(f"report written: {path}")
     return 0

@@ -13,6 +13,7 @@ from tfbench.report.summary import (
     CaseFinding,
     Group,
     Summary,
+    VersionTimes,
     approximate,
     calls_that_differ,
     duration,
@@ -93,3 +94,13 @@ def _row(one: CaseFinding, *, again: bool) -> str:
     if again and one.command:
         lines.append(f"  - race it again: {verbatim(one.command)}")
     return "\n".join(lines)
+
+
+def side_by_side(versions: VersionTimes | None) -> str:
+    """Return a table of the ratios of several files or versions to the first one; ``""`` without them."""
+    if versions is None:
+        return ""
+    rows = [["case", *map(plain, versions.labels)], ["---"] * (len(versions.labels) + 1)]
+    for name, ratios in versions.ratios.items():
+        rows.append([code(name), *("-" if ratio is None else f"{ratio:.3f}" for ratio in ratios)])
+    return f"\n{plain(versions.caption)}\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)

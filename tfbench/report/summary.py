@@ -28,6 +28,16 @@ _PARTS = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 _MULTIPLES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
+@dataclass(frozen=True, slots=True)
+class VersionTimes:
+    """Times of cases under several versions, or in several files, relative to the first."""
+
+    labels: Sequence[str]
+    ratios: Mapping[str, Sequence[float | None]]
+    """Name of a case -> a ratio for each label; ``None`` without a time."""
+    caption: str
+
+
 def approximate(one: CaseFinding) -> str:
     """Format the new time of a case, with a tilde if it is an estimate."""
     assert one.new is not None

@@ -20,6 +20,7 @@ from tfbench.report.summary import (
     CaseFinding,
     Group,
     Summary,
+    VersionTimes,
     approximate,
     bar,
     calls_that_differ,
@@ -170,6 +171,16 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False, st
         color_system="standard" if colour else None, legacy_windows=False,
     ).print(Parts(*parts), crop=False)  # fmt: skip
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def side_by_side(versions: VersionTimes) -> RenderableType:
+    """Return a table of the ratios of several files or versions to the first one."""
+    made = table(versions.caption)
+    add_columns(made, "case", fold=True)
+    add_columns(made, *versions.labels, right=True)
+    for name, ratios in versions.ratios.items():
+        add_row(made, name, *("-" if ratio is None else f"{ratio:.3f}" for ratio in ratios))
+    return made
 
 
 def _means(report: Report, summary: Summary) -> Iterator[str]:

@@ -35,6 +35,7 @@ from tfbench.report.summary import (
     CaseFinding,
     Group,
     Summary,
+    VersionTimes,
     command_for,
     duration,
     explanation,
@@ -336,16 +337,6 @@ _COLOURS: Mapping[Outcome, str] = {
     Outcome.REGRESSED: "bad", Outcome.IMPROVED: "good", Outcome.INCONCLUSIVE: "open", Outcome.UNCHANGED: "first",
 }  # fmt: skip
 _QUIET = (Outcome.UNCHANGED, Outcome.NEW)
-
-
-@dataclass(frozen=True, slots=True)
-class VersionTimes:
-    """Times of cases under several versions, or in several files, relative to the first."""
-
-    labels: Sequence[str]
-    ratios: Mapping[str, Sequence[float | None]]
-    """Name of a case -> a ratio for each label; ``None`` without a time."""
-    caption: str
 
 
 @dataclass(frozen=True, slots=True)
