@@ -217,3 +217,18 @@ def test_missing_interpreters_and_revisions_are_reported(checkout, tmp_path):
         parse("python:/nowhere", contender, tmp_path, NONE)
     with pytest.raises(SideError, match="no such revision"):
         parse("git:nope", contender, tmp_path, NONE)
+
+
+def test_a_revision_that_only_a_remote_or_a_deeper_clone_has_is_told_with_the_fix(checkout, tmp_path):
+    git(checkout, "tag", "old")
+    (checkout / "sub" / "a.py").write_text("two")
+    git(checkout, "commit", "-qam", "second")
+    git(checkout, "branch", "topic")
+    git(tmp_path, "clone", "-q", checkout, tmp_path / "clone")
+    with pytest.raises(SideError, match="a branch of a remote has this name: write git:origin/topic"):
+        tree_of(tmp_path / "clone", "topic")
+    git(tmp_path, "clone", "-q", "--depth", "1", "--no-tags", checkout.as_uri(), tmp_path / "shallow")
+    with pytest.raises(SideError, match="this clone is shallow: run `git fetch --unshallow`"):
+        tree_of(tmp_path / "shallow", "old")
+    with pytest.raises(SideError, match="run `git fetch` if a remote has it"):
+        tree_of(checkout, "nowhere")

@@ -134,6 +134,14 @@ def test_a_woven_function_is_raced_and_put_back():
     assert json.dumps is before
 
 
+def test_a_woven_function_that_the_launch_calls_as_well_is_only_called():
+    benchmark = fixture()
+    benchmark.weave("json.dumps")
+    json.dumps([1])
+    assert json.dumps([2]) == "[2]"
+    benchmark.close()
+
+
 def test_weave_names_the_package_that_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "aspectlib", None)
     with pytest.raises(BenchmarkError, match="pip install aspectlib"):

@@ -423,6 +423,10 @@ class Runner:
         if gone := [item for item in items if item not in staying]:
             self._config.hook.pytest_deselected(items=gone)
         items[:] = kept
+        if option("history") and not self._adopting and any(map(is_plain, kept)):
+            self._notes.append(
+                "pytest-benchmark's own numbers are not kept in the history; add --against or --baseline"
+            )
         if unused:
             self._notes.append(f"left out, because they do not use the fixture bench or benchmark: {some(unused, 3)}")
         if not self._config.getoption("collectonly"):

@@ -196,8 +196,19 @@ def tree_of(root: Path, revision: str) -> str:
         return _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
     except SideError:
         raise SideError(
-            f"git:{revision}: no such revision in this repository; run `git fetch` if a remote has it"
+            f"git:{revision}: no such revision in this repository; {_where_it_may_be(root, revision)}"
         ) from None
+
+
+def _where_it_may_be(root: Path, revision: str) -> str:
+    """Say how to get a revision that the repository does not have."""
+    with suppress(SideError):
+        remote = _git(root, "for-each-ref", "--format=%(refname:short)", f"refs/remotes/*/{revision}").splitlines()
+        if remote:
+            return f"a branch of a remote has this name: write git:{remote[0]}"
+        if _git(root, "rev-parse", "--is-shallow-repository") == "true":
+            return "this clone is shallow: run `git fetch --unshallow`, or fetch-depth: 0 in GitHub's checkout"
+    return "run `git fetch` if a remote has it"
 
 
 def commit_of(root: Path, revision: str) -> str:

@@ -166,7 +166,12 @@ class PlainBenchmark:
             self._launch.refuse("benchmark.weave needs aspectlib: pip install aspectlib")
 
         def aspect(function: Callable[..., Any]) -> Callable[..., Any]:
-            return lambda *args, **kwargs: self(function, *args, **kwargs)
+            def woven(*args: Any, **kwargs: Any) -> Any:
+                if self._launch.called:  # the launch itself may call it, such as time.sleep
+                    return function(*args, **kwargs)
+                return self(function, *args, **kwargs)
+
+            return woven
 
         self._undo.append(aspectlib.weave(target, aspect, **options).rollback)
 
