@@ -85,7 +85,7 @@ def test_each_entrant_has_the_time_of_its_own_process(launcher):
         ("set-up", "garble", BenchmarkError, "sent no valid message: .*no JSON"),
         ("set-up", "mistake", BenchmarkError, "sent no valid message: .*Launched"),
         ("meeting", "die", WorkerDied, "exit code 3"),
-        ("meeting", "hang", WorkerHung, "did not answer within 0.5 s"),
+        ("meeting", "hang", WorkerHung, "did not answer within 0.5 s, and was killed: the step has not returned"),
         ("meeting", "fail", BenchmarkError, "^it broke"),
         ("rounds", "die", WorkerDied, "exit code 3.*while it was timed"),
         ("rounds", "kill", WorkerDied, "SIGKILL"),
@@ -698,3 +698,17 @@ def test_what_threads_do_ahead_counts(tmp_path):
     assert contender / baseline == pytest.approx(1.3, rel=0.1)
     assert len(runs[0].seconds) * runs[0].iterations >= 500
     assert all(run.seconds for run in short.runs), race.failures
+
+
+def test_sides_that_hang_share_one_time_limit(launcher):
+    """A step that never returns on either side costs one wait, not one for each process."""
+    hangs = {"at": "meeting", "does": "hang", "meets": 2}
+    opened, entrants = launcher(hangs, IMPATIENT, fine=hangs)
+    launch = opened.open(entrants, 0)
+    began = time.monotonic()
+    try:
+        found = launch.prepare((0, 1))
+    finally:
+        launch.kill()
+    assert all(isinstance(one, WorkerHung) for one in found.values())
+    assert time.monotonic() - began < 1.8 * IMPATIENT.setup_seconds

@@ -121,6 +121,8 @@ class ProcessLaunch:
         """Entrants that are not prepared yet."""
         self._met = 0
         """How often they have waited for each other."""
+        self._since = 0.0
+        """When the processes were last told to go on. All of them share the time limit."""
         self._found: dict[int, Prepared | Failure] = {}
         self._ready: dict[int, Prepared] = {}
         """Results of the preparation, by entrant."""
@@ -166,6 +168,7 @@ class ProcessLaunch:
         Args:
             meeting: The processor on which they make their first calls at once, if they do.
         """
+        self._since = time.monotonic()
         for entrant, place in zip(batch, self._places, strict=False):
             try:
                 self._start(entrant, place, warmup, meeting)
@@ -212,20 +215,25 @@ class ProcessLaunch:
         """Wait until each process waits for the other one, or is prepared."""
         self._met += 1
         for entrant in tuple(self._waiting):
-            reply = self._reply(entrant, Preparing, "", self._policy.setup_seconds)
+            hung = "the step has not returned from its first call" if self._met > 1 else ""
+            waited = time.monotonic() - self._since
+            reply = self._reply(entrant, Preparing, "", self._policy.setup_seconds, waited, hung)
             if isinstance(reply, Prepared | Failure):
                 self._found[entrant] = reply
                 self._waiting.remove(entrant)
 
     def go_on(self) -> None:
         """Let the processes that wait for each other go on at once."""
+        self._since = time.monotonic()
         for entrant in self._waiting:
             self._running[entrant].ask(Begin())
 
-    def _reply(self, entrant: int, wanted: type[M], when: str, seconds: float) -> M | Failure:
+    def _reply(
+        self, entrant: int, wanted: type[M], when: str, seconds: float, waited: float = 0.0, hung: str = ""
+    ) -> M | Failure:
         """Return the answer of an entrant, or the failure with which it leaves the launch."""
         try:
-            return self._running[entrant].answer(wanted, when, seconds)
+            return self._running[entrant].answer(wanted, when, seconds, waited, hung)
         except (BenchmarkError, BenchmarkSkipped) as error:
             del self._running[entrant]
             return error

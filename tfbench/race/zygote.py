@@ -94,13 +94,14 @@ class Process:
         with suppress(ChannelClosed):
             self.channel.send(request)
 
-    def answer(self, wanted: type[M], when: str, seconds: float, waited: float = 0.0) -> M:
+    def answer(self, wanted: type[M], when: str, seconds: float, waited: float = 0.0, hung: str = "") -> M:
         """Return the next message, which must be of this type. After any error the process has ended.
 
         Args:
             when: The phase of the launch, for the error: ``while it was probed``, or ``""`` for the set-up.
             seconds: Time limit.
             waited: How much of it has passed.
+            hung: What the process has not done if the time is over.
 
         Raises:
             BenchmarkSkipped: The benchmark skips itself.
@@ -115,9 +116,8 @@ class Process:
             raise WorkerDied(f"the process {self._ending(status)}{phase}", output) from None
         except TimedOut:
             output = self.end(kill=True)[1]
-            raise WorkerHung(
-                f"the process did not answer within {seconds:.3g} s{phase}, and was killed", output
-            ) from None
+            text = f"the process did not answer within {seconds:.3g} s{phase}, and was killed"
+            raise WorkerHung(f"{text}: {hung}" if hung else text, output) from None
         except ProtocolError as error:
             output = self.end(kill=True)[1]
             raise BenchmarkError(f"the process sent no valid message{phase}: {error}", output) from None
