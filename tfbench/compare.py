@@ -322,7 +322,7 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
     for path in paths:
         try:
             content = content_of(path)
-            if "schema" not in content and not _is_machine(content):
+            if "schema" not in content and (len(paths) == 1 or not _is_machine(content)):
                 timed.append(of_content(str(path), content))
         except ReportError as error:
             if len(paths) == 1:

@@ -261,6 +261,7 @@ def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
     contender, baseline = (Sample(CASE, (Run((seconds,), 1),)) for seconds in (2.0, 1.0))
     assert found == CaseResult(CASE, verdict, sample=contender, rival=baseline)
     assert two_sides(note="no tree").verdict.reason == Reason("slower", "5% slower; no tree")
+    assert two_sides(changed="other code").verdict.reason == Reason("slower", "other code; 5% slower")
 
 
 def test_own_thresholds_and_throughput_are_part_of_the_verdict():

@@ -45,8 +45,8 @@ class Races:
         self.run.append(("variants", *(case.name for case in group)))
         return RaceResults([self._variant(case) for case in group])
 
-    def sides(self, case, rival, note="", there=None):
-        self.run.append(("sides", case.name, note))
+    def sides(self, case, rival, note="", there=None, changed=""):
+        self.run.append(("sides", case.name, note or changed))
         self.there = there
         return RaceResults([])
 

@@ -52,6 +52,14 @@ def test_the_same_code_that_uses_something_else_is_another_case():
     assert [one.name for one in found.gone({now.name})] == ["a.py::test_main"]
 
 
+def test_a_benchmark_whose_own_code_is_another_one_is_told():
+    found = counterparts(
+        {"a.py::x": "1", "a.py::y": "1", "a.py::z": ""}, ("a.py::x", "2"), ("a.py::y", "1"), ("a.py::z", "1")
+    )
+    known = [case("a.py::x", "2"), case("a.py::y", "1"), case("a.py::z", "1"), case("a.py::new", "3")]
+    assert [found.differs(one) for one in known] == [True, False, False, False]
+
+
 def test_a_tree_runs_what_it_selects_and_does_not_skip():
     given = {"a.py::x": Benchmark("1"), "a.py::skipped": Benchmark("2", skipped=True),
              "a.py::slow": Benchmark("3", selected=False)}  # fmt: skip

@@ -61,19 +61,22 @@ class Races:
             results.append(result)
         return RaceResults(results, interrupt=interrupt)
 
-    def sides(self, case: Case, rival: Side, note: str = "", there: Case | None = None) -> RaceResults:
+    def sides(
+        self, case: Case, rival: Side, note: str = "", there: Case | None = None, changed: str = ""
+    ) -> RaceResults:
         """Race two sides of a case, and confirm a regression.
 
         Args:
             note: Text to append to the reason of the verdict.
             there: The case on the rival side, if its name or thresholds differ there.
+            changed: How the benchmark itself differs there, which the reason says first.
         """
         entrants = [Entrant(there or case, rival), Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
         race = ConfirmedRace(entrants, self._launcher, policy, self._sharing, time.perf_counter, self._rng)
         interrupt = self._run(race, case.name)
         undecided = interrupt is not None and race.decision is None
-        return RaceResults([] if undecided else [of_sides(case, race, note)], interrupt=interrupt)
+        return RaceResults([] if undecided else [of_sides(case, race, note, changed)], interrupt=interrupt)
 
     def again(self, case: Case, rival: Entrant, confirms: bool) -> Ratio | None:
         """Race two sides of a case once more, in the launches of a first look.

@@ -56,6 +56,7 @@ from tfbench.stats.verdict import compare, decide
 
 
 CHANGED = "the benchmark's own code has changed since the baseline was saved"
+OTHER_BENCHMARK = "the benchmark itself differs between the sides, in its function or in what that uses in its file"
 NO_BASELINE = Reason(
     ReasonCode.NO_BASELINE, "measured; compared with the other variants only, as the run has no baseline"
 )
@@ -175,11 +176,12 @@ def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
     return CaseResult(case, verdict, sample=sample)
 
 
-def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseResult:
+def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "", changed: str = "") -> CaseResult:
     """Return the result of a case after a race of two sides.
 
     Args:
         note: Text to append to the reason of the verdict.
+        changed: Text to put before it: how the benchmark itself differs between the sides.
 
     Raises:
         BenchmarkError: The race ended without a decision.
@@ -217,7 +219,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "") -> CaseR
     verdict = Verdict(
         case=shown,
         outcome=decision.outcome,
-        reason=Reason(reason.code, "; ".join([reason.message, *filter(None, notes)])),
+        reason=Reason(reason.code, "; ".join(filter(None, (changed, reason.message, *notes)))),
         ratio=decision.comparison.ratio,
         rates=rates(baseline.runs, contender.runs, decision.comparison.ratio),
         calls=calls,

@@ -19,7 +19,7 @@ from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, missing
-from tfbench.session.results import CHANGED, MetricChecker, ReferenceSide
+from tfbench.session.results import CHANGED, OTHER_BENCHMARK, MetricChecker, ReferenceSide
 from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
 from tfbench.sides.environments import Environments, minor
@@ -509,7 +509,8 @@ class LiveSideStrategy(Strategy):
             if spared:
                 return RaceResults([CaseResult(case, Verdict(case, Outcome.NEW, spared))])
         note = f"it is called {there.name} there" if there.name != case.name else ""
-        return self.races.sides(case, self.side, note, there)
+        changed = OTHER_BENCHMARK if self.counterparts and self.counterparts.differs(case) else ""
+        return self.races.sides(case, self.side, note, there, changed)
 
     def _collect_side(self) -> None:
         """Collect the benchmarks of the live side's source tree, if it has one, whose files its zygotes must import."""
@@ -631,7 +632,7 @@ class SavedBaselineStrategy(Strategy):
             return RaceResults([CaseResult(case, verdict)])
         known = self.saved.samples[case.name].case
         there = replace(case, thresholds=known.thresholds, statistic=known.statistic)
-        return self.races.sides(case, self.rival, CHANGED if changed_since(self.saved, case) else "", there)
+        return self.races.sides(case, self.rival, "", there, CHANGED if changed_since(self.saved, case) else "")
 
     def reference_side(self, result: CaseResult) -> ReferenceSide:
         """Compare with the saved metrics, and with the memory of the live race if there was one."""

@@ -193,6 +193,12 @@ class Counterparts:
         there = self._before[name]
         return replace(case, name=name, thresholds=there.thresholds, statistic=there.statistic)
 
+    def differs(self, case: Case) -> bool:
+        """Return whether the benchmark's function there, or what it uses in its file, is other code; false if unknown."""
+        there = self.of(case)
+        scope = self._before[there.name].scope if there else ""
+        return bool(scope and case.scope and scope != case.scope)
+
     def runs(self, case: Case) -> bool:
         """Return whether that tree has the case and would run it."""
         there = self.of(case)
