@@ -51,7 +51,8 @@ class DecisionThresholds:
     whole run, a wrong `unchanged` hides one slowdown of a tolerance."""
     min_compared: float = 0.5
     """Least share of a report's cases whose times must have been compared for the gate to pass. Where fewer than half
-    were, most of the suite is new, skipped or gone, and a pass would say little about the change."""
+    were, most of the suite is new, skipped or gone, and a pass would say little about the change. Cases that a live side does
+    not have do not count."""
     changed_only_share: float = 0.1
     """Share of the cases that race under ``--changed-only`` although their code is the same. The comparison lacks files
     that are looked for and not opened, among others: of 30 cases that such a change slows down, at least one then races
