@@ -203,6 +203,14 @@ def test_the_bounds_are_the_same_in_both_places():
     assert {re.sub(r"\s", "", line) for line in declared} == {re.sub(r"\s", "", line) for line in required if line}
 
 
+def test_the_page_of_the_architecture_names_files_and_packages_that_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert all((ROOT / path).exists() for path in re.findall(r"`(tfbench/[\w/.]+)`", page))
+    table = page.partition("| package | content |")[2].partition("\n\n")[0]
+    named = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines() if row.count("|") > 2))
+    assert sorted(named) == sorted(LEVELS)
+
+
 def test_the_plugin_has_one_name():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"tfbench.plugin": "tfbench.plugin"}
