@@ -298,3 +298,13 @@ def test_cases_that_were_added_do_not_count_as_not_compared():
 @pytest.mark.parametrize("other", ["missing", "incomparable", "error"])
 def test_new_cases_beside_others_that_are_gone_pass_nothing(other):
     assert rule(added("new", "new", others=[row("b/t.py::old", other)])).result is not Result.PASS
+
+
+def test_the_headline_counts_first_what_fails_the_run_if_no_time_does():
+    broken = replace(
+        row("b/t.py::x", "regressed", "contract:expect_ops"), reason=Reason(ReasonCode.CONTRACT_BROKEN, "why")
+    )
+    found = complete([row("b/t.py::x"), broken, row("b/t.py::y", "inconclusive")])
+    assert summarize(found).headline.startswith("regressed: 1 contract broken; 1 ")
+    slower = complete([row("b/t.py::x", "regressed"), broken])
+    assert summarize(slower).headline == "regressed: 1 regressed"

@@ -173,7 +173,7 @@ def _of_baseline(path: str, saved: baselines.Baseline) -> ResultFile:
 
 
 def _of_plain(path: str, content: JSON) -> ResultFile:
-    found = {}
+    found: dict[str, Timing] = {}
     for row in a_list(content["benchmarks"], "benchmarks"):
         name, stats = a_text(an_object(row, "a benchmark")["fullname"], "fullname"), an_object(row["stats"], "stats")
         raw = a_list(stats.get("data") or [], "data")

@@ -174,7 +174,7 @@ def test_several_files_are_side_by_side_on_the_terminal_and_in_markdown(tmp_path
     shown = " ".join(capsys.readouterr().out.split())
     assert "Median of each file relative to the first file." in shown
     assert "1.000" in shown
-    assert "| case | asv-result | asv-result |" in text.read_text()
+    assert "`suite.time_sort` | 1.000 | 1.000 |" in text.read_text()
 
 
 MACHINE = {"arch": "x86_64", "cpu": "x", "machine": "m", "num_cpu": "2", "os": "Linux", "ram": "1", "version": 1}

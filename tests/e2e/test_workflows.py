@@ -51,7 +51,7 @@ class TestWorkflow:
         for name, job in workflow["jobs"].items():
             permissions = job.get("permissions", workflow["permissions"])
             if permissions != READING:
-                assert (file.stem, name) in {("comment", "comment"), ("history", "publish")}
+                assert (file.stem, name) in {("comment", "comment"), ("history", "publish"), ("release", "publish")}
                 assert not triggers & {"pull_request", "pull_request_target"}
         assert "secrets." not in file.read_text()
 

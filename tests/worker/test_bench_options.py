@@ -27,7 +27,10 @@ def test_amounts_and_contracts_are_kept_and_none_is_left_out():
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
-        ({"speed": 1}, "no keyword 'speed'; it has flops, bytes, items, expect_ops"),
+        (
+            {"speed": 1},
+            r"no keyword 'speed': for an argument of the step, write .*; it has flops, bytes, items, expect_ops",
+        ),
         ({"flops": 0}, "a positive number"),
         ({"flops": float("nan")}, "a positive number"),
         ({"max_traces": 1.5}, "a whole number"),

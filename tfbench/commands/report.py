@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         if context.versions:
             screen.print(terminal.side_by_side(context.versions))
         for note in context.notes:
-            screen.print(note)
+            screen.print(note, soft_wrap=True)
     for path in filter(None, (arguments.html, arguments.markdown)):
         say(f"report written: {path}")
     return 0

@@ -192,7 +192,7 @@ class ConfirmedRace:
             if self._confirm and suspects and not self.failures:
                 least = len(self._first.all_launches)
                 found = self._time.result.statistic if self._time.changed and self._time.result else None
-                self._second = self._again(found, least if found is Statistic.TAIL else 0)
+                self._second = self._again(found, least if found else 0)
                 with self._stopwatch.phase(Phase.CONFIRMING):
                     self._race(self._second, [judge for judge, _ in suspects], least, progress)
                 for judge, first in suspects:

@@ -323,8 +323,10 @@ def _headline(report: Report, ruling: Ruling, counts: Mapping[str, int]) -> str:
 
 
 def _failures(ruling: Ruling) -> str:
-    """Count what fails the run besides times, such as ``1 contract broken``."""
-    failing = [one for one in ruling.verdicts if one.metric != TIME and fails(one)]
+    """Count what fails the run where no time does, such as ``1 contract broken``."""
+    failing = [one for one in ruling.verdicts if fails(one)]
+    if any(one.metric == TIME for one in failing):
+        return ""
     kinds = Counter(
         f"{'contract' if one.metric.startswith(CONTRACT) else one.metric} "
         f"{'broken' if one.reason.code == ReasonCode.CONTRACT_BROKEN else one.outcome}"
