@@ -38,6 +38,8 @@ COUNTS = "0.05"
 """Smallest slowdown that counts in a race: 10%, twice as much, must not pass as unchanged."""
 SECONDS = 7200
 """Time limit of a command: six environments to build, and a file of benchmarks."""
+LISTED = 20
+"""Rows of the table: the largest ratios."""
 _TENSORFLOW = ("2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 _NIGHTLY = "2.23.0.dev20261026"
 _KERAS = ("3.8.0", "3.9.2", "3.10.0", "3.11.3", "3.12.0", "3.13.2", "3.14.1", "3.15.0")
@@ -170,8 +172,11 @@ def table() -> str:
                     rows.append(_row(one))
     counts = [f"- {count} cases over {SURVEYS[survey].over}" for survey, count in cases.items()]
     lines = [*counts, "", "| case | since | ratio | cause |", "| --- | --- | --- | --- |"]
-    for _, cells in sorted(rows, reverse=True):
+    rows.sort(reverse=True)
+    for _, cells in rows[:LISTED]:
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    if further := len(rows[LISTED:]):
+        lines += ["", f"The recorded files have {further} further cases, down to {rows[-1][0]:.2f}."]
     if refuted:
         lines += ["", f"Slower in the survey, but not when it was raced again to bisect it: {', '.join(refuted)}."]
     return "\n".join(lines) + "\n"
