@@ -305,7 +305,7 @@ class ProfileThresholds:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuThresholds:
-    """Which launches on a GPU count, and how its energy is measured. Times are in seconds."""
+    """Which launches on a GPU count. Times are in seconds."""
 
     gpu_look_seconds: float = 0.1
     """Interval of GPU readings during a launch of at least 0.3 s. A reading costs 1 ms of another processor, and a
@@ -318,8 +318,6 @@ class GpuThresholds:
     time between readings. A median ignores so few rounds."""
     device_bound: float = 0.5
     """A step in which the GPU works for a smaller share is host-bound, whatever its kernels do."""
-    energy_seconds: float = 1.0
-    """Duration of the repetition that measures energy. Devices update the counter at least every tenth of a second."""
     disturbed_launches: int = 5
     """Launches of a race that may be discarded because the GPU was disturbed, before the race ends inconclusive."""
 

@@ -137,14 +137,6 @@ class ProfileCase(CaseRequest):
 
 
 @dataclass(frozen=True)
-class RepeatCase(CaseRequest):
-    """Repeat the step while the controller reads the energy counters."""
-
-    seconds: float
-    warmup: tuple[float, float, float]
-
-
-@dataclass(frozen=True)
 class SampleCase(CaseRequest):
     """Sample the Python functions of the step, or count what it leaves in memory."""
 
@@ -321,13 +313,6 @@ class Probed(Message):
 @dataclass(frozen=True)
 class Profiled(Message):
     """The profiler has written its files."""
-
-
-@dataclass(frozen=True)
-class Repeated(Message):
-    """How often the step ran."""
-
-    iterations: int
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 import argparse
 import json
 import os
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,18 +10,14 @@ import pytest
 from tests.e2e.project import Project
 from tests.fakes.nvml import Device, library
 from tfbench.commands import gpu_check
-from tfbench.doctor.gpu_check import CASE, FILE, GpuCheck
+from tfbench.doctor.gpu_check import GpuCheck
 from tfbench.doctor.machine import State
-from tfbench.gpus.monitor import GpuMonitor, GpuSession
+from tfbench.gpus.monitor import GpuSession
 from tfbench.gpus.nvml import Nvml, Replay
 from tfbench.gpus.selection import has_driver
 from tfbench.plugin.options import available_cpus
 from tfbench.policy import preset
-from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import joules
-from tfbench.race.process_launcher import ProcessLauncher, processors
-from tfbench.race.workers import Suite
-from tfbench.sides.spec import Side
+from tfbench.race.process_launcher import processors
 
 PRODUCT = """
     import tensorflow as tf
@@ -90,7 +84,7 @@ WATCHED = """
     from tests.fakes.nvml import Device, library
 
     # Reading 4 is the second launch's or so: there heat holds the clock down.
-    sys.modules["pynvml"] = library(Device(reasons=[0, 0, 0, 0x40, 0], energy=[1000 * look for look in range(1000)]))
+    sys.modules["pynvml"] = library(Device(reasons=[0, 0, 0, 0x40, 0]))
 """
 
 
@@ -117,7 +111,6 @@ def test_a_run_monitors_its_gpu(project: Project):
     assert gpu["launches"]
     assert all(launch["reasons"] == 0 for launch in gpu["launches"])
     (variant_result,) = done.report["standings"]
-    assert variant_result["facts"]["energy"] > 0
     assert variant_result["facts"]["gpu_clock"] == 1980
     # Another limit of power, and saved times say nothing any more.
     project.write(WATCHED.replace("Device(", "Device(power_limit=500_000, "), "conftest.py")
@@ -140,27 +133,6 @@ def test_the_gpu_check_works_on_a_cpu():
     assert "device events" in found["CUPTI"].what
     assert found["A/A"].state is not State.BAD, found["A/A"]
     assert found["10% slower"].what.startswith("regressed"), found["10% slower"]
-
-
-@pytest.mark.tensorflow
-def test_energy_is_read_while_a_step_is_repeated():
-    """The device takes 100 J per reading, and the process runs on the CPU."""
-    device = Device(energy=[100_000 * look for look in range(1000)])
-    nvml = Nvml(library(device))
-    policy = replace(preset("quick"), energy_seconds=0.3)
-    gpu_monitor = GpuMonitor(nvml.identities(), nvml, policy, lambda: ())
-    launcher = ProcessLauncher(
-        Suite((FILE.name,), "", "importlib", made="", cpus=available_cpus()), policy, processors(None, available_cpus())
-    )
-    side = Side("contender", sys.executable, FILE.parent, env={"CUDA_VISIBLE_DEVICES": "-1"})
-    try:
-        launcher.ready([(side, ())], [0])
-        amount = joules(launcher, gpu_monitor, Entrant(CASE, side), policy)
-    finally:
-        launcher.close()
-    assert amount is not None
-    looks = device.readings - 2  # one before anything ran, and what is between the first and the last
-    assert 0 < amount < 100.0 * looks
 
 
 @pytest.mark.tensorflow

@@ -43,8 +43,6 @@ from tfbench.protocol import (
     Ready,
     Reap,
     Reaped,
-    RepeatCase,
-    Repeated,
     Rounds,
     Serve,
     Settle,
@@ -203,11 +201,6 @@ def _launch(channel: Channel, request: LaunchRequest, case: dict[str, Any], pipe
         channel.send(Probed({}, {}, facts))
     elif isinstance(request, ProfileCase):
         channel.send(Profiled())
-    elif isinstance(request, RepeatCase):
-        channel.send(Prepared(seconds, facts))
-        channel.receive(Begin)
-        _act(case, "result", channel)
-        channel.send(Repeated(100))
     elif isinstance(request, CaseRequest):
         for _ in range(case.get("meets", 0)):
             channel.send(Reached())

@@ -4,11 +4,9 @@ import os
 import random
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +16,7 @@ from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, WorkerDi
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.interfaces import Entrant, EntrantFailed
-from tfbench.race.prober import USUAL, Prober, Profiler, joules
+from tfbench.race.prober import USUAL, Prober, Profiler
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.schedule import make_plan, orders
@@ -278,14 +276,6 @@ def test_rounds_that_take_too_long_are_the_slowest_entrants(launcher):
     assert isinstance(caught.value.failure, WorkerHung)
 
 
-class Monitor:
-    """Watches no GPU and reads 50 J."""
-
-    @contextmanager
-    def watching(self, who):
-        yield SimpleNamespace(cause="", energy=50.0)
-
-
 BROKEN = [
     ("die", WorkerDied, "exit code 3"),
     ("skip", BenchmarkSkipped, "not here"),
@@ -314,19 +304,6 @@ def test_a_profiling_launch_that_breaks_ends_in_the_reason_of_its_process(launch
     opened, entrants = launcher({"at": at, "does": does})
     with pytest.raises(error, match=words):
         Profiler(opened, POLICY, USUAL).profile(entrants[1], tmp_path / "logs", 0)
-
-
-@pytest.mark.parametrize("at", ["set-up", "result"])
-@pytest.mark.parametrize(("does", "error", "words"), BROKEN)
-def test_an_energy_launch_that_breaks_ends_in_the_reason_of_its_process(launcher, at, does, error, words):
-    opened, (_, odd) = launcher({"at": at, "does": does})
-    with pytest.raises(error, match=words):
-        joules(opened, Monitor(), odd, POLICY)
-
-
-def test_energy_is_divided_by_the_iterations_of_its_launch(launcher):
-    opened, (fine, _) = launcher()
-    assert joules(opened, Monitor(), fine, POLICY) == 0.5
 
 
 def test_devices_are_listed_by_a_process_of_their_own(launcher):

@@ -149,8 +149,6 @@ DISPATCH_TIME = "dispatch_time"
 """Seconds until a step has handed its work to an accelerator, if that is before the work is done."""
 GPU_CLOCK = "gpu_clock"
 """Clock of a GPU during a timed launch, MHz."""
-ENERGY = "energy"
-"""Energy per step that its GPUs took, idling included, joules."""
 DEVICE_TIME, COPY_TIME, DEVICE_SHARE = "device_time", "copy_time", "device_share"
 """Seconds of a profiled step in which kernels, and copies, ran on an accelerator; share of a step in which either did."""
 

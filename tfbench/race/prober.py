@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed
+from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.fs import atomic_dir
-from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.hlo import of_module
 from tfbench.metrics.parity import Output, ProbeOutput
 from tfbench.model import JSON, LEAKS
@@ -24,15 +23,11 @@ from tfbench.profiles.folders import RUNS
 from tfbench.profiles.step_breakdown import PythonProfile
 from tfbench.protocol import (
     XLA_FOLDER,
-    Begin,
     Done,
-    Prepared,
     ProbeCase,
     Probed,
     ProfileCase,
     Profiled,
-    RepeatCase,
-    Repeated,
     SampleCase,
     Sampled,
 )
@@ -40,36 +35,6 @@ from tfbench.race.interfaces import Entrant, Failure
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
 from tfbench.sides.spec import Side
-
-# Energy of one iteration on GPUs that count it, from a launch that repeats the step while they are watched
-
-
-_DOING = "repeated for its energy"
-
-
-def joules(launcher: ProcessLauncher, gpu_monitor: GpuMonitor, entrant: Entrant, policy: Policy) -> float | None:
-    """Return the joules of an iteration, summed over all watched GPUs and including their idle power.
-
-    ``None`` if one of the GPUs does not count its energy.
-
-    Raises:
-        SideError: A zygote does not start.
-        BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
-        LaunchDisturbed: The GPU was disturbed, so the energy is not that of the step.
-    """
-    request = RepeatCase(
-        launcher.processors.of(entrant.case), entrant.case.name, policy.energy_seconds, policy.warmup()
-    )
-    with launcher.start(entrant, 0, request) as process:
-        prepared = process.answer(Prepared, f"while it was {_DOING}", policy.setup_seconds)
-        with gpu_monitor.watching((entrant.case.name, entrant.side.name, _DOING)) as launch_monitor:
-            process.ask(Begin())
-            limit = policy.overrun * (policy.energy_seconds + prepared.iteration) + policy.answer_seconds
-            iterations = process.answer(Repeated, f"while it was {_DOING}", limit).iterations
-    if launch_monitor.cause:
-        raise LaunchDisturbed(launch_monitor.cause)
-    return launch_monitor.energy / iterations if launch_monitor.energy is not None and iterations else None
-
 
 # Sampling launches: the Python functions that a step runs in, and what it leaves in memory
 

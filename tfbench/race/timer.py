@@ -34,7 +34,7 @@ class Phase(str, enum.Enum):
     PROBING = "probing"
     """Probing launches, and judging the metrics other than time."""
     PROFILING = "profiling"
-    """Profiling launches, reading their profiles, and energy."""
+    """Profiling launches, and reading their profiles."""
     OTHER = "other"
     """The rest, such as pytest's own work and judging times."""
 

@@ -26,7 +26,6 @@ from tfbench.report.summary import (
     calls_that_differ,
     consistent,
     duration,
-    joules,
     percent,
     rate,
     size,
@@ -50,7 +49,6 @@ _EXTRA: tuple[tuple[Column, int], ...] = (
     (("p90", "p90", duration), 130),
     (("dispatch_time", "dispatch", duration), 110),
     (("device_share", "on device", percent), 110),
-    (("energy", "energy", joules), 120),
     (("share", "% of roofline", percent), 115),
 )
 """Optional columns of the table of variants: fact, heading and format, and the minimum width of the terminal."""

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, ProfileError, SideError
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError
 from tfbench.fs import atomic_dir, scratch_dir
 from tfbench.gpus.monitor import GpuMonitor
-from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, ENERGY, FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.metrics.catalog import read as read_metrics
 from tfbench.metrics.graph_diff import GRAPH, RESULT, XLA, explain, metric_changes
 from tfbench.metrics.parity import ProbeOutput, compare
@@ -22,7 +22,7 @@ from tfbench.profiles.attribution import Attribution, attribute
 from tfbench.profiles.folders import Kept, Profile, folder_of, read, step_breakdown, write_about, write_read
 from tfbench.profiles.step_breakdown import HALF, StepBreakdown, TimeCategory, describe, grown, memory_lines
 from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import USUAL, Prober, Profiler, Sampler, joules
+from tfbench.race.prober import USUAL, Prober, Profiler, Sampler
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report import profile as profile_report
 from tfbench.report.profile import MOST, describe_cause, in_words
@@ -354,7 +354,7 @@ class Profiles:
         self._profiler = Profiler(self.launcher, self.request.policy, self.request.profiler_config)
 
     def with_device(self, result: CaseResult, _measured: Sequence[Case]) -> CaseResult:
-        """Add to a variant's result the GPU's share of a step and its energy, and note a host-bound variant.
+        """Add to a variant's result the GPU's share of a step, and note a host-bound variant.
 
         Raises:
             SideError: A zygote does not start.
@@ -362,7 +362,7 @@ class Profiles:
         case, policy = result.case, self.request.policy
         if self.gpu_monitor is None or case.levels.get("device") == "cpu" or result.variant_result is None:
             return result
-        self.report(f"{case.workload}: GPU share and energy")
+        self.report(f"{case.workload}: GPU share")
         contender = Entrant(case, self.contender)
         facts: JSON = {}
         why = []
@@ -370,11 +370,6 @@ class Profiles:
             facts |= on_device(self._profiler, contender, policy)
         except PROFILE_FAILURES as error:
             why.append(failure(error))
-        try:
-            if (amount := joules(self.launcher, self.gpu_monitor, contender, policy)) is not None:
-                facts[ENERGY] = amount
-        except (BenchmarkError, BenchmarkSkipped, LaunchDisturbed) as error:
-            why.append(f"energy: not read: {error}")
         if (share := facts.get(DEVICE_SHARE)) is not None and share < policy.device_bound:
             why.append(f"host-bound: the device works in {share:.0%} of a step; see advice in tfbench explain")
         return replace(with_facts(result, facts), why=tuple(why))

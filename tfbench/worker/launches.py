@@ -18,14 +18,10 @@ from typing import Any
 
 from tfbench.model import JSON, ONCE
 from tfbench.protocol import (
-    Begin,
-    Prepared,
     ProbeCase,
     Probed,
     ProfileCase,
     Profiled,
-    RepeatCase,
-    Repeated,
     SampleCase,
     Sampled,
 )
@@ -303,31 +299,3 @@ class ProfilingLaunch(Bench[ProfileCase]):
                 step()
                 block.wait()
         self.channel.send(Profiled())
-
-
-# A launch that takes no times: the step repeats while the controller reads the energy counters of the GPUs
-
-
-_UNWATCHED_SECONDS = 0.01
-"""A launch for the energy reads the time once per so many seconds of iterations."""
-
-
-class EnergyLaunch(Bench[RepeatCase]):
-    """Repeats the step and counts, while the controller reads the energy counters of the GPUs."""
-
-    def serve(self, call: Step) -> None:
-        block = self.block(call)
-        once = bool(self.facts.get(ONCE))
-        iteration = 1.0 if once else warm_up(block, *self.request.warmup)[0]
-        self.channel.send(Prepared(iteration, self.facts))
-        self.channel.receive(Begin)
-        if once:
-            block(1)
-            self.channel.send(Repeated(1))
-            return
-        at_once = max(1, round(_UNWATCHED_SECONDS / (iteration + (block.untimed or 0))))
-        done, began = 0, time.perf_counter()
-        while time.perf_counter() - began < self.request.seconds:
-            block(at_once)
-            done += at_once
-        self.channel.send(Repeated(done))

@@ -28,7 +28,7 @@ from tfbench.suite.claims import MARKERS, STATS
 from tfbench.suite.first_files import ini_file
 from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.bench import Bench, TimingLaunch
-from tfbench.worker.launches import EnergyLaunch, ProbingLaunch, ProfilingLaunch, SamplingLaunch
+from tfbench.worker.launches import ProbingLaunch, ProfilingLaunch, SamplingLaunch
 from tfbench.worker.own_files import OwnFiles
 from tfbench.worker.plain_benchmark import PlainBenchmark
 from tfbench.worker.shared import Shared, collecting, declare_ini
@@ -108,7 +108,6 @@ HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
     protocol.TimeCase: TimingLaunch,
     protocol.ProbeCase: ProbingLaunch,
     protocol.ProfileCase: ProfilingLaunch,
-    protocol.RepeatCase: EnergyLaunch,
     protocol.SampleCase: SamplingLaunch,
 }
 """Request -> the task of the process that is forked for it."""
