@@ -1,6 +1,7 @@
 """Each moment of a run counts for one phase."""
 
 import random
+import threading
 
 import pytest
 
@@ -60,6 +61,26 @@ def test_everything_inside_of_confirming_counts_as_confirming(timer):
         timer.wait(1)
     assert timer.spent() == {"confirming": 13}
     assert timer.stopwatch.seconds_of_cases == 3
+
+
+def test_each_thread_counts_for_itself_and_waiting_counts_for_none(timer):
+    own = []
+
+    def lane():
+        with timer.stopwatch.phase(Phase.ROUNDS):
+            timer.wait(5)
+        with timer.stopwatch.waiting():
+            timer.wait(7)
+        own.append(timer.stopwatch.seconds_of_cases)
+
+    with timer.stopwatch.waiting():
+        thread = threading.Thread(target=lane)
+        thread.start()
+        thread.join()
+    timer.wait(2)
+    assert own == [5] and timer.stopwatch.seconds_of_cases == 2
+    assert timer.spent() == {"rounds": 5, "other": 2}
+    assert timer.stopwatch.wall_seconds == 14
 
 
 def test_an_exception_ends_its_phases(timer):

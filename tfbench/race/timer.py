@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -39,49 +40,82 @@ class Phase(str, enum.Enum):
     """The rest, such as pytest's own work and judging times."""
 
 
+@dataclass
+class _Count:
+    """What one thread has spent, and on what it is now."""
+
+    since: float
+    open: list[Phase] = field(default_factory=list)
+    spent: dict[tuple[Phase, Phase], float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds by the phase that they count for and the innermost phase."""
+
+
 class Stopwatch:
-    """Counts each moment since its creation for one phase.
+    """Counts each moment of each thread for one phase.
 
     Phases nest. The innermost one counts, but everything inside of `Phase.CONFIRMING` counts as confirming.
+    A thread counts from its first phase on; the one that makes the stopwatch counts at once.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._open: list[Phase] = []
-        self._since = clock()
-        self._spent: dict[tuple[Phase, Phase], float] = defaultdict(float)
-        """Seconds by the phase that they count for and the innermost phase."""
+        self._created = clock()
+        self._counts: list[_Count] = []
+        self._of_thread = threading.local()
+        self._count()
 
     @contextmanager
     def phase(self, phase: Phase) -> Iterator[None]:
         """Count the time until the block ends for this phase. The result also decorates functions."""
-        self._count()
-        self._open.append(phase)
+        own = self._count()
+        own.open.append(phase)
         try:
             yield
         finally:
             self._count()
-            self._open.pop()
+            own.open.pop()
 
-    def _count(self) -> None:
-        """Count the time since the last call for the phases that are open."""
-        innermost = self._open[-1] if self._open else Phase.OTHER
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time until the block ends for no phase: this thread waits for others, which count their own."""
+        own = self._count()
+        try:
+            yield
+        finally:
+            own.since = self._clock()
+
+    def _count(self) -> _Count:
+        """Count the time since this thread's last call for the phases that are open, and return what it has spent."""
         now = self._clock()
-        self._spent[Phase.CONFIRMING if Phase.CONFIRMING in self._open else innermost, innermost] += now - self._since
-        self._since = now
+        own: _Count | None = getattr(self._of_thread, "count", None)
+        if own is None:
+            own = self._of_thread.count = _Count(now)
+            self._counts.append(own)
+        innermost = own.open[-1] if own.open else Phase.OTHER
+        own.spent[Phase.CONFIRMING if Phase.CONFIRMING in own.open else innermost, innermost] += now - own.since
+        own.since = now
+        return own
+
+    @property
+    def wall_seconds(self) -> float:
+        """The time since the stopwatch was created."""
+        return self._clock() - self._created
 
     @property
     def seconds(self) -> dict[Phase, float]:
-        """The seconds of each phase so far. Their sum is the time since the stopwatch was created."""
+        """The seconds of each phase so far, of all threads. In a run of one thread, their sum is the wall time."""
         self._count()
-        return {phase: sum(self._spent[phase, inner] for inner in Phase) for phase in Phase}
+        found = dict.fromkeys(Phase, 0.0)
+        for count in self._counts:
+            for (phase, _), seconds in list(count.spent.items()):
+                found[phase] += seconds
+        return found
 
     @property
     def seconds_of_cases(self) -> float:
-        """All seconds so far, without the start of zygotes and shared set-ups, which serve several cases."""
-        self._count()
+        """This thread's seconds so far, without the start of zygotes and shared set-ups, which serve several cases."""
         common = (Phase.STARTING, Phase.SHARED_SETUP)
-        return sum(seconds for (_, innermost), seconds in self._spent.items() if innermost not in common)
+        return sum(seconds for (_, innermost), seconds in self._count().spent.items() if innermost not in common)
 
 
 # The interrupts of the system's timer: when they happen, and the times of blocks without them

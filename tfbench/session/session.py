@@ -323,7 +323,7 @@ class Session:
             verdicts=(*(row for result in results for row in result.rows), *missing),
             variant_results=with_shares([result.variant_result for result in results if result.variant_result]),
             skips=tuple(Skip(result.case, result.skip) for result in results if result.verdict is None),
-            wall_seconds=sum(phases.values()),
+            wall_seconds=self._stopwatch.wall_seconds,
             seconds_by_phase={phase.value: seconds for phase, seconds in phases.items()},
             seconds_by_case=dict(self._runs.seconds),
             seed=self.request.seed,
