@@ -20,25 +20,24 @@ from tfbench.model.case import (
 )
 from tfbench.model.measurement import (
     STATISTICS,
+    Calls,
     Effect,
     Launch,
     MetricValues,
     OutputSketch,
     Plan,
+    Ratio,
     Run,
     Sample,
     SlowCalls,
     Statistic,
     StoredRounds,
 )
+from tfbench.model.reasons import Note, Reason, ReasonCode, because
 from tfbench.model.report import EnvironmentInfo, MeasurementContext, Rate, RateRow, Report
 from tfbench.model.verdict import (
-    Calls,
     Comparison,
     Outcome,
-    Ratio,
-    Reason,
-    ReasonCode,
     Skip,
     SuiteVerdict,
     VariantResult,
@@ -66,6 +65,7 @@ __all__ = [
     "Launch",
     "MeasurementContext",
     "MetricValues",
+    "Note",
     "Outcome",
     "OutputSketch",
     "Plan",
@@ -84,5 +84,6 @@ __all__ = [
     "SuiteVerdict",
     "VariantResult",
     "Verdict",
+    "because",
     "own_thresholds",
 ]

@@ -9,13 +9,53 @@ import math
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import median
 
 from tfbench.model.case import JSON, Case
 from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, texts
 
 # Records of launches: times in seconds, effects as natural logarithms of ratios, other metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of times, contender / baseline, with its confidence interval."""
+
+    center: float
+    low: float
+    high: float
+    confidence: float
+
+    def as_json(self) -> JSON:
+        """Return the ``ratio`` object of the report. An unbounded end is ``null``, as JSON has no infinity."""
+
+        def finite(value: float) -> float | None:
+            return value if math.isfinite(value) else None
+
+        return {
+            "center": finite(self.center),
+            "low": finite(self.low),
+            "high": finite(self.high),
+            "confidence": self.confidence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The times of the calls of one side in a race, in seconds."""
+
+    mean: float
+    p50: float
+    p90: float | None
+    """``None`` if there are too few rounds, or rounds of several calls, whose means hide it."""
+    slow: float
+    """Share of the calls that take more than 1.3 medians of their launch."""
+    rounds: int
+
+    def as_json(self) -> JSON:
+        """Return the object of the report."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

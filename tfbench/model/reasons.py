@@ -1,0 +1,729 @@
+"""Reasons of verdicts: a code, its facts and notes, and the one place that turns them into words."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tfbench.model.case import JSON
+from tfbench.model.measurement import Ratio
+from tfbench.model.words import (
+    BYTES,
+    amount,
+    calls,
+    change,
+    difference,
+    evidence,
+    hidden,
+    lost_and_gained,
+    named,
+    thresholds,
+    time,
+)
+from tfbench.untrusted import plural
+
+# Why a verdict has its outcome: a code for programs, with facts and notes
+
+
+class ReasonCode(str, enum.Enum):
+    """The reason codes of reports. A member equals its string, so code read from a file compares with it."""
+
+    # The live race
+
+    SLOWER = "slower"
+    """The whole interval of the ratio lies above the minimum effect."""
+    FASTER = "faster"
+    """The whole interval of the ratio lies below the inverse of the minimum effect."""
+    SLOW_CALLS = "slow-calls"
+    """The median is not slower, but calls of the contender are slow, and raise the geometric mean by more than `tail_effect`."""
+    FEWER_SLOW_CALLS = "fewer-slow-calls"
+    """The median is not faster, but the contender has fewer slow calls, which lowers the geometric mean as much."""
+    TAIL_NOT_DECIDED = "tail-not-decided"
+    """The median is proved to be unchanged or faster, and slow calls could still cost more than `tail_tolerance`."""
+    WITHIN_TOLERANCE = "within-tolerance"
+    """The change lies within the policy's tolerance."""
+    NOT_DECIDED = "not-decided"
+    """The policy's budget of launches is spent and the evidence proves no outcome."""
+    RACING = "racing"
+    """The race needs more launches. No report has this code."""
+    NOT_CONFIRMED = "not-confirmed"
+    """The first race, or the first job, found a regression and the second did not."""
+    INTERRUPTED = "interrupted"
+    """The run was interrupted before the regression was confirmed."""
+    FEW_CASES = "few-cases"
+    """Too few cases were raced against the baseline for a mean."""
+    DISTURBED = "disturbed"
+    """The race was aborted because other processes disturbed too many launches."""
+    WITHIN_ABS_TOLERANCE = "within-slack"
+    """The change of a first call is below the policy's absolute tolerance in seconds."""
+
+    # The saved times of a baseline
+
+    SAVED_TIMES = "saved-times"
+    """Decided from saved times, without a live race."""
+    FEW_SESSIONS = "few-sessions"
+    """Too few saved sessions to predict how much the times of unchanged code move."""
+    OTHER_MACHINE = "other-machine"
+    """The baseline was measured on another machine or in another environment."""
+    OTHER_CLOCK = "other-clock"
+    """The GPU ran at another clock rate than in the baseline."""
+    OTHER_METHOD = "other-way"
+    """The baseline was measured under another policy, or in races between other entrants."""
+    BENCHMARK_CHANGED = "benchmark-changed"
+    """The benchmark's own code has changed since the baseline was saved."""
+
+    # Cases and sides without a comparison
+
+    NO_BASELINE = "no-baseline"
+    """The run had no baseline, so the case raced the other variants only."""
+    NOT_IN_BASELINE = "not-in-baseline"
+    """The baseline lacks this case or metric."""
+    ADDED = "added"
+    """The other side's code does not have this case, as in the change that adds it."""
+    NOT_COLLECTED = "not-collected"
+    """The baseline has the case and the suite no longer collects it."""
+    DESELECTED_HERE = "deselected-here"
+    """The baseline would run the case under the same options, and this run's own marks, hooks or settings deselect it."""
+    SKIPPED_ON_ONE_SIDE = "skipped-on-one-side"
+    """One of the two sides cannot run the case, or skips it."""
+    NO_SOURCE = "no-source"
+    """The source tree of the baseline cannot be recreated."""
+    NO_ENVIRONMENT = "no-environment"
+    """The packages of the baseline cannot be installed again."""
+    SAME_CODE = "same-code"
+    """Not raced, because both sides run the same code, graphs and packages (``--changed-only``)."""
+    OTHER_NATIVE_CODE = "other-native-code"
+    """A side has not run the native code of its own source tree, or only one of the sides has run any."""
+    OTHER_ENVIRONMENT = "other-environment"
+    """The recreated side differs from the environment that the baseline was saved in."""
+
+    # Failures
+
+    BROKEN = "broken"
+    """The benchmark raised an error."""
+    DIED = "died"
+    """The worker process ended unexpectedly."""
+    HUNG = "hung"
+    """The worker process did not answer in time."""
+    SIDE = "side"
+    """A side could not be created or started."""
+    NOT_MEASURED = "not-measured"
+    """The run ended before this case was measured."""
+    NOT_COLLECTED_HERE = "not-collected-here"
+    """pytest could not collect the file, so its cases are unknown."""
+    INTERNAL = "internal"
+    """tfbench itself failed while it measured the case."""
+
+    # Metrics other than time
+
+    SAME = "same"
+    """The value is the same on both sides."""
+    MORE = "more"
+    """The value of the contender is larger."""
+    FEWER = "fewer"
+    """The value of the contender is smaller."""
+    OTHER = "other"
+    """The values differ and the metric has no better direction."""
+    NOT_EXACT = "not-exact"
+    """The value changes between launches of the same code on this machine."""
+    NOT_READ = "not-read"
+    """The baseline has a value and this run could not read one."""
+    NOT_PROBED = "not-probed"
+    """The probing launch failed although the timed launches succeeded."""
+
+    # Contracts
+
+    CONTRACT_HELD = "contract-held"
+    """The contract holds."""
+    CONTRACT_BROKEN = "contract-broken"
+    """The contract does not hold."""
+    CONTRACT_OPEN = "contract-open"
+    """The evidence does not show whether the contract holds."""
+    CONTRACT_UNREADABLE = "contract-unreadable"
+    """The contract cannot be checked because its evidence is missing."""
+
+    # Two result files (`tfbench compare`)
+
+    ONE_FILE = "one-file"
+    """Only one of the two files has the case."""
+    NO_INTERVAL = "no-interval"
+    """A file has too little data for a confidence interval."""
+    WITHIN_SCATTER = "within-scatter"
+    """The difference is within the scatter inside the two runs."""
+    STANDS_OUT = "stands-out"
+    """The difference exceeds the scatter inside the two runs."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Note(str, enum.Enum):
+    """Codes of notes, which say more about a reason. `_SENTENCES` has their words."""
+
+    # The race
+
+    LOPSIDED = "lopsided"
+    P90_ROUNDS = "p90-rounds"
+    RARE_CALLS = "rare-calls"
+    LAUNCHES_NEEDED = "launches-needed"
+    SHORT_LAUNCHES = "short-launches"
+    SCATTER = "scatter"
+    FIRST_CALL_PARTS = "first-call-parts"
+    CALLS = "calls"
+    OWN_TIMES = "own-times"
+    PER_ITEM = "per-item"
+    TWO_SPEEDS = "two-speeds"
+    OWN_THRESHOLDS = "own-thresholds"
+    STRICTER_THRESHOLDS = "stricter-thresholds"
+    RENAMED = "renamed"
+    BENCHMARK_DIFFERS = "benchmark-differs"
+    BENCHMARK_CHANGED = "benchmark-changed"
+    SHARED_LIBRARY = "shared-library"
+    ONE_SIDED_LIBRARY = "one-sided-library"
+
+    # Two races
+
+    FOUND_TWICE = "found-twice"
+    CONFIRMED = "confirmed"
+    FIRST_RACE = "first-race"
+    SECOND_RACE = "second-race"
+    FRESH_LAUNCHES = "fresh-launches"
+    FIRST_JOB = "first-job"
+    NO_SECOND_JOB = "no-second-job"
+    SECOND_JOB = "second-job"
+    CLEARED = "cleared"
+
+    # A suite
+
+    MEAN = "mean"
+    TOO_FEW_AGAIN = "too-few-again"
+    FIRST_MEAN = "first-mean"
+
+    # Saved times
+
+    BEYOND_SPREAD = "beyond-spread"
+    WITHIN_SPREAD = "within-spread"
+    HIDDEN_BY_SPREAD = "hidden-by-spread"
+    MEANS_APART = "means-apart"
+    RACE_ALL = "race-all"
+
+    # Cases and sides without a comparison
+
+    VARIANTS_ONLY = "variants-only"
+    MEASURED = "measured"
+    NOT_SAVED = "not-saved"
+    UNVERSIONED = "unversioned"
+    GONE = "gone"
+    GONE_SINCE = "gone-since"
+    IN_NO_JOB = "in-no-job"
+    RUNS_THERE = "runs-there"
+    RAN_THEN = "ran-then"
+    MAY_HAVE_RUN = "may-have-run"
+    CANNOT_RUN = "cannot-run"
+    SKIPPED_HERE = "skipped-here"
+    SKIPPED_NOW = "skipped-now"
+
+    # Failures
+
+    LATER_STEP = "later-step"
+    FIX = "fix"
+
+    # Metrics other than time
+
+    CHANGE = "change"
+    FEW_LAUNCHES = "few-launches"
+    RESULT = "result"
+    NO_VALUE = "no-value"
+    OTHER_METRICS = "other-metrics"
+    METRIC = "metric"
+
+    # Contracts
+
+    UNDECIDED = "undecided"
+    OPS = "ops"
+    NO_GRAPH = "no-graph"
+    KERNELS = "kernels"
+    NOT_COMPILED = "not-compiled"
+    WHY = "why"
+    TRACES = "traces"
+    PEAK = "peak"
+    NO_PEAK = "no-peak"
+    LEAKS = "leaks"
+    NO_LEAK = "no-leak"
+    UNREAD = "unread"
+    NO_RESULT = "no-result"
+    SPEED = "speed"
+    NO_RACE = "no-race"
+    BROKE = "broke"
+    OTHER_VARIANT = "other-variant"
+    ACCURACY = "accuracy"
+    SIZE = "size"
+
+    # Two result files
+
+    NO_ROUNDS = "no-rounds"
+    FEW_ROUNDS = "few-rounds"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reason:
+    """Why a verdict has its outcome, or a note on that. Equal ones have the same code and the same words."""
+
+    code: ReasonCode | Note | str
+    """A plain string only in a report from a file, which another version of tfbench may have written."""
+    stored: str = ""
+    """The message of a reason from a file, which is shown as it is. Empty for a reason of this process."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Numbers, names, and in a reason of this process also `Ratio` and `Calls`: the arguments of its words."""
+    notes: tuple[Reason, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """The reason in words."""
+        return self.stored or _words(self)
+
+    def noted(self, *notes: Reason | None) -> Reason:
+        """Return the reason with further notes."""
+        more = tuple(note for note in notes if note is not None)
+        stored = "; ".join((self.stored, *map(str, more))) if self.stored else ""
+        return replace(self, stored=stored, notes=(*self.notes, *more))
+
+    def as_json(self) -> JSON:
+        """Return the ``reason`` object of the report."""
+        facts = {name: fact.as_json() if hasattr(fact, "as_json") else fact for name, fact in self.facts.items()}
+        notes = [note.as_json() for note in self.notes]
+        optional = {"facts": facts, "notes": notes}
+        return {"code": str(self.code), "message": self.message} | {key: some for key, some in optional.items() if some}
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reason) and (self.code, self.message) == (other.code, other.message)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.message))
+
+
+def because(code: ReasonCode | Note, /, *notes: Reason | None, **facts: Any) -> Reason:
+    """Make a reason or a note from its facts, which are the arguments of its words, and from notes."""
+    return Reason(code, facts=facts).noted(*notes)
+
+
+# Words: a sentence for each code, a template or a function of the facts
+
+
+def _words(reason: Reason) -> str:
+    """Say a reason with its notes.
+
+    The notes follow the sentence. After one that ends with a space, they complete it. Without the facts that its
+    sentence needs, the notes of a reason say all.
+    """
+    sentence = _SENTENCES.get(reason.code, "")
+    if isinstance(sentence, str):
+        text = sentence.format(**reason.facts) if reason.facts or "{" not in sentence else ""
+    else:
+        text = sentence(**reason.facts) if reason.facts else ""
+    before = [str(note) for note in reason.notes if note.code in _BEFORE]
+    after = "; ".join(str(note) for note in reason.notes if note.code not in _BEFORE)
+    text = text + after if text.endswith(" ") else "; ".join(filter(None, (text, after)))
+    return "; ".join((*before, text))
+
+
+def _changed(ratio: Ratio, launches: int) -> str:
+    return f"{change(ratio.center)} ({evidence(ratio, launches)})"
+
+
+def _unchanged(ratio: Ratio, launches: int, tolerance: float) -> str:
+    return f"within {tolerance:.1%} either way: {_changed(ratio, launches)}"
+
+
+def _undecided(ratio: Ratio, launches: int, minimum_effect: float, policy: str) -> str:
+    stricter = "" if policy == "strict" else "--policy strict, "
+    fix = f"{stricter}more launches or a quieter machine (`tfbench doctor`) tell more"
+    if hidden(ratio) > minimum_effect:
+        slowdown = f"{hidden(ratio):.1%}" if hidden(ratio) < 1 else f"a factor of {ratio.high:.1f}"
+        return f"not decided: a slowdown of {slowdown} could still be hiding ({evidence(ratio, launches)}); {fix}"
+    return f"not decided, but not slower: at worst {change(ratio.high)} ({evidence(ratio, launches)}); {fix}"
+
+
+def _lopsided(differing: int, launches: int, mean: float) -> str:
+    return (
+        f"not decided: most launches are alike, but {differing} of {launches} differ, all launches together are "
+        f"{change(mean)}; one side may have a slow mode"
+    )
+
+
+def _tail_undecided(ratio: Ratio, launches: int, median: float | None) -> str:
+    return (
+        f"not decided: the median is {_typical(median)}, but slow calls could cost {hidden(ratio):.1%} "
+        f"({evidence(ratio, launches)})"
+    )
+
+
+def _slow_calls(ratio: Ratio, launches: int, **median: float | None) -> str:
+    which = "slow calls" if ratio.center >= 1 else "fewer slow calls"
+    text = f"{which}: the geometric mean of the calls is {_changed(ratio, launches)}"
+    return f"{text}, the median {_typical(median['median'])}" if median else text
+
+
+def _typical(median: float | None) -> str:
+    return "unchanged" if median is None else change(median)
+
+
+def _two_speeds(fast: float, slow: float, shares: Sequence[float]) -> str:
+    before, now = (f"{share:.0%}" for share in shares)
+    return (
+        f"calls take {time(fast)} or {time(slow)}: {before} of the baseline's were slow, and {now} of the contender's"
+    )
+
+
+def _first_call_parts(**parts: Sequence[float]) -> str:
+    shown = ((part, *(f"{1e3 * seconds:.0f} ms" for seconds in both)) for part, both in parts.items())
+    return ", ".join(f"{part} {before} before, {now} now" for part, before, now in shown)
+
+
+_SHOWN = 3
+
+
+def _libraries(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _shared_library(side: str, spec: str, libraries: Sequence[str]) -> str:
+    return (
+        f"the {side} side ({spec}) has loaded {_libraries(libraries)} of the working tree, so both sides run the same "
+        "copy; find it relative to the code that loads it, or keep it outside of the checkout if both sides shall share it"
+    )
+
+
+def _one_sided_library(side: str, other: str, libraries: Sequence[str]) -> str:
+    return (
+        f"only the {side} side has loaded {_libraries(libraries)}, so the other side ({other or 'working tree'}) may "
+        "have run a substitute; build it for both sides: install each version into an environment of its own, and race "
+        "them with --against python:PATH"
+    )
+
+
+def _mean(cases: int, ratio: Ratio, again: int) -> str:
+    passes = f", raced again {plural(again, 'time')}," if again else ""
+    interval = f"interval {ratio.low - 1:+.2%} to {ratio.high - 1:+.2%} at {ratio.confidence:.0%} confidence"
+    return f"the mean of {cases} cases{passes} is {ratio.center - 1:+.2%} ({interval})"
+
+
+def _few_sessions(sessions: int, needed: int) -> str:
+    return (
+        f"saved times alone: {plural(sessions, 'comparable session')} of this case, at least {needed} are needed to "
+        "estimate the spread between sessions"
+    )
+
+
+def _spread(sessions: int, deviation: float) -> str:
+    return f"the spread of {sessions} sessions, deviation {deviation:.1%}"
+
+
+def _beyond_spread(ratio: Ratio, launches: int, **spread: Any) -> str:
+    return f"{change(ratio.center)} than {_spread(**spread)}, allows ({evidence(ratio, launches)}); not raced"
+
+
+def _within_spread(ratio: Ratio, launches: int, tolerance: float, **spread: Any) -> str:
+    text = f"within {tolerance:.1%} by saved times, {change(ratio.center)}, against {_spread(**spread)}"
+    return f"{text} ({evidence(ratio, launches)}); not raced"
+
+
+def _hidden_by_spread(ratio: Ratio, **spread: Any) -> str:
+    return f"saved times do not decide: {change(ratio.center)}; {_spread(**spread)}, could hide {hidden(ratio):.1%}"
+
+
+def _means_apart(fastest: float, mean: float) -> str:
+    return (
+        f"saved times do not decide: the fastest calls are {change(fastest)}, but the mean of all calls is "
+        f"{change(mean)}, by slow calls or a busier machine"
+    )
+
+
+def _other_method(spec: str, policy: str, sides: bool) -> str:
+    how = f"policy {policy or 'unknown'}{' and against another side' if sides else ''}"
+    return f"{spec} was measured with {how}, so its times are not comparable with those of this run"
+
+
+def _failed(error: str, side: str = "") -> str:
+    return f"on the {side} side: {error}" if side else error
+
+
+def _same(now: float, unit: str) -> str:
+    return f"{amount(now, unit)}, as before"
+
+
+def _no_value(now: float, unit: str, why: str = "") -> str:
+    return f"{amount(now, unit)}; no value in the baseline{f': {why}' if why else ''}"
+
+
+def _not_read(before: float, unit: str, why: str = "") -> str:
+    return f"{amount(before, unit)} in the baseline, unavailable now{f': {why}' if why else ''}"
+
+
+def _values(before: float, now: float, unit: str) -> str:
+    return f"{amount(before, unit)} before, {amount(now, unit)} now"
+
+
+def _values_changed(
+    before: float,
+    now: float,
+    unit: str,
+    counts: Sequence[Mapping[str, int]] = (),
+    ratio: Ratio | None = None,
+    launches: int = 0,
+) -> str:
+    """Say how a metric changed: with the entries lost and gained if it counts, or with the evidence if it is sampled."""
+    changed = lost_and_gained(*counts) if counts else ""
+    sampled = evidence(ratio, launches) if ratio else f"{launches} launches" if launches else ""
+    return _values(before, now, unit) + (f": {changed}" if changed else "") + (f" ({sampled})" if sampled else "")
+
+
+def _other(**facts: Any) -> str:
+    return f"{_values_changed(**facts)}: neither better nor worse by itself"
+
+
+def _not_exact(how: str, **facts: Any) -> str:
+    return f"{_values(**facts)}, but it is not exact here: {how}"
+
+
+def _few_launches(needed: int, **facts: Any) -> str:
+    return f"{_values(**facts)}, but {needed} launches of each side are needed"
+
+
+def _result(
+    whose: str,
+    error: float,
+    output: str = "",
+    structure: str = "",
+    before: float | None = None,
+    allowed: float | None = None,
+    scatter: float | None = None,
+    rounding: bool = False,
+) -> str:
+    """Say how the result of a step differs from ``whose``."""
+    text = f"differs from {whose}"
+    text += f": {structure}" if structure else f" by {difference(error)}{f' in the output {output}' if output else ''}"
+    if rounding:
+        return f"{text}: rounding at most"
+    text += f", by {difference(before)} before" if before is not None and not structure else ""
+    text += f", {allowed:.2g} allowed" if allowed is not None else ""
+    if scatter is None:
+        return text
+    return f"{text}, but the metric is not exact here: launches of the same side differ by {difference(scatter)}"
+
+
+def _ops(expected: Mapping[str, int], counted: Mapping[str, int], graph: Mapping[str, int]) -> str:
+    wrong = sorted(op for op in expected if expected[op] != counted[op])
+    if wrong:
+        differing = ", ".join(f"{expected[op]} {op} expected, {counted[op]} found" for op in wrong)
+        return f"{differing}; the graph has {named(graph)}"
+    present = {op: count for op, count in counted.items() if count}
+    return f"as expected: {named(present) or 'none of ' + ', '.join(expected)}"
+
+
+def _kernels(counts: Mapping[str, int]) -> str:
+    return f"XLA compiled {sum(counts.values())} kernels: {named(counts)}"
+
+
+def _traces(traces: float, limit: int, causes: Mapping[str, int] | None = None) -> str:
+    text = f"traced {traces:.0f} times, {limit} allowed"
+    return text if causes is None else f"{text}: {named(causes)}"
+
+
+def _peak(peak: float, limit: float) -> str:
+    return f"peak of {amount(peak, BYTES)}, {amount(limit, BYTES)} allowed"
+
+
+def _leaks(growth: Mapping[str, tuple[float, str]]) -> str:
+    values = ", ".join(f"{metric} {amount(*value)}" for metric, value in growth.items())
+    return f"the process grows with every call: {values}"
+
+
+def _speed(other: str, claim: float | None, ratio: Ratio, launches: int) -> str:
+    return f"{ratio.center:.2f}x as fast as {other}, {_claimed(claim)} ({evidence(ratio, launches)})"
+
+
+def _no_race(other: str, claim: float | None, why: str) -> str:
+    return f"{other}: {_claimed(claim)}; {why}"
+
+
+def _claimed(claim: float | None) -> str:
+    return "the same time is claimed" if claim is None else f"{claim:g}x is claimed"
+
+
+def _accuracy(accuracy: float, other: str, theirs: float, allowed: float) -> str:
+    return f"accuracy {accuracy:.2%}, {theirs:.2%} of {other}, {100 * allowed:g} percentage points less allowed"
+
+
+def _size(size: float, other: str, theirs: float, claim: float) -> str:
+    sizes = f"{amount(size, BYTES)}, {amount(theirs, BYTES)} of {other}"
+    return f"{sizes}: {theirs / size:.2f}x as small, {claim:g}x is claimed"
+
+
+_BEFORE = (Note.BENCHMARK_DIFFERS, Note.BENCHMARK_CHANGED)
+"""Notes that a reader must know before the sentence itself."""
+_DESELECTING = "was it marked, or does a conftest.py or an option in the configuration leave it out?"
+_SENTENCES: Mapping[str, str | Callable[..., str]] = {
+    # The race
+    ReasonCode.SLOWER: _changed,
+    ReasonCode.FASTER: _changed,
+    ReasonCode.WITHIN_TOLERANCE: _unchanged,
+    ReasonCode.NOT_DECIDED: _undecided,
+    ReasonCode.RACING: _undecided,
+    ReasonCode.TAIL_NOT_DECIDED: _tail_undecided,
+    ReasonCode.SLOW_CALLS: _slow_calls,
+    ReasonCode.FEWER_SLOW_CALLS: _slow_calls,
+    ReasonCode.INTERRUPTED: "the run was interrupted before this was confirmed: ",
+    ReasonCode.DISTURBED: "not decided, as {launches} launches were discarded: {why}",
+    ReasonCode.WITHIN_ABS_TOLERANCE: lambda tolerance, difference: (
+        f"within {1e3 * tolerance:.0f} ms either way: {1e3 * difference:+.1f} ms"
+    ),
+    Note.LOPSIDED: _lopsided,
+    Note.P90_ROUNDS: "not decided: p90 needs at least {needed} rounds, and the race has {rounds}",
+    Note.RARE_CALLS: "{rounds} rounds may miss calls that are slow more rarely than {share:.0%}",
+    Note.LAUNCHES_NEEDED: "a decision would take about {launches:.0f} launches, {seconds:.0f} s",
+    Note.SHORT_LAUNCHES: "{launches} launches for it alone took {seconds:.1f} s",
+    Note.SCATTER: "ratios of single launches have a standard deviation of {deviation:.1%}",
+    Note.FIRST_CALL_PARTS: _first_call_parts,
+    Note.CALLS: calls,
+    Note.OWN_TIMES: "one time per launch, as the benchmark takes and reports it itself",
+    Note.PER_ITEM: "per item, as a call had {before:g} items and has {now:g} now",
+    Note.TWO_SPEEDS: _two_speeds,
+    Note.OWN_THRESHOLDS: lambda **values: f"own thresholds: {thresholds(values)}",
+    Note.STRICTER_THRESHOLDS: lambda **values: (
+        f"its own thresholds ({thresholds(values)}) are looser than the baseline's, so the stricter ones count"
+    ),
+    Note.RENAMED: "it is called {name} there",
+    Note.BENCHMARK_DIFFERS: (
+        "the benchmark itself differs between the sides, in its function or in what that uses in its file"
+    ),
+    Note.BENCHMARK_CHANGED: "the benchmark's own code has changed since the baseline was saved",
+    Note.SHARED_LIBRARY: _shared_library,
+    Note.ONE_SIDED_LIBRARY: _one_sided_library,
+    # Two races
+    Note.FOUND_TWICE: "found twice, the first time as ",
+    Note.CONFIRMED: "found twice",
+    Note.FIRST_RACE: "a first race said: ",
+    Note.SECOND_RACE: "a second said: ",
+    Note.FRESH_LAUNCHES: "fresh launches did not confirm it: ",
+    Note.FIRST_JOB: "first job: ",
+    Note.NO_SECOND_JOB: "a second job has no row for it",
+    Note.SECOND_JOB: "a second job {found}: ",
+    Note.CLEARED: "a second job did not confirm it: {outcome}, ",
+    # A suite
+    ReasonCode.FEW_CASES: "{cases} cases were raced against the baseline, and a mean needs {needed}",
+    Note.MEAN: _mean,
+    Note.TOO_FEW_AGAIN: "too few cases could be raced again to confirm it",
+    Note.FIRST_MEAN: "fresh launches did not confirm what came first: ",
+    # Saved times
+    ReasonCode.FEW_SESSIONS: _few_sessions,
+    ReasonCode.OTHER_MACHINE: lambda spec, differences: (
+        f"{spec} is of another machine or environment: {'; '.join(differences)}"
+    ),
+    ReasonCode.OTHER_CLOCK: (
+        "{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz: lock its clock with "
+        "sudo nvidia-smi -lgc RATE"
+    ),
+    ReasonCode.OTHER_METHOD: _other_method,
+    ReasonCode.BENCHMARK_CHANGED: (
+        "the benchmark's own code has changed since the baseline was saved, so its saved times cannot be compared"
+    ),
+    Note.BEYOND_SPREAD: _beyond_spread,
+    Note.WITHIN_SPREAD: _within_spread,
+    Note.HIDDEN_BY_SPREAD: _hidden_by_spread,
+    Note.MEANS_APART: _means_apart,
+    Note.RACE_ALL: "race it with --replay all",
+    # Cases and sides without a comparison
+    ReasonCode.ADDED: "{spec} does not have it, so there is nothing to compare it with",
+    ReasonCode.NO_ENVIRONMENT: "{spec}: its environment cannot be recreated: {error}",
+    ReasonCode.NO_SOURCE: "{spec}: {error}",
+    ReasonCode.SAME_CODE: (
+        "not raced, because both sides have the same benchmark, files of the project that it reads ({files}), graphs, "
+        "loaded packages and settings"
+    ),
+    ReasonCode.OTHER_ENVIRONMENT: lambda spec, differences: (
+        f"{spec} could not be recreated as it was: {'; '.join(differences)}"
+    ),
+    Note.VARIANTS_ONLY: "measured; compared with the other variants only, as the run has no baseline",
+    Note.MEASURED: "measured: {kind}",
+    Note.NOT_SAVED: "it is not in the baseline {name!r}, so there is nothing to compare it with",
+    Note.UNVERSIONED: (
+        "{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"
+    ),
+    Note.GONE: "in {spec} but no longer collected; was it deleted, or renamed and changed?",
+    Note.GONE_SINCE: "in the baseline {name!r} but no longer collected; was it deleted or renamed?",
+    Note.IN_NO_JOB: (
+        "the other side runs it under the same options, and no job has it; was it deleted, renamed or deselected?"
+    ),
+    Note.RUNS_THERE: f"{{spec}} runs it under the same options, and it is deselected here; {_DESELECTING}",
+    Note.RAN_THEN: (
+        f"the baseline {{name!r}} has it and its code runs it under the same options, and it is deselected here; {_DESELECTING}"
+    ),
+    Note.MAY_HAVE_RUN: (
+        "the baseline {name!r} has it, it is deselected here, and whether its code runs it is unknown: "
+    ),
+    Note.CANNOT_RUN: "the {side} side cannot run it: {why}",
+    Note.SKIPPED_HERE: "skipped here, and {spec} runs it: {why}",
+    Note.SKIPPED_NOW: "skipped here, and measured in the baseline {name!r}: {why}",
+    # Failures
+    ReasonCode.BROKEN: _failed,
+    ReasonCode.DIED: _failed,
+    ReasonCode.HUNG: _failed,
+    ReasonCode.SIDE: _failed,
+    ReasonCode.NOT_MEASURED: "{why}",
+    ReasonCode.NOT_COLLECTED_HERE: "pytest could not collect it, so its cases are unknown: {error}",
+    ReasonCode.INTERNAL: "tfbench itself failed: {error}; please report it with its traceback",
+    ReasonCode.NOT_PROBED: "{timed} was timed, but its probe failed: {error}",
+    Note.LATER_STEP: "the case was timed, then a later step failed: ",
+    Note.FIX: "{fix}",
+    # Metrics other than time
+    ReasonCode.SAME: _same,
+    ReasonCode.MORE: _values_changed,
+    ReasonCode.FEWER: _values_changed,
+    ReasonCode.OTHER: _other,
+    ReasonCode.NOT_EXACT: _not_exact,
+    ReasonCode.NOT_IN_BASELINE: _no_value,
+    ReasonCode.NOT_READ: _not_read,
+    Note.CHANGE: _values_changed,
+    Note.FEW_LAUNCHES: _few_launches,
+    Note.RESULT: _result,
+    Note.NO_VALUE: "no value in the baseline",
+    Note.OTHER_METRICS: "other metrics: ",
+    Note.METRIC: "{metric} ",
+    # Contracts
+    Note.UNDECIDED: "not decided: ",
+    Note.OPS: _ops,
+    Note.NO_GRAPH: "the ops of expect_ops could not be counted: {why}",
+    Note.KERNELS: _kernels,
+    Note.NOT_COMPILED: "compilation by XLA expected: {why}",
+    Note.WHY: "{why}",
+    Note.TRACES: _traces,
+    Note.PEAK: _peak,
+    Note.NO_PEAK: "this system does not report the memory of a process",
+    Note.LEAKS: _leaks,
+    Note.NO_LEAK: "the process does not grow with its calls",
+    Note.UNREAD: "{metric} could not be read: {why}",
+    Note.NO_RESULT: "the result has no comparison: {why}",
+    Note.SPEED: _speed,
+    Note.NO_RACE: _no_race,
+    Note.BROKE: "the benchmark broke in a race against {other}: {error}",
+    Note.OTHER_VARIANT: "{other}: {why}",
+    Note.ACCURACY: _accuracy,
+    Note.SIZE: _size,
+    # Two result files
+    ReasonCode.ONE_FILE: "in the {file} file only",
+    ReasonCode.WITHIN_SCATTER: "within the scatter of {units}",
+    ReasonCode.STANDS_OUT: lambda ratio, units: f"{change(ratio)}, beyond the scatter of {units}",
+    Note.NO_ROUNDS: "no raw times in the file, so there is no interval",
+    Note.FEW_ROUNDS: "{rounds} rounds are too few for an interval",
+}
+"""Code -> a template of its facts, or a function of them. A template that ends with a space is completed by a note."""

@@ -1,0 +1,130 @@
+"""Numbers in words: times, sizes, ratios with their intervals, counts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tfbench.model.measurement import Calls, Ratio
+
+BYTES = "B"
+"""The unit of sizes."""
+LARGEST = 1e300
+"""Represents an infinite error in files, because JSON has no infinity."""
+_NAMED = 4
+"""A description names at most this many ops or kernels."""
+_PARTS = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+_MULTIPLES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+# Quantities, to three significant digits
+
+
+def duration(seconds: float) -> str:
+    """Format seconds: ``12.3 µs``."""
+    return _scaled(seconds, _PARTS, "s")
+
+
+def time(seconds: float) -> str:
+    """Format seconds like `duration`, and none or less as ``0``."""
+    return duration(seconds) if seconds > 0 else "0"
+
+
+def joules(amount: float) -> str:
+    """Format joules: ``41.2 mJ``."""
+    return _scaled(amount, _PARTS, "J")
+
+
+def rate(amount: float, unit: str) -> str:
+    """Format a rate with a decimal prefix: ``41.2 GFLOP/s``."""
+    return _scaled(amount, _MULTIPLES, unit)
+
+
+def size(amount: float) -> str:
+    """Format bytes with a binary prefix: ``9.42 MiB``."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if abs(amount) >= 1 << power:
+            return f"{_significant(amount / (1 << power))} {unit}"
+    return f"{amount:.0f} B"
+
+
+def _scaled(amount: float, scales: Sequence[tuple[float, str]], unit: str) -> str:
+    scale, prefix = next((step for step in scales if amount >= step[0]), scales[-1])
+    return f"{_significant(amount / scale)} {prefix}{unit}"
+
+
+def _significant(value: float) -> str:
+    digits = 2 - math.floor(math.log10(value)) if value > 0 else 0
+    return f"{value:.{min(2, max(0, digits))}f}"
+
+
+def percent(fraction: float) -> str:
+    """Format a fraction: ``62%``. Below 10%, add a decimal: ``6.2%``."""
+    return f"{fraction:.0%}" if fraction >= 0.1 else f"{fraction:.1%}"
+
+
+# Values of metrics
+
+
+def amount(value: float | None, unit: str) -> str:
+    """Format a value exactly enough to see that it changed; bytes get a binary prefix."""
+    if value is None:
+        return "none"
+    if unit == BYTES:
+        scales = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
+        scaled = (f"{value / scale:.2f} {word}" for word, scale in scales.items() if abs(value) >= scale)
+        return next(scaled, f"{value:,.0f} B")
+    return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
+
+
+def difference(value: float) -> str:
+    """Format the error of a result relative to another one."""
+    return "nothing" if value == 0 else "an infinite factor" if value >= LARGEST else f"{value:.2g}"
+
+
+def named(counts: Mapping[str, int]) -> str:
+    """Describe a count by its most frequent entries: ``2 Cast, Relu and 3 more``."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    words = [what if count == 1 else f"{count} {what}" for what, count in ordered[:_NAMED]]
+    rest = sum(count for _, count in ordered[_NAMED:])
+    return ", ".join(words) + (f" and {rest} more" if rest else "")
+
+
+def lost_and_gained(before: Mapping[str, int], now: Mapping[str, int]) -> str:
+    """Describe the difference of two counts: ``lost Relu; gained 2 Cast``; ``""`` if there is none."""
+    old, new = Counter(before), Counter(now)
+    return "; ".join(f"{word} {named(some)}" for word, some in (("lost", old - new), ("gained", new - old)) if some)
+
+
+def thresholds(values: Mapping[str, float]) -> str:
+    """Format the own thresholds of a case: ``minimum effect 5.0%, tolerance 10.0%``; ``""`` for none."""
+    return ", ".join(f"{name.replace('_', ' ')} {value:.1%}" for name, value in values.items())
+
+
+# Ratios of times
+
+
+def hidden(ratio: Ratio) -> float:
+    """Return the largest slowdown that the interval leaves possible, as a fraction; 0 if none."""
+    return max(0.0, ratio.high - 1)
+
+
+def change(ratio: float) -> str:
+    """Describe a ratio of times: ``5.2% slower``; factors of 2 and more as ``3.4x slower``."""
+    word, factor = ("slower", ratio) if ratio >= 1 else ("faster", 1 / ratio)
+    return f"{factor:.1f}x {word}" if factor >= 2 else f"{abs(ratio - 1):.1%} {word}"
+
+
+def evidence(ratio: Ratio, launches: int) -> str:
+    """Format the evidence for a change: ``interval +1.0% to +3.0% at 95% confidence, 6 launches``."""
+    low, high = (f"{end - 1:+.1%}" if end < 3 else f"{end:.1f}x" for end in (ratio.low, ratio.high))
+    count = f"{launches} launch{'' if launches == 1 else 'es'}"
+    return f"interval {low} to {high} at {100 * ratio.confidence:.4g}% confidence, {count}"
+
+
+def calls(before: Calls, now: Calls) -> str:
+    """Compare the calls of two sides: ``p50 1.2 -> 1.2 ms, mean 1.2 -> 1.8 ms (+45.0%), slow calls 0.1% -> 5.1%``."""
+    p90 = [("p90", before.p90, now.p90)] if before.p90 and now.p90 else []
+    parts = [f"{name} {time(then)} -> {time(later)}" for name, then, later in [("p50", before.p50, now.p50), *p90]]
+    mean = f"mean {time(before.mean)} -> {time(now.mean)} ({now.mean / before.mean - 1:+.1%})"
+    return ", ".join([*parts, mean, f"slow calls {before.slow:.1%} -> {now.slow:.1%}"])
