@@ -29,7 +29,7 @@ from mutmut.stats import status_by_exit_code
 DECORATORS = ("property", "contextmanager", "cache", "lru_cache")
 """Decorators that leave a function as it is, so that the mutant can be chosen inside of them."""
 GROUPS = {
-    "gate, model": ("tfbench.gate", "tfbench.model"),
+    "ruling, report, model": ("tfbench.ruling", "tfbench.report", "tfbench.model"),
     "stats": ("tfbench.stats",),
     "metrics": ("tfbench.metrics",),
     "storage, fs": ("tfbench.storage", "tfbench.fs"),

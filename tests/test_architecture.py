@@ -26,7 +26,7 @@ LAYERS = (
     ("plugin", "versions"),
     ("fleet",),
     ("session", "doctor"),
-    ("race", "gate"),
+    ("race",),
     ("report",),
     ("ruling",),
     ("metrics",),
@@ -37,7 +37,7 @@ LAYERS = (
 )
 """A package imports only from lower lines, and from no other package of its own line."""
 LEVELS = {name: level for level, line in enumerate(reversed(LAYERS)) for name in line}
-ENTRANCES = {"__init__": {"suite", "model", "errors", "gate"}, "__main__": {"cli"}}
+ENTRANCES = {"__init__": {"suite", "model", "errors", "report"}, "__main__": {"cli"}}
 """What the entry points may import."""
 MODULE = re.compile(r"tfbench(\.\w+)+")
 WORKER_NEEDS = {"pytest", "_pytest", "numpy", "tensorflow", "keras", "tf_keras", "tfbench"}

@@ -7,15 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.report import CODE, complete, row
-from tfbench.gate.decide import Accepted, GateDecision, as_comment
 from tfbench.metrics.catalog import DECISIVE
 from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Skip, SuiteVerdict, Verdict
 from tfbench.plugin.runner import end_test
-from tfbench.report import markdown, terminal
+from tfbench.report import comment, markdown, terminal
 from tfbench.report.comment import headline_annotation
 from tfbench.report.html.report_page import overview
 from tfbench.report.summary import summarize
-from tfbench.ruling import Result, rule
+from tfbench.ruling import GateDecision, Result, rule
 from tfbench.session.request import CaseResult
 
 SIDES = {"baseline": {"spec": "git:main"}, "contender": {"spec": "working tree"}}
@@ -223,8 +222,8 @@ def headlines(found, strict):
         page.partition('<p class="headline">')[2].partition(": ")[0],
     }
     if not strict:
-        decision = GateDecision(rule(found), Accepted())
-        words.add(as_comment(found, decision).partition("### tfbench: ")[2].partition("\n")[0])
+        decision = GateDecision(rule(found))
+        words.add(comment.render(found, decision).partition("### tfbench: ")[2].partition("\n")[0])
         words.add(headline_annotation(decision.ruling).partition("tfbench%3A ")[2].partition("::")[0])
     return words
 

@@ -11,9 +11,9 @@ import pytest
 from tests.report.test_json_reader import REPORT
 from tfbench.cli import main
 from tfbench.errors import ReportError
-from tfbench.gate import artifact, decide
-from tfbench.gate.decide import load_artifact
-from tfbench.report import json_format
+from tfbench.report import artifact, comment, json_format
+from tfbench.report.artifact import load_artifact
+from tfbench.ruling import decided
 
 GOOD = json_format.render(REPORT)
 
@@ -112,7 +112,7 @@ def bad_artifacts():
         "accepted: not a date": '{"accept": [{"until": "soon"}]}', "accepted: unknown": '{"accept": [{"until": "2027-01-31", "x": 1}]}',
         "accepted: no entries": '{"accept": 1}', "accepted: rows": '{"accept": [1]}',
     }.items():  # fmt: skip
-        yield name, archive(("report.json", GOOD), (decide.ACCEPTED, text)), ".zip"
+        yield name, archive(("report.json", GOOD), (artifact.ACCEPTED, text)), ".zip"
     yield "not UTF-8", b"\xff\xfe" + GOOD.encode("utf-16-le"), ".json"
 
 
@@ -163,8 +163,8 @@ def test_a_good_report_is_read_from_a_folder_a_file_and_a_zip(tmp_path):
 
 def test_accepted_regressions_reach_the_comment(tmp_path):
     row = {"case": "b/test_x.py::test_x[a=1]", "reason": "agreed", "until": "2999-01-31", "up_to": 1.1}
-    agreed = decide._of_json(json.dumps({"accept": [row]}))
-    (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD), (decide.ACCEPTED, decide.as_json(agreed))))
+    agreed = artifact._of_json(json.dumps({"accept": [row]}))
+    (tmp_path / "report.zip").write_bytes(archive(("report.json", GOOD), (artifact.ACCEPTED, artifact.as_json(agreed))))
     report, found = load_artifact(tmp_path / "report.zip")
     assert found == agreed
-    assert "1 accepted" in decide.as_comment(report, decide.decided(report, found))
+    assert "1 accepted" in comment.render(report, decided(report, found))

@@ -24,6 +24,6 @@ def load_report(path: str | os.PathLike[str]) -> Report:
     Raises:
         ReportError: There is no report, there are several, or it is invalid. The message names the place.
     """
-    from tfbench.gate import decide  # it needs more packages than the worker has
+    from tfbench.report import artifact  # it needs more packages than the worker has
 
-    return decide.load_report(Path(path))
+    return artifact.load_report(Path(path))

@@ -22,7 +22,6 @@ from scipy import special
 
 from tfbench.errors import ReportError
 from tfbench.fs import read_text
-from tfbench.gate.merge import merge
 from tfbench.model import (
     JSON,
     TIME,
@@ -41,6 +40,7 @@ from tfbench.model import (
 )
 from tfbench.report import json_format
 from tfbench.report.html.report_page import PageContext
+from tfbench.report.merge import merge
 from tfbench.report.screen import COLOURS, add_columns, add_row, table
 from tfbench.report.summary import VersionTimes, duration
 from tfbench.report.summary import times as formatted

@@ -37,7 +37,7 @@ from tfbench.policy import preset
 from tfbench.race import workers
 from tfbench.race.process_launcher import Processors
 from tfbench.race.workers import Suite
-from tfbench.session.case_runs import RunMeasurements, RunRecorder
+from tfbench.session.record import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, RunRequest
 
 root = Path(sys.argv[1])

@@ -35,23 +35,22 @@ from tests.storage.test_baselines import BASELINE, CASE
 from tests.storage.test_history import ACCEPTED as ACCEPTED_CHANGE
 from tests.storage.test_history import FULL as HISTORY_RECORD
 from tests.storage.test_history import earlier
-from tfbench import compare
+from tfbench import compare, ruling
 from tfbench.commands import gate as gate_command
 from tfbench.compare import contrast, read_inputs
 from tfbench.doctor.calibration import CalibrationTrial, Journal, by_workload
 from tfbench.errors import ReportError
 from tfbench.fleet.folder import FleetFolder
 from tfbench.fleet.job import load as load_job
-from tfbench.gate import decide, merge
-from tfbench.gate.decide import ACCEPTED, as_comment, as_json, decided, load_accepted, load_artifact, load_report
-from tfbench.gate.trends import Trends
 from tfbench.model import Ratio, Report
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.profiles import folders, xprof
-from tfbench.report import json_format, markdown, terminal
+from tfbench.report import comment, json_format, markdown, merge, terminal
+from tfbench.report.artifact import ACCEPTED, as_json, load_accepted, load_artifact, load_report
 from tfbench.report.html.report_page import PageContext, content_of
 from tfbench.report.summary import summarize
-from tfbench.report.trends import TrendLine, render_case, render_overview
+from tfbench.report.trends import TrendLine, Trends, render_case, render_overview
+from tfbench.ruling import decided
 from tfbench.session.request import CaseResult
 from tfbench.session.resume import entry_of, result_of
 from tfbench.session.strategies import clock
@@ -110,7 +109,7 @@ class Reader:
 def use_report(path: Path) -> object:
     report = load_report(path)
     decision = decided(report)
-    as_comment(report, decision)
+    comment.render(report, decision)
     terminal.render(report, width=100, colour=True)
     markdown.render(report)
     use_page(report, PageContext())
@@ -155,7 +154,7 @@ def use_gate(path: Path) -> object:
 
 def use_artifact(path: Path) -> object:
     report, agreed = load_artifact(path)
-    return as_comment(report, decided(report, agreed), "https://example.org")
+    return comment.render(report, decided(report, agreed), "https://example.org")
 
 
 def use_baseline(path: Path) -> object:
@@ -196,7 +195,7 @@ def use_history(path: Path) -> object:
 def use_accepted(path: Path) -> object:
     found = load_accepted(path)
     json.loads(as_json(found))
-    return decide.accept(REPORT, found, datetime.date(2026, 1, 1))
+    return ruling.accept(REPORT, found, datetime.date(2026, 1, 1))
 
 
 def use_calibration(path: Path) -> object:

@@ -21,16 +21,18 @@ from tfbench.report.comment import (
     plain,
     without_report,
 )
-from tfbench.ruling import Result, Ruling
+from tfbench.ruling import Accepted, Entry, GateDecision, Result, Ruling
 from tfbench.storage.baselines import Baseline, describe, now
 
 VERDICT = REPORT.verdicts[0]
 SIDES = {"baseline": {"spec": "git:main"}, "contender": {"machine": {"processor": "AMD EPYC"}}}
 
 
-def render(report, word, counts, verdicts, *more, **named):
+def render(report, word, counts, verdicts, agreed=(), problems=(), **named):
     """Render the comment on a report with this ruling."""
-    return comment.render(report, Ruling(Result(word), counts, "", tuple(verdicts)), *more, **named)
+    entries = tuple((row, Entry(row.case.name, reason, day)) for row, reason, day in agreed)
+    decision = GateDecision(Ruling(Result(word), counts, "", tuple(verdicts)), Accepted(entries, tuple(problems)))
+    return comment.render(report, decision, **named)
 
 
 def test_it_names_the_regression_and_the_next_steps():

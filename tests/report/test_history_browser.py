@@ -7,10 +7,9 @@ import pytest
 
 from tests.fakes.histories import nightly, noise, step
 from tests.report.test_html_browser import browser, files, scroll_through, until, visit  # noqa: F401, their fixtures
-from tfbench.gate.trends import Trends
 from tfbench.policy import preset
 from tfbench.report.html.history_page import render
-from tfbench.report.trends import TrendLine
+from tfbench.report.trends import TrendLine, Trends
 
 pytestmark = pytest.mark.slow
 SLOW, SAME = "b/test_x.py::test_slow[size=1]", "b/test_x.py::test_same[</script><img src=x onerror=alert(1)>]"

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.fakes.report import CODE
 from tfbench.errors import ReportError
-from tfbench.gate import merge
 from tfbench.model import (
     Case,
     Outcome,
@@ -26,8 +25,8 @@ from tfbench.model import (
     Verdict,
 )
 from tfbench.policy import RENAMED_FIELDS, Policy
-from tfbench.report import comment, json_format, terminal
-from tfbench.ruling import Result, Ruling
+from tfbench.report import comment, json_format, merge, terminal
+from tfbench.ruling import GateDecision, Result, Ruling
 
 CASE = Case("b/test_x.py::test_x[a=1]", "test_x", "b/test_x.py::test_x", (("a", "1"),))
 REPORT = Report(
@@ -220,7 +219,7 @@ def test_odd_contents_of_a_variant_result_are_refused(changes):
 def test_a_side_that_lacks_facts_is_read_and_shown(facts):
     side = {"spec": "x", **CODE, **facts}
     report = json_format.read(json.dumps(content(sides={"baseline": side, "contender": SIDE})), "r.json")
-    assert comment.render(report, Ruling(Result.REGRESSED, verdicts=report.verdicts))
+    assert comment.render(report, GateDecision(Ruling(Result.REGRESSED, verdicts=report.verdicts)))
     assert terminal.render(report, width=80, colour=True)
     assert merge._sides(report)
 

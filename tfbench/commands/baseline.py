@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench.errors import BaselineError, UsageError
-from tfbench.gate.artifact import BaselineStore
 from tfbench.report.screen import Screen, add_columns, add_row, break_name, table
 from tfbench.report.summary import duration
+from tfbench.session.record import BaselineStore
 from tfbench.sides.spec import TENSORFLOWS
 
 _COMMIT, _MINUTES, _REASON, _NUMBERS = 10, len("2026-01-01T00:00"), 8, 52

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from tfbench.errors import UsageError
 from tfbench.fs import read_text, write_whole
-from tfbench.gate.decide import as_comment, decided, load_artifact, own_files
-from tfbench.report.comment import GithubRun, without_report
+from tfbench.report.artifact import load_artifact, own_files
+from tfbench.report.comment import GithubRun, render, without_report
 from tfbench.report.screen import say
+from tfbench.ruling import decided
 from tfbench.untrusted import brief
 
 
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     github = _run(arguments)
     if arguments.report is not None:
         report, agreed = load_artifact(arguments.report)
-        text = as_comment(report, decided(report, agreed), arguments.link, github)
+        text = render(report, decided(report, agreed), arguments.link, github)
     elif github is not None:
         text = without_report(github, "the run uploaded none, or one that cannot be read", arguments.link)
     else:

@@ -25,11 +25,12 @@ from tfbench.fleet.engines import Engine
 from tfbench.fleet.folder import FleetFolder, Plan
 from tfbench.fleet.job import pinned, sides_of
 from tfbench.fs import require_linux, try_lock, write_whole
-from tfbench.gate.decide import decided, load_report
 from tfbench.plugin.collect import COMMAND, Collected, collect
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.report import json_format
+from tfbench.report.artifact import load_report
 from tfbench.report.screen import Screen, say
+from tfbench.ruling import decided
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
 from tfbench.sides.source_tree import materialise, tree_of
 from tfbench.sides.spec import Side

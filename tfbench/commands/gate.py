@@ -19,12 +19,12 @@ from rich.text import Text
 
 from tfbench.errors import ReportError, UsageError
 from tfbench.fs import write_whole
-from tfbench.gate.decide import as_comment, as_json, decided, load_accepted, load_report
 from tfbench.model import TIME, Outcome, Report
 from tfbench.policy import Policy
-from tfbench.report.comment import annotation, headline_annotation
+from tfbench.report.artifact import as_json, load_accepted, load_report
+from tfbench.report.comment import annotation, headline_annotation, render
 from tfbench.report.screen import COLOURS, Screen
-from tfbench.ruling import Result
+from tfbench.ruling import Result, decided
 from tfbench.suite.fingerprint import line_of
 from tfbench.untrusted import brief, is_case
 
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(Text(problem, "red"))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(as_comment(report, decision))
+            file.write(render(report, decision))
     if arguments.write_accepted:
         write_whole(arguments.write_accepted, as_json(agreed))
     if arguments.write_regressed:

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
-from tfbench.gate.trends import Trends
 from tfbench.policy import preset
 from tfbench.report.html import history_page
 from tfbench.report.html.page import check_library
 from tfbench.report.screen import Screen, say
-from tfbench.report.trends import SHOWN, TrendLine, render_case, render_overview
+from tfbench.report.trends import SHOWN, TrendLine, Trends, render_case, render_overview
 from tfbench.stats.change_points import Trend
 from tfbench.storage.baselines import HISTORY
 

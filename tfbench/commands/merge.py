@@ -12,10 +12,9 @@ from pathlib import Path
 from tfbench.fleet.controller import merge as merge_fleet
 from tfbench.fleet.folder import PLAN, FleetFolder
 from tfbench.fs import write_whole
-from tfbench.gate.artifact import FILES, files_of
-from tfbench.gate.decide import load_report
-from tfbench.gate.merge import confirm, merge
 from tfbench.report import json_format
+from tfbench.report.artifact import FILES, files_of, load_report
+from tfbench.report.merge import confirm, merge
 from tfbench.report.screen import say
 
 

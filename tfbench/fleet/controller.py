@@ -17,9 +17,9 @@ from tfbench.fleet.engines import Engine, State, Submission
 from tfbench.fleet.folder import FleetFolder
 from tfbench.fleet.job import Job, check_report
 from tfbench.fs import read_text
-from tfbench.gate.merge import Merger
 from tfbench.model import Report
 from tfbench.report import json_format
+from tfbench.report.merge import Merger
 from tfbench.untrusted import brief
 
 # Show how far a fleet is: a line that is redrawn in a terminal, and a line now and then elsewhere

@@ -19,7 +19,6 @@ from rich.text import Text
 from tfbench.doctor.calibration import measured_false_alarms
 from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchError, UsageError
 from tfbench.fs import write_whole
-from tfbench.gate.artifact import BaselineStore
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict
 from tfbench.plugin import REPORTS, STARTED_WITH, setting, whole_suite
@@ -64,6 +63,7 @@ from tfbench.report.html.report_page import render as render_html
 from tfbench.report.screen import Screen
 from tfbench.report.summary import times
 from tfbench.ruling import grave, rule
+from tfbench.session.record import BaselineStore
 from tfbench.session.request import CaseResult, RunProgress, RunRequest
 from tfbench.session.results import not_collected
 from tfbench.session.session import Session

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tfbench.model import JSON, TIME, Outcome, Report, Verdict
 from tfbench.report.summary import command_for, explanation, times
-from tfbench.ruling import Result, Ruling, result_of
+from tfbench.ruling import GateDecision, Result, Ruling, result_of
 from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import plural, printable
 
@@ -80,36 +80,28 @@ class GithubRun:
     """GitHub's word, such as ``success``."""
     commit: str = ""
     own_files: Sequence[str] = ()
-    """Changed files that are part of the gate, see `tfbench.gate.decide`."""
+    """Changed files that are part of the gate, see `tfbench.report.artifact`."""
 
 
-Agreed = Sequence[tuple[Verdict, str, str]]
-"""Accepted verdicts, with the reason and the last day."""
-
-
-def render(
-    report: Report,
-    ruling: Ruling,
-    agreed: Agreed = (),
-    problems: Sequence[str] = (),
-    link: str = "",
-    run: GithubRun | None = None,
-) -> str:
+def render(report: Report, decision: GateDecision, link: str = "", run: GithubRun | None = None) -> str:
     """Render the comment.
 
     Args:
-        ruling: The ruling of the gate on the report.
-        problems: Accepted regressions to remove, as sentences.
+        decision: Of the gate on the report.
         link: Address of the full report.
         run: The run as GitHub knows it, which a report cannot forge.
     """
+    ruling, agreed, problems = decision.ruling, decision.accepted.verdicts, decision.accepted.problems
     parts = [MARK, *_head(ruling, run), context_line(report)]
     if verdicts := ruling.verdicts:
         parts += [_table(verdicts), _next_steps(report, verdicts), _why(report, verdicts)]
     if problems:
         parts.append("\n".join(["Accepted regressions to remove:", "", *(f"- {plain(one)}" for one in problems)]))
     if agreed:
-        rows = [f"- {code(one.case.name)}, until {plain(day)}: {plain(reason)}" for one, reason, day in agreed[:_ROWS]]
+        rows = [
+            f"- {code(verdict.case.name)}, until {plain(str(entry.until))}: {plain(entry.reason)}"
+            for verdict, entry in agreed[:_ROWS]
+        ]
         parts.append(folded(f"{len(agreed)} accepted", "\n".join(rows + _and_more(agreed))))
     if better := [one for one in report.verdicts if one.outcome is Outcome.IMPROVED and one.metric == TIME]:
         parts.append(folded(f"{len(better)} faster", _table(better)))

@@ -28,9 +28,10 @@ from tfbench.policy import Policy
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase, Stopwatch
-from tfbench.session.case_runs import CaseRuns, OtherMetrics, RunMeasurements, RunRecorder
+from tfbench.session.case_runs import CaseRuns, OtherMetrics
 from tfbench.session.profiling import BASELINE, CONTENDER, Profiles
 from tfbench.session.races import Races
+from tfbench.session.record import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, Progress, ProgressReporter, RunRequest
 from tfbench.session.results import PROBES, MetricChecker, reason_of
 from tfbench.session.resume import ChangedOnly, Resumption, drawn

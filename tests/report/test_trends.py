@@ -7,8 +7,8 @@ import pytest
 
 from tests.fakes.histories import ANCHOR, commit, nightly, noise, session, step
 from tfbench.errors import HistoryError
-from tfbench.gate.trends import Trends
 from tfbench.policy import preset
+from tfbench.report.trends import Trends
 from tfbench.stats.change_points import TrendState
 from tfbench.storage.history import Anchor
 

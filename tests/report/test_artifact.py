@@ -7,23 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.report import complete, row
+from tfbench import ruling
 from tfbench.errors import ReportError, UsageError
-from tfbench.gate import decide
-from tfbench.gate.decide import (
-    ACCEPTED,
-    Accepted,
-    Entry,
-    GateDecision,
-    as_comment,
-    as_json,
-    decided,
-    load_accepted,
-    load_artifact,
-    load_report,
-)
 from tfbench.model import Outcome
 from tfbench.report import comment, json_format
-from tfbench.ruling import Result, Ruling
+from tfbench.report.artifact import ACCEPTED, as_json, load_accepted, load_artifact, load_report
+from tfbench.ruling import Accepted, Entry, GateDecision, Result, Ruling, decided
 
 NAMES = ["b/test_x.py::test_a", "b/test_x.py::test_b"]
 REPORT = complete([row(NAMES[0], Outcome.REGRESSED), row(NAMES[1])])
@@ -127,7 +116,7 @@ def test_an_acceptance_ends_with_its_day_in_utc(monkeypatch):
             assert zone is datetime.timezone.utc
             return cls(2027, 2, 1)
 
-    monkeypatch.setattr(decide.datetime, "datetime", Clock)
+    monkeypatch.setattr(ruling.datetime, "datetime", Clock)
     entry = replace(ENTRY, up_to=math.inf)
     late, in_time = decided(REPORT, [entry]), decided(REPORT, [entry], DAY)
     assert (late.ruling.result, in_time.ruling.result) == (Result.REGRESSED, Result.PASS)
@@ -144,11 +133,11 @@ def test_the_share_that_must_be_compared_can_be_chosen():
 def test_a_comment_shows_the_answer_its_reason_and_what_was_accepted():
     accepted = Accepted(((REPORT.verdicts[0], ENTRY),), ("remove this",))
     decision = GateDecision(Ruling(Result.INCONCLUSIVE, "because of that", "", (REPORT.verdicts[1],)), accepted)
-    text = as_comment(REPORT, decision, "https://example.org/run")
+    text = comment.render(REPORT, decision, "https://example.org/run")
     for part in ("### tfbench: inconclusive", "because of that.", "1 accepted", r"until 2027\-01\-31: agreed", "remove this",
                  "test_b", "https://example.org/run"):  # fmt: skip
         assert part in text
-    plain = as_comment(REPORT, decision)
+    plain = comment.render(REPORT, decision)
     assert plain == text[: text.index("[Full report]")].rstrip() + "\n"
-    failed = as_comment(REPORT, decision, run=comment.GithubRun("failure", "c0ffee"))
+    failed = comment.render(REPORT, decision, run=comment.GithubRun("failure", "c0ffee"))
     assert "(`c0ffee`)" in failed

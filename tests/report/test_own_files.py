@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tfbench.gate.decide import own_files
+from tfbench.report.artifact import own_files
 
 OWN = [
     ".github/workflows/gate.yml", ".github/tfbench-accepted.toml", "action.yml", "conftest.py", "a/b/conftest.py",

@@ -7,9 +7,8 @@ import pytest
 
 from tests.fakes.report import complete
 from tfbench.errors import UsageError
-from tfbench.gate.decide import GateDecision, accept, entries
 from tfbench.model import Case, Outcome, Ratio, Reason, Verdict
-from tfbench.ruling import Result, rule
+from tfbench.ruling import GateDecision, Result, accept, entries, rule
 from tfbench.untrusted import brief
 
 TODAY = datetime.date(2026, 11, 21)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.fakes.report import CODE, complete, row
 from tfbench.errors import ReportError
-from tfbench.gate.merge import confirm, merge
 from tfbench.model import Outcome, Ratio, Reason, Skip, VariantResult
+from tfbench.report.merge import confirm, merge
 from tfbench.suite.shards import Shard, part
 
 NAMES = [f"b/test_x.py::test_{letter}" for letter in "abcdef"]

@@ -1,1 +1,0 @@
-"""Decide whether a report passes: rules, accepted regressions, merged shards."""

@@ -1,0 +1,280 @@
+"""Read what the job of a pull request hands on, and tell which files of the gate the pull request changes.
+
+A job that runs a pull request's code can hand on anything. This module returns reports and accepted regressions from texts
+of bounded size under plain names, in memory, without writing or following anything.
+
+Some files of the gate are known by their names. Others are named by a file of the gate: the ``accepted:`` file and the
+scripts of a workflow, and plugins of pytest. Those are read in the trusted tree, because a change of the naming file is
+flagged itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import os
+import re
+import stat
+import struct
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from tfbench.errors import ReportError, UsageError
+from tfbench.fs import DATA_FOLDER, read_at_most, read_text
+from tfbench.model import Report
+from tfbench.report import json_format
+from tfbench.ruling import Entry, entries
+from tfbench.untrusted import brief, described
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # Python 3.10 has no tomllib
+    import tomli as tomllib
+
+# Read result files that an untrusted job has made: in memory, within limits, without writing or following anything
+
+
+FILES = 256
+"""Limit of the number of files. A shard has one."""
+FILE_BYTES = 32 << 20
+"""Limit of one file. A report of ten thousand cases with their rounds has 25 million bytes."""
+ALL_BYTES = 128 << 20
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,99}\.json")
+_BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)
+"""What zipfile raises for an archive that is damaged, encrypted or of an unknown compression."""
+
+_Entry = tuple[str, bool, Callable[[], IO[bytes]]]
+"""Name, whether it is a plain file, and how to open it."""
+
+
+def files_of(path: Path) -> dict[str, str]:
+    """Read the texts of a zip archive, a folder or a single file, by name.
+
+    Raises:
+        ReportError: The path is none of them, or its content exceeds the limits of result files.
+    """
+    if path.is_symlink() or not path.exists():
+        raise ReportError(f"{brief(path)} does not exist, or is a link")
+    if path.suffix == ".zip" and not path.is_dir():
+        return _of_archive(path)
+    try:
+        if path.is_dir():
+            entries = sorted(path.iterdir())
+            return _texts(path, [(one.name, stat.S_ISREG(one.lstat().st_mode), _opener(one)) for one in entries])
+        return {path.name: _text(path.name, _opener(path))}
+    except OSError as error:
+        raise ReportError(f"{brief(path)} cannot be read: {brief(error.strerror or error)}") from None
+
+
+def _opener(path: Path) -> Callable[[], IO[bytes]]:
+    return lambda: path.open("rb")
+
+
+def _of_archive(path: Path) -> dict[str, str]:
+    def entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Entry:
+        plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
+        return info.filename, plain, lambda: archive.open(info)
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _texts(path, [entry(archive, info) for info in archive.infolist()])
+    except _BROKEN as error:
+        raise ReportError(f"{brief(path)} cannot be read as a zip archive ({described(error)})") from None
+
+
+def _texts(path: Path, entries: Sequence[_Entry]) -> dict[str, str]:
+    if not 1 <= len(entries) <= FILES:
+        raise ReportError(f"{brief(path)} has {len(entries)} files; a run hands on 1 to {FILES}")
+    found: dict[str, str] = {}
+    for name, plain, opened in entries:
+        if not _NAME.fullmatch(name):
+            raise ReportError(
+                f"{brief(path)} has a file named {brief(repr(name))}; expected a name such as report-1.json"
+            )
+        if name in found:
+            raise ReportError(f"{brief(path)} has {name} twice")
+        if not plain:
+            raise ReportError(f"{brief(path)}: {name} is not a plain file")
+        found[name] = _text(name, opened)
+        if sum(map(len, found.values())) > ALL_BYTES:
+            raise ReportError(f"{brief(path)} has more than {ALL_BYTES >> 20} MiB")
+    return found
+
+
+def _text(name: str, opened: Callable[[], IO[bytes]]) -> str:
+    with opened() as file:
+        content = read_at_most(file, FILE_BYTES + 1)  # an archive's header may state another size
+    if len(content) > FILE_BYTES:
+        raise ReportError(f"{name} is larger than {FILE_BYTES >> 20} MiB, the limit of a report")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ReportError(f"{name} is not UTF-8 text") from None
+
+
+# Read reports and accepted regressions
+
+
+ACCEPTED = "accepted.json"
+"""File of accepted regressions that the gate adds to an artifact."""
+
+
+def load_report(path: Path) -> Report:
+    """Read the report of this run: a file, or a folder or an archive with only this file.
+
+    Raises:
+        ReportError: There is no report, there are several, or it is invalid.
+    """
+    if not path.is_dir() and path.suffix != ".zip":
+        return json_format.read(read_text(path), str(path))
+    try:
+        return _single(path, files_of(path))
+    except ReportError as error:
+        raise ReportError(
+            f"{error}; give a report of --report-json, or a folder or archive with only a report"
+        ) from None
+
+
+def load_artifact(path: Path) -> tuple[Report, list[Entry]]:
+    """Read the report of an untrusted job, and the accepted regressions that its gate applied.
+
+    Raises:
+        ReportError: The artifact is invalid, or has names that are not pytest node ids.
+    """
+    found = files_of(path)
+    text = found.pop(ACCEPTED, None)
+    report = _single(path, found)
+    json_format.check_names(report, str(path))
+    return report, _of_json(text) if text is not None else []
+
+
+def _single(path: Path, found: dict[str, str]) -> Report:
+    if len(found) != 1:
+        raise ReportError(
+            f"{brief(path)} has {len(found)} reports, expected one; merge the reports of shards with tfbench merge"
+        )
+    ((name, text),) = found.items()
+    return json_format.read(text, name)
+
+
+def load_accepted(path: Path) -> list[Entry]:
+    """Read a file of accepted regressions from this repository.
+
+    Raises:
+        UsageError: The content is invalid.
+        ReportError: The file cannot be read.
+    """
+    try:
+        content = tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:  # the parser has errors beside its own, such as of a date
+        raise UsageError(f"{brief(path)} is not TOML: {brief(error)}") from None
+    return entries(content, str(path))
+
+
+def as_json(accepted: Sequence[Entry]) -> str:
+    """Format accepted regressions as JSON, for an artifact. Like their file, it has no key with the default value."""
+    defaults = {field.name: field.default for field in dataclasses.fields(Entry)}
+    rows = [
+        {key: value for key, value in vars(one).items() if value != defaults[key]} | {"until": str(one.until)}
+        for one in accepted
+    ]
+    return json.dumps({"accept": rows}, indent=1) + "\n"
+
+
+def _of_json(text: str) -> list[Entry]:
+    content = json_format.load(text, ACCEPTED)
+    try:
+        rows = [{**row, "until": datetime.date.fromisoformat(row["until"])} for row in content["accept"]]
+        return entries({"accept": rows}, ACCEPTED)
+    except (TypeError, KeyError, ValueError, UsageError) as error:
+        raise ReportError(f"{ACCEPTED} is invalid: {brief(error)}") from None
+
+
+# Tell which files of a pull request are part of the gate, so that a reader does not trust a gate that it has changed
+
+
+_FOLDERS = (".github", "tfbench", "pytest", "_pytest")
+"""Of the root. A package there comes before the installed one."""
+_NAMES = frozenset(
+    {"action.yml", "action.yaml", "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml",
+     "tox.ini", "setup.cfg", "setup.py", "Makefile", "makefile", "GNUmakefile", "noxfile.py", "sitecustomize.py",
+     "usercustomize.py", "pytest.py", "tfbench.py", "entry_points.txt", ".gitmodules", ".gitattributes", "Pipfile", "uv.toml",
+     "pixi.toml", "pip.conf", ".python-version", ".tool-versions"}
+)  # fmt: skip
+_ENVIRONMENT = re.compile(
+    r".*\.(lock|pth)|.*\baccepted\.toml|pylock(\..+)?\.toml|.*(requirements|constraints).*\.(txt|in)|Pipfile\.lock"
+    r"|(environment|conda-lock).*\.ya?ml"
+)
+_SETTINGS = (
+    "pytest.ini",
+    ".pytest.ini",
+    "pytest.toml",
+    ".pytest.toml",
+    "pyproject.toml",
+    "tox.ini",
+    "setup.cfg",
+    "setup.py",
+)
+_PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)*")
+_MODULES = (
+    (re.compile(r"""(?<![\w-])-p[\s"',=]*([\w.]+)"""), re.compile(r"[\w.]+")),
+    (re.compile(r"""\bPYTEST_PLUGINS["']?\s*[:=]\s*["']?([\w.,]+)"""), re.compile(r"[\w.]+")),
+    (re.compile(r"\bpytest_plugins\b[^=\n]*=\s*(\[[^]]*\]|\([^)]*\)|[^\n]*)"), re.compile(r"""["']([\w.]+)["']""")),
+    (re.compile(r"\bpytest11\b(.*?)(?:\n\s*\[|\n\n|\Z)", re.DOTALL), re.compile(r"""=\s*["']?([\w.]+)""")),
+)
+"""What names plugins of pytest: options, an environment variable, modules and entry points; and each name in it."""
+_PROSE = (".md", ".rst")
+"""Endings of files that workflows name to leave them out."""
+
+
+def own_files(changed: Iterable[str], root: Path) -> list[str]:
+    """Select the workflows, settings, environments, baselines, accepted regressions, and files that those name; sorted.
+
+    Args:
+        changed: Paths relative to the root of the repository.
+        root: A tree of the repository that the pull request has not changed.
+    """
+    paths, modules = _named(root)
+    return sorted({name for name in changed if name and _is_own(PurePosixPath(name), paths, modules)})
+
+
+def _is_own(path: PurePosixPath, paths: set[str], modules: set[str]) -> bool:
+    if path.parts[0] in _FOLDERS or DATA_FOLDER in path.parts:
+        return True
+    if path.suffix in (".txt", ".in") and not {"requirements", "constraints"}.isdisjoint(path.parts):
+        return True
+    if path.name in _NAMES or _ENVIRONMENT.fullmatch(path.name) or str(path) in paths:
+        return True
+    parts = path.with_suffix("").parts if path.suffix == ".py" else ()
+    parts = parts[:-1] if parts[-1:] == ("__init__",) else parts
+    return any(".".join(parts[first:]) in modules for first in range(len(parts)))
+
+
+def _named(root: Path) -> tuple[set[str], set[str]]:
+    """Return the paths and the modules of plugins that files of the gate name."""
+    paths, modules = set(), set()
+    for file in _gate(root):
+        try:
+            text = read_text(file)
+        except (ReportError, OSError, ValueError):
+            continue
+        modules |= {
+            name for pattern, each in _MODULES for found in pattern.findall(text) for name in each.findall(found)
+        }
+        if not file.name.endswith(".py") and file.name not in _SETTINGS:
+            paths |= {name for name in _PATH.findall(text.replace("./", " ")) if not name.endswith(_PROSE)}
+    return paths, modules
+
+
+def _gate(root: Path) -> Iterator[Path]:
+    yield from (root / name for name in (*_SETTINGS, "action.yml", "action.yaml"))
+    yield from (root / ".github").glob("**/*.y*ml")
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in ("node_modules", "venv")]
+        if "conftest.py" in names:
+            yield Path(folder, "conftest.py")

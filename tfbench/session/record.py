@@ -1,0 +1,219 @@
+"""Keep what runs have measured: named baselines, the history, and candidates, which a user accepts as a baseline."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median, stdev
+
+from tfbench.errors import BaselineError, SideError
+from tfbench.model import EnvironmentInfo, MeasurementContext, Sample
+from tfbench.session.request import CaseResult, RunRequest
+from tfbench.sides.source_tree import CANDIDATES, KEPT, drop, keep, snapshot, tags_of
+from tfbench.storage.baselines import Acceptance, Baseline, Baselines, Layout, now
+from tfbench.storage.database import opened
+from tfbench.storage.history import Anchor, History, SessionRecord
+from tfbench.untrusted import some
+
+
+@dataclass(frozen=True)
+class RunMeasurements:
+    """The measurements of a run and their conditions."""
+
+    results: Sequence[CaseResult]
+    way: str
+    """What raced each other: ``variants`` or ``sides``."""
+    environment: EnvironmentInfo | None
+    """Environment of the contender without its commit; ``None`` if the contender never started."""
+    anchor: Anchor | None = None
+    """The baseline side, if the run belongs to a history."""
+
+    @property
+    def samples(self) -> dict[str, Sample]:
+        """Samples with at least one launch, by case name."""
+        found = {result.case.name: result.sample for result in self.results}
+        return {name: sample for name, sample in found.items() if sample is not None and sample.runs}
+
+
+class RunRecorder:
+    """Write the measurements of a run into its folder."""
+
+    def __init__(self, request: RunRequest) -> None:
+        self._request = request
+        self._session = request.session_name or f"{now()}-{secrets.token_hex(4)}"
+        self.baselines = Baselines(Layout(request.folder).baselines)
+        self.notes: list[str] = []
+        """What became of the run's part in a history."""
+        self.history = opened(request.history or Layout(request.folder).history)
+
+    def save(self, measurements: RunMeasurements) -> Path:
+        """Save the contender's samples as the baseline that the user named.
+
+        Raises:
+            BaselineError: A case failed, there is no sample, or the file cannot be written.
+        """
+        name = self._request.save
+        why = ""
+        if failed := next((result.case.name for result in measurements.results if result.failures), ""):
+            why = f"{failed} did not pass"
+        elif self._request.slowdown:
+            why = "its times contain an injected slowdown; run without --inject-slowdown"
+        elif not measurements.samples:
+            why = "no case was measured"
+        if why:
+            raise BaselineError(f"the baseline {name!r} was not saved: {why}")
+        return self._save(self.baselines, name, self._measured(measurements, KEPT + name), KEPT)
+
+    def remember(self, measurements: RunMeasurements, baseline: str) -> Path | None:
+        """Record a run in its history, and the candidate that `baseline accept` would take.
+
+        Args:
+            baseline: Name of the baseline that the run was gated against, ``""`` without one.
+
+        Returns:
+            The candidate's file, if there is one.
+
+        Raises:
+            TfbenchError, OSError: A file cannot be written.
+        """
+        samples = measurements.samples
+        if self._request.slowdown or not samples:
+            if self._request.history:
+                why = "its times contain an injected slowdown" if self._request.slowdown else "no case was measured"
+                self.notes.append(f"history: this run was not added, because {why}")
+            return None
+        measured = self._measured(measurements, CANDIDATES + baseline if baseline else "")
+        environment = measured.context.environment
+        verdicts = {
+            one.case.name: one.verdict for one in measurements.results if one.verdict and one.case.name in samples
+        }
+        raced = {one.case.name for one in measurements.results if one.rival is not None and measurements.anchor}
+        ratios = {name: one.ratio for name, one in verdicts.items() if name in raced and one.ratio is not None}
+        path = self.history.record(
+            SessionRecord(
+                measured.context,
+                floors={name: sample.floors for name, sample in samples.items()},
+                sources={name: sample.case.source for name, sample in samples.items()},
+                ratios={name: ratio for name, ratio in ratios.items() if 0 < ratio.center < math.inf},
+                outcomes={name: one.outcome for name, one in verdicts.items()},
+                anchor=measurements.anchor,
+                releases=tags_of(self._request.root, environment.commit) if environment.commit else (),
+            )
+        )
+        if self._request.history:
+            content = f"{len(ratios)} ratios to {measurements.anchor.label}" if measurements.anchor else "floors alone"
+            self.notes.append(f"history: {path} added, {content}")
+        candidates = Baselines(Layout(self._request.folder).candidates)
+        return self._save(candidates, baseline, measured, CANDIDATES) if baseline else None
+
+    def _save(self, place: Baselines, name: str, measured: Baseline, refs: str) -> Path:
+        path = place.save(name, measured)
+        if measured.tree:
+            with suppress(SideError):  # otherwise git goes on keeping the earlier tree, which no file needs any more
+                keep(self._request.root, measured.tree, refs + name)
+        return path
+
+    def _measured(self, measurements: RunMeasurements, keep_as: str) -> Baseline:
+        tree, environment = snapshot(self._request.root, keep_as), measurements.environment
+        assert environment is not None  # samples come from a contender that started
+        if tree is not None:
+            environment = replace(environment, commit=tree.commit, dirty=tree.dirty)
+        context = MeasurementContext(
+            session=self._session,
+            environment=environment,
+            tree=tree.tree if tree else "",
+            policy=self._request.policy.name,
+            way=measurements.way,
+        )
+        values = {one.case.name: one.metric_values for one in measurements.results if one.metric_values is not None}
+        return Baseline(context, measurements.samples, values)
+
+
+class BaselineStore:
+    """The baselines, candidates and sessions of a project.
+
+    Args:
+        root: pytest's root directory.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        layout = Layout.of(root)
+        self.saved = Baselines(layout.baselines)
+        self.candidates = Baselines(layout.candidates)
+        self.history = History(layout.history)
+
+    def accept(self, name: str, reason: str, drop_missing: bool = False) -> Baseline:
+        """Replace a baseline by the last run against it.
+
+        Args:
+            drop_missing: Whether cases that the run did not measure may leave the baseline.
+
+        Raises:
+            BaselineError: The baseline or the run does not exist, or the run left out cases.
+        """
+        before = self.saved.fetch(name)
+        if name not in self.candidates.names():
+            raise BaselineError(
+                f"{name}: no run to accept; only a complete run of pytest --benchmark --baseline {name} keeps a candidate"
+            )
+        candidate = self.candidates.fetch(name)
+        lost = self.left_out(name)
+        if lost and not drop_missing:
+            raise BaselineError(
+                f"{name}: the last run measured {len(candidate.samples)} cases, "
+                f"but not {some(lost, 1)}; run the whole suite against the baseline, "
+                f"or remove {len(lost)} of its cases with --drop-missing"
+            )
+        accepted = replace(candidate, accepted=(*before.accepted, Acceptance(now(), reason, before.saved)))
+        if accepted.tree:
+            keep(self.root, accepted.tree, KEPT + name, earlier=True)
+        self.saved.save(name, accepted)
+        if accepted.tree:
+            keep(self.root, accepted.tree, KEPT + name)
+        self._drop_candidate(name)
+        return accepted
+
+    def left_out(self, name: str) -> list[str]:
+        """Return the names of the baseline's cases that the last run against it did not measure.
+
+        Raises:
+            BaselineError: The baseline or the run does not exist.
+        """
+        return sorted(set(self.saved.fetch(name).samples) - set(self.candidates.fetch(name).samples))
+
+    def remove(self, name: str) -> Path:
+        """Delete a baseline, its candidate and its trees in git; returns the path of the deleted file.
+
+        Raises:
+            BaselineError: No baseline has this name.
+        """
+        path = self.saved.remove(name)
+        drop(self.root, KEPT + name)
+        self._drop_candidate(name)
+        return path
+
+    def spread(self, baseline: Baseline, case: str) -> tuple[int, float | None]:
+        """Return the number of sessions like the baseline's, and the relative standard deviation of their floors.
+
+        Sessions are alike if they have the same policy and race the same entrants, on any machine.
+        The deviation is ``None`` for fewer than two sessions.
+        """
+        context = baseline.context
+        records, _ = self.history.read()
+        floors = [
+            min(found)
+            for record in records
+            if (found := record.floors_of_same_code(case))
+            and (record.context.policy, record.context.way) == (context.policy, context.way)
+        ]
+        return len(floors), stdev(floors) / median(floors) if len(floors) > 1 else None
+
+    def _drop_candidate(self, name: str) -> None:
+        if name in self.candidates.names():
+            self.candidates.remove(name)
+            drop(self.root, CANDIDATES + name)
