@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import select
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -451,8 +451,9 @@ class ProcessLauncher:
         self._policy = policy
         self._suite = suite
         self.processors = processors
-        self._seeds = itertools.count(1)
-        """Every launch draws other random numbers, so that a difference between them cannot pass for one of the sides."""
+        self._opened: Counter[str] = Counter()
+        """Name of a case -> its launches so far. Each draws other random numbers, so that a difference between them cannot
+        pass for one of the sides. Those of other cases do not count: the numbers do not depend on the order of the races."""
         self._pool = ZygotePool(suite, policy, max(1, len(processors.every)))
 
     @property
@@ -534,7 +535,9 @@ class ProcessLauncher:
         cpus = tuple(sorted({cpu for entrant in entrants for cpu in self.processors.of(entrant.case)}))
         near = self.processors.near if together and not any(entrant.case.alone for entrant in entrants) else ()
         monitor = self._gpu_monitor if on_gpu else None
-        return ProcessLaunch(self.start, entrants, pair, self._policy, cpus, near, monitor, next(self._seeds))
+        name = entrants[-1].case.name
+        self._opened[name] += 1
+        return ProcessLaunch(self.start, entrants, pair, self._policy, cpus, near, monitor, self._opened[name])
 
     def policy_of(self, policy: Policy, entrants: Sequence[Entrant]) -> Policy:
         common = self._pool.have_common_ancestors([(entrant.side, entrant.case.env) for entrant in entrants])

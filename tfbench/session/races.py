@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -43,7 +44,9 @@ class Races:
         self._contender = contender
         self._sharing = sharing
         self._report = report
-        self._rng = random.Random(request.seed)
+        self._seed = request.seed
+        self._raced: Counter[str] = Counter()
+        """Name of a case -> its races so far."""
 
     def variants(self, group: Sequence[Case]) -> RaceResults:
         """Race each variant of a workload against the reference variant, which is the first entrant."""
@@ -73,7 +76,7 @@ class Races:
         """
         entrants = [Entrant(there or case, rival), Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
-        race = ConfirmedRace(entrants, self._launcher, policy, self._sharing, time.perf_counter, self._rng)
+        race = ConfirmedRace(entrants, self._launcher, policy, self._sharing, time.perf_counter, self._draws(case.name))
         interrupt = self._run(race, case.name)
         undecided = interrupt is not None and race.decision is None
         return RaceResults([] if undecided else [of_sides(case, race, note, changed)], interrupt=interrupt)
@@ -95,7 +98,7 @@ class Races:
         policy = self._launcher.policy_of(self._policy, entrants)
         policy = replace(policy, looks=policy.looks[:1])
         config = RaceConfig(self._sharing, pairs_of(entrants, policy, second=confirms))
-        race = Race(entrants, self._launcher, policy, config, time.perf_counter, self._rng)
+        race = Race(entrants, self._launcher, policy, config, time.perf_counter, self._draws(case.name))
         with self._launcher.stopwatch.phase(Phase.CONFIRMING):
             interrupt = self._run(race, f"{case.name}, again for the mean of all cases")
         if interrupt:
@@ -142,7 +145,12 @@ class Races:
     def _race(self, cases: Sequence[Case], second: bool = False) -> Race:
         entrants = [Entrant(case, self._contender) for case in cases]
         config = RaceConfig(self._sharing, pairs_of(entrants, self._policy, second))
-        return Race(entrants, self._launcher, self._policy, config, time.perf_counter, self._rng)
+        return Race(entrants, self._launcher, self._policy, config, time.perf_counter, self._draws(cases[-1].name))
+
+    def _draws(self, name: str) -> random.Random:
+        """Return the random numbers of the next race of a case. They do not depend on the races of other cases."""
+        self._raced[name] += 1
+        return random.Random(f"{self._seed} {self._raced[name]} {name}")
 
     def _run(self, race: Race | ConfirmedRace, text: str) -> KeyboardInterrupt | None:
         """Run the race; returns the Ctrl-C that ended it early, since its launches so far still count."""
