@@ -8,7 +8,7 @@ between two runs of the same code.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
-from scipy import special
 
 from tfbench.errors import ReportError
 from tfbench.fs import read_text
@@ -44,6 +43,7 @@ from tfbench.report.merge import merge
 from tfbench.report.screen import COLOURS, add_columns, add_row, table
 from tfbench.report.summary import VersionTimes, duration
 from tfbench.report.summary import times as formatted
+from tfbench.sides.environments import minor
 from tfbench.stats.interval import Floats
 from tfbench.stats.verdict import change
 from tfbench.storage import baselines
@@ -64,6 +64,8 @@ class Timing(NamedTuple):
 # Read any result file into one form: a report, a baseline, a file of plain pytest-benchmark or of asv
 
 
+PYTHON = "Python"
+"""Name of the version of Python among the facts of a machine."""
 RAW, STATISTICS, RATIOS = "with raw times", "statistics only", "verdicts only"
 
 
@@ -81,6 +83,8 @@ class ResultFile:
     """Packages and settings, if the file has them."""
     report: Report | None = None
     """The report itself, if the file is one."""
+    left_out: Sequence[str] = ()
+    """Results that are not read, with the reason, one phrase each."""
 
     @property
     def cases(self) -> set[str]:
@@ -126,7 +130,7 @@ def _of_side(cases: Sequence[JSON], label: str) -> dict[str, float]:
 
 def content_of(path: Path) -> dict[str, Any]:
     """Parse a result file. Raises `ReportError` if it cannot be read, or is not a JSON object."""
-    text = read_text(path)
+    text = read_text(path).removeprefix("\ufeff")  # the byte-order mark that editors on Windows write
     content = json_format.load(text, str(path), constants=is_result(text))
     if not isinstance(content, dict):
         raise ReportError(f"{brief(path)} is not a result file: expected a JSON object, found {type(content).__name__}")
@@ -199,9 +203,9 @@ def _of_plain(path: str, content: JSON) -> ResultFile:
 
 
 def _of_asv(path: str, content: JSON) -> ResultFile:
-    found, params = timings(content), an_object(content.get("params") or {}, "params")
+    (found, left_out), params = timings(content), an_object(content.get("params") or {}, "params")
     if not found:
-        raise ValueError("it has no times; tfbench reads the benchmarks whose names start with time_")
+        raise ValueError("; ".join(["it has no times of benchmarks whose names start with time_", *left_out]))
     machine = {
         "system": params.get("os", ""), "architecture": params.get("arch", ""), "processor": params.get("cpu", ""),
         "processors": params.get("num_cpu", ""),
@@ -210,23 +214,55 @@ def _of_asv(path: str, content: JSON) -> ResultFile:
     packages = {str(name): str(version) for name, version in an_object(content.get("requirements") or {}, "").items()}
     # asv gives the path of an interpreter or a version, and only a version can be compared.
     python = str(content.get("python") or "")
-    return ResultFile(path, kind, commit(content), found, _machine(machine, "" if "/" in python else python), packages)
+    facts = _machine(machine, "" if "/" in python else python)
+    return ResultFile(path, kind, commit(content), found, facts, packages, left_out=left_out)
 
 
 def _machine(found: Mapping[str, Any], python: str) -> dict[str, str]:
     named = {name: brief(found.get(name) or "") for name in ("system", "architecture", "processor", "processors")}
-    return {name: value for name, value in {**named, "Python": brief(python)}.items() if value}
+    return {name: value for name, value in {**named, PYTHON: brief(python)}.items() if value}
 
 
-def differences(first: ResultFile, second: ResultFile) -> list[str]:
-    """List the differences of machine and environment between two files, one phrase each."""
+@dataclass(frozen=True)
+class FileDifferences:
+    """How two result files differ besides their times, one phrase each."""
+
+    machine: Sequence[str]
+    environment: Sequence[str]
+    """The minor version of Python, packages and settings."""
+    patch: Sequence[str]
+    """Another patch version of the same Python. The times stay comparable."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.machine, *self.environment, *self.patch])
+
+    @property
+    def incomparable(self) -> str:
+        """Why the times of the files are not comparable, ``""`` if they are."""
+        kinds = {"machines": self.machine, "environments": self.environment}
+        return "; ".join(
+            f"the files are from different {kind}: {'; '.join(each)}" for kind, each in kinds.items() if each
+        )
+
+
+def differences(first: ResultFile, second: ResultFile) -> FileDifferences:
+    """List the differences of machine and environment between two files."""
     # A package or setting that one side lacks is a difference. A fact of the machine that one file lacks is not.
-    compared = [(first.machine, second.machine, {*first.machine} & {*second.machine})]
-    if first.environment and second.environment:
-        compared += [(first.environment, second.environment, {*first.environment, *second.environment})]
+    shared = {*first.machine} & {*second.machine}
+    python = _unlike(first.machine, second.machine, shared & {PYTHON})
+    same_minor = len({minor(file.machine.get(PYTHON, "")) for file in (first, second)}) == 1
+    both = first.environment and second.environment
+    packages = _unlike(first.environment, second.environment, {*first.environment, *second.environment}) if both else []
+    return FileDifferences(
+        _unlike(first.machine, second.machine, shared - {PYTHON}),
+        packages if same_minor else [*python, *packages],
+        python if same_minor else [],
+    )
+
+
+def _unlike(there: Mapping[str, str], here: Mapping[str, str], names: Collection[str]) -> list[str]:
     return [
         f"{name} {there.get(name, 'absent')} in the first, {here.get(name, 'absent')} in the second"
-        for there, here, names in compared
         for name in sorted(names)
         if there.get(name) != here.get(name)
     ]
@@ -239,6 +275,8 @@ COLUMNS = "result_columns"
 """The key that only files of asv have."""
 _TIMED = ("time_", "timeraw_")
 """Prefixes of the functions whose results are seconds; others count bytes, or track anything."""
+_NAMED = 5
+"""Benchmarks that a note names."""
 _MOST = 10_000
 """Parameters of a benchmark that a file may state."""
 
@@ -258,35 +296,43 @@ def commit(content: JSON) -> str:
     return f"commit {brief(content.get('commit_hash') or 'unknown')[:12]}"
 
 
-def timings(content: JSON) -> dict[str, Timing]:
-    """Return the times by case: ``module.Class.time_name``, with its parameters in brackets.
+def timings(content: JSON) -> tuple[dict[str, Timing], list[str]]:
+    """Return the times by case, ``module.Class.time_name`` with its parameters in brackets, and what is left out.
 
-    Failed benchmarks are left out. Raises ValueError or KeyError if asv did not write the content.
+    Failed benchmarks have no times. Raises ValueError or KeyError if asv did not write the content.
     """
     columns = [a_text(one, "a column") for one in a_list(content[COLUMNS], COLUMNS)]
     found: dict[str, Timing] = {}
+    others: list[str] = []
+    left_out: list[str] = []
     for name, row in an_object(content["results"], "results").items():
         if not name.rpartition(".")[2].startswith(_TIMED):
+            others.append(brief(name))
             continue
         fields = dict(zip(columns, a_list(row, name), strict=False))
         if fields.get("result") is None:  # every parameter failed
             continue
         results = a_list(fields["result"], name)
-        samples = a_list(fields.get("samples") or [None] * len(results), name)
-        if len(samples) != len(results):
-            raise ValueError(f"{brief(name)} has {len(samples)} samples for {len(results)} results")
-        for case, seconds, raw in zip(_cases(name, fields.get("params")), results, samples, strict=True):
+        samples, cases = (
+            a_list(fields.get("samples") or [None] * len(results), name),
+            _cases(name, fields.get("params")),
+        )
+        if not len(results) == len(samples) == len(cases):
+            counts = f"{len(results)} results, {len(samples)} samples and {len(cases)} combinations of parameters"
+            left_out.append(f"{brief(name)} is left out: it has {counts}")
+            continue
+        for case, seconds, raw in zip(cases, results, samples, strict=True):
             if seconds is not None:
                 found[case] = _timing(case, seconds, raw)
-    return found
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        left_out.append(f"benchmarks that are no times are left out: {', '.join(others[:_NAMED])}{more}")
+    return found, left_out
 
 
 def _cases(name: str, params: Any) -> list[str]:
     levels = [a_list(one, name) for one in a_list(params or [], name)]
-    number = 1
-    for one in levels:
-        number *= len(one)
-    if number > _MOST:
+    if (number := math.prod(map(len, levels))) > _MOST:
         raise ValueError(f"{brief(name)} has {number} parameters, more than {_MOST}")
     chosen = [", ".join(str(level) for level in some) for some in product(*levels)]
     return [f"{name}[{one}]" for one in chosen] if levels else [name]
@@ -353,6 +399,7 @@ def read_inputs(paths: Sequence[Path]) -> tuple[Report, PageContext]:
         notes.append(
             f"Times of {timed[-1].path} ({timed[-1].kind}{', ' + timed[-1].saved if timed[-1].saved else ''})."
         )
+        notes += [f"{brief(one.path)}: {why}" for one in timed for why in one.left_out]
         if len(timed) > 1:
             versions = _side_by_side(timed)
     else:
@@ -484,8 +531,7 @@ def contrast(case: str, first: Timing | None, second: Timing | None) -> FileComp
     if not before or not after:
         text = first_units if not before else second_units
         return FileComparison(case, first, second, Reason(ReasonCode.NO_INTERVAL, text), second.median / first.median)
-    effect, reach = _welch(np.log(before), np.log(after))
-    interval = Ratio(math.exp(effect), math.exp(effect - reach), math.exp(effect + reach), CONFIDENCE)
+    interval = _welch(np.log(before), np.log(after))
     scatter = f"the scatter of {' and '.join(dict.fromkeys((first_units, second_units)))}"
     reason = Reason(ReasonCode.WITHIN_SCATTER, f"within {scatter}")
     if not interval.low <= 1 <= interval.high:
@@ -511,14 +557,15 @@ def _units(timing: Timing) -> tuple[Sequence[float], str]:
     return [float(np.median(part)) for part in np.array_split(rounds, batches)], "rounds of one process"
 
 
-def _welch(before: Floats, after: Floats) -> tuple[float, float]:
-    """Compute the difference of two means and the half-width of its interval (Welch 1947, Biometrika 34)."""
-    first, second = (float(values.var(ddof=1)) / values.size for values in (before, after))
+def _welch(before: Floats, after: Floats) -> Ratio:
+    """Return the ratio of two geometric means with its interval, from the logarithms (Welch 1947, Biometrika 34)."""
+    from scipy import stats  # takes 0.7 s to import, and only a comparison of raw times needs it
+
     effect = float(after.mean() - before.mean())
-    if first + second == 0:
-        return effect, 0.0
-    freedom = (first + second) ** 2 / (first**2 / (before.size - 1) + second**2 / (after.size - 1))
-    return effect, float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(first + second)
+    low = high = effect
+    if np.ptp(before) or np.ptp(after):
+        low, high = stats.ttest_ind(after, before, equal_var=False).confidence_interval(CONFIDENCE)
+    return Ratio(math.exp(effect), math.exp(low), math.exp(high), CONFIDENCE)
 
 
 # Print two result files side by side

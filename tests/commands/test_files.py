@@ -81,6 +81,20 @@ def test_files_of_different_machines_are_incomparable(tmp_path, capsys):
     assert shown.count("incomparable") == 2
 
 
+def test_another_patch_version_of_python_is_named_and_compared(tmp_path, capsys):
+    content = {"machine_info": {"system": "Linux", "python_version": "3.11.8"}, "datetime": ""}
+    row = {"fullname": "t.py::t", "stats": {"median": 1.0, "data": [1.0, 1.1] * 20}}
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    for path, version in zip(paths, ("3.11.8", "3.11.9"), strict=True):
+        content["machine_info"]["python_version"] = version
+        path.write_text("\ufeff" + json.dumps({**content, "benchmarks": [row]}), encoding="utf-8")
+    assert cli.main(["compare", *map(str, paths)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "another patch version of Python: Python 3.11.8 in the first, 3.11.9 in the second" in shown
+    assert "incomparable" not in shown
+    assert "within the scatter" in shown
+
+
 def test_two_reports_show_their_verdicts(tmp_path, capsys):
     first = written(tmp_path / "a.json", REPORT)
     second = written(

@@ -65,7 +65,8 @@ def test_files_of_other_tools_are_shown(path, tmp_path, capsys):
 
 
 def test_the_times_of_asv_are_read_by_case_with_their_samples():
-    found = compare.timings(content_of(ASV))
+    found, left_out = compare.timings(content_of(ASV))
+    assert left_out == ["benchmarks that are no times are left out: suite.Suite.track_size, suite.peakmem_list"]
     assert list(found) == [
         "suite.Suite.time_sum[10, 'a']", "suite.Suite.time_sum[10, 'b']", "suite.Suite.time_sum[100, 'a']",
         "suite.Suite.time_sum[100, 'b']", "suite.time_sort",
@@ -78,7 +79,6 @@ def test_the_times_of_asv_are_read_by_case_with_their_samples():
     "damage",
     [
         {"results": {}}, {"results": 3}, {"result_columns": []}, {"results": {"x.time_a": [[-1.0], []]}},
-        {"results": {"x.time_a": [[1.0, 2.0], [], "", 0, 0, [], [], [], [], [], [], [[1.0]]]}},
         {"results": {"x.time_a": [[1.0], [["1"] * 200] * 3]}},
     ],
 )  # fmt: skip
@@ -86,6 +86,21 @@ def test_a_damaged_file_of_asv_is_refused(damage, tmp_path, capsys):
     path = tmp_path / "a.json"
     path.write_text(json.dumps({**content_of(ASV), **damage}))
     assert "a.json is neither a report nor a baseline" in refused(capsys, path)
+
+
+def test_results_of_asv_that_are_left_out_are_named(tmp_path, capsys):
+    content = content_of(ASV)
+    unequal = [[1.0, 2.0], [["1", "2"]], "", 0, 0, [], [], [], [], [], [], [[1.0]]]
+    content["results"] |= {"x.time_a": unequal, "x.track_size": [[3.0], []]}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(content))
+    assert cli.main(["compare", str(path), str(path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "first: x.time_a is left out: it has 2 results, 1 samples and 2 combinations of parameters" in shown
+    assert "second: benchmarks that are no times are left out: " in shown
+    assert "x.track_size" in shown
+    assert cli.main(["report", str(path)]) == 0
+    assert "x.track_size" in capsys.readouterr().out
 
 
 def test_several_files_with_times_are_put_side_by_side():

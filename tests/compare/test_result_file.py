@@ -44,15 +44,31 @@ def test_a_plain_file_can_lack_raw_times(plain):
 
 
 def test_files_of_the_same_machine_have_no_differences(plain):
-    assert differences(of_content("a", plain[0]), of_content("b", plain[1])) == []
+    assert not list(differences(of_content("a", plain[0]), of_content("b", plain[1])))
 
 
-def test_other_machines_are_named(plain):
-    other = json.loads(json.dumps(plain[0]))
-    other["machine_info"]["python_version"] = "3.9.0"
-    (found,) = differences(of_content("a", plain[0]), of_content("b", other))
-    assert found.startswith("Python ")
-    assert found.endswith("3.9.0 in the second")
+def with_machine(content, **facts):
+    return of_content("b", {**content, "machine_info": {**content["machine_info"], **facts}})
+
+
+def test_another_minor_version_of_python_is_another_environment(plain):
+    found = differences(of_content("a", plain[0]), with_machine(plain[0], python_version="3.9.0"))
+    (difference,) = found.environment
+    assert difference.startswith("Python ")
+    assert difference.endswith("3.9.0 in the second")
+    assert found.incomparable == f"the files are from different environments: {difference}"
+
+
+def test_another_patch_version_of_python_stays_comparable(plain):
+    first = with_machine(plain[0], python_version="3.11.8")
+    found = differences(first, with_machine(plain[0], python_version="3.11.9"))
+    assert found.patch == ["Python 3.11.8 in the first, 3.11.9 in the second"]
+    assert not found.incomparable
+
+
+def test_another_system_is_another_machine(plain):
+    found = differences(of_content("a", plain[0]), with_machine(plain[0], system="Plan 9"))
+    assert found.incomparable.startswith("the files are from different machines: system ")
 
 
 def test_a_baseline_has_raw_times_and_packages(tmp_path):
@@ -68,7 +84,7 @@ def test_a_package_that_one_side_lacks_is_a_difference(tmp_path):
     content = json.loads(path.read_text())
     content["tfbench"]["recipe"]["packages"] = {"tensorflow-cpu": "2.20.0"}
     found = differences(of_content("a", json.loads(path.read_text())), of_content("b", content))
-    assert found == [
+    assert list(found) == [
         "tensorflow 2.21.0 in the first, absent in the second",
         "tensorflow-cpu absent in the first, 2.20.0 in the second",
     ]

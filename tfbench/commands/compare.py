@@ -43,18 +43,22 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(Text(f"{name}: {file.path} ({file.kind}{', of ' + file.saved if file.saved else ''})"))
         if not file.times:
             console.print(Text(f"{name}: {compare.NO_TIMES}", "yellow"))
-    if differences := compare.differences(first, second):
-        why = f"the files are from different machines: {'; '.join(differences)}"
+        for why in file.left_out:
+            console.print(Text(f"{name}: {why}", "yellow"))
+    differences = compare.differences(first, second)
+    if why := differences.incomparable:
         console.print(Text(f"incomparable, because {why}", "yellow"))
+    if differences.patch:
+        console.print(Text(f"another patch version of Python: {'; '.join(differences.patch)}", "yellow"))
     rows = [contrast(case, first.times.get(case), second.times.get(case)) for case in {**first.times, **second.times}]
     if first.report or second.report:
         console.print(compare.verdicts(first.report, second.report, arguments.all))
     if first.times and second.times:
-        console.print(compare.contrasts(rows, not differences))
+        console.print(compare.contrasts(rows, not differences.incomparable))
     if not first.cases & second.cases:
         console.print(Text("the files have no case in common", "yellow"))
     if arguments.report_json:
-        content = {"schema": SCHEMA, "differences": differences, "cases": [row.as_json() for row in rows]}
+        content = {"schema": SCHEMA, "differences": list(differences), "cases": [row.as_json() for row in rows]}
         write_whole(arguments.report_json, json.dumps(content, indent=1, allow_nan=False) + "\n")
         console.print(f"comparison written: {arguments.report_json}")
     return 0
