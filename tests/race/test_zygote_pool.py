@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -177,3 +178,24 @@ def test_a_zygote_that_collects_one_file_is_another_one_of_the_same_ancestor(poo
     assert every.ancestor is only.ancestor
     assert opened.zygote(replace(entrant, case=Case("t.py::test_b", "", "")), 0, apart=True) is only
     assert opened.zygote(replace(entrant, case=Case("u.py::test_a", "", "")), 0, apart=True) is not only
+
+
+def test_a_zygote_in_use_ends_after_its_processes(pool):
+    opened, side = pool()
+    opened.ready([(side, GOOD)], range(3))
+    used = opened._zygotes[side.name, GOOD, 0, ""]
+    used.use(1)
+    first = pids(opened)
+    opened.ready([(side, GOOD)], [3])
+    assert 0 not in pids(opened)
+    assert alive(first[0])
+    used.use(-1)
+    opened.ready([(side, GOOD)], [4])
+    assert not alive(first[0])
+
+
+def test_threads_share_the_zygotes_of_a_pool(pool):
+    opened, side = pool()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda pair: opened.ready([(side, GOOD)], [pair % 3]), range(24)))
+    assert set(pids(opened)) == {0, 1, 2}

@@ -6,7 +6,8 @@ import os
 import select
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -521,8 +522,24 @@ class ProcessLauncher:
         """
         case = entrant.case
         check_threads(entrant.side, dict(case.env), self.processors.of(case), self._suite.cpus)
-        zygote = self.zygote(entrant, pair, apart=apart)
-        return Process.start(zygote, zygote.checked(request, entrant.case), descriptors)
+        with self._using(entrant, pair, apart) as zygote:
+            return Process.start(zygote, zygote.checked(request, entrant.case), descriptors)
+
+    @contextmanager
+    def _using(self, entrant: Entrant, pair: int, apart: bool = False) -> Iterator[Zygote]:
+        """Provide a zygote that stays until the process of a launch that the block starts has ended.
+
+        Raises:
+            SideError: The zygote does not start.
+        """
+        with self._pool.lock:
+            zygote = self.zygote(entrant, pair, apart=apart)
+            zygote.use(1)
+        try:
+            yield zygote
+        except BaseException:
+            zygote.use(-1)
+            raise
 
     def start_pairs(self, entrants: Iterable[Entrant], pairs: Sequence[int]) -> None:
         self.ready([(entrant.side, entrant.case.env) for entrant in entrants], pairs)
@@ -558,8 +575,9 @@ class ProcessLauncher:
             SideError: The zygote does not start.
             BenchmarkError: TensorFlow could not list its devices.
         """
-        zygote = self.zygote(Entrant(Case("", "", ""), side), 0)
-        with Process.start(zygote, ListDevices(self.processors.every)) as process:
+        with self._using(Entrant(Case("", "", ""), side), 0) as zygote:
+            process = Process.start(zygote, ListDevices(self.processors.every))
+        with process:
             return process.answer(DevicesListed, "while it listed devices", self._policy.answer_seconds).devices
 
     def release(self, side: Side) -> None:

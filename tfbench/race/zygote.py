@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -149,7 +150,10 @@ class Process:
 
         Raises:
             BenchmarkError: It has written more than the policy's `output_bytes`.
+            KeyboardInterrupt: The user pressed Ctrl-C while another thread waited.
         """
+        if self.zygote.stopping.is_set():
+            raise KeyboardInterrupt
         limit = self.zygote.policy.output_bytes
         if self._ended is None and os.fstat(self.log.fileno()).st_size > limit:
             output = self.end(kill=True)[1]
@@ -165,6 +169,7 @@ class Process:
         if self._ended is None:
             self.channel.close()
             status = self.zygote.reap(self.pid, kill=kill)
+            self.zygote.use(-1)
             with self.log:
                 self._ended = status, tail(self.log)
         return self._ended
@@ -202,6 +207,7 @@ class Requests:
         self.channel = channel
         self._seconds = seconds
         self._count = 0
+        self._lock = threading.Lock()
 
     def ask(
         self,
@@ -216,12 +222,13 @@ class Requests:
             ProtocolError: No answer came in time, or it is not the answer to this request.
             OSError: The request could not be sent.
         """
-        self._count += 1
-        self.channel.send(replace(request, number=self._count), descriptors)
-        answer = self.channel.receive(wanted, timeout=seconds or self._seconds)
-        if answer.number != self._count:
-            raise ProtocolError(f"it answered request {answer.number} instead of {self._count}")
-        return answer
+        with self._lock:
+            self._count += 1
+            self.channel.send(replace(request, number=self._count), descriptors)
+            answer = self.channel.receive(wanted, timeout=seconds or self._seconds)
+            if answer.number != self._count:
+                raise ProtocolError(f"it answered request {answer.number} instead of {self._count}")
+            return answer
 
 
 def start_process(
@@ -347,6 +354,7 @@ class Zygote:
         env: Environment variables of the variant.
         scratch: Folder of its temporary files and those of its launches.
         only: The only benchmark file that it collects, with a note of all that it reads; ``""`` for every file.
+        stopping: Set to end the races of its processes as Ctrl-C does.
 
     Raises:
         SideError: It cannot be forked.
@@ -361,8 +369,13 @@ class Zygote:
         policy: Policy,
         scratch: Path,
         only: str = "",
+        stopping: threading.Event | None = None,
     ) -> None:
         self.ancestor = ancestor
+        self.users = 0
+        """Processes of launches that have not ended, or are about to start."""
+        self._counting = threading.Lock()
+        self.stopping = stopping or threading.Event()
         self.side = side
         self.cases: tuple[str, ...] = ()
         self.broken: dict[str, str] = {}
@@ -406,6 +419,11 @@ class Zygote:
             ancestor.close()
             text = f"{side.name}: the measuring process did not start ({error})\n{ancestor.last_output}"
             raise SideError(text) from error
+
+    def use(self, more: int) -> None:
+        """Count so many more users, or fewer ones."""
+        with self._counting:
+            self.users += more
 
     def wait_ready(self) -> None:
         """Wait until it has collected the benchmarks.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from statistics import median
+from typing import Any, TypeVar, cast
 
 from tfbench.errors import SideError
 from tfbench.model import JSON
@@ -30,10 +33,24 @@ _SPAWNS = (
 )
 
 
-class ZygotePool:
-    """Zygotes by side, environment and number of their pair.
+Method = TypeVar("Method", bound=Callable[..., Any])
 
-    Beyond the policy's `zygotes_alive` the least recently used ones end.
+
+def _alone(method: Method) -> Method:
+    """Have a method of a pool hold its lock."""
+
+    @wraps(method)
+    def locked(self: ZygotePool, *args: Any, **kwargs: Any) -> Any:
+        with self.lock:
+            return method(self, *args, **kwargs)
+
+    return cast(Method, locked)
+
+
+class ZygotePool:
+    """Zygotes by side, environment and number of their pair, for the races of several threads.
+
+    Beyond the policy's `zygotes_alive` the least recently used ones end. One with processes ends after them.
 
     Args:
         at_once: Zygotes that start at the same time.
@@ -44,8 +61,14 @@ class ZygotePool:
         self._policy = policy
         self._at_once = at_once
         self._scratch = Scratch(suite.made)
+        self.lock = threading.RLock()
+        """Held while zygotes are chosen, started or ended."""
+        self.stopping = threading.Event()
+        """Set to end the races of all threads as Ctrl-C does."""
         self._zygotes: dict[_Key, Zygote] = {}
         """The least recently used one is the first."""
+        self._retired: list[Zygote] = []
+        """Those that end as soon as their processes have ended."""
         self._ancestors: dict[_Origin, Ancestor] = {}
         self._own_import: set[Environment] = set()
         """Environments in which each side's zygotes import TensorFlow themselves."""
@@ -65,6 +88,7 @@ class ZygotePool:
         """
         return self._scratch.folder
 
+    @_alone
     def ready(self, wanted: Iterable[tuple[Side, Environment]], pairs: Iterable[int], only: str = "") -> None:
         """Start the missing zygotes of these pairs.
 
@@ -117,12 +141,14 @@ class ZygotePool:
 
     def _end(self, keys: Sequence[_Key]) -> None:
         """End these zygotes, and the ancestors that have no other."""
-        for key in keys:
-            self._zygotes.pop(key).close()
+        self._retired += [self._zygotes.pop(key) for key in keys]
+        for zygote in [zygote for zygote in self._retired if not zygote.users]:
+            self._retired.remove(zygote)
+            zygote.close()
         self._end_idle_ancestors()
 
     def _end_idle_ancestors(self) -> None:
-        used = {zygote.ancestor for zygote in self._zygotes.values()}
+        used = {zygote.ancestor for zygote in (*self._zygotes.values(), *self._retired)}
         for origin in [origin for origin, ancestor in self._ancestors.items() if ancestor not in used]:
             self._ancestors.pop(origin).close()
 
@@ -158,7 +184,9 @@ class ZygotePool:
                 with self._noting_failure(key):
                     ancestor = self._ancestor(origin, side)
                     env = dict(key[1])
-                    starting[key] = Zygote(ancestor, side, env, self._suite, self._policy, self._scratch.folder, key[3])
+                    starting[key] = Zygote(
+                        ancestor, side, env, self._suite, self._policy, self._scratch.folder, key[3], self.stopping
+                    )  # fmt: skip
             for key, zygote in starting.items():
                 with self._noting_failure(key):
                     zygote.wait_ready()
@@ -205,6 +233,7 @@ class ZygotePool:
             self._failed[key[:2]] = SideError(text)
             raise
 
+    @_alone
     def zygote(self, entrant: Entrant, pair: int, *, apart: bool = False) -> Zygote:
         """Return the zygote of this pair, and start it if necessary.
 
@@ -218,6 +247,7 @@ class ZygotePool:
         self.ready([(entrant.side, entrant.case.env)], [pair], only)
         return self._zygotes[entrant.side.name, entrant.case.env, pair, only]
 
+    @_alone
     def have_common_ancestors(self, wanted: Sequence[tuple[Side, Environment]]) -> bool:
         """Whether these are several zygotes of a pair, forked from one ancestor, as far as is known."""
         origins = {(side.name, env): self._origin(side, (side.name, env, 0, "")) for side, env in wanted}
@@ -232,12 +262,14 @@ class ZygotePool:
         found = self._import_seconds.get(side.name)
         return median(found) if found else None
 
+    @_alone
     def release(self, side: Side) -> None:
         """End the zygotes of a side."""
         self._end([key for key in self._zygotes if key[0] == side.name])
         for pool in [pool for pool in self._failed if pool[0] == side.name]:
             del self._failed[pool]
 
+    @_alone
     def keep_only(self, environments: Collection[Environment]) -> None:
         """End the zygotes of all other environments. A later request starts them again."""
         self._end([key for key in self._zygotes if key[1] not in environments])
@@ -245,6 +277,10 @@ class ZygotePool:
     def close(self) -> None:
         """End every zygote and all that it started, and remove their temporary files."""
         try:
+            for zygote in self._retired:
+                zygote.users = 0
+            for zygote in self._zygotes.values():
+                zygote.users = 0
             self._end(list(self._zygotes))
         finally:
             self._scratch.close()
