@@ -13,9 +13,9 @@ HERE = Side("contender", "python", Path("/work"))
 THERE = Side("baseline", "python", Path("/trees/a"), "git:HEAD", tree_redirect=("/work", "/trees/a"))
 
 
-def unlike(before, now, rival=THERE):
+def unlike(before, now, baseline=THERE):
     runs = ([Run((1.0,), 1, {NATIVE: facts} if facts else {})] for facts in (before, now))
-    return unlike_native_code((rival, HERE), list(runs))
+    return unlike_native_code((baseline, HERE), list(runs))
 
 
 def test_sides_without_native_code_or_with_the_same_are_alike():

@@ -25,14 +25,16 @@ def spared(tmp_path):
     contender = Side("contender", "python", here)
     other = Side("baseline", "python", there, "git:HEAD", tree_redirect=(str(here), str(there)))
 
-    def spares(before=NOW, now=NOW, case=CASE, there=CASE, differences=(), sample=frozenset(), slowdown=0.0, **rival):
+    def spares(
+        before=NOW, now=NOW, case=CASE, there=CASE, differences=(), sample=frozenset(), slowdown=0.0, **baseline
+    ):
         rule = ChangedOnly(
             replace(contender, slowdown=slowdown),
             sample,
             lambda *entrants: [now if one.side.name == "contender" else before for one in entrants],
         )
         spares.rules.append(rule)
-        return rule.spares(case, replace(other, **rival), there, differences)
+        return rule.spares(case, replace(other, **baseline), there, differences)
 
     spares.rules = []
     return spares

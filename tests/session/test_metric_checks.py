@@ -1,5 +1,6 @@
 """Verdicts on other metrics, explanations and demotions, with a scripted prober."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from tfbench.metrics.parity import LARGEST, Output, ProbeOutput
 from tfbench.model import Case, MetricValues, Outcome, Reason, Run, Sample, Verdict
 from tfbench.policy import preset
 from tfbench.session.request import CaseResult
-from tfbench.session.results import PROBES, MetricChecker, ReferenceSide
+from tfbench.session.results import PROBES, BaselineValues, MetricChecker
 from tfbench.sides.spec import Side
 
 REFERENCE = Case("w.py::w[a=x]", "w", "w.py::w", (("a", "x"),))
@@ -54,21 +55,34 @@ def timed(case):
     return CaseResult(case, verdict, sample=Sample(case, (run,) * 3))
 
 
-def judged(answers, reference_side, case=REFERENCE, cases=(REFERENCE, OTHER)):
+def judged(answers, baseline_values, case=REFERENCE, cases=(REFERENCE, OTHER)):
     prober = Prober(answers)
-    result = MetricChecker(prober, POLICY, cases).checked(timed(case), HERE, reference_side)
+    result = MetricChecker(prober, POLICY, cases).checked(timed(case), HERE, baseline_values)
     return result, {row.metric: row for row in result.metrics}, prober
 
 
 def test_both_sides_are_probed_at_once():
-    _, _, prober = judged({}, ReferenceSide(side=THERE))
+    _, _, prober = judged({}, BaselineValues(side=THERE))
     assert prober.asked == [("contender", REFERENCE.name), ("baseline", REFERENCE.name)]
     assert prober.at_once == [2]
 
 
 def test_both_sides_are_probed_again_at_once():
-    _, _, prober = judged({"contender": probe_output(flops=20)}, ReferenceSide(side=THERE))
+    _, _, prober = judged({"contender": probe_output(flops=20)}, BaselineValues(side=THERE))
     assert prober.at_once == [2, 2 * (POLICY.probe_launches - 1)]
+
+
+def test_the_memory_of_a_race_is_judged_once():
+    """The race has paired launches and confirms a change. Unpaired facts must neither replace nor explain that."""
+    raced = timed(REFERENCE)
+    memory = Verdict(REFERENCE, Outcome.UNCHANGED, Reason("within-tolerance", ""), "peak_host_memory")
+    raced = replace(raced, baseline=raced.sample, metrics=(memory,))
+    saved = BaselineValues(
+        metric_values=MetricValues(), facts=[{"peak_host_memory": 90 << 20}] * 3, differences=["Python 3.10 there"]
+    )
+    result = MetricChecker(Prober({}), POLICY, (REFERENCE,)).checked(raced, HERE, saved)
+    assert [row for row in result.metrics if row.metric == "peak_host_memory"] == [memory]
+    assert "memory" not in result.verdict.reason.message
 
 
 def test_without_a_baseline_every_metric_is_new():
@@ -80,8 +94,8 @@ def test_without_a_baseline_every_metric_is_new():
 
 
 def test_each_live_side_is_probed_once():
-    reference_side = ReferenceSide(side=THERE, facts=[{"peak_host_memory": 10 << 20}] * 3)
-    _, rows, prober = judged({}, reference_side)
+    baseline_values = BaselineValues(side=THERE, facts=[{"peak_host_memory": 10 << 20}] * 3)
+    _, rows, prober = judged({}, baseline_values)
     assert sorted(prober.asked) == [("baseline", REFERENCE.name), ("contender", REFERENCE.name)]
     assert {metric: row.outcome for metric, row in rows.items()} == {
         "flops": Outcome.UNCHANGED, "nonfinite": Outcome.UNCHANGED, "parity": Outcome.UNCHANGED,
@@ -90,7 +104,7 @@ def test_each_live_side_is_probed_once():
 
 
 def test_a_change_is_probed_again_before_it_counts():
-    _, rows, prober = judged({"contender": probe_output(11)}, ReferenceSide(side=THERE))
+    _, rows, prober = judged({"contender": probe_output(11)}, BaselineValues(side=THERE))
     assert rows["flops"].outcome is Outcome.REGRESSED
     assert prober.asked.count(("contender", REFERENCE.name)) == POLICY.probe_launches
     assert prober.asked.count(("baseline", REFERENCE.name)) == POLICY.probe_launches
@@ -98,7 +112,7 @@ def test_a_change_is_probed_again_before_it_counts():
 
 def test_a_metric_that_varies_within_a_side_is_inconclusive():
     answers = {"contender": [probe_output(11), probe_output(10), probe_output(12)]}
-    _, rows, _ = judged(answers, ReferenceSide(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(side=THERE))
     assert rows["flops"].outcome is Outcome.INCONCLUSIVE
     assert rows["flops"].reason.code == "not-exact"
 
@@ -112,17 +126,17 @@ def test_rounding_does_not_hide_a_wrong_result():
             probe_output(outputs=wrong),
         ]
     }
-    _, rows, _ = judged(answers, ReferenceSide(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(side=THERE))
     assert rows["parity"].outcome is Outcome.REGRESSED
     random = {"contender": [probe_output(outputs=(value, 2.0)) for value in (2.1, 1.3, 0.2)]}
-    _, rows, _ = judged(random, ReferenceSide(side=THERE))
+    _, rows, _ = judged(random, BaselineValues(side=THERE))
     assert (rows["parity"].outcome, rows["parity"].reason.code) == (Outcome.INCONCLUSIVE, "not-exact")
 
 
 def test_a_change_that_cannot_be_read_again_is_an_error():
     answers = {"contender": [probe_output(11), BenchmarkError("it broke"), probe_output(11)]}
     with pytest.raises(BenchmarkError, match="it broke"):
-        judged(answers, ReferenceSide(side=THERE))
+        judged(answers, BaselineValues(side=THERE))
 
 
 def test_values_to_be_saved_tell_what_differs_between_launches_of_their_side():
@@ -131,7 +145,7 @@ def test_values_to_be_saved_tell_what_differs_between_launches_of_their_side():
     first = checker.checked(timed(REFERENCE), HERE, None).metric_values
     unstable = checker.stable(REFERENCE, HERE, first)
     assert set(unstable.unstable) == {"flops"}
-    _, rows, _ = judged({"contender": probe_output(13)}, ReferenceSide(metric_values=unstable))
+    _, rows, _ = judged({"contender": probe_output(13)}, BaselineValues(metric_values=unstable))
     assert (rows["flops"].outcome, rows["flops"].reason.code) == (Outcome.INCONCLUSIVE, "not-exact")
     assert MetricValues.of_json(unstable.as_json()) == unstable
 
@@ -140,7 +154,7 @@ def test_values_to_be_saved_tell_what_differs_between_launches_of_their_side():
     "other", [{"differences": ["tensorflow 2.20 there, 2.21 here"]}, {"machines": ["another CPU"]}]
 )
 def test_saved_memory_of_another_machine_or_version_explains_and_does_not_gate(other):
-    saved = ReferenceSide(metric_values=MetricValues(), facts=[{"peak_host_memory": 90 << 20}] * 3, **other)
+    saved = BaselineValues(metric_values=MetricValues(), facts=[{"peak_host_memory": 90 << 20}] * 3, **other)
     result, rows, _ = judged({}, saved)
     assert "peak_host_memory" not in rows
     assert "peak_host_memory 90.00 MiB before, 10.00 MiB now" in result.verdict.reason.message
@@ -148,7 +162,7 @@ def test_saved_memory_of_another_machine_or_version_explains_and_does_not_gate(o
 
 def test_a_side_with_saved_metrics_is_not_probed():
     saved = MetricValues(numbers={"flops": 9.0}, counts={"nonfinite": {}})
-    result, rows, prober = judged({}, ReferenceSide(metric_values=saved))
+    result, rows, prober = judged({}, BaselineValues(metric_values=saved))
     assert rows["flops"].outcome is Outcome.REGRESSED
     assert rows["parity"].outcome is Outcome.NEW
     assert {side for side, _ in prober.asked} == {"contender"}
@@ -156,7 +170,7 @@ def test_a_side_with_saved_metrics_is_not_probed():
 
 
 def test_a_change_across_environments_explains_the_time_and_gates_nothing():
-    saved = ReferenceSide(
+    saved = BaselineValues(
         metric_values=MetricValues(numbers={"flops": 9.0}), differences=["tensorflow 2.20 there, 2.21 here"]
     )
     result, rows, _ = judged({}, saved)
@@ -166,7 +180,7 @@ def test_a_change_across_environments_explains_the_time_and_gates_nothing():
 
 def test_outputs_of_a_variant_are_compared_with_its_reference_on_the_same_side():
     answers = {("contender", OTHER.name): probe_output(outputs=(1.0, 2.2)), ("baseline", OTHER.name): probe_output()}
-    result, rows, _ = judged(answers, ReferenceSide(side=THERE), OTHER)
+    result, rows, _ = judged(answers, BaselineValues(side=THERE), OTHER)
     assert rows["parity"].outcome is Outcome.REGRESSED
     assert rows["parity"].values == pytest.approx((0, 0.1))
     assert result.metric_values.numbers["parity"] == pytest.approx(0.1)
@@ -174,14 +188,14 @@ def test_outputs_of_a_variant_are_compared_with_its_reference_on_the_same_side()
 
 def test_outputs_of_a_reference_are_compared_with_the_baselines_outputs():
     answers = {"contender": probe_output(outputs=(1.0, 2.2))}
-    _, rows, _ = judged(answers, ReferenceSide(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(side=THERE))
     assert rows["parity"].outcome is Outcome.REGRESSED
     assert "the baseline's result" in rows["parity"].reason.message
 
 
 def test_a_changed_benchmark_explains_its_own_changes():
     answers = {"contender": probe_output(11, (3.0, 2.0), source="new"), "baseline": probe_output(source="old")}
-    result, rows, _ = judged(answers, ReferenceSide(side=THERE))
+    result, rows, _ = judged(answers, BaselineValues(side=THERE))
     assert "flops" not in rows
     assert "flops 10 before, 11 now" in result.verdict.reason.message
     assert "the result differs from the baseline's result" in result.verdict.reason.message
@@ -199,10 +213,10 @@ def test_outputs_of_another_shape_than_the_reference_variants_break_the_contract
 def test_a_variant_may_have_another_shape_than_its_reference_as_long_as_both_sides_agree():
     wide = probe_output(outputs=(1.0, 2.0, 3.0))
     _, rows, _ = judged(
-        {("contender", OTHER.name): wide, ("baseline", OTHER.name): wide}, ReferenceSide(side=THERE), OTHER
+        {("contender", OTHER.name): wide, ("baseline", OTHER.name): wide}, BaselineValues(side=THERE), OTHER
     )
     assert rows["parity"].outcome is Outcome.UNCHANGED
-    _, rows, _ = judged({("contender", OTHER.name): wide}, ReferenceSide(side=THERE), OTHER)
+    _, rows, _ = judged({("contender", OTHER.name): wide}, BaselineValues(side=THERE), OTHER)
     assert rows["parity"].outcome is Outcome.REGRESSED
     text = "differs from the baseline's result: the output has the shape (3,) instead of (2,)"
     assert rows["parity"].reason.message == text
@@ -216,7 +230,7 @@ def test_a_wrong_output_is_named_although_another_one_differs_between_launches()
         "baseline": [launch(noise, 3.7) for noise in (1.0, 2.0, 3.0)],
         "contender": [launch(noise, -250.0) for noise in (4.0, 5.0, 6.0)],
     }
-    _, rows, _ = judged(answers, ReferenceSide(side=THERE))
+    _, rows, _ = judged(answers, BaselineValues(side=THERE))
     assert rows["parity"].outcome is Outcome.REGRESSED
     text = "differs from the baseline's result by 69 in the output ['loss'], by nothing before"
     assert rows["parity"].reason.message == text
@@ -243,7 +257,7 @@ def test_the_parity_contract_needs_the_reference_variant(case, cases, outcome):
 
 @pytest.mark.parametrize("side", ["contender", "baseline"])
 def test_a_case_whose_probe_fails_is_an_error(side):
-    result, rows, _ = judged({side: BenchmarkError("while it was probed: no")}, ReferenceSide(side=THERE))
+    result, rows, _ = judged({side: BenchmarkError("while it was probed: no")}, BaselineValues(side=THERE))
     assert rows[PROBES].outcome is Outcome.ERROR
     assert "no" in rows[PROBES].reason.message
     assert result.failures == [rows[PROBES]]

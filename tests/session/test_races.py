@@ -67,7 +67,7 @@ def test_a_note_is_appended_to_the_reason_and_each_side_has_its_own_sample():
     made, _ = races(1e-3, 1e-3)
     (result,) = made.sides(CASES[0], RIVAL, "it moved").settled
     assert result.verdict.reason.message.endswith("; it moved")
-    assert result.sample != result.rival
+    assert result.sample != result.baseline
 
 
 def test_a_case_alone_is_new_for_the_given_reason():

@@ -259,7 +259,7 @@ def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
     found = two_sides()
     verdict = Verdict(CASE, Outcome.REGRESSED, DECISION.reason, "time", RATIO, 6, 60, 2.5)
     contender, baseline = (Sample(CASE, (Run((seconds,), 1),)) for seconds in (2.0, 1.0))
-    assert found == CaseResult(CASE, verdict, sample=contender, rival=baseline)
+    assert found == CaseResult(CASE, verdict, sample=contender, baseline=baseline)
     assert two_sides(note="no tree").verdict.reason == Reason("slower", "5% slower; no tree")
     assert two_sides(changed="other code").verdict.reason == Reason("slower", "other code; 5% slower")
 

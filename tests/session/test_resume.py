@@ -28,7 +28,7 @@ FULL = CaseResult(
     Verdict(A, Outcome.UNCHANGED, Reason("within-tolerance", "within 2%"), ratio=RATIO, launches=6, rounds=60),
     variant_result=VariantResult(A, B.name, 1e-3, RATIO, Outcome.IMPROVED, 6, 60, {"flops": 3}),
     sample=Sample(A, (Run((1e-3, 2e-3), 1, {"first_call": 0.5}), Run((3e-3,), 1))),
-    rival=Sample(A, (Run((4e-3, 2e-3), 1),)),
+    baseline=Sample(A, (Run((4e-3, 2e-3), 1),)),
     metrics=(Verdict(A, Outcome.NEW, Reason("not-in-baseline", "3"), "flops", values=(None, 3.0), unit="flop"),),
     metric_values=MetricValues({"casts": {"a": 1}}, {"flops": 3.0}),
     profiles=(PROFILE,),
@@ -52,15 +52,17 @@ def test_a_result_survives_the_journal(result):
         seconds = [pytest.approx(run.seconds) for run in result.sample.runs]
         assert [run.seconds for run in found.sample.runs] == seconds
         assert found.sample.case == case
-        assert [run.seconds for run in found.rival.runs] == [pytest.approx(run.seconds) for run in result.rival.runs]
-        same |= {"sample": found.sample, "rival": found.rival}
+        assert [run.seconds for run in found.baseline.runs] == [
+            pytest.approx(run.seconds) for run in result.baseline.runs
+        ]
+        same |= {"sample": found.sample, "baseline": found.baseline}
     if result.verdict:
         same["verdict"] = replace(result.verdict, case=case)
     assert found == replace(result, **same)
 
 
 @pytest.mark.parametrize(
-    "key", ["case", "skip", "verdict", "metrics", "standing", "launches", "rival", "reading", "profiles", "why"]
+    "key", ["case", "skip", "verdict", "metrics", "standing", "launches", "baseline", "reading", "profiles", "why"]
 )
 @pytest.mark.parametrize("damage", [lambda entry, key: entry.pop(key), lambda entry, key: entry.update({key: 1.5})])
 def test_a_damaged_entry_is_no_result(key, damage):

@@ -45,7 +45,7 @@ class Races:
         self.run.append(("variants", *(case.name for case in group)))
         return RaceResults([self._variant(case) for case in group])
 
-    def sides(self, case, rival, note="", there=None, changed=""):
+    def sides(self, case, baseline, note="", there=None, changed=""):
         self.run.append(("sides", case.name, note or changed))
         self.there = there
         return RaceResults([])
@@ -76,7 +76,7 @@ def saved_baseline(races, starter=None, recreated=RIVAL, source=None, **changes)
 def test_variants_of_a_group_race_each_other():
     races, starter = Races(), Starter()
     strategy = VariantStrategy(request(), CONTENDER, starter, races)
-    assert (strategy.way, strategy.rival, strategy.missing()) == ("variants", None, [])
+    assert (strategy.way, strategy.baseline, strategy.missing()) == ("variants", None, [])
     strategy.race(CODED, [CODED, OTHER])
     assert races.run == [("variants", CODED.name, OTHER.name)]
     assert starter.started == ["contender"]
@@ -122,7 +122,7 @@ def test_a_baseline_that_cannot_be_recreated_is_judged_by_saved_times_alone():
     races = Races(2e-5)
     strategy = saved_baseline(races, recreated=Reason("no-source", "its tree is gone"), replay="all")
     found = strategy.race(CODED, [CODED])
-    assert (strategy.rival, strategy.way) == (None, "variants")
+    assert (strategy.baseline, strategy.way) == (None, "variants")
     assert len(found.settled) == 1
     assert found.suspects == []
 

@@ -19,7 +19,7 @@ def ratio(center):
 
 def result(case, center, raced=True):
     verdict = Verdict(case, Outcome.UNCHANGED, Reason(ReasonCode.WITHIN_TOLERANCE, ""), ratio=ratio(center))
-    return CaseResult(case, verdict, rival=Sample(case, ()) if raced else None)
+    return CaseResult(case, verdict, baseline=Sample(case, ()) if raced else None)
 
 
 def centers(mean):
@@ -46,7 +46,7 @@ def judged(first, second=None, again=None, more=None, limit=0.005, policy=None):
         return again(case) if again else ratio((second if confirms else more)[CASES.index(case)])
 
     races = SimpleNamespace(again=once_more)
-    strategy = SimpleNamespace(rival_entrant=lambda case: "entrant")
+    strategy = SimpleNamespace(baseline_entrant=lambda case: "entrant")
     gate = SuiteGate(limit, policy or Policy(), races, strategy)
     return gate.verdict([result(case, center) for case, center in zip(CASES, first, strict=True)]), raced
 

@@ -37,12 +37,12 @@ def judged(ratios, again, policy=STANDARD):
         CaseResult(
             case,
             Verdict(case, Outcome.UNCHANGED, Reason(ReasonCode.WITHIN_TOLERANCE, ""), ratio=one),
-            rival=Sample(case, ()),
+            baseline=Sample(case, ()),
         )
         for case, one in zip(cases, ratios, strict=True)
     ]
     races = SimpleNamespace(again=lambda case, _, confirms: again(int(case.name), confirms))
-    return SuiteGate(0.005, policy, races, SimpleNamespace(rival_entrant=lambda case: case)).verdict(results).outcome
+    return SuiteGate(0.005, policy, races, SimpleNamespace(baseline_entrant=lambda case: case)).verdict(results).outcome
 
 
 def shifted(ratio, slowdown):

@@ -54,8 +54,8 @@ class OtherMetrics:
         if verdict is None or (result.sample is None and verdict.reason.code not in _PROBED):
             return result
         self.report(f"{result.case.workload}: other metrics")
-        reference_side = self.strategy.reference_side(result)
-        checked = self.checker.checked(result, self.contender, reference_side, measured)
+        baseline_values = self.strategy.baseline_values(result)
+        checked = self.checker.checked(result, self.contender, baseline_values, measured)
         if self.saving and checked.metric_values is not None:
             values = self.checker.stable(result.case, self.contender, checked.metric_values)
             checked = replace(checked, metric_values=values)

@@ -397,8 +397,8 @@ class Profiles:
         why: tuple[str, ...] = ()
         if regressed and request.slowdown:
             why = ("profile: --inject-slowdown caused the slowdown, outside of the profiled steps",)
-        elif regressed and result.rival and (rival := self.strategy.rival_entrant(result.case)):
-            entrants = {BASELINE: rival, **entrants}
+        elif regressed and result.baseline and (baseline := self.strategy.baseline_entrant(result.case)):
+            entrants = {BASELINE: baseline, **entrants}
             raced = verdict.ratio.center - 1 if verdict.ratio else None
         try:
             found = take(self._profiler, entrants, place, request.policy, raced, self.report)

@@ -65,23 +65,23 @@ class Races:
         return RaceResults(results, interrupt=interrupt)
 
     def sides(
-        self, case: Case, rival: Side, note: str = "", there: Case | None = None, changed: str = ""
+        self, case: Case, baseline: Side, note: str = "", there: Case | None = None, changed: str = ""
     ) -> RaceResults:
         """Race two sides of a case, and confirm a regression.
 
         Args:
             note: Text to append to the reason of the verdict.
-            there: The case on the rival side, if its name or thresholds differ there.
+            there: The case on the baseline side, if its name or thresholds differ there.
             changed: How the benchmark itself differs there, which the reason says first.
         """
-        entrants = [Entrant(there or case, rival), Entrant(case, self._contender)]
+        entrants = [Entrant(there or case, baseline), Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
         race = ConfirmedRace(entrants, self._launcher, policy, self._sharing, time.perf_counter, self._draws(case.name))
         interrupt = self._run(race, case.name)
         undecided = interrupt is not None and race.decision is None
         return RaceResults([] if undecided else [of_sides(case, race, note, changed)], interrupt=interrupt)
 
-    def again(self, case: Case, rival: Entrant, confirms: bool) -> Ratio | None:
+    def again(self, case: Case, baseline: Entrant, confirms: bool) -> Ratio | None:
         """Race two sides of a case once more, in the launches of a first look.
 
         Args:
@@ -94,7 +94,7 @@ class Races:
             KeyboardInterrupt: The user pressed Ctrl-C.
             TfbenchError: A side does not start.
         """
-        entrants = [rival, Entrant(case, self._contender)]
+        entrants = [baseline, Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
         policy = replace(policy, looks=policy.looks[:1])
         config = RaceConfig(self._sharing, pairs_of(entrants, policy, second=confirms))

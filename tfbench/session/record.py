@@ -91,7 +91,7 @@ class RunRecorder:
         verdicts = {
             one.case.name: one.verdict for one in measurements.results if one.verdict and one.case.name in samples
         }
-        raced = {one.case.name for one in measurements.results if one.rival is not None and measurements.anchor}
+        raced = {one.case.name for one in measurements.results if one.baseline is not None and measurements.anchor}
         ratios = {name: one.ratio for name, one in verdicts.items() if name in raced and one.ratio is not None}
         path = self.history.record(
             SessionRecord(

@@ -128,7 +128,7 @@ class CaseResult:
     skip: str = ""
     variant_result: VariantResult | None = None
     sample: Sample | None = None
-    rival: Sample | None = None
+    baseline: Sample | None = None
     """Sample of the baseline side, if that side raced."""
     metrics: tuple[Verdict, ...] = ()
     """Verdicts on the other metrics and on the contracts."""

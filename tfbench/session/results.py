@@ -238,7 +238,7 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "", changed:
         )
     if confirmed_race.memory is not None:
         metrics.append(confirmed_race.memory)
-    return CaseResult(case, verdict, sample=contender, rival=baseline, metrics=tuple(metrics))
+    return CaseResult(case, verdict, sample=contender, baseline=baseline, metrics=tuple(metrics))
 
 
 def _per_item(baseline: Sample, contender: Sample) -> str:
@@ -349,7 +349,7 @@ PROBES = "probes"
 
 
 @dataclass(frozen=True)
-class ReferenceSide:
+class BaselineValues:
     """The other side of a comparison: saved, or live and to be probed."""
 
     metric_values: MetricValues | None = None
@@ -359,7 +359,7 @@ class ReferenceSide:
     case: Case | None = None
     """The case as it is called on that side."""
     facts: Sequence[JSON] = ()
-    """Facts of each of its timed launches."""
+    """Facts of each saved launch. A race judges those of its own launches."""
     differences: Sequence[str] = ()
     """Differences of its environment, one phrase each."""
     machines: Sequence[str] = ()
@@ -473,14 +473,14 @@ class MetricChecker:
     # Judging
 
     def checked(
-        self, result: CaseResult, side: Side, reference_side: ReferenceSide | None, group: Sequence[Case] = ()
+        self, result: CaseResult, side: Side, baseline: BaselineValues | None, group: Sequence[Case] = ()
     ) -> CaseResult:
         """Add a row for each metric and contract, and append changes that explain the time to its reason.
 
         Args:
             result: Result of a timed case.
             side: The contender.
-            reference_side: What the case is compared with; ``None`` without a comparison.
+            baseline: What the case is compared with; ``None`` without a comparison.
             group: Further cases to probe at the same time.
 
         Raises:
@@ -488,20 +488,18 @@ class MetricChecker:
         """
         case = result.case
         assert result.verdict is not None
-        theirs = reference_side.entrant(case) if reference_side else None
-        self.look([*(Entrant(one, side) for one in (*group, case)), *([theirs] if theirs else [])])
+        there = baseline.entrant(case) if baseline else None
+        self.look([*(Entrant(one, side) for one in (*group, case)), *([there] if there else [])])
         mine = self._probed[side.name, case.name]
         if isinstance(mine, Exception):
             row = _not_probed(case, f"the case was timed, but its probe failed: {mine}")
             return replace(result, metrics=(*result.metrics, row))
-        facts = [run.facts for run in result.sample.runs] if result.sample else []
+        facts = _facts(result)
         explained: list[str] = []
-        if reference_side is None:
+        if baseline is None:
             rows = self._measured(case, mine, facts)
         else:
-            rows, explained = self._compared(case, side, mine, reference_side, facts)
-            if any(row.metric == PEAK_HOST_MEMORY for row in result.metrics):  # the race has judged and confirmed it
-                rows = [row for row in rows if row.metric != PEAK_HOST_MEMORY]
+            rows, explained = self._compared(result, side, mine, baseline)
         rows += contracts.of_case(case, mine.contracts, mine.metric_values, exact.peaks(facts))
         rows += [self._claimed(case, side, claim, mine.metric_values) for claim in self._readable(case)]
         for claim in case.claims_on(LEAKS):
@@ -521,12 +519,12 @@ class MetricChecker:
     def _claimed(self, case: Case, side: Side, claim: Claim, mine: MetricValues) -> Verdict:
         other = self._others.get((case.group, claim.levels))
         probed = self._probed.get((side.name, other.name)) if other else None
-        theirs: MetricValues | str = "that variant is not part of this run"
+        other_values: MetricValues | str = "that variant is not part of this run"
         if isinstance(probed, _Probed):
-            theirs = probed.metric_values
+            other_values = probed.metric_values
         elif probed is not None:
-            theirs = f"its probe failed: {probed}"
-        return contracts.claim_row(case, claim, contracts.of_metric_values(claim, mine, theirs))
+            other_values = f"its probe failed: {probed}"
+        return contracts.claim_row(case, claim, contracts.of_metric_values(claim, mine, other_values))
 
     def _error(self, case: Case, mine: _Probed) -> parity.Difference | str:
         """Return how the outputs differ from the reference variant's, or why that is unknown."""
@@ -545,33 +543,37 @@ class MetricChecker:
         return [replace(row, reason=NO_BASELINE) for row in rows]
 
     def _compared(
-        self, case: Case, side: Side, mine: _Probed, reference_side: ReferenceSide, facts: Sequence[JSON]
+        self, result: CaseResult, side: Side, mine: _Probed, baseline: BaselineValues
     ) -> tuple[list[Verdict], list[str]]:
         """Return a row per metric, and the changes that explain a changed time.
 
-        A change counts only if further launches of each probed side agree with the first.
+        A change counts only if further launches of each probed side agree with the first. A race has judged the memory
+        of its sides itself.
         """
-        theirs, differences = reference_side.metric_values, list(reference_side.differences)
-        entrant = reference_side.entrant(case)
-        if theirs is None and entrant is not None:
+        case, facts = result.case, _facts(result)
+        values, differences = baseline.metric_values, list(baseline.differences)
+        entrant = baseline.entrant(case)
+        if values is None and entrant is not None:
             probed = self._probed[_key(entrant)]
             if isinstance(probed, Exception):
                 return [_not_probed(case, f"the baseline side was timed, but its probe failed: {probed}")], []
-            theirs = probed.metric_values
+            values = probed.metric_values
             if probed.executed.source and probed.executed.source != mine.executed.source:
                 differences.append(CHANGED)
-        if theirs is None:
-            theirs = MetricValues()
-        context = exact.ComparisonContext(differences, reference_side.machines)
-        rows, explained = self._rows(case, theirs, mine, context)
+        if values is None:
+            values = MetricValues()
+        context = exact.ComparisonContext(differences, baseline.machines)
+        rows, explained = self._rows(case, values, mine, context)
         if any(row.outcome not in (Outcome.UNCHANGED, Outcome.NEW) for row in rows):
             known = [(Entrant(case, side), mine.metric_values)]
-            if entrant is not None and reference_side.metric_values is None:
-                known.append((entrant, theirs))
+            if entrant is not None and baseline.metric_values is None:
+                known.append((entrant, values))
             unstable, scatter = self._unstable(known)
-            context = replace(context, unstable=unstable | dict(theirs.unstable), scatter=scatter)
-            rows, explained = self._rows(case, theirs, mine, context)
-        if (row := exact.memory(case, reference_side.facts, facts, self._policy, self._cases)) is not None:
+            context = replace(context, unstable=unstable | dict(values.unstable), scatter=scatter)
+            rows, explained = self._rows(case, values, mine, context)
+        if result.baseline is not None:
+            return rows, explained
+        if (row := exact.memory(case, baseline.facts, facts, self._policy, self._cases)) is not None:
             elsewhere = context.differences or context.machines
             if elsewhere and row.outcome is not Outcome.UNCHANGED and not self._policy.exact_across_versions:
                 explained.append(f"{row.metric} {row.reason.message}")
@@ -580,10 +582,10 @@ class MetricChecker:
         return rows, explained
 
     def _rows(
-        self, case: Case, theirs: MetricValues, mine: _Probed, context: exact.ComparisonContext
+        self, case: Case, baseline: MetricValues, mine: _Probed, context: exact.ComparisonContext
     ) -> tuple[list[Verdict], list[str]]:
-        rows, explained = exact.compare(case, theirs, mine.metric_values, context, self._policy)
-        row, scattered = self._parity(case, theirs, mine, context.scatter)
+        rows, explained = exact.compare(case, baseline, mine.metric_values, context, self._policy)
+        row, scattered = self._parity(case, baseline, mine, context.scatter)
         if row is not None and row.outcome is Outcome.REGRESSED:
             error = row.values[1] if row.values else None
             if error is not None and error <= self._policy.parity_growth * scattered:
@@ -596,23 +598,23 @@ class MetricChecker:
         return [*rows, *([row] if row else [])], explained
 
     def _parity(
-        self, case: Case, theirs: MetricValues, mine: _Probed, scattered: Mapping[str, float]
+        self, case: Case, baseline: MetricValues, mine: _Probed, scattered: Mapping[str, float]
     ) -> tuple[Verdict | None, float]:
         """Compare a variant's error with the baseline's; compare a reference variant with the baseline's outputs.
 
         Returns the row, and by how much launches of one side differ in the outputs that it is about.
         """
         sketch, policy = mine.metric_values.sketch, self._policy
-        differences = parity.sketched_differences(sketch, theirs.sketch) if sketch and theirs.sketch else []
+        differences = parity.sketched_differences(sketch, baseline.sketch) if sketch and baseline.sketch else []
         if mine.difference is not None:
             # On two sides, a variant has the same precision and the same outputs.
             if not any(one.structure for one in differences):
-                old = theirs.numbers.get(PARITY)
+                old = baseline.numbers.get(PARITY)
                 row = parity.evaluate(case, old, mine.difference, "the reference variant", policy)
                 return row, max(scattered.values(), default=0.0)
         elif not sketch:
             return None, 0.0
-        elif not theirs.sketch:
+        elif not baseline.sketch:
             return parity.evaluate(case, None, parity.Difference(0.0), "the reference variant", policy), 0.0
         worst = parity.largest(differences, scattered, policy)
         row = parity.evaluate(case, 0.0, worst, "the baseline's result", policy)
@@ -649,6 +651,11 @@ class MetricChecker:
 
 def _not_probed(case: Case, text: str) -> Verdict:
     return Verdict(case, Outcome.ERROR, Reason(ReasonCode.NOT_PROBED, text), PROBES)
+
+
+def _facts(result: CaseResult) -> list[JSON]:
+    """Return the facts of each timed launch of the contender."""
+    return [run.facts for run in result.sample.runs] if result.sample else []
 
 
 def _key(entrant: Entrant) -> tuple[str, str]:

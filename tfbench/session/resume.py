@@ -86,23 +86,23 @@ class ChangedOnly:
     notes: set[str] = field(default_factory=set, init=False)
     """What the user should know about cases that race."""
 
-    def spares(self, case: Case, rival: Side, there: Case, differences: Sequence[str]) -> Reason | None:
+    def spares(self, case: Case, baseline: Side, there: Case, differences: Sequence[str]) -> Reason | None:
         """Return why the case need not race, ``None`` if it must.
 
         A doubt makes it race: a side whose probing launch fails, and code or files that are not known. Two environments
         differ even if they hold the same versions.
 
         Args:
-            there: The case as it is called on the rival side.
+            there: The case as it is called on the baseline side.
             differences: Of the environments, one phrase each.
 
         Raises:
             SideError: A side does not start.
         """
         claimed = case.name in self.drawn or bool(case.claims_on(TIME))  # contracts on time need times
-        if claimed or differences or there != case or self.contender.slowdown or self.contender.env != rival.env:
+        if claimed or differences or there != case or self.contender.slowdown or self.contender.env != baseline.env:
             return None
-        before, now = self.executed(Entrant(there, rival), Entrant(case, self.contender))
+        before, now = self.executed(Entrant(there, baseline), Entrant(case, self.contender))
         if before is not None and now is not None and (before.read is None or now.read is None):
             self.notes.add(_UNKNOWN)
         if before is None or now is None or not (before.read and now.read and now.source and now.installed):
@@ -110,7 +110,7 @@ class ChangedOnly:
         if (before.source, before.installed, before.graphs) != (now.source, now.installed, now.graphs):
             return None
         files = before.read | now.read
-        if rival.tree_redirect and not all(_same(name, *rival.tree_redirect) for name in files):
+        if baseline.tree_redirect and not all(_same(name, *baseline.tree_redirect) for name in files):
             return None
         same = f"benchmark, files of the project that it reads ({len(files)}), graphs, loaded packages and settings"
         return Reason(ReasonCode.SAME_CODE, f"not raced, because both sides have the same {same}")
@@ -213,7 +213,7 @@ def entry_of(result: CaseResult) -> JSON:
         "metrics": [row.as_json() for row in result.metrics],
         "standing": result.variant_result.as_json() if result.variant_result else None,
         "launches": [run_json(run) for run in result.sample.runs] if result.sample else None,
-        "rival": [run_json(run) for run in result.rival.runs] if result.rival else None,
+        "baseline": [run_json(run) for run in result.baseline.runs] if result.baseline else None,
         "reading": result.metric_values.as_json() if result.metric_values else None,
         "profiles": list(result.profiles),
         "why": list(result.why),
@@ -226,14 +226,16 @@ def result_of(case: Case, entry: JSON) -> CaseResult | None:
         given = [row for row in (entry["verdict"], *a_list(entry["metrics"], "metrics")) if row]
         read = rows_of(given, [entry["standing"]] if entry["standing"] else [], entry["profiles"])
         rows = [replace(row, case=replace(case, thresholds=row.case.thresholds)) for row in read.verdicts]
-        launches, rival = (a_list(entry[key], key) if entry[key] is not None else [] for key in ("launches", "rival"))
+        launches, baseline = (
+            a_list(entry[key], key) if entry[key] is not None else [] for key in ("launches", "baseline")
+        )
         return CaseResult(
             case,
             verdict=rows[0] if entry["verdict"] else None,
             skip=a_text(entry["skip"], "skip"),
             variant_result=replace(read.variant_results[0], case=case) if read.variant_results else None,
             sample=Sample(case, tuple(map(run_of, launches))) if launches else None,
-            rival=Sample(case, tuple(map(run_of, rival))) if rival else None,
+            baseline=Sample(case, tuple(map(run_of, baseline))) if baseline else None,
             metrics=tuple(rows[1:] if entry["verdict"] else rows),
             metric_values=MetricValues.of_json(entry["reading"]) if entry["reading"] else None,
             profiles=read.profiles,

@@ -95,7 +95,7 @@ class SuiteGate:
         Raises:
             KeyboardInterrupt: The user pressed Ctrl-C while the cases were raced again.
         """
-        raced = [one for one in results if one.rival is not None and one.verdict is not None and one.verdict.ratio]
+        raced = [one for one in results if one.baseline is not None and one.verdict is not None and one.verdict.ratio]
         try:
             return self._judge(raced)
         except Exception as error:
@@ -146,8 +146,8 @@ class SuiteGate:
         return _Mean(self._mean(ratios), added, passes)
 
     def _again(self, raced: CaseResult, confirms: bool) -> Ratio | None:
-        rival = self._strategy.rival_entrant(raced.case)
-        return self._races.again(raced.case, rival, confirms) if rival is not None else None
+        baseline = self._strategy.baseline_entrant(raced.case)
+        return self._races.again(raced.case, baseline, confirms) if baseline is not None else None
 
     def _outcome(self, mean: Ratio) -> Outcome:
         return classify_mean(mean, self._limit)
@@ -207,7 +207,7 @@ class Session:
         self._profiles = Profiles(
             request, self._launcher, self._gpu_session.gpu_monitor, self._strategy, self._contender, report
         )
-        sides = [self._contender, *([self._strategy.rival] if self._strategy.rival else [])]
+        sides = [self._contender, *([self._strategy.baseline] if self._strategy.baseline else [])]
         self._resumption = Resumption(request, cases, sides, self._strategy.saved_at)
         steps = {
             PROBES: self._stopwatch.phase(Phase.PROBING)(others.probe),
@@ -245,13 +245,13 @@ class Session:
                 request, contender, self._starter, races, saved, recreated, history, sharing, source
             )
         if request.against:
-            rival = parse(request.against, contender, trees, self._environments)
-            self._launcher.check(rival, self._cases)
+            baseline = parse(request.against, contender, trees, self._environments)
+            self._launcher.check(baseline, self._cases)
             spared = None
             if request.changed_only:
                 sample = drawn(self._cases, request.policy.changed_only_share, request.seed)
                 spared = ChangedOnly(contender, sample, checker.executed)
-            return LiveSideStrategy(request, contender, self._starter, races, rival, self._cases, report, spared)
+            return LiveSideStrategy(request, contender, self._starter, races, baseline, self._cases, report, spared)
         return VariantStrategy(request, contender, self._starter, races)
 
     @property
@@ -337,7 +337,7 @@ class Session:
             rounds=tuple(
                 StoredRounds.of_sample(sample, side)
                 for result in results
-                for side, sample in ((BASELINE, result.rival), (CONTENDER, result.sample))
+                for side, sample in ((BASELINE, result.baseline), (CONTENDER, result.sample))
                 if sample is not None and sample.runs
             ),
         )
@@ -350,7 +350,10 @@ class Session:
         return part(request.shard, request.suite_names, names) if request.shard else None
 
     def _sides(self) -> dict[str, JSON]:
-        sides = {"contender": self._contender, **({"baseline": self._strategy.rival} if self._strategy.rival else {})}
+        sides = {
+            "contender": self._contender,
+            **({"baseline": self._strategy.baseline} if self._strategy.baseline else {}),
+        }
         found = {
             name: {
                 "spec": side.spec or "working tree",
@@ -396,11 +399,11 @@ class Session:
 
     def _anchor(self) -> Anchor | None:
         """Return the side that the ratios of this run's history refer to, if it started."""
-        rival = self._strategy.rival
-        if self.request.history is None or rival is None or rival.name not in self._starter.described:
+        baseline = self._strategy.baseline
+        if self.request.history is None or baseline is None or baseline.name not in self._starter.described:
             return None
         saved = self._strategy.saved if isinstance(self._strategy, SavedBaselineStrategy) else None
-        return anchor_of(rival, self._starter.environment_info(rival), saved)
+        return anchor_of(baseline, self._starter.environment_info(baseline), saved)
 
     def close(self) -> None:
         """End every process, and release the GPUs."""

@@ -19,7 +19,7 @@ from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, missing
-from tfbench.session.results import CHANGED, OTHER_BENCHMARK, MetricChecker, ReferenceSide
+from tfbench.session.results import CHANGED, OTHER_BENCHMARK, BaselineValues, MetricChecker
 from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
 from tfbench.sides.environments import Environments, minor
@@ -402,7 +402,7 @@ class Strategy(ABC):
         return VARIANTS
 
     @property
-    def rival(self) -> Side | None:
+    def baseline(self) -> Side | None:
         """The side that the contender races against, if any."""
         return None
 
@@ -431,11 +431,11 @@ class Strategy(ABC):
         """
         raise NotImplementedError("only a saved baseline leaves suspects")
 
-    def rival_entrant(self, case: Case) -> Entrant | None:
-        """Return the case's counterpart on the rival side, if there is a rival."""
-        return Entrant(case, self.rival) if self.rival else None
+    def baseline_entrant(self, case: Case) -> Entrant | None:
+        """Return the case's counterpart on the baseline side, if there is a baseline."""
+        return Entrant(case, self.baseline) if self.baseline else None
 
-    def reference_side(self, result: CaseResult) -> ReferenceSide | None:
+    def baseline_values(self, result: CaseResult) -> BaselineValues | None:
         """Return what the other metrics of a case are compared with, ``None`` without a counterpart."""
         return None
 
@@ -493,7 +493,7 @@ class LiveSideStrategy(Strategy):
         return SIDES
 
     @property
-    def rival(self) -> Side:
+    def baseline(self) -> Side:
         return self.side
 
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
@@ -533,23 +533,22 @@ class LiveSideStrategy(Strategy):
     def _counterpart(self, case: Case) -> Case | None:
         return self.counterparts.of(case) if self.counterparts else case
 
-    def rival_entrant(self, case: Case) -> Entrant | None:
+    def baseline_entrant(self, case: Case) -> Entrant | None:
         there = self._counterpart(case)
         return Entrant(there, self.side) if there else None
 
-    def reference_side(self, result: CaseResult) -> ReferenceSide | None:
+    def baseline_values(self, result: CaseResult) -> BaselineValues | None:
         if (there := self._counterpart(result.case)) is None:
             return None
-        return ReferenceSide(
+        return BaselineValues(
             side=self.side,
             case=there,
-            facts=[run.facts for run in result.rival.runs] if result.rival else [],
             differences=self._differences(),
         )
 
     def _differences(self) -> list[str]:
-        rival, here = (self.starter.environment_info(side) for side in (self.side, self.contender))
-        return environment_differences(rival, here)
+        baseline, here = (self.starter.environment_info(side) for side in (self.side, self.contender))
+        return environment_differences(baseline, here)
 
     def conclude(self) -> None:
         self._collect_side()
@@ -590,7 +589,7 @@ class SavedBaselineStrategy(Strategy):
     """Why that cannot be told."""
 
     @property
-    def rival(self) -> Side | None:
+    def baseline(self) -> Side | None:
         return self.recreated if isinstance(self.recreated, Side) else None
 
     @property
@@ -601,7 +600,7 @@ class SavedBaselineStrategy(Strategy):
     def way(self) -> str:
         # In another environment saved times settle nothing, so every case is a suspect from the start.
         differs = self.time_filter is not None and bool(self.time_filter.differences)
-        return SIDES if self.rival and (self.request.replay == ALL or differs) else VARIANTS
+        return SIDES if self.baseline and (self.request.replay == ALL or differs) else VARIANTS
 
     def race(self, case: Case, group: Sequence[Case]) -> RaceResults:
         self.starter.start(group, self.contender)
@@ -618,29 +617,29 @@ class SavedBaselineStrategy(Strategy):
         self.notes += unreadable
         here, policy = self.starter.environment_info(self.contender), self.request.policy
         unmade = self.recreated if isinstance(self.recreated, Reason) else None
-        return SavedTimeFilter(self.saved, records, here, policy, self.sharing, self.rival is not None, unmade)
+        return SavedTimeFilter(self.saved, records, here, policy, self.sharing, self.baseline is not None, unmade)
 
     def replay(self, case: Case) -> RaceResults:
-        assert self.rival is not None
+        assert self.baseline is not None
         if case.name not in self.saved.samples:
             return self.races.alone(case, not_saved(self.saved))
-        self.starter.start([case], self.rival)
-        recreated = self.starter.environment_info(self.rival)
+        self.starter.start([case], self.baseline)
+        recreated = self.starter.environment_info(self.baseline)
         if differences := environment_differences(self.saved.environment, recreated):
             text = f"{describe(self.saved)} could not be recreated as it was: {'; '.join(differences)}"
             verdict = Verdict(case, Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_ENVIRONMENT, text))
             return RaceResults([CaseResult(case, verdict)])
         known = self.saved.samples[case.name].case
         there = replace(case, thresholds=known.thresholds, statistic=known.statistic)
-        return self.races.sides(case, self.rival, "", there, CHANGED if changed_since(self.saved, case) else "")
+        return self.races.sides(case, self.baseline, "", there, CHANGED if changed_since(self.saved, case) else "")
 
-    def reference_side(self, result: CaseResult) -> ReferenceSide:
-        """Compare with the saved metrics, and with the memory of the live race if there was one."""
+    def baseline_values(self, result: CaseResult) -> BaselineValues:
+        """Compare with the saved metrics, and with the saved memory unless a race has judged it."""
         saved, case = self.saved, result.case
-        sample = result.rival or saved.samples.get(case.name)
+        sample = saved.samples.get(case.name)
         here = self.starter.environment_info(self.contender)
         changed = [CHANGED] if case.name in saved.samples and changed_since(saved, case) else []
-        return ReferenceSide(
+        return BaselineValues(
             metric_values=saved.metric_values.get(case.name, MetricValues()),
             facts=[run.facts for run in sample.runs] if sample else [],
             differences=[*environment_differences(saved.environment, here), *changed],
