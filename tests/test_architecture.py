@@ -119,6 +119,9 @@ class TestFile:
         found = imports("\n".join(map(ast.unparse, statements)), ".".join(file.relative_to(ROOT).parent.parts))
         assert room(file) == "worker" or not [name for name in found if name.startswith("tfbench.worker")]
 
+    def test_the_statistics_know_no_storage(self, file):
+        assert room(file) != "stats" or "storage" not in ours(file)
+
     def test_nothing_that_runs_what_it_reads(self, file):
         assert not dangers(file.read_text())
 

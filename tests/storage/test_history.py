@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.storage.test_baselines import CONTEXT
-from tfbench.model import Outcome, Ratio
+from tfbench.model import AcceptedChange, Outcome, Ratio
 from tfbench.storage.baselines import Layout, context_json
-from tfbench.storage.history import AcceptedChange, Anchor, Content, History, SessionRecord, read_file
+from tfbench.storage.history import Anchor, Content, History, SessionRecord, read_file
 
 CASE = "b/x.py::x"
 RATIO = Ratio(1.02, 1.01, 1.03, 0.99)

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from tests.storage.test_history import ACCEPTED, CASE, FULL, LATER, RECORD
-from tfbench.model import Ratio
+from tfbench.model import FLOOR, RATIO, Ratio
 from tfbench.storage.history import Anchor, History
-from tfbench.storage.history_index import FLOOR, TIME, HistoryIndex
+from tfbench.storage.history_index import HistoryIndex
 
 
 def content(folder, **how):
@@ -25,7 +25,7 @@ def test_a_run_becomes_a_ratio_to_its_anchor_and_a_floor_of_its_machine(tmp_path
     History(tmp_path).record(FULL)
     with closing(HistoryIndex(tmp_path)) as index:
         ratio, floor = index.series()
-        assert (ratio.metric, ratio.anchor, ratio.machine) == (TIME, "git:v1.0", "")
+        assert (ratio.metric, ratio.anchor, ratio.machine) == (RATIO, "git:v1.0", "")
         assert (floor.metric, floor.anchor) == (FLOOR, "")
         assert "processors" in floor.machine
         (point,) = index.points(ratio)
@@ -52,7 +52,7 @@ def test_another_anchor_or_machine_starts_another_series(tmp_path):
     context = replace(LATER.context, environment=environment)
     history.record(replace(FULL, context=context, anchor=Anchor("git:v1.0", "f" * 16)))
     with closing(HistoryIndex(tmp_path)) as index:
-        assert [one.metric for one in index.series()] == [TIME, TIME, FLOOR, FLOOR]
+        assert [one.metric for one in index.series()] == [RATIO, RATIO, FLOOR, FLOOR]
         newest = index.series()[0]
         assert index.points(newest)[0].run.session == LATER.context.session
 
@@ -62,7 +62,7 @@ def test_ratios_on_two_machines_are_one_series(tmp_path):
     history.record(FULL)
     environment = replace(LATER.context.environment, machine={"processor": "other"})
     history.record(replace(FULL, context=replace(LATER.context, environment=environment)))
-    assert len(content(tmp_path)[CASE, TIME, "git:v1.0"]) == 2
+    assert len(content(tmp_path)[CASE, RATIO, "git:v1.0"]) == 2
 
 
 def test_added_changed_and_removed_files_are_noticed(tmp_path):
@@ -151,11 +151,11 @@ def test_writers_and_readers_at_once_lose_nothing(tmp_path):
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0] * 8
-    assert len(content(tmp_path)[CASE, TIME, "git:v1.0"]) == 8
+    assert len(content(tmp_path)[CASE, RATIO, "git:v1.0"]) == 8
     assert not list(tmp_path.glob("*.half"))
 
 
 def test_unbounded_intervals_come_back(tmp_path):
     History(tmp_path).record(replace(FULL, ratios={CASE: Ratio(1.0, 0.0, math.inf, 0.9)}))
-    (point,) = content(tmp_path)[CASE, TIME, "git:v1.0"]
+    (point,) = content(tmp_path)[CASE, RATIO, "git:v1.0"]
     assert (point.low, point.high) == (0.0, math.inf)

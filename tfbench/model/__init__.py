@@ -18,6 +18,7 @@ from tfbench.model.case import (
     Claim,
     own_thresholds,
 )
+from tfbench.model.history import FLOOR, RATIO, AcceptedChange, IndexedRun, IndexedSeries, SeriesPoint
 from tfbench.model.measurement import (
     STATISTICS,
     Calls,
@@ -45,23 +46,28 @@ from tfbench.model.verdict import (
 )
 
 __all__ = [
+    "FLOOR",
     "JSON",
     "LEAKS",
     "NATIVE",
     "ONCE",
     "PLAIN",
     "QUALITIES",
+    "RATIO",
     "REPORTED",
     "STATISTICS",
     "THRESHOLDS",
     "TIME",
     "WAITED",
+    "AcceptedChange",
     "Calls",
     "Case",
     "Claim",
     "Comparison",
     "Effect",
     "EnvironmentInfo",
+    "IndexedRun",
+    "IndexedSeries",
     "Launch",
     "MeasurementContext",
     "MetricValues",
@@ -77,6 +83,7 @@ __all__ = [
     "Report",
     "Run",
     "Sample",
+    "SeriesPoint",
     "Skip",
     "SlowCalls",
     "Statistic",

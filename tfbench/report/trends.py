@@ -15,14 +15,13 @@ from rich.text import Text
 
 from tfbench import __version__
 from tfbench.errors import HistoryError
-from tfbench.model import JSON
+from tfbench.model import JSON, RATIO, AcceptedChange, IndexedSeries, SeriesPoint
 from tfbench.policy import Policy
 from tfbench.report.screen import add_columns, add_row, break_name, table
 from tfbench.report.summary import duration
 from tfbench.stats.change_points import Trend, TrendState, judge
 from tfbench.storage.baselines import now
-from tfbench.storage.history import AcceptedChange
-from tfbench.storage.history_index import TIME, HistoryIndex, IndexedSeries, SeriesPoint, json_digest
+from tfbench.storage.history_index import HistoryIndex, json_digest
 from tfbench.untrusted import some
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -131,7 +130,7 @@ def render_case(lines: Sequence[TrendLine], width: int) -> RenderableType:
     parts: list[RenderableType] = [Text(lines[0].trend.series.case, "bold")]
     for line in lines:
         trend = line.trend
-        followed = trend.series.metric == TIME
+        followed = trend.series.metric == RATIO
         what = f"ratio to {trend.series.anchor}" if followed else f"floor on {trend.series.machine}"
         heading = Text.assemble(f"\n{what}, {trend.runs} runs: ", (describe(line), COLOURS[trend.state]))
         parts += [heading, _plot(line, width)]
@@ -195,7 +194,7 @@ def _without_repeats(values: Iterable[str]) -> list[str]:
 def _runs(lines: Sequence[TrendLine]) -> RenderableType:
     """List the newest runs. What is the same in all of them is in the title."""
     followed, newest = lines[0], lines[0].points[-_NEWEST:]
-    floors = {point.run.session: point for line in lines if line.trend.series.metric != TIME for point in line.points}
+    floors = {point.run.session: point for line in lines if line.trend.series.metric != RATIO for point in line.points}
     facts = {
         "release": [", ".join(point.run.releases) for point in newest],
         "version": [point.run.side for point in newest],
@@ -209,7 +208,7 @@ def _runs(lines: Sequence[TrendLine]) -> RenderableType:
     add_columns(made, *differing, fold=True)
     add_columns(made, "ratio", "floor", right=True)
     for place, point in enumerate(newest):
-        floor, is_ratio = floors.get(point.run.session), followed.trend.series.metric == TIME
+        floor, is_ratio = floors.get(point.run.session), followed.trend.series.metric == RATIO
         ratio = f"{point.value:.3f} ({point.low:.3f} to {point.high:.3f})" if is_ratio else "–"
         seconds = duration(floor.value) if floor else "–"
         cells = (values[place] for values in differing.values())

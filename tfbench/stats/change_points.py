@@ -21,11 +21,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
-from tfbench.model import JSON
+from tfbench.model import JSON, RATIO, AcceptedChange, IndexedSeries, SeriesPoint
 from tfbench.policy import HistoryThresholds
 from tfbench.stats.interval import Array, Floats
-from tfbench.storage.history import AcceptedChange
-from tfbench.storage.history_index import TIME, IndexedSeries, SeriesPoint
 
 # Find the runs of a history in which the level of a series changed
 
@@ -278,7 +276,7 @@ def judge(
     start = next((index for index, point in enumerate(points) if point.run.session >= restart), len(points))
     window = points[start:]
     values = np.log([point.value for point in window])
-    least = half_widths([(point.low, point.high) for point in window]) / 2 if series.metric == TIME else 0.0
+    least = half_widths([(point.low, point.high) for point in window]) / 2 if series.metric == RATIO else 0.0
     # Later runs may show that the level hardly changed.
     fence = max(least, policy.history_effect) / 2
     found = [one for one in change_points(values, policy, least) if abs(one.effect) >= fence]

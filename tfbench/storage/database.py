@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from platformdirs import user_cache_path
 
 from tfbench.errors import HistoryError
+from tfbench.model import AcceptedChange
 from tfbench.storage.history import (
-    AcceptedChange,
     Content,
     History,
     SessionRecord,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from tfbench.errors import ReportError
 from tfbench.fs import read_text, write_whole
-from tfbench.model import JSON, MeasurementContext, Outcome, Ratio
+from tfbench.model import JSON, AcceptedChange, MeasurementContext, Outcome, Ratio
 from tfbench.storage.baselines import check_schema, context_json, context_of
 from tfbench.untrusted import (
     a_list,
@@ -73,17 +73,6 @@ class SessionRecord:
     def floors_of_same_code(self, case: str) -> tuple[float, ...]:
         """Return the floors of a case, none if the run found it changed: they would widen the spread."""
         return self.floors.get(case, ()) if self.outcomes.get(case) not in _CHANGED else ()
-
-
-@dataclass(frozen=True)
-class AcceptedChange:
-    """An accepted change of level; the history of the case restarts there."""
-
-    case: str
-    reason: str
-    when: str
-    session: str
-    """The first run that counts again."""
 
 
 @dataclass

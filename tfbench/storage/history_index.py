@@ -13,21 +13,18 @@ import os
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfbench.errors import SideError
 from tfbench.fs import locked
-from tfbench.model import JSON, EnvironmentInfo
+from tfbench.model import FLOOR, JSON, RATIO, AcceptedChange, EnvironmentInfo, IndexedRun, IndexedSeries, SeriesPoint
 from tfbench.storage.database import opened
-from tfbench.storage.history import AcceptedChange, Anchor, Content, SessionRecord
+from tfbench.storage.history import Anchor, Content, SessionRecord
 
 VERSION = 1
 """Raise it whenever the tables change."""
-TIME, FLOOR = "ratio", "floor"
-"""Metrics of a series: time relative to the anchor's in the same race, and seconds of the fastest block."""
 _TABLES = """
 CREATE TABLE file (name TEXT PRIMARY KEY, size INTEGER, modified INTEGER);
 CREATE TABLE problem (file TEXT, text TEXT);
@@ -45,44 +42,6 @@ CREATE TABLE point (
 CREATE TABLE annotation (name TEXT, reason TEXT, time TEXT, session TEXT, UNIQUE (name, time, session));
 CREATE TABLE trend (series INTEGER PRIMARY KEY, key TEXT, content TEXT);
 """
-
-
-@dataclass(frozen=True, slots=True)
-class IndexedSeries:
-    """A case followed in one way: relative to one anchor on any machine, or in seconds on one machine."""
-
-    id: int
-    case: str
-    metric: str
-    """`TIME` or `FLOOR`."""
-    anchor: str
-    """Specification of the anchor, ``""`` for floors."""
-    machine: str
-    """Label of the machine, ``""`` for ratios."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexedRun:
-    """A run of a history."""
-
-    session: str
-    commit: str
-    dirty: bool
-    releases: tuple[str, ...]
-    side: str
-    """Version of TensorFlow."""
-    machine: str
-
-
-class SeriesPoint(NamedTuple):
-    """A run of a series: a ratio, or seconds."""
-
-    run: IndexedRun
-    value: float
-    low: float
-    """Lower end of the interval, 0 if unbounded or unknown."""
-    high: float
-    outcome: str
 
 
 class HistoryIndex:
@@ -282,7 +241,7 @@ class _Inserter:
             points.append((self._series(case, FLOOR, 0, machine), run, floor, floor, floor, outcome))
         for case, ratio in record.ratios.items():
             outcome, high = str(record.outcomes.get(case, "")), ratio.high if math.isfinite(ratio.high) else None
-            points.append((self._series(case, TIME, anchor or 0, 0), run, ratio.center, ratio.low, high, outcome))
+            points.append((self._series(case, RATIO, anchor or 0, 0), run, ratio.center, ratio.low, high, outcome))
         self._database.executemany("INSERT OR IGNORE INTO point VALUES (?, ?, ?, ?, ?, ?)", points)
         for series, *_ in points:
             self._newest[series] = max(context.session, self._newest.get(series, ""))

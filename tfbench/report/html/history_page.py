@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from tfbench.model import JSON
+from tfbench.model import JSON, RATIO, SeriesPoint
 from tfbench.report.html.page import (
     DataGrid,
     PageSection,
@@ -21,7 +21,6 @@ from tfbench.report.html.page import (
 )
 from tfbench.report.trends import TrendLine, change, commit, describe, environment_changes, when
 from tfbench.stats.change_points import TrendState
-from tfbench.storage.history_index import TIME, SeriesPoint
 from tfbench.untrusted import printable
 
 RUNS = 100
@@ -79,7 +78,7 @@ def _series(line: TrendLine, sessions: dict[str, SeriesPoint]) -> JSON:
     sessions.update((point.run.session, point) for point in points)
     offset = len(line.points) - len(points)
     steps = [round(math.log(point.value) / _STEP) for point in points]
-    ratio = trend.series.metric == TIME
+    ratio = trend.series.metric == RATIO
     widths = [_half_width(point) for point in points] if ratio else []
     changes = [
         {"at": one.index - offset, "text": f"{change(one.effect)} with {commit(line.points[one.index])}"}
@@ -163,7 +162,7 @@ def _all(followed: Sequence[TrendLine], data: dict[str, Any]) -> PageSection:
     for line in followed:
         moved = line.trend.drift
         newest = line.points[-1].value if line.points else None
-        is_ratio = line.trend.series.metric == TIME
+        is_ratio = line.trend.series.metric == RATIO
         rows.append([
             line.trend.series.case, str(line.trend.state), len(line.points), newest if is_ratio else None,
             None if is_ratio else newest, number(math.exp(moved.effect)) if moved else None, line.trend.release,
