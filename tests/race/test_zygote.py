@@ -1,13 +1,11 @@
 """The name of a case in a measuring process."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from tfbench.model import Case
-from tfbench.race.zygote import Zygote
+from tfbench.race.zygote import name_among
 
-THERE = SimpleNamespace(cases=("t.py::test_a[relu]", "t.py::test_b", "t.py::test_a[softmax]"))
+THERE = ("t.py::test_a[relu]", "t.py::test_b", "t.py::test_a[softmax]")
 
 
 @pytest.mark.parametrize(
@@ -20,4 +18,4 @@ THERE = SimpleNamespace(cases=("t.py::test_a[relu]", "t.py::test_b", "t.py::test
     ],
 )
 def test_a_case_with_another_id_is_known_by_its_place(name, place, found):
-    assert Zygote.name_of(THERE, Case(name, "", name, place=place)) == found
+    assert name_among(THERE, Case(name, "", name, place=place)) == found

@@ -342,7 +342,7 @@ def _one_run(
         policy = launcher.policy_of(plan.policy, [Entrant(none, baseline), Entrant(none, contender)])
         pairs = range(min(policy.zygotes, policy.looks[0]))
         launcher.ready([(baseline, ()), (contender, ())], pairs)
-        names = plan.chosen.of(sorted(launcher.zygote(Entrant(none, contender), 0).cases))
+        names = plan.chosen.of(sorted(launcher.zygote(Entrant(none, contender), 0).collected.cases))
         jobs: list[tuple[str, float, str]] = [(name, 0.0, "") for name in names for _ in range(plan.repeats)]
         if turn := plan.slowdowns:
             jobs += [(name, turn[(number + index) % len(turn)], "") for index, name in enumerate(names)]

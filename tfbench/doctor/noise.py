@@ -253,10 +253,10 @@ def race(
             progress(f"starting zygotes, {2 * first} of {zygotes}", 0.0)
             launcher.ready([(side, ()) for side in sides], range(first, min(PAIRS, first + at_once)))
         zygote = launcher.zygote(Entrant(Case("", "", ""), sides[0]), 0)
-        if not zygote.cases:
-            raise BenchmarkError(next(iter(zygote.broken.values()), f"{FILE.name} has no workload"))
+        if not zygote.collected.cases:
+            raise BenchmarkError(next(iter(zygote.collected.broken.values()), f"{FILE.name} has no workload"))
         ready = clock()
-        races = tuple(SelfRace(Case(name, name, name), sides) for name in sorted(zygote.cases))
+        races = tuple(SelfRace(Case(name, name, name), sides) for name in sorted(zygote.collected.cases))
         round_robin(races, launcher, range(PAIRS), seconds, policy, progress, clock, rng)
         return NoiseTest(policy, races, clock() - ready, zygotes, ready - began)
 

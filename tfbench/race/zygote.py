@@ -18,7 +18,7 @@ from typing import IO, Any, TypeVar
 from tfbench import protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, SideError, WorkerDied, WorkerHung
 from tfbench.fs import isolated_package_dir
-from tfbench.model import JSON, Case
+from tfbench.model import Case
 from tfbench.policy import Policy
 from tfbench.protocol import (
     Channel,
@@ -200,35 +200,50 @@ a process has moved there from another one (autogroups), and first calls of two 
 A = TypeVar("A", bound=protocol.ForkAnswer)
 
 
-class Requests:
-    """Numbers the requests to a process that forks others, so that no answer is taken for that to another request."""
+class _Forker:
+    """What an ancestor and a zygote have in common: a log, and numbered requests to fork and reap.
 
-    def __init__(self, channel: Channel, seconds: float) -> None:
-        self.channel = channel
-        self._seconds = seconds
+    The numbers keep a late or repeated answer from passing for the answer to another request.
+
+    Raises:
+        SideError: There is no room for the log.
+    """
+
+    def __init__(self, side: Side, policy: Policy, scratch: Path) -> None:
+        self.side = side
+        self.policy = policy
+        self.scratch = scratch
+        self.last_output = ""
+        """The last lines that it wrote, once it has ended."""
+        try:
+            self.log: IO[bytes] = tempfile.TemporaryFile(dir=scratch)
+        except OSError as error:
+            raise SideError(f"{side.name}: no temporary file can be written: {error.strerror}") from error
+        self.channel, self._theirs = pair()
         self._count = 0
-        self._lock = threading.Lock()
+        self._asking = threading.Lock()
 
-    def ask(
-        self,
-        request: protocol.ForkRequest,
-        wanted: type[A],
-        descriptors: Sequence[int] = (),
-        seconds: float | None = None,
+    def _ask(
+        self, request: protocol.ForkRequest, wanted: type[A], descriptors: Sequence[int] = (), seconds: float = 0.0
     ) -> A:
-        """Send a request and return its answer.
+        """Send a request and return its answer, by default within the policy's `answer_seconds`.
 
         Raises:
             ProtocolError: No answer came in time, or it is not the answer to this request.
             OSError: The request could not be sent.
         """
-        with self._lock:
+        with self._asking:
             self._count += 1
             self.channel.send(replace(request, number=self._count), descriptors)
-            answer = self.channel.receive(wanted, timeout=seconds or self._seconds)
+            answer = self.channel.receive(wanted, timeout=seconds or self.policy.answer_seconds)
             if answer.number != self._count:
                 raise ProtocolError(f"it answered request {answer.number} instead of {self._count}")
             return answer
+
+    def _close_log(self) -> None:
+        if not self.log.closed:
+            self.last_output = tail(self.log)
+            self.log.close()
 
 
 def start_process(
@@ -254,7 +269,7 @@ def start_process(
     )
 
 
-class Ancestor:
+class Ancestor(_Forker):
     """A process that imports what is installed and forks zygotes. It starts at once, and `fork` waits for it.
 
     Args:
@@ -269,33 +284,20 @@ class Ancestor:
     def __init__(
         self, side: Side, env: Mapping[str, str], suite: Suite, policy: Policy, imports_tensorflow: bool, scratch: Path
     ) -> None:
+        super().__init__(side, policy, scratch)
         self.imports_tensorflow = imports_tensorflow
-        self.last_output = ""
-        """The last lines that it wrote, once it has ended."""
-        self._policy = policy
-        try:
-            self._log: IO[bytes] = tempfile.TemporaryFile(dir=scratch)
-            home = isolated_package_dir()
-        except OSError as error:
-            raise SideError(f"{side.name}: no temporary file can be written: {error.strerror}") from error
-        channel, theirs = pair()
-        self._requests = Requests(channel, policy.answer_seconds)
         start = protocol.StartAncestor(
-            channel=theirs.fileno(),
-            controller=os.getpid(),
-            cpus=suite.cpus,
-            file_bytes=policy.file_bytes,
-            imports_tensorflow=imports_tensorflow,
+            self._theirs.fileno(), os.getpid(), suite.cpus, policy.file_bytes, imports_tensorflow
         )
+        variables = {**env, TEMPORARY: str(scratch)}
         try:
-            # Not in the side's root: Python would import a tfbench there instead of this one.
-            self._process = start_process(side.executable, start, home, {**env, TEMPORARY: str(scratch)}, self._log)
+            with self._theirs:
+                # Not in the side's root: Python would import a tfbench there instead of this one.
+                self._process = start_process(side.executable, start, isolated_package_dir(), variables, self.log)
         except OSError as error:
-            channel.close()
-            self._log.close()
+            self.channel.close()
+            self.log.close()
             raise SideError(f"{side.name}: cannot start {side.executable}: {error.strerror}") from error
-        finally:
-            theirs.close()
 
     def fork(self, start: protocol.StartZygote, descriptors: Sequence[int]) -> int:
         """Fork a zygote, once everything is imported; return its pid.
@@ -306,7 +308,7 @@ class Ancestor:
         Raises:
             ProtocolError, OSError: It is gone, or not ready within the policy's limit.
         """
-        return self._requests.ask(start, protocol.Launched, descriptors, self._policy.start_seconds).pid
+        return self._ask(start, protocol.Launched, descriptors, self.policy.start_seconds).pid
 
     def reap(self, pid: int, patience: float) -> int | None:
         """End a zygote; return its exit code, negative for a signal, ``None`` if unknown.
@@ -315,7 +317,7 @@ class Ancestor:
             patience: Seconds that it gets to exit by itself before it is killed.
         """
         try:
-            return self._requests.ask(protocol.Reap(pid, patience), protocol.Reaped).status
+            return self._ask(protocol.Reap(pid, patience), protocol.Reaped).status
         except (ProtocolError, OSError):
             self.close()  # its zygotes end with it
             return None
@@ -323,20 +325,18 @@ class Ancestor:
     @property
     def alive(self) -> bool:
         """Whether it can still fork."""
-        return not self._log.closed and self._process.poll() is None
+        return not self.log.closed and self._process.poll() is None
 
     def close(self) -> None:
         """End it and the zygotes it forked. Ending twice is fine."""
-        self._requests.channel.close()  # it exits at the end of file
+        self.channel.close()  # it exits at the end of file
         try:
             self._process.wait(timeout=CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        if not self._log.closed:
-            self.last_output = tail(self._log)
-            self._log.close()
+        self._close_log()
 
 
 # A zygote, as the controller sees it: started, asked to fork launches, and ended
@@ -346,7 +346,7 @@ _END_SECONDS = 5.0
 """The process of a launch that has done its work gets this long to exit by itself."""
 
 
-class Zygote:
+class Zygote(_Forker):
     """A process that collects the benchmarks of a side and forks launches. `wait_ready` waits until it has collected.
 
     Args:
@@ -360,6 +360,9 @@ class Zygote:
         SideError: It cannot be forked.
     """
 
+    collected: protocol.Ready
+    """What it has collected, once it is ready."""
+
     def __init__(
         self,
         ancestor: Ancestor,
@@ -371,34 +374,14 @@ class Zygote:
         only: str = "",
         stopping: threading.Event | None = None,
     ) -> None:
+        super().__init__(side, policy, scratch)
         self.ancestor = ancestor
+        self.stopping = stopping or threading.Event()
         self.users = 0
         """Processes of launches that have not ended, or are about to start."""
         self._counting = threading.Lock()
-        self.stopping = stopping or threading.Event()
-        self.side = side
-        self.cases: tuple[str, ...] = ()
-        self.broken: dict[str, str] = {}
-        self.offenders: frozenset[str] = frozenset()
-        self.environment: JSON = {}
-        self.import_seconds: float | None = None
-        """Import time of TensorFlow, ``None`` if no benchmark imports it."""
-        self.spawns = False
-        """Whether it has initialised CUDA. It cannot fork then, and becomes the process of its only launch."""
         self.used = False
-        """Whether it has become the process of a launch."""
-        self.needs_own_import = ""
-        """Why what its ancestor has imported does not suit its benchmarks; ``""`` if it does."""
-        self.last_output = ""
-        """The last lines that it wrote, once it has ended."""
-        self.scratch = scratch
-        self.policy = policy
-        try:
-            self.log: IO[bytes] = tempfile.TemporaryFile(dir=scratch)
-        except OSError as error:
-            raise SideError(f"{side.name}: no temporary file can be written: {error.strerror}") from error
-        channel, theirs = pair()
-        self._requests = Requests(channel, policy.answer_seconds)
+        """Whether it has become the process of a launch, see `Ready.spawns`."""
         start = protocol.StartZygote(
             root=str(side.root),
             files=(only,) if only else tuple(dict.fromkeys((*suite.files, *side.files))),
@@ -411,10 +394,10 @@ class Zygote:
             watches=bool(only),
         )
         try:
-            with theirs:
-                self.pid = ancestor.fork(start, [theirs.fileno(), self.log.fileno()])
+            with self._theirs:
+                self.pid = ancestor.fork(start, [self._theirs.fileno(), self.log.fileno()])
         except (ProtocolError, OSError) as error:
-            channel.close()
+            self.channel.close()
             self.log.close()
             ancestor.close()
             text = f"{side.name}: the measuring process did not start ({error})\n{ancestor.last_output}"
@@ -432,9 +415,8 @@ class Zygote:
             SideError: It ended, did not get there within the policy's limit, or imports packages of another tree.
         """
         name = self.side.name
-        channel = self._requests.channel
         try:
-            answer = channel.receive(protocol.Ready, protocol.Failed, timeout=self.policy.start_seconds)
+            answer = self.channel.receive(protocol.Ready, protocol.Failed, timeout=self.policy.start_seconds)
         except ProtocolError as error:
             self.close()
             raise SideError(f"{name}: the measuring process did not start ({error})\n{self.last_output}") from error
@@ -442,54 +424,36 @@ class Zygote:
             self.close()
             raise SideError(f"{name}: {answer.message}\n{self.last_output}")
         assert isinstance(answer, protocol.Ready)
-        self.cases = answer.cases
-        self.broken = answer.broken
-        self.offenders = frozenset(answer.offenders)
-        self.environment = answer.environment
-        self.needs_own_import = answer.needs_own_import
         if self.ancestor.imports_tensorflow and answer.offenders:
-            self.needs_own_import = f"{Path(answer.offenders[0]).name} runs a TensorFlow op while it is imported"
+            reason = f"{Path(answer.offenders[0]).name} runs a TensorFlow op while it is imported"
+            answer = replace(answer, needs_own_import=reason)
         if answer.leaked_packages:
             raise SideError(
                 f"{name}: {', '.join(answer.leaked_packages)} would come from the working tree and not from "
                 f"{self.side.spec}, so both sides would be the same; uninstall it, and name its folder in pytest's option pythonpath"
             )
-        self.import_seconds = answer.import_seconds
-        self.spawns = answer.spawns
+        self.collected = answer
 
     def skip_reason(self, case: Case) -> str | None:
         """Return why this zygote cannot run the case, ``None`` if it can."""
         file = str(self.side.root / case.name.partition("::")[0])
-        if file in self.offenders:
+        if file in self.collected.offenders:
             return (
                 f"{Path(file).name} runs a TensorFlow op while it is imported, so its process cannot be forked; "
                 "move the op into the benchmark or a fixture"
             )
-        if file in self.broken:
-            fix = fix_of(self.broken[file], self.side.root)
+        if error := self.collected.broken.get(file):
+            fix = fix_of(error, self.side.root)
             headline = f"{Path(file).name} cannot be imported on the side {self.side.name}{'; ' if fix else ''}{fix}"
-            return f"{headline}\n{self.broken[file]}"
-        if not self.name_of(case):
+            return f"{headline}\n{error}"
+        if not name_among(self.collected.cases, case):
             return (
                 f"the side {self.side.name} does not collect {case.name}; "
                 "if its id depends on TensorFlow's values, give the parameters ids of their own"
             )
         return None
 
-    def name_of(self, case: Case) -> str:
-        """Return the case's name in this process, ``""`` if it does not have it.
-
-        The controller collects with a stub of TensorFlow. pytest then names parameters that are functions of TensorFlow
-        by their number, so a name may differ. The case is known by its place among those of its function.
-        """
-        if case.name in self.cases:
-            return case.name
-        base = case.name.partition("[")[0]
-        alike = [name for name in self.cases if name.partition("[")[0] == base]
-        place, of = case.place
-        return alike[place] if place < len(alike) == of else ""
-
-    def checked(self, request: protocol.LaunchRequest, case: Case) -> protocol.LaunchRequest:
+    def checked(self, request: LaunchRequest, case: Case) -> LaunchRequest:
         """Return a request with the case's name in this process.
 
         Raises:
@@ -497,16 +461,17 @@ class Zygote:
         """
         if (reason := self.skip_reason(case)) is not None:
             raise BenchmarkError(reason)
-        return replace(request, case=self.name_of(case)) if isinstance(request, protocol.CaseRequest) else request
+        name = name_among(self.collected.cases, case)
+        return replace(request, case=name) if isinstance(request, protocol.CaseRequest) else request
 
-    def launch(self, request: protocol.LaunchRequest, descriptors: Sequence[int]) -> int:
+    def launch(self, request: LaunchRequest, descriptors: Sequence[int]) -> int:
         """Fork the process of a launch; return its pid.
 
         Raises:
             SideError: The zygote is gone.
         """
-        self.used = self.spawns
-        return self._ask(request, protocol.Launched, descriptors).pid
+        self.used = self.collected.spawns
+        return self._answer(request, protocol.Launched, descriptors).pid
 
     def reap(self, pid: int, *, kill: bool) -> int | None:
         """End the process of a launch; return its exit code, negative for a signal, ``None`` if unknown."""
@@ -514,18 +479,18 @@ class Zygote:
         if self.used:  # this process has become the launch
             return self._end(patience)
         try:
-            return self._ask(protocol.Reap(pid, patience), protocol.Reaped).status
+            return self._answer(protocol.Reap(pid, patience), protocol.Reaped).status
         except SideError:
             return None
 
-    def _ask(self, request: protocol.ForkRequest, wanted: type[A], descriptors: Sequence[int] = ()) -> A:
+    def _answer(self, request: protocol.ForkRequest, wanted: type[A], descriptors: Sequence[int] = ()) -> A:
         """Send a request and return its answer. After an error the zygote and its launches have ended.
 
         Raises:
             SideError: No answer came in time, or it is not the answer to this request.
         """
         try:
-            return self._requests.ask(request, wanted, descriptors)
+            return self._ask(request, wanted, descriptors)
         except (ProtocolError, OSError) as error:
             # A late answer would otherwise be taken for the answer to a later request.
             self.close()
@@ -534,7 +499,7 @@ class Zygote:
     @property
     def alive(self) -> bool:
         """Whether it can still fork or become a launch."""
-        return not self.used and not self.log.closed and self.ancestor.alive and not self._requests.channel.ended
+        return not self.used and not self.log.closed and self.ancestor.alive and not self.channel.ended
 
     def close(self) -> None:
         """End it and the processes it forked. Ending twice is fine."""
@@ -542,10 +507,23 @@ class Zygote:
 
     def _end(self, patience: float) -> int | None:
         """End it; return its exit code, ``None`` if unknown."""
-        self._requests.channel.close()  # it exits at the end of file
+        self.channel.close()  # it exits at the end of file
         if self.log.closed:
             return None
         status = self.ancestor.reap(self.pid, patience)
-        self.last_output = tail(self.log)
-        self.log.close()
+        self._close_log()
         return status
+
+
+def name_among(names: Sequence[str], case: Case) -> str:
+    """Return the case's name in a process that has collected these cases, ``""`` if it does not have it.
+
+    The controller collects with a stub of TensorFlow. pytest then names parameters that are functions of TensorFlow
+    by their number, so a name may differ. The case is known by its place among those of its function.
+    """
+    if case.name in names:
+        return case.name
+    base = case.name.partition("[")[0]
+    alike = [name for name in names if name.partition("[")[0] == base]
+    place, of = case.place
+    return alike[place] if place < len(alike) == of else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tfbench.model import TIME, Case, ReasonCode
 from tfbench.race.interfaces import Clock
-from tfbench.race.zygote_pool import Environment
+from tfbench.race.process_launcher import Environment
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter
 from tfbench.session.results import MetricChecker, broken, not_measured, with_failure, with_model

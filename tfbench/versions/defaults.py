@@ -19,9 +19,8 @@ from tfbench.model import ONCE, Case, Plan, Ratio
 from tfbench.policy import Policy
 from tfbench.protocol import Prepared
 from tfbench.race.interfaces import Entrant, Failure, OpenLaunch
-from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.workers import check_threads, worker_environment
-from tfbench.race.zygote_pool import Environment
 from tfbench.sides.spec import Side
 from tfbench.untrusted import an_object, parse_json, texts
 

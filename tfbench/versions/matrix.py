@@ -31,9 +31,8 @@ from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant, Failure
 from tfbench.race.prober import Prober
-from tfbench.race.process_launcher import ProcessLauncher
+from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig
-from tfbench.race.zygote_pool import Environment
 from tfbench.report.comment import differences
 from tfbench.report.screen import add_columns, add_row, table
 from tfbench.report.summary import duration, size, times

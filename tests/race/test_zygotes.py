@@ -14,10 +14,10 @@ from tfbench.model import Case
 from tfbench.policy import preset
 from tfbench.protocol import TRACED_WORKERS
 from tfbench.race.interfaces import Entrant
+from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.race import pairs_of
 from tfbench.race.workers import tail, worker_environment
 from tfbench.race.zygote import Zygote
-from tfbench.race.zygote_pool import ZygotePool
 from tfbench.sides.spec import Side
 
 POLICY = replace(preset("quick"), zygotes_alive=3)
@@ -31,7 +31,7 @@ def pool(tmp_path):
 
     def start(policy=POLICY, **script):
         executable = worker.install(tmp_path, cases={}, **script)
-        opened.append(ZygotePool(one_file(tmp_path), policy, 2))
+        opened.append(ProcessLauncher(one_file(tmp_path), policy, Processors((), (0, 1))))
         return opened[-1], Side("contender", executable, tmp_path)
 
     yield start
@@ -120,7 +120,7 @@ def test_a_zygote_that_died_is_started_again(pool):
     opened.ready([(side, GOOD)], [0])
     (pid,) = pids(opened).values()
     os.kill(pid, 9)
-    while not opened._zygotes["contender", GOOD, 0, ""]._requests.channel.ended:
+    while not opened._zygotes["contender", GOOD, 0, ""].channel.ended:
         time.sleep(0.01)
     opened.ready([(side, GOOD)], [0])
     assert pids(opened) != {0: pid}

@@ -1,0 +1,406 @@
+"""One launch in real processes: prepared together, raced in turns that pass through pipes, and ended."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
+from tfbench.gpus.monitor import GpuMonitor
+from tfbench.metrics.catalog import DISPATCH_TIME, FIRST_CALL, FIRST_CALL_PARTS, GPU_CLOCK
+from tfbench.model import ONCE, WAITED, Plan
+from tfbench.policy import Policy
+from tfbench.protocol import (
+    TOKEN,
+    Begin,
+    Done,
+    LaunchRequest,
+    M,
+    Prepared,
+    Preparing,
+    Rounds,
+    Serve,
+    ServeSliced,
+    Settle,
+    Settled,
+    Stop,
+    TimeCase,
+)  # fmt: skip
+from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
+from tfbench.race.schedule import followers, planned_seconds, starting_places
+from tfbench.race.timer import timer
+from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
+
+# First calls of two sides that ran at once on one processor, as each would take alone
+
+
+_FACTS = (FIRST_CALL, FIRST_CALL_PARTS)
+
+
+def time_in_queue(calls: Mapping[int, tuple[float, float]]) -> float:
+    """Return for how many seconds each of two first calls waited for the processor that they shared.
+
+    While both are ready to run, the scheduler alternates them, so each spends as long in the queue as the other one.
+    It is in the queue neither longer than the other one runs, nor longer than it does not run itself.
+
+    Args:
+        calls: Seconds and processor seconds of the first call of each entrant.
+    """
+    if len(calls) != 2:
+        return 0.0
+    return max(0.0, min(min(wall - running, running) for wall, running in calls.values()))
+
+
+def alone(one: Prepared, queue: float) -> Prepared:
+    """Take the time in the queue from the first call, and from the one iteration of a step that runs once.
+
+    What remains is the time that the call runs, and the time that it waits for files, locks or a sleep.
+    """
+    if one.first_call is None or queue <= 0:
+        return one
+    wall, _ = one.first_call
+    if one.facts.get(ONCE):
+        return replace(one, iteration=wall - queue)
+    parts = {part: value * (1 - queue / wall) for part, value in one.facts[FIRST_CALL_PARTS].items()}
+    return replace(one, facts={**one.facts, FIRST_CALL: wall - queue, FIRST_CALL_PARTS: parts})
+
+
+def without_first_call(one: Prepared) -> Prepared:
+    """Drop a first call that was made apart from that of the other side, with which it cannot be compared well."""
+    return replace(one, facts={name: fact for name, fact in one.facts.items() if name not in _FACTS})
+
+
+# One launch in real processes, whose turns pass through pipes
+
+
+Start = Callable[[Entrant, int, LaunchRequest, Sequence[int]], Process]
+"""Forks the process of an entrant from the zygote of a pair, with these open files."""
+_MEETINGS = 2
+"""Points at which a process waits for the other side: before and after its first call."""
+
+
+class ProcessLaunch:
+    """A fresh process for each entrant, all on the same processors, of which one runs at a time."""
+
+    def __init__(
+        self,
+        start: Start,
+        entrants: Sequence[Entrant],
+        pair: int,
+        policy: Policy,
+        cpus: tuple[int, ...],
+        near: Sequence[int],
+        gpu_monitor: GpuMonitor | None,
+        seed: int,
+    ) -> None:
+        self._start_process = start
+        self._entrants = entrants
+        self.pair = pair
+        self._policy = policy
+        self._gpu_monitor = gpu_monitor
+        self._seed = seed
+        self._cpus = cpus
+        self._places = [(cpu,) if len(self._cpus) == 1 else self._cpus for cpu in near] or [self._cpus]
+        """The processors on which processes prepare at the same time, each on one entry."""
+        self._pipes = [os.pipe() for _ in entrants]
+        """The inbox of each entrant: the process that reads a byte has the turn."""
+        self._running: dict[int, Process] = {}
+        self._waiting: list[int] = []
+        """Entrants that are not prepared yet."""
+        self._met = 0
+        """How often they have waited for each other."""
+        self._since = 0.0
+        """When the processes were last told to go on. All of them share the time limit."""
+        self._found: dict[int, Prepared | Failure] = {}
+        self._ready: dict[int, Prepared] = {}
+        """Results of the preparation, by entrant."""
+        self.preempted: dict[int, dict[int, float]] = {}
+        self._scale: dict[int, float] = {}
+        """Factor that takes the time in the queue from the times of a step that runs once."""
+
+    def prepare(
+        self,
+        entrants: Sequence[int],
+        brief: bool = False,
+        together: bool = True,
+        ahead: OpenLaunch | None = None,
+    ) -> dict[int, Prepared | Failure]:
+        warmup = self._policy.warmup(brief)
+        two = self._are_two()
+        meeting = two and together
+        found: dict[int, Prepared | Failure] = {}
+        for first in range(0, len(entrants), len(self._places)):
+            batch = entrants[first : first + len(self._places)]
+            if not self.began:
+                self._begin(batch, warmup, self._cpus if meeting else ())
+                if meeting and isinstance(ahead, ProcessLaunch):
+                    ahead._begin(batch[::-1], warmup, self._places[1])
+                    _call_first(self, ahead)
+            found |= self._prepared(apart=two and not together)
+        if len(self._places) > 1 and not brief:
+            for entrant, process in list(self._running.items()):
+                process.ask(Settle(self._cpus, self._policy.settle_seconds))
+                settled = self._reply(entrant, Settled, "while it was warmed up", self._policy.answer_seconds)
+                if not isinstance(settled, Settled):
+                    found[entrant] = settled
+        return found
+
+    @property
+    def began(self) -> bool:
+        """Whether processes have started to prepare whose results `prepare` has not returned."""
+        return bool(self._waiting or self._found)
+
+    def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float], meeting: tuple[int, ...]) -> None:
+        """Start the processes of these entrants, each on a place of its own.
+
+        Args:
+            meeting: The processor on which they make their first calls at once, if they do.
+        """
+        self._since = time.monotonic()
+        for entrant, place in zip(batch, self._places, strict=False):
+            try:
+                self._start(entrant, place, warmup, meeting)
+                self._waiting.append(entrant)
+            except BenchmarkError as error:
+                self._found[entrant] = error
+
+    def _start(
+        self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float], meeting: tuple[int, ...]
+    ) -> None:
+        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup, self._seed, meeting)
+        pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
+        self._running[entrant] = self._start_process(self._entrants[entrant], self.pair, request, pipes)
+
+    def _are_two(self) -> bool:
+        """Whether these are two sides that can make their first calls at once on one processor."""
+        sides = {entrant.side.name for entrant in self._entrants}
+        two = len(sides) == len(self._entrants) == 2 <= len(self._places)
+        return two and len(self._cpus) == 1
+
+    def _prepared(self, apart: bool) -> dict[int, Prepared | Failure]:
+        """Wait until the processes that have begun are prepared.
+
+        Args:
+            apart: Drop their first calls, which were not made together though they could have been.
+        """
+        while self._waiting and self._met <= _MEETINGS:
+            if self._met:
+                self.go_on()
+            self.meet()
+        for entrant in self._waiting:
+            self._running.pop(entrant).end(kill=True)
+            self._found[entrant] = BenchmarkError("the process waits for the other side more often than it should")
+        self._waiting.clear()
+        found, self._found, self._met = self._found, {}, 0
+        ready = {entrant: one for entrant, one in found.items() if isinstance(one, Prepared)}
+        queue = time_in_queue({entrant: one.first_call for entrant, one in ready.items() if one.first_call})
+        for entrant, one in ready.items():
+            found[entrant] = self._ready[entrant] = shortened = without_first_call(one) if apart else alone(one, queue)
+            self._scale[entrant] = shortened.iteration / one.iteration if one.iteration else 1.0
+        return found
+
+    def meet(self) -> None:
+        """Wait until each process waits for the other one, or is prepared."""
+        self._met += 1
+        for entrant in tuple(self._waiting):
+            hung = "the step has not returned from its first call" if self._met > 1 else ""
+            waited = time.monotonic() - self._since
+            reply = self._reply(entrant, Preparing, "", self._policy.setup_seconds, waited, hung)
+            if isinstance(reply, Prepared | Failure):
+                self._found[entrant] = reply
+                self._waiting.remove(entrant)
+
+    def go_on(self) -> None:
+        """Let the processes that wait for each other go on at once."""
+        self._since = time.monotonic()
+        for entrant in self._waiting:
+            self._running[entrant].ask(Begin())
+
+    def _reply(
+        self, entrant: int, wanted: type[M], when: str, seconds: float, waited: float = 0.0, hung: str = ""
+    ) -> M | Failure:
+        """Return the answer of an entrant, or the failure with which it leaves the launch."""
+        try:
+            return self._running[entrant].answer(wanted, when, seconds, waited, hung)
+        except (BenchmarkError, BenchmarkSkipped) as error:
+            del self._running[entrant]
+            return error
+
+    def rounds(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[float]]:
+        blocks = self._watched_blocks(plan, orders)
+        times = {entrant: [float(end - begin) for begin, end in own] for entrant, own in blocks.items()}
+        for entrant, own in times.items():
+            if len(own) != len(orders) or min(own) <= 0:
+                error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
+                raise EntrantFailed(entrant, error)
+        # Only such blocks begin and end by the system's clock, and contain nothing that is not timed.
+        by_system = not plan.sliced and all(one.waiting is not None for one in self._ready.values())
+        if by_system and (known := timer()):
+            times = known.shortened(blocks)
+        self.finish()
+        return {entrant: [time * self._unit(plan, entrant) for time in own] for entrant, own in times.items()}
+
+    def _unit(self, plan: Plan, entrant: int) -> float:
+        """Return the seconds of an iteration in a nanosecond of a block."""
+        return 1e-9 * self._scale[entrant] / plan.iterations[entrant]
+
+    def _watched_blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
+        if self._gpu_monitor is None:
+            return self.blocks(plan, orders)
+        who = tuple((entrant.case.name, entrant.side.name) for entrant in self._entrants)
+        with self._gpu_monitor.watching(who) as launch_monitor:
+            blocks = self.blocks(plan, orders)
+        if launch_monitor.cause:
+            raise LaunchDisturbed(launch_monitor.cause)
+        if launch_monitor.sm_clock is not None:
+            for entrant in blocks:
+                self._ready[entrant].facts[GPU_CLOCK] = launch_monitor.sm_clock
+        return blocks
+
+    def blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
+        """Run the rounds; return the begin and end of each block by entrant, in nanoseconds.
+
+        The clock is the same for all entrants if they take turns. Sliced rounds have each process's own time.
+
+        Raises:
+            EntrantFailed: An entrant broke or skipped itself.
+        """
+        if plan.sliced:
+            for entrant, process in self._running.items():
+                others = tuple(other for other in self._running if other != entrant)
+                places = starting_places(orders, entrant)
+                slow = self._slow_calls(plan, entrant)
+                process.ask(ServeSliced(places, others, plan.iterations[entrant], plan.extra[entrant], slow))
+        else:
+            groups = self._stopped_groups()
+            for entrant, turns in followers(orders).items():
+                request = Serve(
+                    tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups,
+                    self._slow_calls(plan, entrant),
+                )  # fmt: skip
+                self._running[entrant].ask(request)
+            os.write(self._pipes[orders[0][0]][1], TOKEN)
+        answers = self._all_rounds(len(orders) * len(self._running), self._limit(plan))
+        for entrant, answer in answers.items():
+            if dispatched := [then - start for start, then in zip(answer.began, answer.dispatched, strict=False)]:
+                self._ready[entrant].facts[DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
+            unit = self._unit(plan, entrant)
+            self.preempted[entrant] = {number: used * unit for number, used in answer.preempted if used > 0}
+            if answer.used and not plan.sliced and self._ready[entrant].iteration >= self._policy.sliced_above_seconds:
+                wall = sum(answer.ended) - sum(answer.began)
+                self._ready[entrant].facts[WAITED] = max(0.0, wall / answer.used - 1)
+        return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
+
+    def _slow_calls(self, plan: Plan, entrant: int) -> tuple[float, ...]:
+        slow = plan.slow[entrant] if plan.slow else None
+        if slow is None:
+            return ()
+        return slow.share, slow.factor, self._ready[entrant].iteration * (slow.factor - 1) if slow.waits else 0.0
+
+    def _stopped_groups(self) -> tuple[int, ...]:
+        """Return the process groups to stop in the turns of others, if a waiting process could use their processors.
+
+        TFLite's threads spin for milliseconds after a turn, on a processor that the next side may need. Threads that
+        prefetch would work during another side's turn, and their own side would seem faster than it is.
+        """
+        ready = self._ready.values()
+        alone = len(self._cpus) == 1 and not any(one.works_on for one in ready)
+        if alone or any(one.on_device for one in ready):
+            return ()
+        numbers = range(len(self._entrants))
+        return tuple(self._running[entrant].pid if entrant in self._running else 0 for entrant in numbers)
+
+    def _limit(self, plan: Plan) -> float:
+        """Return the time limit of the rounds in seconds."""
+        whole = {
+            entrant: one.iteration + (one.untimed or 0)
+            for entrant, one in self._ready.items()
+            if entrant in self._running
+        }
+        seconds = planned_seconds(plan, whole)
+        return self._policy.overrun * seconds + self._policy.answer_seconds
+
+    def _all_rounds(self, turns: int, limit: float) -> dict[int, Rounds]:
+        """Receive the times of all entrants. The first one that sends anything else ends the wait for the others.
+
+        Args:
+            turns: Bytes that an entrant reads from its inbox at most.
+        """
+        when, seconds = "while it was timed", self._policy.answer_seconds
+        waiting = {process.channel: entrant for entrant, process in self._running.items()}
+        deadline = time.monotonic() + limit
+        answers: dict[int, Rounds] = {}
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for channel in select.select(list(waiting), [], [], min(left, LOG_LOOK_SECONDS))[0]:
+                entrant = waiting.pop(channel)
+                answers[entrant] = self._answer(entrant, Rounds, when, seconds)
+            for entrant in waiting.values():
+                self._check_output(entrant)
+        if waiting:
+            # An entrant that waits for its turn looks like one that hangs. Given all its turns, it finishes.
+            for entrant in waiting.values():
+                os.write(self._pipes[entrant][1], TOKEN * turns)
+                self._running[entrant].resume()
+            late = {entrant: self._answer(entrant, Rounds, when, limit) for entrant in waiting.values()}
+            slowest = max(late, key=lambda entrant: sum(late[entrant].ended) - sum(late[entrant].began))
+            raise EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:.3g} s"))
+        return answers
+
+    def _check_output(self, entrant: int) -> None:
+        try:
+            self._running[entrant].check_output()
+        except BenchmarkError as error:
+            raise EntrantFailed(entrant, error) from None
+
+    def finish(self) -> None:
+        """Let the benchmarks return and the processes end.
+
+        Raises:
+            EntrantFailed: A benchmark failed after it had been timed.
+        """
+        failures = []
+        for process in self._running.values():  # all before the first answer, so that they end at the same time
+            process.ask(Stop())
+        for entrant, process in self._running.items():
+            try:
+                done = self._answer(entrant, Done, "after it had been timed", self._policy.answer_seconds)
+                self._ready[entrant].facts.update(done.facts)
+                process.end(kill=False)
+            except EntrantFailed as failed:
+                failures.append(failed)
+        self.kill()
+        if failures:
+            raise failures[0]
+
+    def kill(self) -> None:
+        for process in self._running.values():
+            process.end(kill=True)
+        self._running.clear()
+        for pipe in self._pipes:
+            for descriptor in pipe:
+                os.close(descriptor)
+        self._pipes = []
+
+    def _answer(self, entrant: int, wanted: type[M], when: str, seconds: float) -> M:
+        try:
+            return self._running[entrant].answer(wanted, when, seconds)
+        except (BenchmarkError, BenchmarkSkipped) as error:
+            raise EntrantFailed(entrant, error) from None
+
+
+def _call_first(*launches: ProcessLaunch) -> None:
+    """Have the processes of several launches make their first calls at once, each launch on a processor of its own.
+
+    None starts before all are set up, and none goes on before all have ended: a third process on a processor would
+    hide for how long the other two have waited for each other.
+    """
+    for launch in launches:
+        launch.meet()
+    for launch in launches:
+        launch.go_on()
+    for launch in launches:
+        launch.meet()
