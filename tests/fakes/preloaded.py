@@ -27,7 +27,7 @@ if __name__ == "__main__":  # a controller imports no module of the worker
     from tfbench.facts import library_variables
     from tfbench.race.workers import worker_environment
     from tfbench.sides.spec import Side
-    from tfbench.worker import ancestor, tf_runtime
+    from tfbench.worker import tf_runtime, zygote
 
 VARIABLE = "TFBENCH_TESTS_PRELOADED"
 """Environment variable with the path of the socket."""
@@ -110,7 +110,7 @@ def _become(start: object, cwd: str, env: dict[str, str], timer: object, channel
     sys.argv = ["tfbench.worker"]
     tempfile.tempdir = None  # the one of the first ancestor
     tf_runtime.ImportTimer.installed = lambda: timer
-    tf_runtime.run_and_exit(os.getppid(), lambda: ancestor.main(replace(start, channel=channel)))
+    tf_runtime.run_and_exit(os.getppid(), lambda: zygote.main(replace(start, channel=channel)))
 
 
 if __name__ == "__main__":

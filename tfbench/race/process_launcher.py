@@ -212,27 +212,24 @@ class ProcessLauncher:
             if (failure := self._failed.get(pool)) is not None:
                 raise failure
         with self.stopwatch.phase(Phase.STARTING):
-            self._start_missing(sides, pairs, only)
-
-    def _start_missing(self, sides: Mapping[_Pool, Side], pairs: Iterable[int], only: str) -> None:
-        # The ancestor of a pair has forked none before the first, so no side is always the first.
-        pools = [*sides], [*sides][::-1]
-        keys = [(*pool, pair, only) for pair in dict.fromkeys(pairs) for pool in pools[pair % 2]]
-        tried: set[tuple[_Key, _Origin]] = set()
-        while missing := self._missing(keys):
-            self._make_room(len(missing), keys)
-            origins: dict[_Origin, dict[_Key, Side]] = {}
-            for key in missing:
-                side = sides[key[:2]]
-                origin = self._origin(side, key)
-                if (key, origin) in tried:
-                    with self._noting_failure(key):
-                        raise SideError(f"{side.name}: the measuring process ended right after its start")
-                origins.setdefault(origin, {})[key] = side
-            batch = list(origins.items())[: max(1, len(self.processors.every))]
-            starting = {key: (origin, side) for origin, zygotes in batch for key, side in zygotes.items()}
-            tried |= {(key, origin) for key, (origin, _) in starting.items()}
-            self._start_together(starting)
+            # The ancestor of a pair has forked none before the first, so no side is always the first.
+            pools = [*sides], [*sides][::-1]
+            keys = [(*pool, pair, only) for pair in dict.fromkeys(pairs) for pool in pools[pair % 2]]
+            tried: set[tuple[_Key, _Origin]] = set()
+            while missing := self._missing(keys):
+                self._make_room(len(missing), keys)
+                origins: dict[_Origin, dict[_Key, Side]] = {}
+                for key in missing:
+                    side = sides[key[:2]]
+                    origin = self._origin(side, key)
+                    if (key, origin) in tried:
+                        with self._noting_failure(key):
+                            raise SideError(f"{side.name}: the measuring process ended right after its start")
+                    origins.setdefault(origin, {})[key] = side
+                batch = list(origins.items())[: max(1, len(self.processors.every))]
+                starting = {key: (origin, side) for origin, zygotes in batch for key, side in zygotes.items()}
+                tried |= {(key, origin) for key, (origin, _) in starting.items()}
+                self._start_together(starting)
 
     def _missing(self, keys: Sequence[_Key]) -> list[_Key]:
         """Return the keys without a live zygote. The others become the most recently used ones."""

@@ -2,12 +2,8 @@
 
 import sys
 
-from tfbench.protocol import StartAncestor, StartZygote, decode
-from tfbench.worker import ancestor, zygote
+from tfbench.protocol import decode
+from tfbench.worker import zygote
 
 if __name__ == "__main__":
-    start = decode(sys.argv[1])
-    if isinstance(start, StartAncestor):
-        ancestor.main(start)
-    elif isinstance(start, StartZygote):  # it replaces a zygote that has run an op
-        zygote.main(start)
+    zygote.main(decode(sys.argv[1]))

@@ -1,8 +1,13 @@
-"""The process that forks launches, and what it inherits from its ancestor."""
+"""The processes that fork: an ancestor, which imports TensorFlow once, and the zygotes of the sides.
+
+Both sides of a comparison then share the addresses of all that is installed, which would otherwise differ from process
+to process and bias every launch of a zygote. Only what the benchmarks import themselves is each side's own.
+"""
 
 from __future__ import annotations
 
 import gc
+import importlib
 import io
 import os
 import socket
@@ -13,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -22,7 +27,7 @@ from tfbench import errors, protocol
 from tfbench.facts import describe, library_variables
 from tfbench.imports import OWN, leaked_packages, redirect_imports
 from tfbench.model import NATIVE, PLAIN
-from tfbench.protocol import CaseRequest, Channel, ChannelClosed, LaunchRequest, StartZygote, encode
+from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartAncestor, StartZygote, encode
 from tfbench.suite.axes import Variant, add_scale
 from tfbench.suite.claims import MARKERS, STATS
 from tfbench.suite.first_files import ini_file
@@ -101,10 +106,94 @@ def _origin(name: str) -> str | None:
     return spec.origin if spec is not None and spec.has_location else getattr(sys.modules[name], "__file__", None)
 
 
+# The ancestor: imports what is installed, then forks a zygote for each side
+
+
+def main(start: protocol.Message) -> None:
+    """Run as an ancestor, or as a zygote in the place of one that has run an op."""
+    if isinstance(start, StartZygote):
+        run(start, tf_runtime.ImportTimer.installed(), os.getcwd(), None)
+    elif isinstance(start, StartAncestor):
+        run_ancestor(start)
+
+
+def run_ancestor(start: StartAncestor) -> None:
+    """Import what is installed, then fork zygotes until the controller is gone."""
+    isolation.die_with_parent(start.controller)
+    isolation.adopt_orphans()
+    isolation.limit_files(start.file_bytes)
+    channel = Channel(socket.socket(fileno=start.channel))
+    tf_runtime.pin(start.cpus)
+    timer = tf_runtime.ImportTimer.installed()
+    if start.imports_tensorflow:
+        gc.disable()  # collections take a fifth of the import, which leaves little garbage
+        _import_tensorflow(start)
+        gc.enable()
+    gc.collect()
+    gc.freeze()
+    inheritance = Inheritance.of_this_process() if start.imports_tensorflow else None
+    become_zygote = partial(_become_zygote, timer, os.getcwd(), inheritance)
+    zygotes: set[int] = set()
+    with suppress(ChannelClosed):
+        while True:
+            request = channel.receive(StartZygote, Reap)
+            if isinstance(request, StartZygote):
+                _fork(channel, request, become_zygote, zygotes)
+            elif isinstance(request, Reap):
+                status = _reap(request, zygotes)
+                isolation.end_orphans(zygotes)
+                channel.send(protocol.Reaped(request.number, status))
+    os._exit(0)
+
+
+def _import_tensorflow(start: StartAncestor) -> None:
+    try:
+        importlib.import_module(_TENSORFLOW)
+        tf_runtime.import_all()
+    except Exception:
+        # A broken import may leave modules behind. Zygotes of a new process report the error with the benchmark's name.
+        tf_runtime.replace_process(encode(replace(start, imports_tensorflow=False)).decode(), start.channel)
+
+
+def _become_zygote(
+    timer: tf_runtime.ImportTimer, home: str, inheritance: Inheritance | None, request: StartZygote, files: list[int]
+) -> None:
+    talk, log = files
+    for output in (1, 2):
+        os.dup2(log, output)
+    os.close(log)
+    isolation.lead_group()
+    run(replace(request, channel=talk), timer, home, inheritance)
+
+
+R = TypeVar("R", bound=protocol.ForkRequest)
+
+
+def _fork(channel: Channel, request: R, task: Callable[[R, list[int]], object], forked: set[int]) -> None:
+    """Fork a process that does the task, with the open files of the request; note and send its pid."""
+    files, parent = channel.descriptors, os.getpid()
+    if (pid := os.fork()) == 0:
+        channel.close()  # it is the parent's
+        tf_runtime.run_and_exit(parent, partial(task, request, files))
+    with suppress(OSError):  # the child does the same: whichever comes first
+        os.setpgid(pid, pid)
+    forked.add(pid)
+    for file in files:
+        os.close(file)
+    channel.send(protocol.Launched(request.number, pid))
+
+
+def _reap(request: Reap, forked: set[int]) -> int:
+    """End a process of these; return its exit code, 0 if it was reaped before."""
+    status = isolation.reap(request.pid, request.patience) if request.pid in forked else 0
+    forked.discard(request.pid)
+    return status
+
+
 # The zygote: collects the benchmarks of a side, runs no op, and forks a process for each launch
 
 
-HANDLERS: Mapping[type[CaseRequest], type[Bench[Any]]] = {
+HANDLERS: Mapping[type[protocol.CaseRequest], type[Bench[Any]]] = {
     protocol.TimeCase: TimingLaunch,
     protocol.ProbeCase: ProbingLaunch,
     protocol.ProfileCase: ProfilingLaunch,
@@ -117,11 +206,6 @@ _NOWHERE = os.devnull, os.devnull
 """The source trees of a side that reads the working tree."""
 _TAIL = 6000
 """Characters of a traceback that are sent."""
-
-
-def main(start: StartZygote) -> None:
-    """Run as a zygote instead of one that has run an op."""
-    run(start, tf_runtime.ImportTimer.installed(), os.getcwd(), None)
 
 
 def run(start: StartZygote, timer: tf_runtime.ImportTimer, home: str, inheritance: Inheritance | None) -> None:
@@ -270,35 +354,19 @@ class Zygote:
             )
         )
         while True:
-            request = self.channel.receive(LaunchRequest, protocol.Reap)
-            if isinstance(request, protocol.Reap):
-                self._reap(request)
-            elif isinstance(request, LaunchRequest):
-                self._fork(request, self.channel.descriptors, spawns)
-
-    def _fork(self, request: LaunchRequest, descriptors: list[int], spawns: bool) -> None:
-        """Start the process of a launch. A zygote that has initialised CUDA becomes it: no child could use CUDA."""
-        parent = os.getppid() if spawns else os.getpid()
-        if (pid := 0 if spawns else os.fork()) == 0:
-            if spawns:
+            request = self.channel.receive(LaunchRequest, Reap)
+            if isinstance(request, Reap):
+                status = _reap(request, self._launches)
+                if not self._launches:  # what a launch has left behind ends once no other one runs
+                    isolation.end_orphans(self._helpers)
+                self.channel.send(protocol.Reaped(request.number, status))
+            elif isinstance(request, LaunchRequest) and spawns:
+                # It has initialised CUDA, which no child could use. So it becomes the process of the launch.
                 self.channel.send(protocol.Launched(request.number, os.getpid()))
-            else:
-                self.channel.close()  # it is the zygote's
-            tf_runtime.run_and_exit(parent, partial(self._answer, request, descriptors))
-        with suppress(OSError):  # the child does the same: whichever comes first
-            os.setpgid(pid, pid)
-        self._launches.add(pid)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        self.channel.send(protocol.Launched(request.number, pid))
-
-    def _reap(self, request: protocol.Reap) -> None:
-        """End the process of a launch, and what it has left behind once no other launch runs."""
-        status = isolation.reap(request.pid, request.patience) if request.pid in self._launches else 0
-        self._launches.discard(request.pid)
-        if not self._launches:
-            isolation.end_orphans(self._helpers)
-        self.channel.send(protocol.Reaped(request.number, status))
+                task = partial(self._answer, request, self.channel.descriptors)
+                tf_runtime.run_and_exit(os.getppid(), task)
+            elif isinstance(request, LaunchRequest):
+                _fork(self.channel, request, self._answer, self._launches)
 
     def _answer(self, request: LaunchRequest, descriptors: list[int]) -> None:
         talk, log, *pipes = descriptors
@@ -317,7 +385,7 @@ class Zygote:
         tf_runtime.set_threads(len(request.cpus))
         isolation.limit_arenas(len(request.cpus))
         isolation.keep_freed_memory()
-        if not isinstance(request, CaseRequest):
+        if not isinstance(request, protocol.CaseRequest):
             channel.send(protocol.DevicesListed(tf_runtime.devices()))
             return
         item = self._items[request.case]
