@@ -170,8 +170,10 @@ class ProcessLauncher:
         return ProcessLaunch(self.start, entrants, pair, self._policy, cpus, near, monitor, self._opened[name])
 
     def policy_of(self, policy: Policy, entrants: Sequence[Entrant]) -> Policy:
-        common = self.have_common_ancestors([(entrant.side, entrant.case.env) for entrant in entrants])
-        return policy.with_common_ancestors() if common else policy
+        sides = {(entrant.side.name, entrant.case.env): entrant.side for entrant in entrants}
+        with self._lock:
+            origins = {self._origin(side, (*pool, 0, "")) for pool, side in sides.items()}
+        return policy.with_common_ancestors() if len(sides) > 1 == len(origins) else policy
 
     def devices(self, side: Side) -> Mapping[str, Sequence[str]]:
         """Return the names of TensorFlow's devices on this side by type, from a process that then ends.
@@ -208,10 +210,10 @@ class ProcessLauncher:
         Args:
             only: The only benchmark file that they collect; ``""`` for every file.
         """
-        for pool in sides:
-            if (failure := self._failed.get(pool)) is not None:
-                raise failure
-        with self.stopwatch.phase(Phase.STARTING):
+        with self.stopwatch.phase(Phase.STARTING), self._lock:
+            for pool in sides:
+                if (failure := self._failed.get(pool)) is not None:
+                    raise failure
             # The ancestor of a pair has forked none before the first, so no side is always the first.
             pools = [*sides], [*sides][::-1]
             keys = [(*pool, pair, only) for pair in dict.fromkeys(pairs) for pool in pools[pair % 2]]
@@ -355,13 +357,10 @@ class ProcessLauncher:
             SideError: The zygote does not start.
         """
         only = entrant.case.name.partition("::")[0] if apart else ""
-        self._ready({(entrant.side.name, entrant.case.env): entrant.side}, [pair], only)
-        return self._zygotes[entrant.side.name, entrant.case.env, pair, only]
-
-    def have_common_ancestors(self, wanted: Sequence[tuple[Side, Environment]]) -> bool:
-        """Whether these are several zygotes of a pair, forked from one ancestor, as far as is known."""
-        origins = {(side.name, env): self._origin(side, (side.name, env, 0, "")) for side, env in wanted}
-        return len(origins) > 1 == len(set(origins.values()))
+        pool = entrant.side.name, entrant.case.env
+        with self._lock:
+            self._ready({pool: entrant.side}, [pair], only)
+            return self._zygotes[entrant.side.name, entrant.case.env, pair, only]
 
     def environment(self, side: Side) -> JSON:
         """Return the environment info of a side, without the settings of variants; empty if it has not started."""
@@ -374,13 +373,14 @@ class ProcessLauncher:
 
     def release(self, side: Side) -> None:
         """End the zygotes of a side."""
-        self._end([key for key in self._zygotes if key[0] == side.name])
-        for pool in [pool for pool in self._failed if pool[0] == side.name]:
-            del self._failed[pool]
+        with self._lock:
+            self._end([key for key in self._zygotes if key[0] == side.name])
+            self._failed = {pool: error for pool, error in self._failed.items() if pool[0] != side.name}
 
     def keep_only(self, environments: Collection[Environment]) -> None:
         """End the zygotes of all other environments. A later request starts them again."""
-        self._end([key for key in self._zygotes if key[1] not in environments])
+        with self._lock:
+            self._end([key for key in self._zygotes if key[1] not in environments])
 
     def close(self) -> None:
         """End every zygote and all that it started, and remove their temporary files."""
