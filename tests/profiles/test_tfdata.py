@@ -2,8 +2,7 @@
 
 import pytest
 
-from tfbench.profiles.overview import bottlenecks, fix
-from tfbench.profiles.tfdata import Input, TfDataStage
+from tfbench.profiles.tfdata import Input, TfDataStage, bottlenecks, fix
 from tfbench.profiles.xplane import Event, Line, Plane, Space, nested
 
 SLOW = 50e-6

@@ -12,10 +12,9 @@ import pytest
 from tests.fakes.profiles import Built
 from tfbench.policy import preset
 from tfbench.profiles import xprof
-from tfbench.profiles.attribution import memory_profile
+from tfbench.profiles.attribution import Seen, advice
 from tfbench.profiles.folders import read, step_breakdown
-from tfbench.profiles.overview import Seen, advice, overview, pods
-from tfbench.profiles.xprof import kernel_stats, op_stats
+from tfbench.profiles.xprof import kernel_stats, memory_profile, op_stats, overview, pods
 from tfbench.report import profile
 from tfbench.session.profiling import device_facts
 
@@ -94,24 +93,32 @@ def training(kernel=HALF, steps=5):
     return built
 
 
+def rows(section, name):
+    """The rows of a table as dictionaries."""
+    (table,) = [table for table in section.tables if table.name == name]
+    return [dict(zip([column.name for column in table.columns], row, strict=True)) for row in table.rows]
+
+
 def answers(built, folder):
     return xprof.ask([built.write(folder)], 60)
 
 
 class TestRecordedKernels:
     def test_each_kernel_has_its_resources(self, tmp_path):
-        built, rows = recorded()
-        kernels = kernel_stats(answers(built, tmp_path))[0]
-        assert [kernel.name for kernel in kernels] == [row["kernel"] for row in rows]
-        for kernel, row in zip(kernels, rows, strict=True):
+        built, given = recorded()
+        kernels = rows(kernel_stats(answers(built, tmp_path))[1], "kernels")
+        assert [kernel["kernel"] for kernel in kernels] == [row["kernel"] for row in given]
+        for kernel, row in zip(kernels, given, strict=True):
             wanted = dict(part.split(":") for part in row["details"].split())
-            assert kernel.registers == int(wanted["regs"])
-            assert kernel.shared == int(wanted["dynamic_shared"])
-            assert (kernel.grid, kernel.block) == (wanted["grid"], wanted["block"])
-            assert kernel.occupancy == pytest.approx(float(wanted["occ_pct"]) / 100, rel=1e-4)
-            assert kernel.occurrences == int(row["count"])
-            assert kernel.total == pytest.approx(float(row["total_ms"]) * 1e-3, rel=1e-3)
-        assert [kernel.tensor_cores for kernel in kernels] == ["cutlass" in kernel.name for kernel in kernels]
+            assert kernel["registers"] == int(wanted["regs"])
+            assert kernel["shared memory"] == int(wanted["dynamic_shared"])
+            assert (kernel["grid"], kernel["block"]) == (wanted["grid"], wanted["block"])
+            assert kernel["occupancy"] == pytest.approx(float(wanted["occ_pct"]) / 100, rel=1e-4)
+            assert kernel["occurrences"] == int(row["count"])
+            assert kernel["total"] == pytest.approx(float(row["total_ms"]) * 1e-3, rel=1e-3)
+        assert [kernel["Tensor Cores used"] for kernel in kernels] == [
+            "cutlass" in kernel["kernel"] for kernel in kernels
+        ]
 
     def test_no_kernel_is_lost(self, tmp_path):
         built, _ = recorded()
@@ -127,52 +134,70 @@ class TestDevice:
         return answers(training(), tmp_path_factory.mktemp("training"))
 
     def test_overview(self, asked):
-        seen, _ = overview(asked, ())
-        assert (seen.sixteen_bit, seen.thirty_two_bit) == (0.8, 0.2)
-        assert [(op.name, op.kind, op.share, op.where) for op in seen.top] == [
-            ("model/dense/MatMul", "MatMul", 0.8, "device"),
-            ("model/dense/Relu", "Relu", 0.2, "device"),
+        seen, section = overview(asked, ())
+        assert seen.sixteen_bit == 0.8
+        assert [tuple(row.values()) for row in rows(section, "top_ops")] == [
+            ("model/dense/MatMul", "MatMul", "device", 0.8),
+            ("model/dense/Relu", "Relu", "device", 0.2),
         ]
-        assert seen.parts["device compute"] == pytest.approx(0.5e-3)
-        assert sum(seen.parts.values()) == pytest.approx(seen.seconds)
-        assert seen.environment["device"].startswith("Nvidia GPU")
+        *parts, step = rows(section, "breakdown")
+        times = {row["part"]: row["time"] for row in parts}
+        assert times["device compute"] == pytest.approx(0.5e-3)
+        assert sum(times.values()) == pytest.approx(step["time"])
+        assert "device time: 80.0% in 16 bit, 20.0% in 32 bit" in section.notes
+        assert any(note.startswith("hardware: device: Nvidia GPU") for note in section.notes)
+        steps = rows(section, "steps")
+        assert len(steps) == 5
+        assert steps[0]["all"] == pytest.approx(step["time"], rel=0.1)
 
     def test_ops_with_and_without_idle_time(self, asked):
-        ops, section = op_stats(asked)
-        on_device = [(row.kind, row.occurrences, round(row.own * 1e6)) for row in ops if row.where == "device"]
+        _, section = op_stats(asked)
+        on_device = [
+            (row["type"], row["occurrences"], round(row["self"] * 1e6))
+            for row in rows(section, "ops")
+            if row["where"] == "device"
+        ]
         assert on_device == [("MatMul", 5, 2000), ("Relu", 5, 500)]
         without_idle, with_idle = section.tables
         assert any("IDLE" in row for row in with_idle.rows)
         assert not any("IDLE" in row for row in without_idle.rows)
 
     def test_memory(self, asked):
-        ((allocator,), _) = memory_profile(asked)
-        assert (allocator.name, allocator.peak, allocator.lifetime_peak) == ("GPU_0_bfc", 8 << 20, 9 << 20)
-        assert allocator.fragmentation == pytest.approx(0.125)
-        assert allocator.capacity == (40 << 30) + (8 << 20)
-        assert len(allocator.timeline) == 10
-        assert (allocator.timeline[0].activity, allocator.timeline[0].amount) == ("allocation", 4 << 20)
-        held = allocator.at_peak
-        assert (held[0].op, held[0].shape, held[0].amount) == ("model/dense/MatMul", "[1024,1024]", 4 << 20)
-        assert sum(one.amount for one in held) == allocator.peak
+        section = memory_profile(asked)
+        (allocator,) = rows(section, "allocators")
+        assert (allocator["allocator"], allocator["peak"], allocator["lifetime peak"]) == (
+            "GPU_0_bfc",
+            8 << 20,
+            9 << 20,
+        )
+        assert allocator["fragmentation at the peak"] == pytest.approx(0.125)
+        assert allocator["capacity"] == (40 << 30) + (8 << 20)
+        timeline, held = rows(section, "timeline"), rows(section, "at_peak")
+        assert len(timeline) == 10
+        assert (timeline[0]["activity"], timeline[0]["bytes"]) == ("allocation", 4 << 20)
+        assert (held[0]["op"], held[0]["shape"], held[0]["bytes"]) == ("model/dense/MatMul", "[1024,1024]", 4 << 20)
+        assert sum(row["bytes"] for row in held) == allocator["peak"]
 
     def test_each_worker_has_its_steps(self, tmp_path):
         one, other = training(steps=3), training(steps=3)
         other.host = "elsewhere"
         other.space.hostnames[:] = ["elsewhere"]
-        workers, section = pods(xprof.ask([one.write(tmp_path), other.write(tmp_path)], 60))
-        assert sorted(worker.host for worker in workers) == ["elsewhere", "training"]
+        section = pods(xprof.ask([one.write(tmp_path), other.write(tmp_path)], 60))
+        workers = rows(section, "workers")
+        assert sorted(worker["host"] for worker in workers) == ["elsewhere", "training"]
         for worker in workers:
-            assert sum(worker.parts.values()) == pytest.approx(worker.seconds, rel=1e-3)
+            parts = [
+                value for name, value in worker.items() if name not in ("host", "core", "steps", "step", "bound by")
+            ]
+            assert sum(parts) == pytest.approx(worker["step"], rel=1e-3)
         assert "takes 1.00 times as long" in section.notes[0]
 
     def test_unused_tensor_cores_give_advice(self, tmp_path):
         found = read([training(WHOLE).write(tmp_path)], POLICY)
-        said = {one.finding: one for one in advice(found.seen, POLICY)[0]}
-        assert "0.0% of device time is in 16 bit" in said["no 16 bit"].evidence
-        assert "no 16 bit" not in {
-            one.finding for one in advice(read([training().write(tmp_path)], POLICY).seen, POLICY)[0]
-        }
+        said = {row["finding"]: row for row in rows(advice(found.seen, POLICY), "advice")}
+        assert "0.0% of device time is in 16 bit" in said["no 16 bit"]["evidence"]
+        with_them = advice(read([training().write(tmp_path)], POLICY).seen, POLICY)
+        assert "no 16 bit" not in str(with_them.tables)
 
     def test_time_on_the_device_has_categories(self, tmp_path):
         seen = read([training().write(tmp_path)], POLICY).seen
@@ -318,11 +343,11 @@ def sections(built, folder):
 
 def test_benchmarks_that_advice_names_exist():
     root = Path(__file__).resolve().parents[2]
-    named = re.findall(r"(benchmarks/\w+\.py)::(test_\w+)", (root / "tfbench/profiles/overview.py").read_text())
+    named = re.findall(r"(benchmarks/\w+\.py)::(test_\w+)", (root / "tfbench/profiles/attribution.py").read_text())
     assert len(named) > 5
     for file, function in named:
         assert f"def {function}(" in (root / file).read_text(), f"{file}::{function}"
 
 
 def test_without_results_there_is_no_advice():
-    assert not advice(Seen(), POLICY)[0]
+    assert not advice(Seen(), POLICY).tables

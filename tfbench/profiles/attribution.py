@@ -1,29 +1,17 @@
-"""Attribute a slowdown to parts of a step, and memory to operations."""
+"""Attribute a slowdown to parts of a step, and suggest fixes for a step."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from tfbench.errors import ProfileError
+from tfbench.policy import Policy
+from tfbench.profiles.sections import Column, Section, Table
 from tfbench.profiles.step_breakdown import Key, Part, StepBreakdown, TimeCategory
-from tfbench.profiles.xprof import (
-    BYTES,
-    COUNT,
-    MEMORY,
-    NAME,
-    SECONDS,
-    SHARE,
-    Answers,
-    Section,
-    column,
-    integer,
-    row_of,
-    table_of,
-)
+from tfbench.profiles.tfdata import Bottlenecks, fix, is_overhead
+from tfbench.profiles.xprof import Overview
 
 # Attribute a slowdown to its causes: compare the step breakdowns of two sides
 
@@ -153,115 +141,95 @@ def _groups(before: StepBreakdown, now: StepBreakdown) -> list[_Group]:
     return [*groups, *(_Group((key,)) for key in left)]
 
 
-# The memory profile: the memory that each allocator held, over time and at its peak
+# Suggest fixes from a profile, each with its evidence and the benchmark of this suite that measures it
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySnapshot:
-    """The state of an allocator at one time."""
-
-    allocator: str = field(metadata=column("allocator"))
-    seconds: float = field(metadata=column("time", SECONDS, "timeOffsetPs", 1e12))
-    """Since the start of the profile."""
-    used: int = field(metadata=column("used", BYTES, "heapAllocatedBytes"))
-    free: int = field(metadata=column("free", BYTES, "freeMemoryBytes"))
-    fragmentation: float = field(metadata=column("fragmentation", SHARE, "fragmentation"))
-    """Fraction of the free memory that no single allocation can have."""
-    activity: str = field(metadata=column("activity"))
-    """``allocation`` or ``deallocation``."""
-    op: str = field(metadata=column("op", NAME, "tfOpName"))
-    amount: int = field(metadata=column("bytes", BYTES, "allocationBytes"))
-    """Bytes of this activity."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Allocations of one kind at the peak."""
-
-    allocator: str = field(metadata=column("allocator"))
-    op: str = field(metadata=column("op", NAME, "tfOpName"))
-    region: str = field(metadata=column("region", source="regionType"))
-    """Such as ``output``, ``temp`` or ``persist/dynamic``."""
-    kind: str = field(metadata=column("type", source="dataType"))
-    """Type of the elements."""
-    shape: str = field(metadata=column("shape", source="tensorShape"))
-    amount: int = field(metadata=column("bytes", BYTES))
-    """Bytes of all of them."""
-    count: int = field(metadata=column("count", COUNT))
+_COLUMNS = (Column("finding"), Column("evidence"), Column("fix"), Column("measured by"))
+Advice = tuple[str, str, str, str]
+"""A finding in a word, its evidence, the fix, and the benchmark that measures the fix."""
 
 
 @dataclass(frozen=True)
-class Allocator:
-    """One allocator."""
+class Seen:
+    """Results of the tools, ``None`` where a tool failed."""
 
-    name: str = field(metadata=column("allocator"))
-    peak: int = field(metadata=column("peak", BYTES, "peakBytesInUse"))
-    """Within the profile."""
-    lifetime_peak: int = field(metadata=column("lifetime peak", BYTES, "peakBytesUsageLifetime"))
-    """Since the process began."""
-    capacity: int = field(metadata=column("capacity", BYTES, "memoryCapacity"))
-    fragmentation: float = field(metadata=column("fragmentation at the peak", SHARE, "fragmentation"))
-    peak_seconds: float = field(metadata=column("time of the peak", SECONDS, "peakStatsTimePs", 1e12))
-    """Since the start of the profile."""
-    timeline: Sequence[MemorySnapshot]
-    at_peak: Sequence[Held]
-    """Largest first."""
+    breakdown: StepBreakdown | None = None
+    data: Bottlenecks | None = None
+    overview: Overview | None = None
+    tensor_cores: bool = False
+    """Whether any kernel could use Tensor Cores."""
 
 
-def memory_profile(answers: Answers) -> tuple[Sequence[Allocator], Section]:
-    """Read xprof's memory profile: the allocators, the one with the highest peak first.
+def advice(seen: Seen, policy: Policy) -> Section:
+    """Apply all rules, in their order."""
+    rules = (_input_bound, _launch_bound, _precision, _transposes)
+    rows = [row for rule in rules for row in rule(seen, policy)]
+    if not rows:
+        return Section("advice", notes=("no rule applies: input, launches, precision and layout look fine",))
+    return Section("advice", (Table("advice", "Suggestions", _COLUMNS, tuple(rows)),))
 
-    Raises:
-        ProfileError: xprof gave no answer, or no allocation was recorded.
-    """
-    content = answers.content(MEMORY)
-    if not isinstance(content, dict) or not (found := content.get("memoryProfilePerAllocator")):
-        raise ProfileError(
-            "no allocation was recorded: all were too small (below 256 KiB on CPUs), or the level of the host tracer "
-            "was below 2"
+
+def _input_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
+    if seen.data is None or seen.data.waiting < policy.input_bound:
+        return
+    if (end := next(filter(None, (pipeline.bottleneck for pipeline in seen.data.pipelines)), None)) is not None:
+        small = is_overhead(end, policy.slow_call_seconds)
+        yield (
+            "input-bound",
+            f"{seen.data.waiting:.0%} of step time is spent waiting for input, most of it for {end.path}",
+            fix(end, policy.slow_call_seconds),
+            _SMALL if small else _BY_STAGE.get(end.kind, "benchmarks/test_pipelines.py::test_fed_training"),
         )
-    allocators = sorted((_allocator(name, one) for name, one in found.items()), key=lambda one: -one.peak)
-    held = [held for allocator in allocators for held in allocator.at_peak]
-    timeline = [snapshot for allocator in allocators for snapshot in allocator.timeline]
-    return allocators, Section("memory", (
-        table_of("allocators", "Allocators", Allocator, allocators),
-        table_of("at_peak", "Allocations at the peak", Held, held),
-        table_of("timeline", "Memory over time", MemorySnapshot, timeline),
-    ))  # fmt: skip
 
 
-def _allocator(name: str, content: Mapping[str, Any]) -> Allocator:
-    summary = content.get("profileSummary", {})
-    timeline = [_snapshot(name, one) for one in content.get("sampledTimelineSnapshots", [])]
-    at_peak = sorted(_held(name, content), key=lambda one: -one.amount)
-    cells = _cells(summary, summary.get("peakStats", {}))
-    return row_of(Allocator, cells, name=name, timeline=timeline, at_peak=at_peak)
+_SMALL = "benchmarks/test_pipelines.py::test_pipeline_small_records"
+_BY_STAGE = {
+    "Map": "benchmarks/test_pipelines.py::test_pipeline_waiting",
+    "ParallelMapV2": _SMALL,
+    **dict.fromkeys(
+        ("InterleaveV2", "Interleave", "FlatMap", "TFRecord"), "benchmarks/test_pipelines.py::test_reading"
+    ),
+    **dict.fromkeys(("Shuffle", "ShuffleAndRepeat"), "benchmarks/test_pipelines.py::test_shuffle"),
+}
+"""Kind of stage that is the bottleneck -> the benchmark that measures its fix."""
 
 
-def _cells(*messages: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Merge messages, in which xprof leaves out zeros and empty texts."""
-    return defaultdict(str, {key: value for message in messages for key, value in message.items()})
+def _launch_bound(seen: Seen, policy: Policy) -> Iterator[Advice]:
+    if (steps := seen.breakdown) is None:
+        return
+    share = (steps.spent(TimeCategory.LAUNCH) + steps.spent(TimeCategory.OTHER)) / steps.seconds
+    if share >= policy.launch_bound:
+        computing = (TimeCategory.HOST, TimeCategory.DEVICE)
+        ops = sum(part.calls for key, part in steps.parts.items() if key.category in computing)
+        yield (
+            "launch-bound",
+            f"{share:.0%} of a step is neither an op nor waiting, but Python and the dispatch of {ops:.0f} ops",
+            "use tf.function with jit_compile=True, a larger batch, or several steps per call (steps_per_execution)",
+            "benchmarks/test_training.py::test_execution",
+        )
 
 
-def _held(allocator: str, content: Mapping[str, Any]) -> Iterator[Held]:
-    """Each active allocation refers by index to a snapshot, or to a special allocation."""
-    known = content.get("memoryProfileSnapshots", [])
-    special = content.get("specialAllocations", [])
-    for active in content.get("activeAllocations", []):
-        index, other = integer(active["snapshotIndex"]), integer(active["specialIndex"])
-        if 0 <= index < len(known):
-            about = known[index].get("activityMetadata", {})
-        elif 0 <= other < len(special):
-            about = special[other]
-        else:
-            continue
-        count = integer(active.get("numOccurrences", 1))
-        amount = integer(about.get("allocationBytes")) * count
-        yield row_of(Held, _cells(about), allocator=allocator, amount=amount, count=count)
+def _precision(seen: Seen, policy: Policy) -> Iterator[Advice]:
+    share = seen.overview.sixteen_bit if seen.overview else None
+    if share is not None and share < policy.sixteen_bit and seen.tensor_cores:
+        yield (
+            "no 16 bit",
+            f"{share:.1%} of device time is in 16 bit, and the device has Tensor Cores",
+            "use mixed_float16 or mixed_bfloat16, with dimensions that are multiples of 8",
+            "benchmarks/test_linear.py::test_matmul",
+        )
 
 
-def _snapshot(allocator: str, content: Mapping[str, Any]) -> MemorySnapshot:
-    about = content.get("activityMetadata", {})
-    activity = str(about.get("memoryActivity", "")).lower()
-    cells = _cells(content, content.get("aggregationStats", {}), about)
-    return row_of(MemorySnapshot, cells, allocator=allocator, activity=activity)
+def _transposes(seen: Seen, policy: Policy) -> Iterator[Advice]:
+    if (steps := seen.breakdown) is None:
+        return
+    keys = [key for key in steps.parts if "transpose" in key.kind.lower() and "conv" not in key.kind.lower()]
+    share = steps.covered(keys) / steps.seconds
+    if share >= policy.transposing:
+        calls = sum(steps.parts[key].calls for key in keys)
+        yield (
+            "transposes",
+            f"{calls:.0f} transposes take {share:.0%} of a step",
+            "keep one layout throughout: NHWC on CPUs, and the layout that the convolutions prefer on GPUs",
+            "benchmarks/test_convolution.py::test_conv2d_3x3",
+        )

@@ -21,12 +21,12 @@ from tfbench.fs import read_text, write_whole
 from tfbench.model import JSON
 from tfbench.policy import Policy
 from tfbench.profiles import xprof
-from tfbench.profiles.attribution import memory_profile
-from tfbench.profiles.overview import Seen, advice, bottlenecks, overview, pods
+from tfbench.profiles.attribution import Seen, advice
+from tfbench.profiles.sections import TITLES, Section
 from tfbench.profiles.step_breakdown import StepBreakdown, faster_half, step_slices, trimmed
-from tfbench.profiles.tfdata import Input
+from tfbench.profiles.tfdata import Input, bottlenecks
 from tfbench.profiles.xplane import DEVICE, Event, Space, levels_of, load, steps_of
-from tfbench.profiles.xprof import NO_KERNELS, TITLES, Kernel, Section, input_pipeline, kernel_stats, op_stats
+from tfbench.profiles.xprof import NO_KERNELS, input_pipeline, kernel_stats, memory_profile, op_stats, overview, pods
 from tfbench.untrusted import (
     a_number,
     a_text,
@@ -91,7 +91,7 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
         sections[name] = Section(name, absent=reason)
         return None
 
-    def kernels_of_device() -> tuple[Sequence[Kernel], Section]:
+    def kernels_of_device() -> tuple[bool, Section]:
         if (devices := first.of(DEVICE)) and not any(line.events for plane in devices for line in plane.lines):
             raise ProfileError(f"the device's part of the profile is empty: {NO_KERNELS}")
         return kernel_stats(answers)
@@ -99,16 +99,16 @@ def read(files: Sequence[Path], policy: Policy, ask: Callable[..., xprof.Answers
     ops = use("ops", lambda: op_stats(answers))
     view = use("overview", lambda: overview(answers, ops or ()))
     if view is not None:
-        use("input", lambda: input_pipeline(answers, view.waiting))
+        use("input", lambda: (None, input_pipeline(answers, view.waiting)))
     else:
         sections["input"] = Section("input", absent=sections["overview"].absent)
     waits = use("tf_data", lambda: bottlenecks(data, [step.span for step in steps] or [first.span]))
     kernels = use("kernels", kernels_of_device)
-    use("memory", lambda: memory_profile(answers))
-    use("pods", lambda: pods(answers))
+    use("memory", lambda: (None, memory_profile(answers)))
+    use("pods", lambda: (None, pods(answers)))
     breakdown = StepBreakdown(trimmed(step_slices(first, data, steps), policy.profile_trim)) if steps else None
-    seen = Seen(breakdown, waits, view, kernels or ())
-    use("advice", lambda: advice(seen, policy))
+    seen = Seen(breakdown, waits, view, kernels or False)
+    use("advice", lambda: (None, advice(seen, policy)))
     if errors := [error for space in spaces for error in space.errors]:
         sections["errors"] = Section("errors", notes=tuple(errors))
     ordered = [sections[name] for name in TITLES if name in sections]

@@ -1,4 +1,4 @@
-"""Tables of xprof: operations and their statistics.
+"""Have xprof read a profile, and lay out its answers as sections.
 
 xprof is native code that prints, writes cache files next to its input, and returns ``None`` on failure. To isolate all
 this, a process of its own, ``python -m tfbench.profiles.xprof ORDER``, asks it.
@@ -15,125 +15,30 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from statistics import mean, mode
+from typing import Any, NamedTuple
 
 from tfbench.errors import ProfileError
 from tfbench.fs import python_path
-from tfbench.model import JSON
+from tfbench.profiles.sections import (
+    BYTES,
+    COUNT,
+    NAME,
+    SECONDS,
+    SHARE,
+    TEXT,
+    Cell,
+    Column,
+    Section,
+    Table,
+    parts_table,
+)
 from tfbench.profiles.tfdata import without_numbers
-
-# Tables of numbers with units, independent of the output format, for the sections of a profile
-
-
-Cell = str | float | int | bool | None
-Row = TypeVar("Row")
-
-SECONDS, BYTES, SHARE, COUNT, TEXT, NAME = "s", "B", "1", "count", "", "name"
-"""Units of a column. A share is a fraction of 1. A name, such as that of an op, may be very long."""
-
-SHORT = 20
-"""Rows per table in a report of many profiles."""
-
-TITLES = {
-    "errors": "Errors of the profiler",
-    "overview": "Overview",
-    "advice": "Advice",
-    "input": "Input pipeline analyzer",
-    "tf_data": "tf.data bottleneck analysis",
-    "ops": "TensorFlow stats",
-    "kernels": "Kernel stats",
-    "memory": "Memory profile",
-    "pods": "Pod view",
-}
-"""Name of a tool -> title of its section, in reading order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Heading and unit of a column."""
-
-    name: str
-    unit: str = TEXT
-
-
-def column(name: str, unit: str = TEXT, source: str = "", per: float = 1.0) -> dict[str, Any]:
-    """Return the ``metadata`` that makes a dataclass field a column of `table_of`.
-
-    Args:
-        source: xprof's name of the value, which `tfbench.profiles.xprof.row_of` reads.
-        per: xprof's units per unit of the column, such as 1e6 for microseconds.
-    """
-    return {"column": Column(name, unit), "source": source, "per": per}
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table of a section, with the most important rows first."""
-
-    name: str
-    """Unique within its section and part of a file name: letters, digits and ``_``."""
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-
-def table_of(
-    name: str, title: str, kind: type[Row], rows: Iterable[Row], share: Callable[[Row], float] | None = None
-) -> Table:
-    """Build a table from dataclass instances: one row each, one column per field declared with `column`.
-
-    Args:
-        kind: The dataclass of the rows, which gives the columns even without any row.
-        share: Computes a last column ``share``, a fraction of 1.
-    """
-    shown = [field for field in fields(kind) if "column" in field.metadata]  # type: ignore[arg-type]
-    columns = [field.metadata["column"] for field in shown] + ([Column("share", SHARE)] if share else [])
-    cells = (
-        (*(getattr(row, field.name) for field in shown), *([share(row)] if share else []))
-        for row in rows
-    )  # fmt: skip
-    return Table(name, title, tuple(columns), tuple(cells))
-
-
-def parts_table(name: str, title: str, parts: Mapping[str, float], whole: float) -> Table:
-    """Build a table of seconds by part, each with its share of the whole."""
-    columns = (Column("part"), Column("time", SECONDS), Column("share", SHARE))
-    return Table(name, title, columns, tuple((part, time, time / (whole or math.inf)) for part, time in parts.items()))
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """The results of one tool, or the reason for their absence."""
-
-    tool: str
-    """A key of `TITLES`."""
-    tables: tuple[Table, ...] = ()
-    notes: tuple[str, ...] = ()
-    """Findings as sentences, the most important first."""
-    absent: str = ""
-    """Why the section is empty, with the fix. ``""`` if it is not."""
-
-    @property
-    def title(self) -> str:
-        return TITLES[self.tool]
-
-    def short(self) -> Section:
-        """Keep only the first `SHORT` rows of each table, for a report of many profiles."""
-        tables = tuple(replace(table, rows=table.rows[:SHORT]) for table in self.tables)
-        return replace(self, tables=tables)
-
-    def as_json(self) -> JSON:
-        return {
-            "tool": self.tool,
-            "title": self.title,
-            "sheets": [asdict(table) for table in self.tables],
-            "notes": list(self.notes),
-            "absent": self.absent,
-        }
-
+from tfbench.profiles.xplane import NO_MARKER
 
 # Ask xprof about a profile, and return its tables as rows keyed by column
 
@@ -262,26 +167,6 @@ def integer(value: Any) -> int:
     return int(number(value))
 
 
-_PARSERS: Mapping[type, Callable[[Any], Any]] = {str: str, bool: bool, int: integer, float: number}
-
-
-def row_of(kind: type[Row], cells: Mapping[str, Any], **others: Any) -> Row:
-    """Build a dataclass instance from the cells that its fields declare with `tfbench.profiles.xprof.column`.
-
-    Args:
-        others: Fields to set to these values instead.
-
-    Raises:
-        KeyError: A cell is missing.
-    """
-    types = get_type_hints(kind)
-    for one in fields(kind):  # type: ignore[arg-type]
-        if one.name not in others:
-            value = _PARSERS[types[one.name]](cells[one.metadata["source"]])
-            others[one.name] = value / one.metadata["per"] if types[one.name] is float else value
-    return kind(**others)
-
-
 def with_column(grids: Sequence[Grid], name: str) -> Grid:
     """Return the first table that has this column, an empty one if there is none."""
     return next((grid for grid in grids if name in grid.columns), Grid())
@@ -309,18 +194,11 @@ def main(order: Mapping[str, Any]) -> None:
     Path(order["answer"]).write_text(json.dumps(answer), encoding="utf-8")
 
 
-# Time by op and by kernel: TensorFlow stats, the input pipeline analyzer, and kernel stats
+# Lay out xprof's answers: each column of a table names its cell in xprof's rows
 
 
+Row = Mapping[str, Any]
 IDLE = "IDLE"
-INPUT_PARTS = {
-    "reading on demand": "demanded_file_read_us",
-    "reading in advance": "advanced_file_read_us",
-    "preprocessing": "preprocessing_us",
-    "enqueuing": "enqueue_us",
-    "not classified": "unclassified_nonequeue_us",
-}
-"""The host's work for the input -> xprof's name of it."""
 NO_KERNELS = (
     "no kernel ran on a GPU. If the step uses one, the profiler had no access: run as root, or set "
     "NVreg_RestrictProfilingToAdminUsers=0 for the driver, or start the container with --cap-add=SYS_ADMIN. Also check "
@@ -328,72 +206,106 @@ NO_KERNELS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OpRow:
-    """One op of the program, over the whole profile, in seconds with (``total``) and without the ops that it calls."""
+class Source(NamedTuple):
+    """A column, and the cell of xprof that has its value."""
 
-    name: str = field(metadata=column("op", NAME, "operation"))
-    kind: str = field(metadata=column("type", source="type"))
-    where: str = field(metadata=column("where"))
-    """``host`` or ``device``."""
-    occurrences: int = field(metadata=column("occurrences", COUNT, "occurrences"))
-    total: float = field(metadata=column("total", SECONDS, "total_time", 1e6))
-    own: float = field(metadata=column("self", SECONDS, "total_self_time", 1e6))
+    name: str
+    cell: str
+    unit: str = TEXT
+    per: float = 1.0
+    """xprof's units per unit of the column, such as 1e6 for microseconds."""
 
+    def read(self, row: Row) -> Cell:
+        """Read the cell of a row.
 
-@dataclass(frozen=True, slots=True)
-class InputOp:
-    """One op of the input, over the whole profile, with times like those of `OpRow`."""
-
-    name: str = field(metadata=column("op", NAME, "opName"))
-    category: str = field(metadata=column("category", source="category"))
-    calls: int = field(metadata=column("calls", COUNT, "count"))
-    total: float = field(metadata=column("total", SECONDS, "timeInMs", 1e3))
-    own: float = field(metadata=column("self", SECONDS, "selfTimeInMs", 1e3))
+        Raises:
+            KeyError: The row has no such cell.
+        """
+        value = row[self.cell]
+        if self.unit in (TEXT, NAME):
+            return value if isinstance(value, bool) else str(value)
+        return integer(value) if self.unit in (BYTES, COUNT) else number(value) / self.per
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """One kernel of one op."""
-
-    name: str = field(metadata=column("kernel", NAME, "kernel_name"))
-    op: str = field(metadata=column("op", NAME, "op_name"))
-    registers: int = field(metadata=column("registers", COUNT, "registers_per_thread"))
-    """Per thread."""
-    shared: int = field(metadata=column("shared memory", BYTES, "shmem_bytes"))
-    """Bytes per block."""
-    block: str = field(metadata=column("block", source="block_dim"))
-    grid: str = field(metadata=column("grid", source="grid_dim"))
-    occupancy: float = field(metadata=column("occupancy", SHARE, "occupancy_pct", 100))
-    """Fraction of the warps that a multiprocessor can hold."""
-    eligible: bool = field(metadata=column("Tensor Cores possible", source="is_op_tensor_core_eligible"))
-    """Whether its op could use Tensor Cores."""
-    tensor_cores: bool = field(metadata=column("Tensor Cores used", source="is_kernel_using_tensor_core"))
-    occurrences: int = field(metadata=column("occurrences", COUNT, "occurrences"))
-    total: float = field(metadata=column("total", SECONDS, "total_duration_us", 1e6))
+def table_of(
+    name: str, title: str, sources: Sequence[Source], rows: Iterable[Row], share: Callable[[Row], float] | None = None
+) -> Table:
+    """Lay out rows of xprof. ``share`` computes a last column, a fraction of 1."""
+    columns = [Column(source.name, source.unit) for source in sources] + ([Column("share", SHARE)] if share else [])
+    cells = ((*(source.read(row) for source in sources), *([share(row)] if share else [])) for row in rows)
+    return Table(name, title, tuple(columns), tuple(cells))
 
 
-def op_stats(answers: Answers) -> tuple[Sequence[OpRow], Section]:
-    """Read xprof's framework op stats: the ops without idle time, the longest first.
+def _longest_first(rows: Iterable[Row], cell: str) -> list[Row]:
+    return sorted(rows, key=lambda row: -number(row[cell]))
+
+
+_OPS = (
+    Source("op", "operation", NAME),
+    Source("type", "type"),
+    Source("where", "host_or_device"),
+    Source("occurrences", "occurrences", COUNT),
+    Source("total", "total_time", SECONDS, 1e6),
+    Source("self", "total_self_time", SECONDS, 1e6),
+)
+_INPUT_OPS = (
+    Source("op", "opName", NAME),
+    Source("category", "category"),
+    Source("calls", "count", COUNT),
+    Source("total", "timeInMs", SECONDS, 1e3),
+    Source("self", "selfTimeInMs", SECONDS, 1e3),
+)
+_INPUT_PARTS = {
+    "reading on demand": "demanded_file_read_us",
+    "reading in advance": "advanced_file_read_us",
+    "preprocessing": "preprocessing_us",
+    "enqueuing": "enqueue_us",
+    "not classified": "unclassified_nonequeue_us",
+}
+"""The host's work for the input -> xprof's name of it."""
+_KERNELS = (
+    Source("kernel", "kernel_name", NAME),
+    Source("op", "op_name", NAME),
+    Source("registers", "registers_per_thread", COUNT),
+    Source("shared memory", "shmem_bytes", BYTES),
+    Source("block", "block_dim"),
+    Source("grid", "grid_dim"),
+    Source("occupancy", "occupancy_pct", SHARE, 100),
+    Source("Tensor Cores possible", "is_op_tensor_core_eligible"),
+    Source("Tensor Cores used", "is_kernel_using_tensor_core"),
+    Source("occurrences", "occurrences", COUNT),
+    Source("total", "total_duration_us", SECONDS, 1e6),
+)
+
+
+def op_stats(answers: Answers) -> tuple[Sequence[Row], Section]:
+    """Read xprof's framework op stats. Return the ops without idle time, the longest first.
 
     Raises:
         ProfileError: xprof gave no answer.
     """
-    with_idle, *others = [_rows(grid) for grid in answers.grids(OPS)]
-    ops = others[0] if others else [row for row in with_idle if row.kind != IDLE]
-    return ops, Section("ops", (_table("ops", "Ops", ops), _table("ops_with_idle", "Ops and idle time", with_idle)))
-
-
-def _table(name: str, title: str, rows: Sequence[OpRow]) -> Table:
-    """A share is a fraction of the time on the same device, or on the host."""
-    whole = {where: sum(row.own for row in rows if row.where == where) or 1.0 for where in ("host", "device")}
-    return table_of(name, title, OpRow, rows, lambda row: row.own / whole[row.where])
-
-
-def _rows(grid: Grid) -> list[OpRow]:
     keys, sums = ("host_or_device", "type", "operation"), ("occurrences", "total_time", "total_self_time")
-    rows = (row_of(OpRow, one, where=str(one["host_or_device"]).lower()) for one in _merged(grid, keys, sums))
-    return sorted(rows, key=lambda row: -row.own)
+    with_idle, *others = (
+        _longest_first(
+            ({**row, "host_or_device": str(row["host_or_device"]).lower()} for row in _merged(grid, keys, sums)),
+            "total_self_time",
+        )
+        for grid in answers.grids(OPS)
+    )
+    ops = others[0] if others else [row for row in with_idle if row["type"] != IDLE]
+    return ops, Section(
+        "ops", (_op_table("ops", "Ops", ops), _op_table("ops_with_idle", "Ops and idle time", with_idle))
+    )
+
+
+def _op_table(name: str, title: str, rows: Sequence[Row]) -> Table:
+    """Lay out ops. A share is a fraction of the time on the same device, or on the host."""
+    whole: dict[str, float] = defaultdict(float)
+    for row in rows:
+        whole[row["host_or_device"]] += number(row["total_self_time"])
+    return table_of(
+        name, title, _OPS, rows, lambda row: number(row["total_self_time"]) / (whole[row["host_or_device"]] or 1.0)
+    )
 
 
 def _merged(grid: Grid, keys: Sequence[str], sums: Sequence[str]) -> list[dict[str, Any]]:
@@ -407,8 +319,8 @@ def _merged(grid: Grid, keys: Sequence[str], sums: Sequence[str]) -> list[dict[s
     return list(found.values())
 
 
-def input_pipeline(answers: Answers, waiting: float) -> tuple[Sequence[InputOp], Section]:
-    """Read xprof's input pipeline analyzer: the ops, the longest first.
+def input_pipeline(answers: Answers, waiting: float) -> Section:
+    """Read xprof's input pipeline analyzer.
 
     Args:
         waiting: Share of step time spent waiting for input, from the overview.
@@ -417,34 +329,255 @@ def input_pipeline(answers: Answers, waiting: float) -> tuple[Sequence[InputOp],
         ProfileError: xprof gave no answer.
     """
     grids = answers.grids(INPUT)
-    found = with_column(grids, "opName")
-    ops = [row_of(InputOp, row) for row in _merged(found, ("opName",), ("count", "timeInMs", "selfTimeInMs"))]
-    ops.sort(key=lambda op: -op.own)
-    host = {part: number(found.notes.get(name)) / 1e6 for part, name in INPUT_PARTS.items()}
+    listed = with_column(grids, "opName")
+    ops = _longest_first(_merged(listed, ("opName",), ("count", "timeInMs", "selfTimeInMs")), "selfTimeInMs")
+    host = {part: number(listed.notes.get(name)) / 1e6 for part, name in _INPUT_PARTS.items()}
     tables = (
         parts_table("input_host", "The host's work for the input", host, sum(host.values())),
-        table_of("input_ops", "Ops of the input", InputOp, ops),
+        table_of("input_ops", "Ops of the input", _INPUT_OPS, ops),
     )
     conclusions = [text for grid in grids if (text := grid.notes.get("input_conclusion"))]
-    notes = (f"{waiting:.1%} of step time is spent waiting for input", *conclusions[:1])
-    return ops, Section("input", tables, notes)
+    return Section("input", tables, (f"{waiting:.1%} of step time is spent waiting for input", *conclusions[:1]))
 
 
-def kernel_stats(answers: Answers) -> tuple[Sequence[Kernel], Section]:
-    """Read xprof's kernel stats: the kernels, the longest first.
+def kernel_stats(answers: Answers) -> tuple[bool, Section]:
+    """Read xprof's kernel stats. Return whether any kernel could use Tensor Cores.
 
     Raises:
         ProfileError: xprof gave no answer, or no kernel ran.
     """
-    kernels = [row_of(Kernel, row) for row in answers.grids(KERNELS)[0].rows]
-    if not kernels:
+    rows = _longest_first(answers.grids(KERNELS)[0].rows, "total_duration_us")
+    if not rows:
         raise ProfileError(NO_KERNELS)
-    kernels.sort(key=lambda kernel: -kernel.total)
-    whole = sum(kernel.total for kernel in kernels) or 1.0
-    missed = sum(kernel.total for kernel in kernels if kernel.eligible and not kernel.tensor_cores)
+    whole = sum(number(row["total_duration_us"]) for row in rows) or 1.0
+    eligible = [row for row in rows if row["is_op_tensor_core_eligible"]]
+    missed = sum(number(row["total_duration_us"]) for row in eligible if not row["is_kernel_using_tensor_core"])
     note = f"kernels that could use Tensor Cores but do not take {missed / whole:.0%} of the kernel time"
-    table = table_of("kernels", "Kernels", Kernel, kernels, lambda kernel: kernel.total / whole)
-    return kernels, Section("kernels", (table,), (note,) if missed else ())
+    table = table_of("kernels", "Kernels", _KERNELS, rows, lambda row: number(row["total_duration_us"]) / whole)
+    return bool(eligible), Section("kernels", (table,), (note,) if missed else ())
+
+
+# Memory: what each allocator held, over time and at its peak
+
+
+_ALLOCATORS = (
+    Source("allocator", "allocator"),
+    Source("peak", "peakBytesInUse", BYTES),
+    Source("lifetime peak", "peakBytesUsageLifetime", BYTES),
+    Source("capacity", "memoryCapacity", BYTES),
+    Source("fragmentation at the peak", "fragmentation", SHARE),
+    Source("time of the peak", "peakStatsTimePs", SECONDS, 1e12),
+)
+_AT_PEAK = (
+    Source("allocator", "allocator"),
+    Source("op", "tfOpName", NAME),
+    Source("region", "regionType"),
+    Source("type", "dataType"),
+    Source("shape", "tensorShape"),
+    Source("bytes", "amount", BYTES),
+    Source("count", "numOccurrences", COUNT),
+)
+_TIMELINE = (
+    Source("allocator", "allocator"),
+    Source("time", "timeOffsetPs", SECONDS, 1e12),
+    Source("used", "heapAllocatedBytes", BYTES),
+    Source("free", "freeMemoryBytes", BYTES),
+    Source("fragmentation", "fragmentation", SHARE),
+    Source("activity", "activity"),
+    Source("op", "tfOpName", NAME),
+    Source("bytes", "allocationBytes", BYTES),
+)
+
+
+def memory_profile(answers: Answers) -> Section:
+    """Read xprof's memory profile, with the allocator of the highest peak first.
+
+    Raises:
+        ProfileError: xprof gave no answer, or no allocation was recorded.
+    """
+    content = answers.content(MEMORY)
+    if not isinstance(content, dict) or not (given := content.get("memoryProfilePerAllocator")):
+        raise ProfileError(
+            "no allocation was recorded: all were too small (below 256 KiB on CPUs), or the level of the host tracer "
+            "was below 2"
+        )
+    allocators: list[Row] = []
+    timeline: list[Row] = []
+    at_peak: list[Row] = []
+    for name, profile in given.items():
+        summary = profile.get("profileSummary", {})
+        allocators.append(_cells(summary, summary.get("peakStats", {}), allocator=name))
+        at_peak += _held(name, profile)
+        for snapshot in profile.get("sampledTimelineSnapshots", []):
+            about = snapshot.get("activityMetadata", {})
+            activity = str(about.get("memoryActivity", "")).lower()
+            cells = (snapshot, snapshot.get("aggregationStats", {}), about)
+            timeline.append(_cells(*cells, allocator=name, activity=activity))
+    return Section("memory", (
+        table_of("allocators", "Allocators", _ALLOCATORS, _longest_first(allocators, "peakBytesInUse")),
+        table_of("at_peak", "Allocations at the peak", _AT_PEAK, _longest_first(at_peak, "amount")),
+        table_of("timeline", "Memory over time", _TIMELINE, timeline),
+    ))  # fmt: skip
+
+
+def _cells(*messages: Row, **others: Any) -> Row:
+    """Merge messages, in which xprof leaves out zeros and empty texts."""
+    return defaultdict(str, {key: value for message in (*messages, others) for key, value in message.items()})
+
+
+def _held(allocator: str, content: Row) -> Iterator[Row]:
+    """Each active allocation refers by index to a snapshot, or to a special allocation."""
+    known = content.get("memoryProfileSnapshots", [])
+    special = content.get("specialAllocations", [])
+    for active in content.get("activeAllocations", []):
+        index, other = integer(active["snapshotIndex"]), integer(active["specialIndex"])
+        if 0 <= index < len(known):
+            about = known[index].get("activityMetadata", {})
+        elif 0 <= other < len(special):
+            about = special[other]
+        else:
+            continue
+        count = integer(active.get("numOccurrences", 1))
+        amount = integer(about.get("allocationBytes")) * count
+        yield _cells(about, allocator=allocator, amount=amount, numOccurrences=count)
+
+
+# Step time by category: the overview, with the longest ops and the hardware, and the pod view of each worker
+
+
+PARTS = {
+    "compilation": "compileTimeMs",
+    "input": "infeedTimeMs",
+    "output": "outfeedTimeMs",
+    "kernel launch": "kernelLaunchTimeMs",
+    "host compute": "hostComputeTimeMs",
+    "device to device": "deviceToDeviceTimeMs",
+    "device collectives": "deviceCollectivesTimeMs",
+    "device compute": "deviceComputeTimeMs",
+    "other": "otherTimeMs",
+}
+"""Category of step time -> xprof's column."""
+_TITLES = {
+    "input_pipeline_analyzer": "input pipeline analyzer",
+    "framework_op_stats": "TensorFlow stats",
+    "trace_viewer": "the trace",
+    "gpu_kernel_stats": "kernel stats",
+    "kernel_stats": "kernel stats",
+    "memory_profile": "memory profile",
+    "tf_data_bottleneck_analysis": "tf.data bottleneck analysis",
+}
+"""xprof's tool -> title of the section in tfbench's report."""
+_HARDWARE = {"device": "device_type", "devices": "device_core_count", "hosts": "host_count"}
+"""Fact of the environment -> xprof's name of it."""
+TOP = 10
+"""Ops in the table of the longest ops."""
+
+
+_TOP_OPS = (
+    Source("op", "operation", NAME),
+    Source("type", "category"),
+    Source("where", "where"),
+    Source("share", "selfTimePercent", SHARE),
+)
+"""The share is a fraction of the time of all ops of the device, or of the host."""
+
+
+class Overview(NamedTuple):
+    """The figures of xprof's overview page that advice and other sections need."""
+
+    waiting: float
+    """Share of step time spent waiting for input."""
+    sixteen_bit: float | None
+    """Share of device time in 16 bit. ``None`` without a device."""
+
+
+def overview(answers: Answers, ops: Sequence[Row]) -> tuple[Overview, Section]:
+    """Read xprof's overview page.
+
+    Args:
+        ops: Ops of the host, for the table of the longest ops of a profile without a device.
+
+    Raises:
+        ProfileError: xprof gave no answer, or the profile has no step marker.
+    """
+    grids = answers.grids(OVERVIEW)
+    times = with_column(grids, "stepTimeMs")
+    if not times.rows:
+        raise ProfileError(NO_MARKER)
+    sources = (Source("step", "stepnum"), *(Source(part, cell, SECONDS, 1e3) for part, cell in PARTS.items()),
+               Source("all", "stepTimeMs", SECONDS, 1e3))  # fmt: skip
+    rows = [defaultdict(float, {**row, "stepnum": str(row["stepnum"]).removeprefix("step ")}) for row in times.rows]
+    parts = {
+        part: mean(number(row[cell]) for row in rows) / 1e3 for part, cell in (*PARTS.items(), ("step", "stepTimeMs"))
+    }
+    longest, hardware = with_column(grids, "selfTimePercent"), with_column(grids, "host_id").notes
+    whole = sum(number(row["total_self_time"]) for row in ops) or 1.0
+    top = [{**row, "where": "device"} for row in longest.rows if row["operation"] != IDLE] or [
+        {**row, "category": row["type"], "where": row["host_or_device"],
+         "selfTimePercent": number(row["total_self_time"]) / whole} for row in ops
+    ]  # fmt: skip
+    tables = (
+        parts_table("breakdown", f"Mean of {len(rows)} steps", parts, parts["step"]),
+        table_of("top_ops", f"The {len(top[:TOP])} longest ops", _TOP_OPS, top[:TOP]),
+        table_of("steps", "Each step", sources, rows),
+    )
+    sixteen, thirty_two = (
+        number(text.removesuffix("%")) / 100
+        if (text := longest.notes.get(f"device_compute_{bits}bit_percent"))
+        else None
+        for bits in (16, 32)
+    )
+    notes = [times.notes.get("input_conclusion", "")]
+    if sixteen is not None:
+        notes.append(f"device time: {sixteen:.1%} in 16 bit, {thirty_two or 0:.1%} in 32 bit")
+    notes.append("hardware: " + ", ".join(f"{name}: {hardware.get(key, '')}" for name, key in _HARDWARE.items()))
+    tips = with_column(grids, "tip_type").rows
+    links = (str(row["link"]) for row in tips if row["tip_type"] in ("host", "device"))
+    if next_ones := dict.fromkeys(_TITLES.get(link.partition(" ")[0], link) for link in links):
+        notes.append(f"read next: {', '.join(next_ones)}")
+    waiting = parts["input"] / (parts["step"] or math.inf)
+    return Overview(waiting, sixteen), Section("overview", tables, tuple(filter(None, notes)))
+
+
+def pods(answers: Answers) -> Section:
+    """Read xprof's pod viewer: the mean step of each worker, the slowest first.
+
+    Raises:
+        ProfileError: xprof gave no answer, or the profile has no step marker.
+    """
+    workers = [worker for name, content in answers.content(PODS).items() for worker in _workers(name, content)]
+    if not workers:
+        raise ProfileError(NO_MARKER)
+    workers = _longest_first(workers, "step")
+    parts = dict.fromkeys(part for worker in workers for part in worker["parts"])
+    sources = (Source("host", "host"), Source("core", "core"), Source("steps", "steps", COUNT), Source("step", "step", SECONDS),
+               *(Source(part.lower(), part, SECONDS) for part in parts), Source("bound by", "bound by"))  # fmt: skip
+    rows = ({**dict.fromkeys(parts, 0.0), **worker["parts"], **worker} for worker in workers)
+    notes = []
+    slowest, fastest = workers[0], workers[-1]
+    if slowest is not fastest and fastest["step"] > 0:
+        notes.append(
+            f"the slowest worker, {slowest['host']}, takes {slowest['step'] / fastest['step']:.2f} times as long per step "
+            f"as the fastest, {fastest['host']}"
+        )
+    return Section("pods", (table_of("workers", "Mean step of each worker", sources, rows),), tuple(notes))
+
+
+def _workers(host: str, content: Row) -> Iterator[Row]:
+    """Read one file, whose name is the host or the sampled address: a row for each core."""
+    names = {str(event["id"]): str(event["name"]) for event in content.get("stepBreakdownEvents", [])}
+    cores: dict[str, list[Row]] = defaultdict(list)
+    for step in content.get("podStatsSequence", {}).get("podStatsMap", []):
+        for core, stats in step.get("podStatsPerCore", {}).items():
+            cores[str(core)].append(stats)
+    for core, steps in cores.items():
+        parts: dict[str, float] = defaultdict(float)
+        for step in steps:
+            for part, microseconds in step["stepBreakdownUs"].items():
+                parts[names.get(str(part), str(part))] += number(microseconds) * 1e-6 / len(steps)
+        seconds = mean(number(step["totalDurationUs"]) * 1e-6 for step in steps)
+        bound = mode(str(step.get("bottleneck", "")) for step in steps)
+        yield {"host": host, "core": core, "steps": len(steps), "step": seconds, "parts": parts, "bound by": bound}
 
 
 if __name__ == "__main__":

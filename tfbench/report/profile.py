@@ -13,8 +13,8 @@ from rich.text import Text
 
 from tfbench.model import JSON
 from tfbench.profiles.attribution import Attribution, Cause
+from tfbench.profiles.sections import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
 from tfbench.profiles.step_breakdown import TimeCategory
-from tfbench.profiles.xprof import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
 from tfbench.report.screen import add_columns, add_row, table
 from tfbench.report.summary import percent, size, time
 
