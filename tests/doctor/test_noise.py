@@ -75,7 +75,7 @@ def test_a_race_without_a_result_claims_no_fitness(monkeypatch, tmp_path, capsys
     unknown = noise.Finding(noise.NAME, State.UNKNOWN, "too short", "more time")
     fine = noise.Finding("load", State.OK, "idle")
     monkeypatch.setattr(doctor.checks, "examine", lambda *_: [fine])
-    monkeypatch.setattr(doctor, "_race", lambda *_: (None, None, [unknown]))
+    monkeypatch.setattr(noise, "measure", lambda *_: noise.Measured(findings=[unknown]))
     target = tmp_path / "d.json"
     assert cli.main(["doctor", "--seconds", "5", "--report-json", str(target)]) == 3
     assert "not known whether it is fit for timing: 1 unknown, 1 ok" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench import __version__
-from tfbench.commands.doctor import COLOURS
+from tfbench.doctor.checks import COLOURS
 from tfbench.doctor.gpu_check import GpuCheck
 from tfbench.doctor.machine import Finding, State
 from tfbench.errors import GpuError

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,15 +21,18 @@ from statistics import fmean, median
 from typing import Any
 
 from _pytest.mark.expression import Expression
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 from scipy.special import betaincinv, stdtrit
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ReportError, SideError, UsageError
+from tfbench.facts import machine
 from tfbench.fs import read_text
 from tfbench.metrics.catalog import PROBED, read
 from tfbench.metrics.exact import differing
 from tfbench.metrics.parity import ProbeOutput
-from tfbench.model import TIME, Case, MetricValues, Outcome, Rate, RateRow, Ratio, SlowCalls
+from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Rate, RateRow, Ratio, SlowCalls
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
@@ -40,6 +44,8 @@ from tfbench.sides.environments import Environments, kept
 from tfbench.sides.spec import Side, parse
 from tfbench.storage.baselines import Layout
 from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, parse_json
+
+SCHEMA = "tfbench-calibration/1"
 
 # Store the trials of a calibration: verdicts on code with a known slowdown, one line of JSON each
 
@@ -277,10 +283,42 @@ class Plan:
     against: str
     """Specification of the baseline, ``self`` for the same files. Whatever it is, it counts as unchanged code."""
     saved: bool
-    """Whether pytest-benchmark's method runs too, in every second run."""
+    """Whether pytest-benchmark's method runs too, in every second run on the usual workloads."""
     root: Path
     files: tuple[str, ...]
     chosen: Selection
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """How the plan differs from the usual one: name in a journal's file -> words."""
+        against = f"against-{re.sub(r'[^a-zA-Z0-9.=]+', '-', self.against)}"  # sides do not share a journal
+        kinds = {
+            "unseen": ("unseen workloads", self.files == (UNSEEN,)),
+            "tails": ("", self.tails),
+            "variants": ("variants from one zygote", self.variants),
+            "separate": ("separate imports", self.separate),
+            against: (f"against {self.against}", self.against != "self"),
+        }
+        return {name: words for name, (words, applies) in kinds.items() if applies}
+
+    def journal_name(self, busy: bool) -> str:
+        """Return the name of the file of its trials."""
+        return "-".join([self.policy.name, *self.kinds, *(["busy"] if busy else [])]) + ".jsonl"
+
+
+def files_of(paths: Sequence[str], workloads: str) -> tuple[Path, tuple[str, ...]]:
+    """Return the root and the files of the workloads: the user's own, or fixed ones.
+
+    Raises:
+        UsageError: Both are asked for, or a file does not exist.
+    """
+    if paths and workloads != "usual":
+        raise UsageError(f"--workloads {workloads} with {paths[0]}: race either your files or the fixed workloads")
+    if not paths:
+        return WORKLOADS, (UNSEEN if workloads == "unseen" else USUAL,)
+    if missing := next((path for path in paths if not Path(path).exists()), None):
+        raise UsageError(f"{missing}: no such file or folder")
+    return Path.cwd(), tuple(Path(path).as_posix() for path in paths)
 
 
 def calibrate(
@@ -312,7 +350,7 @@ def calibrate(
                 keep(trial)
                 if time.monotonic() - began > seconds:
                     break
-            if plan.saved and number % 2 == 0:
+            if plan.saved and (plan.root, plan.files) == (WORKLOADS, (USUAL,)) and number % 2 == 0:
                 tell("pytest-benchmark, for comparison")
                 slowdown = SAVED_SLOWDOWNS[len(saved) % len(SAVED_SLOWDOWNS)]
                 saved.append(measure(WORKLOADS / "test_saved.py", slowdown))
@@ -591,6 +629,60 @@ def percent(rate: Rate) -> str:
     return f"{rate.value:.1%}".replace(".0%", "%") if rate.trials else "-"
 
 
+MEMORY_BOUND = frozenset({"elementwise"})
+"""Fixed workloads that totals leave out, because their noise comes from the memory and not the processor."""
+LEGEND = (
+    "false positives: changes reported on unchanged code, and the upper bound of their rate at 95% confidence;\n"
+    "+N%: share of these slowdowns that are reported; min. detectable: smallest slowdown reported 95% of the time; "
+    "coverage of N%: share of verdicts on unchanged code whose intervals hold the true ratio, where they claim N%; "
+    "s: median seconds per verdict, besides the start of zygotes; verdicts on a workload from the same zygotes are a "
+    "cluster in every interval"
+)
+
+
+def summary(plan: Plan, trials: Sequence[CalibrationTrial], width: int) -> RenderableType:
+    """Return the tables and lines of all trials of a plan."""
+    raced = [trial for trial in trials if trial.method == RACED]
+    if not raced:
+        return Text("no verdict yet; give the calibration more time with --budget")
+    how = "".join(f", {words}" for words in plan.kinds.values() if words)
+    what = f"policy {plan.policy.name}, a suite of {plan.cases} cases{how}"
+    in_total = tally("in total", RACED, [t for t in raced if t.workload not in MEMORY_BOUND])
+    totals = [in_total]
+    for name in sorted(MEMORY_BOUND):
+        totals.append(tally(f"{name} (bound by memory)", RACED, [t for t in raced if t.workload == name]))
+    for method in SAVED:
+        of_method = [t for t in trials if t.method == method and t.workload not in MEMORY_BOUND]
+        totals.append(tally(f"pytest-benchmark {method.removeprefix('saved ')} +5%", method, of_method))
+    totals = [row for row in totals if row.false_alarms.trials or row.detected]
+    lines = [LEGEND]
+    if in_total.coverage and in_total.nominal:
+        hits = f"{in_total.coverage.hits}/{in_total.coverage.trials}"
+        bounds = f"{in_total.coverage.low:.1%} to {in_total.coverage.high:.1%} at 95% confidence"
+        lines.append(f"coverage of intervals on unchanged code: {hits}, {bounds}, nominal {in_total.nominal:.1%}")
+    if taken := costs(in_total):
+        lines.append(f"median time of a verdict: {taken}")
+    lines.append(f"verdicts: {len(raced)}, from {len({trial.run for trial in raced})} runs with zygotes of their own")
+    runs = whole_runs(raced, plan.cases)
+    if runs.trials:
+        lines.append(f"runs of {plan.cases} unchanged cases with a false positive: {of(runs)}")
+    tables = table(f"tfbench, {what}", by_workload(RACED, trials), width), table("all workloads", totals, width)
+    return Group(*tables, *map(Text, lines))
+
+
+def as_json(plan: Plan, trials: Sequence[CalibrationTrial]) -> JSON:
+    """Return the rates of all trials of a plan as the content of a report."""
+    content: JSON = {"schema": SCHEMA, "policy": plan.policy.as_json(), "cases": plan.cases, "machine": machine()}
+    for method in (RACED, *SAVED):
+        if those := [trial for trial in trials if trial.method == method]:
+            content[method] = {
+                "workloads": [row.as_json() for row in by_workload(method, trials)],
+                "total": tally("in total", method, [t for t in those if t.workload not in MEMORY_BOUND]).as_json(),
+            }
+    content["whole_runs"] = whole_runs([t for t in trials if t.method == RACED], plan.cases).as_json()
+    return content
+
+
 # Check that exact metrics are exact, by probing the same cases many times
 
 
@@ -649,3 +741,15 @@ def _exactness(case: Case, metric_values: Sequence[MetricValues], policy: Policy
         return Exactness(case, 0, 0, {}, skipped)
     known = sum(metric_values[0].value(metric.name) is not None for metric in PROBED)
     return Exactness(case, len(metric_values), known, differing(metric_values, policy))
+
+
+def exactness(found: Sequence[Exactness], launches: int) -> list[str]:
+    """Describe the metrics that are not exact, a line each, and then how many are."""
+    lines = []
+    for one in found:
+        lines += [f"{one.case.short_name}: skipped, {one.skipped}"] if one.skipped else []
+        lines += [f"{one.case.short_name}: {metric} is not exact: {how}" for metric, how in one.demoted.items()]
+    probed = [one for one in found if one.launches]
+    metrics, demoted = sum(one.metrics for one in probed), sum(len(one.demoted) for one in probed)
+    exact = f"{metrics - demoted} of {metrics} exact metrics"
+    return [*lines, f"{exact} are the same in {launches} launches of {len(probed)} cases"]

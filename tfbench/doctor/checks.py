@@ -1,13 +1,18 @@
-"""Grade the readings of a machine, with a fix for each fault. Pure: reads no file and no clock."""
+"""Grade the readings of a machine, with a fix for each fault, and list them. Pure: reads no file and no clock."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from rich.table import Table
+from rich.text import Text
+
 from tfbench.doctor.machine import GIB, Cgroup, Finding, Gpu, Limits, Machine, Memory, ObservationWindow, State
 from tfbench.gpus.nvml import hardware_reasons
+from tfbench.report.screen import add_columns, add_row, table
 
 Check = Callable[[Machine, Limits], Finding]
 Grade = tuple[State, str, str]
@@ -37,6 +42,36 @@ def worst_first(findings: Sequence[Finding]) -> list[Finding]:
 def is_fit(findings: Sequence[Finding]) -> bool:
     """Return whether no finding is bad, which decides the exit code."""
     return all(finding.state is not BAD for finding in findings)
+
+
+FIT, NOT_FIT, UNDECIDED = 0, 1, 3
+"""Exit codes."""
+_VERDICTS = {
+    FIT: Text("fit for timing", "bold green"),
+    NOT_FIT: Text("not fit for timing", "bold red"),
+    UNDECIDED: Text("not known whether it is fit for timing", "bold yellow"),
+}
+COLOURS = {State.BAD: "bold red", State.WARN: "yellow", State.UNKNOWN: "dim", State.OK: "green"}
+
+
+def table_of(findings: Sequence[Finding]) -> Table:
+    """List the findings with their fixes."""
+    made = table("Sources of timing noise")
+    add_columns(made, "state", "check")
+    made.add_column("", overflow="fold", ratio=1)
+    for finding in findings:
+        add_row(made, Text(str(finding.state), COLOURS[finding.state]), finding.name, finding.what)
+        if finding.fix:
+            add_row(made, "", "", Text(f"fix: {finding.fix}", "cyan"))
+    return made
+
+
+def conclusion(findings: Sequence[Finding], code: int) -> Text:
+    """Return the last line: whether the machine is fit, and how many findings have each state."""
+    states = Counter(finding.state for finding in findings)
+    return Text.assemble(
+        _VERDICTS[code], ": ", ", ".join(f"{states[state]} {state}" for state in State if states[state])
+    )
 
 
 def _check(name: str, missing: str, read: Callable[[Machine], T | None], *, hidden: bool = False) -> Register[T]:

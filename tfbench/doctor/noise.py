@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import sys
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -14,17 +15,21 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from rich.console import Group
+from rich.text import Text
 
-from tfbench.doctor.machine import Finding, Limits, State
+from tfbench.doctor import checks, machine
+from tfbench.doctor.machine import Finding, Limits, Machine, ObservationWindow, State
 from tfbench.errors import BenchmarkError, TfbenchError
 from tfbench.model import JSON, Case, Effect, Launch, Outcome, Plan, Ratio
-from tfbench.policy import Policy
+from tfbench.policy import Policy, preset
 from tfbench.protocol import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Launcher
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.race import run_launch
 from tfbench.race.schedule import make_plan
 from tfbench.race.workers import Suite
+from tfbench.report.screen import add_columns, add_row, table
 from tfbench.report.summary import duration, times
 from tfbench.sides.spec import Side
 from tfbench.stats.alpha_spending import case_alpha
@@ -344,3 +349,79 @@ def _detectable(race: SelfRace, limit: DetectionLimit, policy: Policy) -> str:
         return f"policy {policy.name} does not detect even a slowdown of {SLOWDOWNS[-1]:.0%} here"
     cost = f"{limit.launches:.0f} launches, {duration(limit.launches * race.launch_seconds)} per case"
     return f"a slowdown of {limit.smallest:.1%} is detectable here in about {cost}"
+
+
+# Measure the noise of a machine that can bear it, and print it
+
+
+_HEADINGS = (
+    "a step", "launches", "deviation between launches", "deviation between zygotes", "ratio to itself", "its interval",
+    "smallest detectable slowdown", "time to detect it", "time to report unchanged code",
+)  # fmt: skip
+_ROOT = Path("/")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the race of the doctor has shown."""
+
+    test: NoiseTest | None = None
+    """``None`` if there was no race."""
+    window: ObservationWindow | None = None
+    """The counters of the processor during the race."""
+    findings: Sequence[Finding] = ()
+    """What the race shows, or why there was none."""
+
+
+def measure(seconds: float, found: Machine, where: Processors, limits: Limits, tell: Progress) -> Measured:
+    """Race the same code against itself, unless memory is so short that the kernel could kill other processes."""
+    memory = checks.available(found, limits)
+    if memory.state is State.BAD:
+        text = f"not run, because the kernel could kill other processes: {memory.what}"
+        return Measured(findings=[Finding(NAME, State.UNKNOWN, text)])
+    before, began = machine.counters(_ROOT, found.worker), time.perf_counter()
+    try:
+        test = race(seconds, preset("standard"), where, tell, time.perf_counter, random.Random())
+    except TfbenchError as error:
+        return Measured(findings=[finding_of(error)])
+    after, ended = machine.counters(_ROOT, found.worker), time.perf_counter()
+    tell("simulating races with this noise", seconds)
+    add_detection_limits(test.races, test.policy, limits)
+    return Measured(test, machine.observation_window(before, after, ended - began), findings_of(test, limits))
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """Return whether the machine is fit. A race that ended without a result leaves that open."""
+    if not checks.is_fit(findings):
+        return checks.NOT_FIT
+    silent = any(finding.name == NAME and finding.state is State.UNKNOWN for finding in findings)
+    return checks.UNDECIDED if silent else checks.FIT
+
+
+def table_of(test: NoiseTest) -> Group:
+    """Show the races of all workloads side by side."""
+    made = table(f"The same code against itself, {test.seconds:.0f} s, policy {test.policy.name}")
+    add_columns(made, "")
+    add_columns(made, *(race.name for race in test.races), right=True)
+    for row in zip(_HEADINGS, *map(_cells, test.races), strict=True):
+        add_row(made, *row)
+    lines = [Text(f"{test.zygotes} zygotes started in {test.zygote_seconds:.0f} s before the races")]
+    if test.without_tensorflow:
+        text = "TensorFlow could not be imported, so NumPy steps were raced instead; they are less representative"
+        lines.append(Text(text, "yellow"))
+    return Group(made, *lines)
+
+
+def _cells(race: SelfRace) -> tuple[str, ...]:
+    """Return what `_HEADINGS` names, of one workload."""
+    limit, launches = race.limit, str(len(race.launches))
+    if limit is None:
+        return ("", launches, "", "", "broke" if race.failure else "-", "", "-", "", "")
+    smallest, seconds = "-", "-"
+    if limit.smallest is not None:
+        smallest, seconds = f"{limit.smallest:.1%}", duration(limit.launches * race.launch_seconds)
+    center, _, interval = times(limit.itself).partition(" ")
+    return (
+        duration(race.iteration), launches, f"{limit.noise.launch_deviation:.2%}", f"{limit.noise.zygote_deviation:.2%}",
+        center, interval.strip("()"), smallest, seconds, duration(limit.unchanged_launches * race.launch_seconds),
+    )  # fmt: skip
