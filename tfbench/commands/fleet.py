@@ -21,7 +21,7 @@ from tfbench.commands._setup import add_selections, selected_words
 from tfbench.errors import UsageError
 from tfbench.fleet import folder
 from tfbench.fleet.controller import Fleet, FleetProgress, Status, failed_logs, merge, span
-from tfbench.fleet.engines import Engine
+from tfbench.fleet.engines import Engine, LocalEngine, RayEngine, SlurmEngine
 from tfbench.fleet.folder import FleetFolder, Plan
 from tfbench.fleet.job import pinned, sides_of
 from tfbench.fs import require_linux, try_lock, write_whole
@@ -149,22 +149,14 @@ def _missing(collected: Collected, spec: str, policy: Policy, layout: Layout) ->
 
 
 def _engine(arguments: argparse.Namespace, folder: FleetFolder, plan: Plan) -> Engine:
-    """Create the engine. Each one is imported only here, and only if it is asked for."""
+    """Create the engine."""
     if arguments.local_nodes and arguments.engine != "ray":
         raise UsageError("--local-nodes is for --engine ray")
     if arguments.engine_option and arguments.engine != "slurm":
         raise UsageError("--engine-option is for --engine slurm")
     if arguments.engine == "slurm":
-        from tfbench.fleet.engines import SlurmEngine
-
         return SlurmEngine(folder, plan.machine_class, arguments.engine_option)
-    if arguments.engine == "ray":
-        from tfbench.fleet.engines import RayEngine
-
-        return RayEngine(plan.machine_class, arguments.local_nodes)
-    from tfbench.fleet.engines import LocalEngine
-
-    return LocalEngine()
+    return RayEngine(plan.machine_class, arguments.local_nodes) if arguments.engine == "ray" else LocalEngine()
 
 
 def _run(arguments: argparse.Namespace, folder: FleetFolder, engine: Engine) -> int:

@@ -238,9 +238,10 @@ class SlurmEngine:
         found: dict[int, State] = dict.fromkeys(self._tasks.values(), State.ENDED)
         arrays = sorted({array for array, _ in self._tasks})
         for line in self._queue(arrays).splitlines() if arrays else ():
-            array, task, word, reason = (*line.split("|", 3), "", "", "", "")[:4]
-            if (array, task) not in self._tasks:
+            fields = line.split("|", 3)
+            if len(fields) < 4 or (fields[0], fields[1]) not in self._tasks:
                 continue
+            array, task, word, reason = fields
             state = State.WAITING if word in _WAITING else State.RUNNING if word in _RUNNING else State.ENDED
             if state is State.WAITING and "held" in reason.lower():  # it would wait for an administrator
                 with suppress(EngineError):
