@@ -51,23 +51,23 @@ def describe() -> JSON:
 
 def packages() -> dict[str, str]:
     """Return the installed distributions that can change a time, with their versions."""
-    found = {}
+    versions = {}
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def foreign_distribution() -> str:
     """Return a warning if another project's distribution ``tfbench`` is installed, whose files replace ours; else ``""``."""
     try:
-        found = metadata.distribution("tfbench")
+        distribution = metadata.distribution("tfbench")
     except metadata.PackageNotFoundError:
         return ""
-    if any(entry.group == "pytest11" for entry in found.entry_points):
+    if any(entry.group == "pytest11" for entry in distribution.entry_points):
         return ""  # an older installation of this project
     fix = "pip uninstall tfbench, then pip install --force-reinstall pytest-tfbench"
-    return f"the distribution tfbench {found.version} in this environment is another project, whose files mix with ours: {fix}"
+    return f"the distribution tfbench {distribution.version} in this environment is another project, whose files mix with ours: {fix}"
 
 
 def settings() -> dict[str, str]:
@@ -110,7 +110,7 @@ def read_proc(file: Path) -> str:
 
 def _gpus(driver: Path) -> dict[str, str]:
     files = map(read_proc, sorted(driver.glob("gpus/*/information")))
-    models = [found[1].strip() for text in files if (found := re.search(r"^Model:(.*)$", text, re.MULTILINE))]
+    models = [model[1].strip() for text in files if (model := re.search(r"^Model:(.*)$", text, re.MULTILINE))]
     number = re.search(r"\s(\d+\.[\d.]+)\s", read_proc(driver / "version"))
     return {"gpus": ", ".join(models), "driver": number[1] if number else "unknown"} if models else {}
 

@@ -126,8 +126,8 @@ def _abandoned(prefix: str, parent: str | Path, is_kind: Callable[[int], bool]) 
             descriptor = os.open(place, _NO_LINK)
             stack.callback(os.close, descriptor)
             hold(descriptor, wait=False)
-            found = os.fstat(descriptor)
-            if found.st_uid == os.getuid() and is_kind(found.st_mode):
+            status = os.fstat(descriptor)
+            if status.st_uid == os.getuid() and is_kind(status.st_mode):
                 yield place
 
 
@@ -202,10 +202,10 @@ def python_path(root: Path, given: str) -> str:
 
 def read_at_most(file: IO[bytes], limit: int) -> bytes:
     """Return the first bytes of a file. It takes the memory of those only, whereas ``file.read(limit)`` takes the limit."""
-    found = bytearray()
-    while len(found) < limit and (part := file.read(min(limit - len(found), 1 << 20))):
-        found += part
-    return bytes(found)
+    content = bytearray()
+    while len(content) < limit and (part := file.read(min(limit - len(content), 1 << 20))):
+        content += part
+    return bytes(content)
 
 
 def read_text(path: Path) -> str:

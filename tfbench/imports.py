@@ -35,14 +35,14 @@ def leaked_packages(there: str, here: str) -> list[str]:
     A package that was installed from the working tree as a copy (``pip install .``) is one of them: both sides would
     import that copy.
     """
-    found, copies = set(), _copies(there)
+    leaks, copies = set(), _copies(there)
     for name, file in module_files():
         package = name.partition(".")[0]
         leaked = _moved(file, there, here) != file or (package in copies and is_installed(file))
         # pytest makes a module of each folder above a conftest.py that lies outside of its root.
         if leaked and not is_below(os.path.realpath(file), PACKAGE) and not os.path.isdir(file):
-            found.add(package)
-    return sorted(found)
+            leaks.add(package)
+    return sorted(leaks)
 
 
 def module_files() -> Iterator[tuple[str, str]]:
@@ -60,7 +60,7 @@ def _copies(there: str) -> set[str]:
 
     pip and uv record where a distribution came from (PEP 610).
     """
-    found: set[str] = set()
+    copies: set[str] = set()
     for distribution in metadata.distributions():
         try:
             origin = json.loads(distribution.read_text("direct_url.json") or "{}")
@@ -69,8 +69,8 @@ def _copies(there: str) -> set[str]:
         except (OSError, ValueError, AttributeError):
             continue
         if origin and copied and is_below(folder, there):
-            found |= {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
-    return found - {OWN}
+            copies |= {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
+    return copies - {OWN}
 
 
 def _moved(path: str, there: str, here: str) -> str:

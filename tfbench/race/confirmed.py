@@ -191,8 +191,8 @@ class ConfirmedRace:
             suspects = [(judge, judge.result) for judge in self._judges if judge.changed]
             if self._confirm and suspects and not self.failures:
                 least = len(self._first.all_launches)
-                found = self._time.result.statistic if self._time.changed and self._time.result else None
-                self._second = self._again(found, least if found else 0)
+                statistic = self._time.result.statistic if self._time.changed and self._time.result else None
+                self._second = self._again(statistic, least if statistic else 0)
                 with self._stopwatch.phase(Phase.CONFIRMING):
                     self._race(self._second, [judge for judge, _ in suspects], least, progress)
                 for judge, first in suspects:
@@ -234,7 +234,7 @@ class ConfirmedRace:
     def tail(self) -> Ratio | None:
         """The newest ratio of the geometric means of the calls, ``None`` where none was judged."""
         decisions = [race.decisions.get(1) for race in self.races]
-        return next((one.tail for one in reversed(decisions) if one and one.tail), None)
+        return next((decision.tail for decision in reversed(decisions) if decision and decision.tail), None)
 
     @property
     def thresholds(self) -> Thresholds:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tfbench import protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped
 from tfbench.fs import atomic_dir
 from tfbench.metrics.hlo import of_module
@@ -21,16 +22,7 @@ from tfbench.model import JSON, LEAKS
 from tfbench.policy import Policy
 from tfbench.profiles.folders import RUNS
 from tfbench.profiles.step_breakdown import PythonProfile
-from tfbench.protocol import (
-    XLA_FOLDER,
-    Done,
-    ProbeCase,
-    Probed,
-    ProfileCase,
-    Profiled,
-    SampleCase,
-    Sampled,
-)
+from tfbench.protocol import XLA_FOLDER, Done
 from tfbench.race.interfaces import Entrant, Failure
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
@@ -62,9 +54,11 @@ class Sampler:
             BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
         """
         policy = self._policy
-        request = SampleCase(self._launcher.processors.of(entrant.case), entrant.case.name, SECONDS, first, memory)
+        request = protocol.SampleCase(
+            self._launcher.processors.of(entrant.case), entrant.case.name, SECONDS, first, memory
+        )
         with self._launcher.start(entrant, 0, request) as process:
-            answer = process.answer(Sampled, "while it was sampled", policy.setup_seconds)
+            answer = process.answer(protocol.Sampled, "while it was sampled", policy.setup_seconds)
             process.answer(Done, "after it was sampled", policy.setup_seconds)
         return PythonProfile(answer.calls, answer.seconds, answer.samples, answer.functions, answer.memory)
 
@@ -131,17 +125,17 @@ class Profiler:
         place = logs / RUNS / f"launch-{launch + 1}"
         with atomic_dir(place) as half:
             self._collect(entrant, launch % self._policy.profile_zygotes, half)
-            found = sorted(half.glob(f"{RUNS.as_posix()}/*/*.xplane.pb"))
-            if not found:
+            files = sorted(half.glob(f"{RUNS.as_posix()}/*/*.xplane.pb"))
+            if not files:
                 raise BenchmarkError("the profiler wrote no file: another profiler may be running in its process")
-            for file in found:
+            for file in files:
                 file.rename(half / file.name)
             shutil.rmtree(half / RUNS.parts[0])
         return place
 
     def _collect(self, entrant: Entrant, pair: int, folder: Path) -> None:
         policy = self._policy
-        request = ProfileCase(
+        request = protocol.ProfileCase(
             self._launcher.processors.of(entrant.case),
             entrant.case.name,
             folder=str(folder),
@@ -152,7 +146,7 @@ class Profiler:
             warmup=policy.warmup(),
         )
         with self._launcher.start(entrant, pair, request) as process:
-            process.answer(Profiled, "while it was profiled", policy.setup_seconds)
+            process.answer(protocol.Profiled, "while it was profiled", policy.setup_seconds)
             # The code after bench belongs to the benchmark.
             process.answer(Done, "after it was profiled", policy.setup_seconds)
 
@@ -201,25 +195,25 @@ class Prober:
         """
         waiting = deque(enumerate(entrants))
         running: dict[int, _Launch] = {}
-        found: dict[int, ProbeOutput | Failure] = {}
+        results: dict[int, ProbeOutput | Failure] = {}
         every = self._launcher.processors.every
         idle: list[tuple[int, ...]] = [(cpu,) for cpu in every[: self._policy.probes_at_once]] or [()]
         try:
             for wanted in range(len(waiting)):
-                while wanted not in found:
+                while wanted not in results:
                     while waiting and idle:
                         number, entrant = waiting.popleft()
                         try:
                             running[number] = self._start(entrant, idle[0])
                             del idle[0]
                         except BenchmarkError as error:
-                            found[number] = error
-                    found.update(self._ended(running))
-                    for number in found.keys() & running.keys():
+                            results[number] = error
+                    results.update(self._ended(running))
+                    for number in results.keys() & running.keys():
                         launch = running.pop(number)
                         launch.end()
                         idle.append(launch.cpus)
-                yield found.pop(wanted)
+                yield results.pop(wanted)
         finally:
             for launch in running.values():
                 launch.end()
@@ -237,7 +231,7 @@ class Prober:
         folder = tempfile.TemporaryDirectory(prefix="probe-", dir=self._launcher.scratch)
         cpus = self._launcher.processors.every if entrant.case.cpus == "all" else idle
         windows = *self._policy.leak_windows, self._policy.leak_seconds[bool(entrant.case.claims_on(LEAKS))]
-        request = ProbeCase(cpus, entrant.case.name, folder.name, self._policy.probe_calls, windows)
+        request = protocol.ProbeCase(cpus, entrant.case.name, folder.name, self._policy.probe_calls, windows)
         try:
             # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
             apart = self._files or entrant.case.shared
@@ -263,7 +257,7 @@ class Prober:
     def _output(self, launch: _Launch) -> ProbeOutput | Failure:
         process = launch.process
         try:
-            answer = process.answer(Probed, "while it was probed", self._policy.setup_seconds, launch.waited)
+            answer = process.answer(protocol.Probed, "while it was probed", self._policy.setup_seconds, launch.waited)
             # The code after bench belongs to the benchmark.
             process.answer(Done, "after it was probed", self._policy.answer_seconds)
         except (BenchmarkError, BenchmarkSkipped) as error:
@@ -271,10 +265,10 @@ class Prober:
         return _read(answer, Path(launch.folder.name))
 
 
-def _read(answer: Probed, folder: Path) -> ProbeOutput:
+def _read(answer: protocol.Probed, folder: Path) -> ProbeOutput:
     """Return the evidence, with the files that the process left in its folder."""
-    found = answer.found
-    names = found["xla"]["modules"] if "xla" in found else []
+    evidence = answer.found
+    names = evidence["xla"]["modules"] if "xla" in evidence else []
     modules: dict[str, str] = {}
     for name in names:
         text = (folder / XLA_FOLDER / name).read_text(encoding="utf-8", errors="replace")
@@ -282,17 +276,17 @@ def _read(answer: Probed, folder: Path) -> ProbeOutput:
         modules[f"{of_module(name)} #{again + 1}" if again else of_module(name)] = text
     assigned = (folder / XLA_FOLDER / f"{name.removesuffix('.txt')}-buffer-assignment.txt" for name in names)
     return ProbeOutput(
-        found=found,
+        found=evidence,
         absent=answer.absent,
         facts=answer.facts,
         modules=modules,
         assignments=[path.read_text(encoding="utf-8", errors="replace") for path in assigned if path.exists()],
-        outputs=tuple(_outputs(folder, found["outputs"])) if "outputs" in found else (),
+        outputs=tuple(_outputs(folder, evidence["outputs"])) if "outputs" in evidence else (),
     )
 
 
-def _outputs(folder: Path, found: JSON) -> Iterator[Output]:
+def _outputs(folder: Path, evidence: JSON) -> Iterator[Output]:
     """Yield the arrays of a file with their names and types. numpy refuses pickled Python objects by default."""
-    with np.load(folder / found["file"]) as arrays:
-        for number, (name, dtype) in enumerate(zip(found["names"], found["dtypes"], strict=True)):
+    with np.load(folder / evidence["file"]) as arrays:
+        for number, (name, dtype) in enumerate(zip(evidence["names"], evidence["dtypes"], strict=True)):
             yield Output(arrays[f"arr_{number}"], name, dtype)

@@ -9,27 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
+from tfbench import protocol
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, LaunchDisturbed, WorkerHung
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import DISPATCH_TIME, FIRST_CALL, FIRST_CALL_PARTS, GPU_CLOCK
 from tfbench.model import ONCE, WAITED, Plan
 from tfbench.policy import Policy
-from tfbench.protocol import (
-    TOKEN,
-    Begin,
-    Done,
-    LaunchRequest,
-    M,
-    Prepared,
-    Preparing,
-    Rounds,
-    Serve,
-    ServeSliced,
-    Settle,
-    Settled,
-    Stop,
-    TimeCase,
-)  # fmt: skip
+from tfbench.protocol import TOKEN, Done, LaunchRequest, M, Prepared
 from tfbench.race.interfaces import Entrant, EntrantFailed, Failure, OpenLaunch
 from tfbench.race.schedule import followers, planned_seconds, starting_places
 from tfbench.race.timer import timer
@@ -55,23 +41,23 @@ def time_in_queue(calls: Mapping[int, tuple[float, float]]) -> float:
     return max(0.0, min(min(wall - running, running) for wall, running in calls.values()))
 
 
-def alone(one: Prepared, queue: float) -> Prepared:
+def alone(prepared: Prepared, queue: float) -> Prepared:
     """Take the time in the queue from the first call, and from the one iteration of a step that runs once.
 
     What remains is the time that the call runs, and the time that it waits for files, locks or a sleep.
     """
-    if one.first_call is None or queue <= 0:
-        return one
-    wall, _ = one.first_call
-    if one.facts.get(ONCE):
-        return replace(one, iteration=wall - queue)
-    parts = {part: value * (1 - queue / wall) for part, value in one.facts[FIRST_CALL_PARTS].items()}
-    return replace(one, facts={**one.facts, FIRST_CALL: wall - queue, FIRST_CALL_PARTS: parts})
+    if prepared.first_call is None or queue <= 0:
+        return prepared
+    wall, _ = prepared.first_call
+    if prepared.facts.get(ONCE):
+        return replace(prepared, iteration=wall - queue)
+    parts = {part: value * (1 - queue / wall) for part, value in prepared.facts[FIRST_CALL_PARTS].items()}
+    return replace(prepared, facts={**prepared.facts, FIRST_CALL: wall - queue, FIRST_CALL_PARTS: parts})
 
 
-def without_first_call(one: Prepared) -> Prepared:
+def without_first_call(prepared: Prepared) -> Prepared:
     """Drop a first call that was made apart from that of the other side, with which it cannot be compared well."""
-    return replace(one, facts={name: fact for name, fact in one.facts.items() if name not in _FACTS})
+    return replace(prepared, facts={name: fact for name, fact in prepared.facts.items() if name not in _FACTS})
 
 
 # One launch in real processes, whose turns pass through pipes
@@ -132,7 +118,7 @@ class ProcessLaunch:
         warmup = self._policy.warmup(brief)
         two = self._are_two()
         meeting = two and together
-        found: dict[int, Prepared | Failure] = {}
+        results: dict[int, Prepared | Failure] = {}
         for first in range(0, len(entrants), len(self._places)):
             batch = entrants[first : first + len(self._places)]
             if not self.began:
@@ -140,14 +126,14 @@ class ProcessLaunch:
                 if meeting and isinstance(ahead, ProcessLaunch):
                     ahead._begin(batch[::-1], warmup, self._places[1])
                     _call_first(self, ahead)
-            found |= self._prepared(apart=two and not together)
+            results |= self._prepared(apart=two and not together)
         if len(self._places) > 1 and not brief:
             for entrant, process in list(self._running.items()):
-                process.ask(Settle(self._cpus, self._policy.settle_seconds))
-                settled = self._reply(entrant, Settled, "while it was warmed up", self._policy.answer_seconds)
-                if not isinstance(settled, Settled):
-                    found[entrant] = settled
-        return found
+                process.ask(protocol.Settle(self._cpus, self._policy.settle_seconds))
+                settled = self._reply(entrant, protocol.Settled, "while it was warmed up", self._policy.answer_seconds)
+                if not isinstance(settled, protocol.Settled):
+                    results[entrant] = settled
+        return results
 
     @property
     def began(self) -> bool:
@@ -171,7 +157,7 @@ class ProcessLaunch:
     def _start(
         self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float], meeting: tuple[int, ...]
     ) -> None:
-        request = TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup, self._seed, meeting)
+        request = protocol.TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup, self._seed, meeting)
         pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
         self._running[entrant] = self._start_process(self._entrants[entrant], self.pair, request, pipes)
 
@@ -195,13 +181,17 @@ class ProcessLaunch:
             self._running.pop(entrant).end(kill=True)
             self._found[entrant] = BenchmarkError("the process waits for the other side more often than it should")
         self._waiting.clear()
-        found, self._found, self._met = self._found, {}, 0
-        ready = {entrant: one for entrant, one in found.items() if isinstance(one, Prepared)}
-        queue = time_in_queue({entrant: one.first_call for entrant, one in ready.items() if one.first_call})
-        for entrant, one in ready.items():
-            found[entrant] = self._ready[entrant] = shortened = without_first_call(one) if apart else alone(one, queue)
-            self._scale[entrant] = shortened.iteration / one.iteration if one.iteration else 1.0
-        return found
+        results, self._found, self._met = self._found, {}, 0
+        ready = {entrant: prepared for entrant, prepared in results.items() if isinstance(prepared, Prepared)}
+        queue = time_in_queue(
+            {entrant: prepared.first_call for entrant, prepared in ready.items() if prepared.first_call}
+        )
+        for entrant, prepared in ready.items():
+            results[entrant] = self._ready[entrant] = shortened = (
+                without_first_call(prepared) if apart else alone(prepared, queue)
+            )
+            self._scale[entrant] = shortened.iteration / prepared.iteration if prepared.iteration else 1.0
+        return results
 
     def meet(self) -> None:
         """Wait until each process waits for the other one, or is prepared."""
@@ -209,7 +199,7 @@ class ProcessLaunch:
         for entrant in tuple(self._waiting):
             hung = "the step has not returned from its first call" if self._met > 1 else ""
             waited = time.monotonic() - self._since
-            reply = self._reply(entrant, Preparing, "", self._policy.setup_seconds, waited, hung)
+            reply = self._reply(entrant, protocol.Preparing, "", self._policy.setup_seconds, waited, hung)
             if isinstance(reply, Prepared | Failure):
                 self._found[entrant] = reply
                 self._waiting.remove(entrant)
@@ -218,7 +208,7 @@ class ProcessLaunch:
         """Let the processes that wait for each other go on at once."""
         self._since = time.monotonic()
         for entrant in self._waiting:
-            self._running[entrant].ask(Begin())
+            self._running[entrant].ask(protocol.Begin())
 
     def _reply(
         self, entrant: int, wanted: type[M], when: str, seconds: float, waited: float = 0.0, hung: str = ""
@@ -238,7 +228,7 @@ class ProcessLaunch:
                 error = BenchmarkError("the blocks have no usable time: the benchmark's clock stood still")
                 raise EntrantFailed(entrant, error)
         # Only such blocks begin and end by the system's clock, and contain nothing that is not timed.
-        by_system = not plan.sliced and all(one.waiting is not None for one in self._ready.values())
+        by_system = not plan.sliced and all(prepared.waiting is not None for prepared in self._ready.values())
         if by_system and (known := timer()):
             times = known.shortened(blocks)
         self.finish()
@@ -274,11 +264,11 @@ class ProcessLaunch:
                 others = tuple(other for other in self._running if other != entrant)
                 places = starting_places(orders, entrant)
                 slow = self._slow_calls(plan, entrant)
-                process.ask(ServeSliced(places, others, plan.iterations[entrant], plan.extra[entrant], slow))
+                process.ask(protocol.ServeSliced(places, others, plan.iterations[entrant], plan.extra[entrant], slow))
         else:
             groups = self._stopped_groups()
             for entrant, turns in followers(orders).items():
-                request = Serve(
+                request = protocol.Serve(
                     tuple(turns), plan.iterations[entrant], plan.primes[entrant], plan.extra[entrant], groups,
                     self._slow_calls(plan, entrant),
                 )  # fmt: skip
@@ -308,8 +298,8 @@ class ProcessLaunch:
         prefetch would work during another side's turn, and their own side would seem faster than it is.
         """
         ready = self._ready.values()
-        alone = len(self._cpus) == 1 and not any(one.works_on for one in ready)
-        if alone or any(one.on_device for one in ready):
+        alone = len(self._cpus) == 1 and not any(prepared.works_on for prepared in ready)
+        if alone or any(prepared.on_device for prepared in ready):
             return ()
         numbers = range(len(self._entrants))
         return tuple(self._running[entrant].pid if entrant in self._running else 0 for entrant in numbers)
@@ -317,14 +307,14 @@ class ProcessLaunch:
     def _limit(self, plan: Plan) -> float:
         """Return the time limit of the rounds in seconds."""
         whole = {
-            entrant: one.iteration + (one.untimed or 0)
-            for entrant, one in self._ready.items()
+            entrant: prepared.iteration + (prepared.untimed or 0)
+            for entrant, prepared in self._ready.items()
             if entrant in self._running
         }
         seconds = planned_seconds(plan, whole)
         return self._policy.overrun * seconds + self._policy.answer_seconds
 
-    def _all_rounds(self, turns: int, limit: float) -> dict[int, Rounds]:
+    def _all_rounds(self, turns: int, limit: float) -> dict[int, protocol.Rounds]:
         """Receive the times of all entrants. The first one that sends anything else ends the wait for the others.
 
         Args:
@@ -333,11 +323,11 @@ class ProcessLaunch:
         when, seconds = "while it was timed", self._policy.answer_seconds
         waiting = {process.channel: entrant for entrant, process in self._running.items()}
         deadline = time.monotonic() + limit
-        answers: dict[int, Rounds] = {}
+        answers: dict[int, protocol.Rounds] = {}
         while waiting and (left := deadline - time.monotonic()) > 0:
             for channel in select.select(list(waiting), [], [], min(left, LOG_LOOK_SECONDS))[0]:
                 entrant = waiting.pop(channel)
-                answers[entrant] = self._answer(entrant, Rounds, when, seconds)
+                answers[entrant] = self._answer(entrant, protocol.Rounds, when, seconds)
             for entrant in waiting.values():
                 self._check_output(entrant)
         if waiting:
@@ -345,7 +335,7 @@ class ProcessLaunch:
             for entrant in waiting.values():
                 os.write(self._pipes[entrant][1], TOKEN * turns)
                 self._running[entrant].resume()
-            late = {entrant: self._answer(entrant, Rounds, when, limit) for entrant in waiting.values()}
+            late = {entrant: self._answer(entrant, protocol.Rounds, when, limit) for entrant in waiting.values()}
             slowest = max(late, key=lambda entrant: sum(late[entrant].ended) - sum(late[entrant].began))
             raise EntrantFailed(slowest, WorkerHung(f"the rounds took longer than {limit:.3g} s"))
         return answers
@@ -364,7 +354,7 @@ class ProcessLaunch:
         """
         failures = []
         for process in self._running.values():  # all before the first answer, so that they end at the same time
-            process.ask(Stop())
+            process.ask(protocol.Stop())
         for entrant, process in self._running.items():
             try:
                 done = self._answer(entrant, Done, "after it had been timed", self._policy.answer_seconds)

@@ -43,9 +43,9 @@ def processors(chosen: Sequence[int] | None, available: Mapping[int, None] | Seq
     every = tuple(sorted(available))
     if chosen:
         return Processors(one=tuple(chosen), every=tuple(chosen))
-    one = every[-1:]
-    near = tuple(cpu for cpu in reversed(every) if _memory_of(cpu) == _memory_of(*one))
-    return Processors(one, every, near if len(near) > 1 else ())
+    last = every[-1:]
+    near = tuple(cpu for cpu in reversed(every) if _memory_of(cpu) == _memory_of(*last))
+    return Processors(last, every, near if len(near) > 1 else ())
 
 
 def _memory_of(cpu: int) -> list[str]:
@@ -368,8 +368,8 @@ class ProcessLauncher:
 
     def import_seconds(self, side: Side) -> float | None:
         """Return the median import time of TensorFlow in the side's zygotes, ``None`` if none imports it."""
-        found = self._import_seconds.get(side.name)
-        return median(found) if found else None
+        seconds = self._import_seconds.get(side.name)
+        return median(seconds) if seconds else None
 
     def release(self, side: Side) -> None:
         """End the zygotes of a side."""

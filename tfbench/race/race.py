@@ -60,9 +60,9 @@ def run_launch(
         with stopwatch.phase(Phase.PREPARING):
             order = rng.sample(list(active), len(active))
             ready = opened.prepare(order, brief, together, ahead)
-        prepared = {entrant: one for entrant, one in ready.items() if isinstance(one, Prepared)}
-        failures = {entrant: one for entrant, one in ready.items() if not isinstance(one, Prepared)}
-        if len({bool(one.facts.get(ONCE)) for one in prepared.values()}) > 1:
+        prepared = {entrant: result for entrant, result in ready.items() if isinstance(result, Prepared)}
+        failures = {entrant: result for entrant, result in ready.items() if not isinstance(result, Prepared)}
+        if len({bool(result.facts.get(ONCE)) for result in prepared.values()}) > 1:
             error = BenchmarkError("one side measures its step once (bench.once), and the other one repeatedly")
             return None, {**failures, **dict.fromkeys(prepared, error)}
         if len(prepared) < least:
@@ -186,15 +186,15 @@ class Race:
     def effects(self, entrant: int, other: int | None = None, statistic: Statistic = Statistic.MEDIAN) -> list[Effect]:
         """Return the effects of this entrant against the other one or the reference, one per launch."""
         reference = self.reference if other is None else other
-        found = []
+        effects = []
         for launch in self.launches:
             mine, theirs = launch.runs[entrant], None if reference is None else launch.runs[reference]
             if mine is not None and theirs is not None:
                 effect = effect_of(statistic, theirs, mine, launch.pair)
                 if not self._share_side(entrant, reference):
                     effect = replace(effect, value=effect.value - log_items_ratio(theirs, mine))
-                found.append(effect)
-        return found
+                effects.append(effect)
+        return effects
 
     def share_zygote(self, entrant: int, other: int | None) -> bool:
         """Return whether two entrants are forked from the same zygotes; ``None`` stands for the first entrant."""
@@ -431,7 +431,7 @@ class Race:
     def _open_statistic(self, entrant: int) -> Statistic:
         """Return what the next launches have to decide about this entrant."""
         judged = self._judged(entrant)
-        return next((one for one in judged if (entrant, one) not in self._proved), judged[-1])
+        return next((statistic for statistic in judged if (entrant, statistic) not in self._proved), judged[-1])
 
     def _decide(self, entrant: int, final: bool) -> Decision:
         first, *others = (self._by(entrant, statistic, final) for statistic in self._judged(entrant))

@@ -133,7 +133,7 @@ def orders(entrants: Sequence[int], rounds: int, rng: random.Random) -> list[lis
 
 def followers(order: Sequence[Sequence[int]]) -> dict[int, list[int]]:
     """Return for each entrant, and each of its turns, the entrant of the next turn; -1 ends the launch."""
-    turns = [entrant for one in order for entrant in one]
+    turns = [entrant for entrants in order for entrant in entrants]
     follow: dict[int, list[int]] = {entrant: [] for entrant in turns}
     for entrant, after in zip(turns, [*turns[1:], -1], strict=True):
         follow[entrant].append(after)

@@ -105,11 +105,11 @@ class Stopwatch:
     def seconds(self) -> dict[Phase, float]:
         """The seconds of each phase so far, of all threads. In a run of one thread, their sum is the wall time."""
         self._count()
-        found = dict.fromkeys(Phase, 0.0)
+        spent = dict.fromkeys(Phase, 0.0)
         for count in self._counts:
             for (phase, _), seconds in list(count.spent.items()):
-                found[phase] += seconds
-        return found
+                spent[phase] += seconds
+        return spent
 
     @property
     def seconds_of_cases(self) -> float:
@@ -153,10 +153,12 @@ class Timer:
     def shortened(self, blocks: Mapping[int, Blocks]) -> dict[int, list[float]]:
         """Return the times of each side's blocks without the interrupts in them, in nanoseconds."""
         times = {side: np.array([end - begin for begin, end in of_side], float) for side, of_side in blocks.items()}
-        if any(np.median(one) > _SHORT * self.period for one in times.values()):
-            return {side: one.tolist() for side, one in times.items()}
+        if any(np.median(of_side) > _SHORT * self.period for of_side in times.values()):
+            return {side: of_side.tolist() for side, of_side in times.items()}
         counts = [np.array(self.interrupts(of_side)) for of_side in blocks.values()]
-        return dict(zip(times, (one.tolist() for one in without_interrupts([*times.values()], counts)), strict=True))
+        return dict(
+            zip(times, (of_side.tolist() for of_side in without_interrupts([*times.values()], counts)), strict=True)
+        )
 
 
 @lru_cache(maxsize=1)
@@ -188,7 +190,7 @@ def _phase(period: int) -> int | None:
         if moment is None:
             return None
         seen.append(moment)
-        together = [sum((other - one) % period < period // _TOGETHER for other in seen) for one in seen]
+        together = [sum((other - candidate) % period < period // _TOGETHER for other in seen) for candidate in seen]
         if (most := max(together)) >= _AGREEING:
             return seen[together.index(most)] % period
     return None

@@ -37,16 +37,16 @@ def end_processes(folder: Path, proc: Path = Path("/proc")) -> None:
     """
     token = os.fsencode(folder)
     for _ in range(_ATTEMPTS):
-        found = False
+        killed = False
         for environment in proc.glob("[0-9]*/environ"):
             pid = int(environment.parent.name)
             try:
                 if pid != os.getpid() and token in environment.read_bytes():
                     os.kill(pid, signal.SIGKILL)
-                    found = True
+                    killed = True
             except OSError:
                 continue  # it has ended, or belongs to someone else
-        if not found:
+        if not killed:
             return
         time.sleep(0.01)
 

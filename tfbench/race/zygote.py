@@ -20,19 +20,7 @@ from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProtocolError, Side
 from tfbench.fs import isolated_package_dir
 from tfbench.model import Case
 from tfbench.policy import Policy
-from tfbench.protocol import (
-    Channel,
-    ChannelClosed,
-    Done,
-    Failed,
-    LaunchRequest,
-    M,
-    Message,
-    Skipped,
-    TimedOut,
-    encode,
-    pair,
-)
+from tfbench.protocol import Channel, ChannelClosed, Done, LaunchRequest, M, Message, TimedOut, encode, pair
 from tfbench.race.workers import TEMPORARY, Suite, tail, worker_environment
 from tfbench.sides.spec import Side
 from tfbench.suite.tensorflow_stub import fix_of
@@ -125,9 +113,9 @@ class Process:
         if isinstance(message, wanted):
             return message
         output = self.end(kill=False)[1]
-        if isinstance(message, Skipped):
+        if isinstance(message, protocol.Skipped):
             raise BenchmarkSkipped(message.message)
-        failed = message if isinstance(message, Failed) else Failed("the benchmark ended early")
+        failed = message if isinstance(message, protocol.Failed) else protocol.Failed("the benchmark ended early")
         fix = fix_of(failed.message, self.zygote.side.root)
         text = "; ".join(filter(None, (failed.message, fix)))
         printed = f"{PRINTED}\n{output}" if failed.trace and output else output
@@ -139,7 +127,9 @@ class Process:
         while True:
             left = max(0.0, deadline - time.monotonic())
             try:
-                return self.channel.receive(wanted, Done, Failed, Skipped, timeout=min(left, LOG_LOOK_SECONDS))
+                return self.channel.receive(
+                    wanted, Done, protocol.Failed, protocol.Skipped, timeout=min(left, LOG_LOOK_SECONDS)
+                )
             except TimedOut:
                 self.check_output()
                 if left <= LOG_LOOK_SECONDS:

@@ -112,11 +112,11 @@ def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:
     """
     marks = list(item.iter_markers(MARK))
     every, mine = list(_variants(item)) if marks else [], dict(variant)
-    found = []
+    claims = []
     for mark in reversed(marks):
         name, levels, other, bound, metric = mark.args
         if metric == LEAKS:
-            found.append(Claim(name, other, (), bound, metric))
+            claims.append(Claim(name, other, (), bound, metric))
             continue
         about, against = _parsed(item, levels, every), _parsed(item, other, every)
         if about.items() <= mine.items():
@@ -125,8 +125,8 @@ def claims_of(item: pytest.Item, variant: Variant) -> tuple[Claim, ...]:
                 raise DeclarationError(
                     f"{item.nodeid}: a contract compares it with {other!r}, which is no other variant"
                 )
-            found.append(Claim(name, other, tuple(sorted(wanted.items())), bound, metric))
-    return tuple(found)
+            claims.append(Claim(name, other, tuple(sorted(wanted.items())), bound, metric))
+    return tuple(claims)
 
 
 def _variants(item: pytest.Item) -> Iterator[dict[str, str]]:

@@ -49,5 +49,5 @@ def line_of(root: Path, name: str) -> int | None:
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     wanted = function.partition("[")[0].rpartition("::")[2]
-    found = (node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == wanted)
-    return next(found, None)
+    lines = (node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == wanted)
+    return next(lines, None)

@@ -36,10 +36,10 @@ def parse_shard(text: str) -> Shard:
     Raises:
         UsageError: The text is not a shard, or its numbers are out of range.
     """
-    found = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]) <= MOST:
+    numbers = re.fullmatch(r"(\d{1,3})/(\d{1,3})", text)
+    if numbers is None or not 1 <= int(numbers[1]) <= int(numbers[2]) <= MOST:
         raise UsageError(f"--shard {text!r}: write 2/4 for the second of four shards")
-    return Shard(int(found[1]), int(found[2]))
+    return Shard(int(numbers[1]), int(numbers[2]))
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ def fix_of(error: str, root: Path) -> str:
     Args:
         root: pytest's root directory.
     """
-    if not (found := _MISSING.findall(error)):
+    if not (names := _MISSING.findall(error)):
         return ""
-    name = found[-1]
+    name = names[-1]
     if name == "tensorflow":
         return "install TensorFlow in this environment: pip install tensorflow"
     for folder in _SOURCES:
@@ -138,10 +138,10 @@ def _real(path: str) -> Any:
     if "(" in path:
         raise DeclarationError(f"{path} was called at import; move the call into the test")
     head, *rest = path.split(".")
-    found: Any = importlib.import_module(head)
+    part: Any = importlib.import_module(head)
     for depth, name in enumerate(rest, start=1):
-        found = getattr(found, name, None) or importlib.import_module(".".join([head, *rest[:depth]]))
-    return found
+        part = getattr(part, name, None) or importlib.import_module(".".join([head, *rest[:depth]]))
+    return part
 
 
 class _Stub(ModuleType):

@@ -23,8 +23,8 @@ def is_listed(config: pytest.Config, path: Path) -> bool:
 
 def listed(config: pytest.Config) -> list[Path]:
     """Return the files that the ini option names, sorted."""
-    found = {path for pattern in config.getini(INI) for path in config.rootpath.glob(pattern) if path.is_file()}
-    return sorted(found)
+    files = {path for pattern in config.getini(INI) for path in config.rootpath.glob(pattern) if path.is_file()}
+    return sorted(files)
 
 
 def function_of(run: Callable[[Any], None], code: str) -> Callable[..., None]:

@@ -18,22 +18,10 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
+from tfbench import protocol
 from tfbench.errors import BenchmarkError
 from tfbench.model import JSON, ONCE, QUALITIES, REPORTED
-from tfbench.protocol import (
-    Begin,
-    CaseRequest,
-    Channel,
-    Prepared,
-    Reached,
-    Rounds,
-    Serve,
-    ServeSliced,
-    Settle,
-    Settled,
-    Stop,
-    TimeCase,
-)  # fmt: skip
+from tfbench.protocol import CaseRequest, Channel, Prepared
 from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.block import (
     Block,
@@ -177,10 +165,10 @@ def unfinished(result: object, *, functions: bool = False) -> str:
     Args:
         functions: Whether functions are a result, as they are of a step that builds them.
     """
-    found = [("", result)]
+    parts = [("", result)]
     seen: set[int] = set()
-    while found:
-        path, part = found.pop()
+    while parts:
+        path, part = parts.pop()
         if fix := _fix(part, functions):
             kind = type(part).__name__
             article = "an" if kind[0].lower() in "aeiou" else "a"
@@ -194,7 +182,7 @@ def unfinished(result: object, *, functions: bool = False) -> str:
             continue
         if id(part) not in seen:
             seen.add(id(part))
-            found += reversed([(path + step, value) for step, value in inside])
+            parts += reversed([(path + step, value) for step, value in inside])
     return ""
 
 
@@ -230,13 +218,13 @@ def _fix(part: object, functions: bool) -> str:
 
 def _types(tf: Any, *names: str) -> tuple[type, ...]:
     """Return those of the public types that this version of TensorFlow has."""
-    found = []
+    types = []
     for name in names:
         try:
-            found.append(functools.reduce(getattr, name.split("."), tf))
+            types.append(functools.reduce(getattr, name.split("."), tf))
         except AttributeError:
             continue
-    return tuple(one for one in found if isinstance(one, type))
+    return tuple(kind for kind in types if isinstance(kind, type))
 
 
 # The ``bench`` fixture: it hands the step of a benchmark to the launch that the process was forked for
@@ -379,7 +367,7 @@ class Bench(ABC, Generic[Request]):
 
 
 @dataclass(repr=False)
-class TimingLaunch(Bench[TimeCase]):
+class TimingLaunch(Bench[protocol.TimeCase]):
     """Times blocks of the step in turn with the other processes of the launch."""
 
     _peak: HostPeak = field(default_factory=HostPeak, init=False)
@@ -389,9 +377,9 @@ class TimingLaunch(Bench[TimeCase]):
         tf_runtime.seed(self.request.seed)
 
     def serve(self, call: Step) -> None:
-        if found := tracer():
+        if active := tracer():
             raise BenchmarkError(
-                f"{found} is active in the measuring process and slows every call down; run without it, such as "
+                f"{active} is active in the measuring process and slows every call down; run without it, such as "
                 "without --cov or a debugger"
             )
         block = self.block(call)
@@ -413,8 +401,8 @@ class TimingLaunch(Bench[TimeCase]):
         inbox, *outboxes = self.pipes
         seed = self.request.seed + self.request.entrant
 
-        def timed(order: Serve | ServeSliced) -> Rounds:
-            if isinstance(order, ServeSliced):
+        def timed(order: protocol.Serve | protocol.ServeSliced) -> protocol.Rounds:
+            if isinstance(order, protocol.ServeSliced):
                 return serve_slices(call, order, inbox, outboxes, seed)
             injected = Injection(order.iterations, order.extra, order.slow, self.clock, seed)
 
@@ -426,7 +414,7 @@ class TimingLaunch(Bench[TimeCase]):
             began, ended = serve_turns(turn, self.request.entrant, order.follow, inbox, outboxes, order.groups)
             used = time.process_time_ns() - used if by_processor else 0
             preempted = block.preempted if by_processor else ()
-            return Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted)
+            return protocol.Rounds(tuple(began), tuple(ended), tuple(block.dispatched), used, preempted)
 
         cost = iteration + (untimed or 0)
         self._take_turns(timed, lambda order: block(round(order.seconds / cost)))
@@ -454,10 +442,14 @@ class TimingLaunch(Bench[TimeCase]):
         return meets
 
     def _meet(self) -> None:
-        self.channel.send(Reached())
-        self.channel.receive(Begin)
+        self.channel.send(protocol.Reached())
+        self.channel.receive(protocol.Begin)
 
-    def _take_turns(self, timed: Callable[[Serve | ServeSliced], Rounds], settle: Callable[[Settle], object]) -> None:
+    def _take_turns(
+        self,
+        timed: Callable[[protocol.Serve | protocol.ServeSliced], protocol.Rounds],
+        settle: Callable[[protocol.Settle], object],
+    ) -> None:
         """Serve requests until the launch stops.
 
         Args:
@@ -466,13 +458,13 @@ class TimingLaunch(Bench[TimeCase]):
         """
         cpus = self.request.cpus
         while True:
-            order = self.channel.receive(Settle, Serve, ServeSliced, Stop)
-            if isinstance(order, Settle):
+            order = self.channel.receive(protocol.Settle, protocol.Serve, protocol.ServeSliced, protocol.Stop)
+            if isinstance(order, protocol.Settle):
                 cpus = order.cpus
                 tf_runtime.pin(cpus)
                 settle(order)
-                self.channel.send(Settled())
-            elif isinstance(order, (Serve, ServeSliced)):
+                self.channel.send(protocol.Settled())
+            elif isinstance(order, (protocol.Serve, protocol.ServeSliced)):
                 with gc_disabled():
                     rounds = timed(order)
                 tf_runtime.check_pinned(cpus)
@@ -507,10 +499,10 @@ class TimingLaunch(Bench[TimeCase]):
         elapsed = round(seconds * 1e9)
         self.channel.send(Prepared(seconds, self.facts, first_call=first))
         while True:
-            order = self.channel.receive(Settle, Serve, Stop)
-            if isinstance(order, Settle):
-                self.channel.send(Settled())
-            elif isinstance(order, Serve):
+            order = self.channel.receive(protocol.Settle, protocol.Serve, protocol.Stop)
+            if isinstance(order, protocol.Settle):
+                self.channel.send(protocol.Settled())
+            elif isinstance(order, protocol.Serve):
                 if order.extra and REPORTED in self.facts:
                     self.refuse(
                         "--inject-slowdown cannot slow down a method that loops by itself; leave it out with -k"
@@ -519,7 +511,7 @@ class TimingLaunch(Bench[TimeCase]):
                 if order.extra:
                     spin(spins_for(order.extra * elapsed, self.clock))
                 ended = self.clock() + elapsed
-                self.channel.send(Rounds((began,) * len(order.follow), (ended,) * len(order.follow), ()))
+                self.channel.send(protocol.Rounds((began,) * len(order.follow), (ended,) * len(order.follow), ()))
                 self.seconds = [seconds] * len(order.follow)
             else:
                 return

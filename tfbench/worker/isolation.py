@@ -188,15 +188,15 @@ def reap(pid: int, patience: float) -> int:
 
 def children() -> set[int]:
     """Return the ids of this process' children, zombies included."""
-    found = set()
+    pids = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             # The name in parentheses may contain anything, even parentheses.
             if int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
-                found.add(int(stat.parent.name))
+                pids.add(int(stat.parent.name))
         except (OSError, ValueError, IndexError):
             continue  # the process has ended
-    return found
+    return pids
 
 
 def end_orphans(spared: Collection[int]) -> None:

@@ -16,15 +16,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from tfbench import protocol
 from tfbench.model import JSON, ONCE
-from tfbench.protocol import (
-    ProbeCase,
-    Probed,
-    ProfileCase,
-    Profiled,
-    SampleCase,
-    Sampled,
-)
 from tfbench.suite.fingerprint import digest
 from tfbench.worker import profiler, tf_runtime
 from tfbench.worker.bench import Bench, Step
@@ -60,7 +53,7 @@ _TYPES = 5
 """Number of types of Python objects that are reported, in descending order of their growth."""
 
 
-class SamplingLaunch(Bench[SampleCase]):
+class SamplingLaunch(Bench[protocol.SampleCase]):
     """Samples the functions of the step, or counts what its calls leave in memory. A step that runs once is called once."""
 
     def serve(self, call: Step) -> None:
@@ -83,7 +76,7 @@ class SamplingLaunch(Bench[SampleCase]):
             seconds = time.perf_counter() - began
         enough = sampler.samples * _SMALLEST
         functions = {name: (count, depth) for name, (count, depth) in sampler.functions.items() if count >= enough}
-        self.channel.send(Sampled(calls, seconds, sampler.samples, functions, memory))
+        self.channel.send(protocol.Sampled(calls, seconds, sampler.samples, functions, memory))
 
 
 class FunctionSampler:
@@ -141,7 +134,7 @@ class FunctionSampler:
 
 
 @contextlib.contextmanager
-def growth(found: JSON) -> Iterator[None]:
+def growth(grown: JSON) -> Iterator[None]:
     """Fill in what the block leaves behind, in bytes by keeper, and the types of Python objects that grew.
 
     ``python`` is what Python allocates, ``native`` what others hold from the C library's allocator, ``retained`` what
@@ -152,12 +145,12 @@ def growth(found: JSON) -> Iterator[None]:
         began, objects = _sizes(), _objects()
         yield
         ended = _sizes()
-        found.update({name: max(0.0, ended[name] - began[name]) for name in ended.keys() & began.keys()})
+        grown.update({name: max(0.0, ended[name] - began[name]) for name in ended.keys() & began.keys()})
         more = _objects()
         more.subtract(objects)
         largest = tracemalloc.take_snapshot().statistics("lineno")[:_LINES]
-        found["lines"] = {_place(one.traceback[0].filename, one.traceback[0].lineno): one.size for one in largest}
-        found["types"] = {name: count for name, count in more.most_common(_TYPES) if count > 0}
+        grown["lines"] = {_place(line.traceback[0].filename, line.traceback[0].lineno): line.size for line in largest}
+        grown["types"] = {name: count for name, count in more.most_common(_TYPES) if count > 0}
     finally:
         tracemalloc.stop()
 
@@ -165,13 +158,13 @@ def growth(found: JSON) -> Iterator[None]:
 def _sizes() -> dict[str, float]:
     gc.collect()
     python = float(tracemalloc.get_traced_memory()[0])
-    found = {"python": python, "resident": float(resident().get("RssAnon", 0))}
+    sizes = {"python": python, "resident": float(resident().get("RssAnon", 0))}
     if (ask := mallinfo()) is not None:
         info = ask()
         # Large blocks of Python's come from this allocator too, and small ones from its own arenas.
         ours = python + tracemalloc.get_tracemalloc_memory()
-        found |= {"native": max(0.0, float(info.uordblks + info.hblkhd) - ours), "retained": float(info.fordblks)}
-    return found
+        sizes |= {"native": max(0.0, float(info.uordblks + info.hblkhd) - ours), "retained": float(info.fordblks)}
+    return sizes
 
 
 def _place(file: str, line: int) -> str:
@@ -180,7 +173,7 @@ def _place(file: str, line: int) -> str:
 
 
 def _objects() -> Counter[str]:
-    return Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
+    return Counter(f"{type(thing).__module__}.{type(thing).__qualname__}" for thing in gc.get_objects())
 
 
 # A launch that takes no times: probes read the other metrics while the step runs a few times
@@ -191,7 +184,7 @@ _SEED = 1
 
 
 @dataclass(repr=False)
-class ProbingLaunch(Bench[ProbeCase]):
+class ProbingLaunch(Bench[protocol.ProbeCase]):
     """Runs the step between the calls of the probes, and sends their evidence."""
 
     def __post_init__(self) -> None:
@@ -228,19 +221,18 @@ class ProbingLaunch(Bench[ProbeCase]):
                 self._ask(probe, probe.after, self.request.calls)
             # Last, since these calls are more or fewer, as long as they take.
             self._ask(leaks, leaks.repeat, call, *self.request.windows)
-        found = {probe.name: self._ask(probe, probe.found) for probe in [*probes, leaks]}
-        found = {name: evidence for name, evidence in found.items() if name not in self._absent}
-        self._send(found, self._absent)
+        evidence = {probe.name: self._ask(probe, probe.found) for probe in [*probes, leaks]}
+        self._send({name: read for name, read in evidence.items() if name not in self._absent}, self._absent)
 
     def serve_reported(self, seconds: float) -> None:
         probes = (self._xla, Outputs, Traces, Live, Flops, DevicePeak, Artifact, Graph, Leaks)
         why = "the benchmark loops by itself, so no call of a step can be read"
         self._send({}, {probe.name: why for probe in probes})
 
-    def _send(self, found: JSON, absent: dict[str, str]) -> None:
+    def _send(self, evidence: JSON, absent: dict[str, str]) -> None:
         if read := self.own_files.read():  # last, since a step may read what it needs in its first call
             self.facts |= {"read": read, "installed": self.own_files.installed()}
-        self.channel.send(Probed(found, absent, self.facts))
+        self.channel.send(protocol.Probed(evidence, absent, self.facts))
 
     def _ask(self, probe: Probe, method: Callable[..., Any], *arguments: Any) -> Any:
         """Return what the method returns, ``None`` if the probe fails or has failed before."""
@@ -262,7 +254,7 @@ STEP = "step"
 """The name of the marks in a profile."""
 
 
-class ProfilingLaunch(Bench[ProfileCase]):
+class ProfilingLaunch(Bench[protocol.ProfileCase]):
     """Warms the step up, so that the profile shows its steady state, and profiles some of its calls.
 
     Each step is marked, together with the fetch of its input.
@@ -287,7 +279,7 @@ class ProfilingLaunch(Bench[ProfileCase]):
                 with block.one() as step, trace(STEP, step_num=done, _r=1):
                     step()
                     block.wait()
-        self.channel.send(Profiled())
+        self.channel.send(protocol.Profiled())
 
     def _profile_once(self, block: Block) -> None:
         """Profile the only call as the second step. Readers leave out the first, which is empty."""
@@ -298,4 +290,4 @@ class ProfilingLaunch(Bench[ProfileCase]):
             with block.one() as step, trace(STEP, step_num=1, _r=1):
                 step()
                 block.wait()
-        self.channel.send(Profiled())
+        self.channel.send(protocol.Profiled())

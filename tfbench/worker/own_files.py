@@ -73,7 +73,9 @@ class OwnFiles:
     def _below(self, folder: str) -> Iterable[str]:
         try:
             with os.scandir(folder) as entries:
-                folders = [one for one in entries if one.is_dir(follow_symlinks=False) and one.name not in _UNREAD]
+                folders = [
+                    entry for entry in entries if entry.is_dir(follow_symlinks=False) and entry.name not in _UNREAD
+                ]
         except FileNotFoundError:  # removed meanwhile
             return
         for entry in folders:
@@ -122,8 +124,8 @@ class OwnFiles:
     def all_files(self) -> list[str]:
         """Return each file of the tree."""
         folders = [self.tree, *self._below(self.tree)]
-        found = (entry for folder in folders for entry in os.scandir(folder) if entry.is_file())
-        return sorted(os.path.relpath(entry.path, self.tree) for entry in found)
+        files = (entry for folder in folders for entry in os.scandir(folder) if entry.is_file())
+        return sorted(os.path.relpath(entry.path, self.tree) for entry in files)
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """Return file -> SHA-256 of its content, ``""`` for a file that cannot be read."""
@@ -138,8 +140,8 @@ class OwnFiles:
         seen = hashlib.sha256(f"{sys.version} {os.path.realpath(sys.executable)}".encode())
         for path in sorted(path for path, name in self.loaded().items() if not name):
             try:
-                found = os.stat(path)
-                fact = (path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+                status = os.stat(path)
+                fact = (path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
             except OSError:
                 fact = (path, 0, 0, 0, 0)
             seen.update(repr(fact).encode("utf-8", "surrogateescape"))
@@ -161,8 +163,8 @@ class OwnFiles:
                 there = os.path.relpath(path, self._replaced)
                 if not _same(path, os.path.join(self.tree, there)):
                     foreign.add(there)
-        found = {"own": sorted(own), "foreign": sorted(foreign)}
-        return {key: names for key, names in found.items() if names}
+        names_by_kind = {"own": sorted(own), "foreign": sorted(foreign)}
+        return {key: names for key, names in names_by_kind.items() if names}
 
     def loaded(self) -> dict[str, str]:
         """Return the modules and the mapped native code of this process: real path -> path in the tree, or ``""``."""
@@ -185,7 +187,7 @@ def _mapped() -> set[str]:
             fields = [line.rstrip("\n").split(maxsplit=5) for line in maps]
     except OSError:
         return set()
-    files = {one[5].removesuffix(" (deleted)") for one in fields if len(one) == 6 and "x" in one[1]}
+    files = {line[5].removesuffix(" (deleted)") for line in fields if len(line) == 6 and "x" in line[1]}
     return {file for file in files if file.startswith("/") and not file.startswith(("/memfd:", "/dev/"))}
 
 

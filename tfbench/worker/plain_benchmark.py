@@ -134,14 +134,14 @@ class PlainBenchmark:
         now: list[Any] = [args, kwargs]
 
         def bind() -> Callable[[], object]:
-            if setup is not None and (found := setup()):
+            if setup is not None and (arguments := setup()):
                 if any(given):
                     self._launch.refuse("benchmark.pedantic: give either args and kwargs, or a setup that returns them")
                 try:
-                    positional, named = found
+                    positional, named = arguments
                     now[:] = tuple(positional), dict(named)
                 except (TypeError, ValueError):
-                    kind = repr(found)[:40]
+                    kind = repr(arguments)[:40]
                     self._launch.refuse(
                         f"benchmark.pedantic: setup returned {kind}; it must return (args, kwargs) or None"
                     )
@@ -207,10 +207,10 @@ class PlainBenchmark:
 
 def _plain(values: Mapping[Any, Any]) -> JSON:
     """Return values as a report can carry them: what is no JSON, as text."""
-    found = {}
+    plain = {}
     for name, value in values.items():
         try:
-            found[str(name)] = json.loads(json.dumps(value, allow_nan=False))
+            plain[str(name)] = json.loads(json.dumps(value, allow_nan=False))
         except (TypeError, ValueError):
-            found[str(name)] = str(value)[:_LONGEST]
-    return found
+            plain[str(name)] = str(value)[:_LONGEST]
+    return plain

@@ -224,8 +224,8 @@ def _alive() -> np.ndarray[Any, Any]:
     """Return the number and bytes of eager tensors after a garbage collection."""
     gc.collect()
     eager = tf_runtime.required().Tensor
-    found = [thing for thing in gc.get_objects() if issubclass(type(thing), eager)]
-    return np.array([len(found), sum(map(tf_runtime.tensor_bytes, found))], float)
+    tensors = [thing for thing in gc.get_objects() if issubclass(type(thing), eager)]
+    return np.array([len(tensors), sum(map(tf_runtime.tensor_bytes, tensors))], float)
 
 
 # What a process gains with every call: memory, Python objects, threads, open files and traces

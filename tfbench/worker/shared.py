@@ -158,8 +158,8 @@ def _digests(folder: Path) -> dict[str, str]:
 def _manifest(place: Path) -> Mapping[str, dict[str, str]]:
     """Return the inputs and the outputs of a build: file -> SHA-256 of its content."""
     try:
-        found = an_object(parse_json((place / _MANIFEST).read_text(encoding="utf-8")), "it")
-        return {key: texts(found[key], key) for key in (_INPUTS, _OUTPUTS)}
+        manifest = an_object(parse_json((place / _MANIFEST).read_text(encoding="utf-8")), "it")
+        return {key: texts(manifest[key], key) for key in (_INPUTS, _OUTPUTS)}
     except (OSError, ValueError, KeyError):
         raise _changed(place, _MANIFEST) from None
 

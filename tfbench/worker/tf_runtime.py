@@ -103,13 +103,13 @@ def defaults() -> JSON:
     """Return defaults that differ between versions of TensorFlow, in words. It does not start the runtime."""
     if tensorflow() is None:
         return {}
-    found = {"oneDNN": "used" if has_onednn() else "not used"}
+    words = {"oneDNN": "used" if has_onednn() else "not used"}
     with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
         module = keras()
-        found["backend of Keras"] = str(module.backend.backend())
+        words["backend of Keras"] = str(module.backend.backend())
         compiled = inspect.signature(module.Model.compile).parameters["jit_compile"].default
-        found["XLA in Keras' fit"] = {"auto": "where it can", True: "always"}.get(compiled, "only if asked for")
-    return found
+        words["XLA in Keras' fit"] = {"auto": "where it can", True: "always"}.get(compiled, "only if asked for")
+    return words
 
 
 def on_trace(callback: Traced) -> Callable[[], None]:
@@ -165,13 +165,13 @@ def flattened(result: object) -> list[tuple[str, np.ndarray[Any, Any]]]:
 
     Variables and tensors count with their values. The order is that of the keys of dicts, and not of their insertion.
     """
-    found = []
+    arrays = []
     for name, part in _leaves("", result):
         array = np.asarray(part.numpy() if hasattr(part, "numpy") else part)
         # For numpy, bfloat16 and float8 are extension types of kind V.
         if array.dtype.kind in "fiubc" or (array.dtype.kind == "V" and array.dtype.names is None):
-            found.append((name[:_LONGEST], array))
-    return found
+            arrays.append((name[:_LONGEST], array))
+    return arrays
 
 
 def _leaves(name: str, result: object) -> Iterator[tuple[str, Any]]:
@@ -190,15 +190,15 @@ def _leaves(name: str, result: object) -> Iterator[tuple[str, Any]]:
 
 def device_peaks(reset: bool = False) -> dict[str, int]:
     """Return accelerator -> most bytes that TensorFlow had allocated since the last reset, and reset them if asked."""
-    found: dict[str, int] = {}
+    peaks: dict[str, int] = {}
     if (tf := tensorflow()) is not None:
         memory = tf.config.experimental
         for device in tf.config.list_physical_devices("GPU"):
             name = device.name.replace("/physical_device:", "")
-            found[name] = int(memory.get_memory_info(name)["peak"])
+            peaks[name] = int(memory.get_memory_info(name)["peak"])
             if reset:
                 memory.reset_memory_stats(name)
-    return found
+    return peaks
 
 
 # TensorFlow's runtime, as the worker uses it: import, threads, devices, and whether the process can be forked
@@ -253,9 +253,9 @@ def keras() -> Any:
     Where ``TF_USE_LEGACY_KERAS`` asks for a tf_keras that is not installed, TensorFlow ends in a RecursionError.
     """
     with contextlib.suppress(ImportError, AttributeError, RecursionError):
-        found = tensorflow().keras
-        found.layers.Dense  # noqa: B018 - the access imports it
-        return found
+        module = tensorflow().keras
+        module.layers.Dense  # noqa: B018 - the access imports it
+        return module
     return None
 
 
@@ -300,12 +300,12 @@ def synchroniser() -> Callable[[], object] | None:
 def devices() -> dict[str, tuple[str, ...]]:
     """Return the names of TensorFlow's devices by type. It initialises CUDA, so only processes of launches call it."""
     tf = tensorflow()
-    found: dict[str, tuple[str, ...]] = {}
+    names: dict[str, tuple[str, ...]] = {}
     for device in tf.config.list_physical_devices() if tf is not None else ():
         details = tf.config.experimental.get_device_details(device) if device.device_type == "GPU" else {}
         name = str(details.get("device_name", device.name))
-        found[device.device_type] = (*found.get(device.device_type, ()), name)
-    return found
+        names[device.device_type] = (*names.get(device.device_type, ()), name)
+    return names
 
 
 def run_and_exit(parent: int, task: Callable[[], object]) -> NoReturn:

@@ -54,8 +54,8 @@ class BenchmarkFile(pytest.Module):
 
         code = digest(inspect.unwrap(getattr(kind, name))) or name
         function = function_of(lambda bench: run_method(bench, kind, name), code)
-        found: pytest.Function = pytest.Function.from_parent(self, name=f"{kind.__name__}.{name}", callobj=function)
-        return found
+        item: pytest.Function = pytest.Function.from_parent(self, name=f"{kind.__name__}.{name}", callobj=function)
+        return item
 
 
 class Collection:
@@ -64,8 +64,8 @@ class Collection:
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
         if not is_listed(parent.config, module_path):
             return None
-        found: pytest.Module = BenchmarkFile.from_parent(parent, path=module_path)
-        return found
+        module: pytest.Module = BenchmarkFile.from_parent(parent, path=module_path)
+        return module
 
 
 class _Lister(Collection):
