@@ -35,32 +35,24 @@ SECONDS = 1.0
 """A repeated step is sampled for so long, a thousand samples."""
 
 
-class Sampler:
-    """Samples cases in processes that are forked from the zygotes of their sides."""
+def sample(
+    launcher: ProcessLauncher, policy: Policy, entrant: Entrant, first: bool = False, memory: bool = False
+) -> PythonProfile:
+    """Return the profile of one launch.
 
-    def __init__(self, launcher: ProcessLauncher, policy: Policy) -> None:
-        self._launcher = launcher
-        self._policy = policy
+    Args:
+        first: Sample the first call of the step alone.
+        memory: Count memory instead of functions, since counting slows Python down.
 
-    def sample(self, entrant: Entrant, first: bool = False, memory: bool = False) -> PythonProfile:
-        """Return the profile of one launch.
-
-        Args:
-            first: Sample the first call of the step alone.
-            memory: Count memory instead of functions, since counting slows Python down.
-
-        Raises:
-            SideError: A zygote does not start.
-            BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
-        """
-        policy = self._policy
-        request = protocol.SampleCase(
-            self._launcher.processors.of(entrant.case), entrant.case.name, SECONDS, first, memory
-        )
-        with self._launcher.start(entrant, 0, request) as process:
-            answer = process.answer(protocol.Sampled, "while it was sampled", policy.setup_seconds)
-            process.answer(Done, "after it was sampled", policy.setup_seconds)
-        return PythonProfile(answer.calls, answer.seconds, answer.samples, answer.functions, answer.memory)
+    Raises:
+        SideError: A zygote does not start.
+        BenchmarkError, BenchmarkSkipped: The case broke, or cannot run here.
+    """
+    request = protocol.SampleCase(launcher.processors.of(entrant.case), entrant.case.name, SECONDS, first, memory)
+    with launcher.start(entrant, 0, request) as process:
+        answer = process.answer(protocol.Sampled, "while it was sampled", policy.setup_seconds)
+        process.answer(Done, "after it was sampled", policy.setup_seconds)
+    return PythonProfile(answer.calls, answer.seconds, answer.samples, answer.functions, answer.memory)
 
 
 # Profile cases in launches of their own, one after the other and without timing
@@ -86,13 +78,13 @@ USUAL = ProfilerConfig()
 """The defaults."""
 
 
+@dataclass(frozen=True)
 class Profiler:
     """Profiles cases in processes that are forked from the same zygotes as the timed ones."""
 
-    def __init__(self, launcher: ProcessLauncher, policy: Policy, profiler_config: ProfilerConfig) -> None:
-        self._launcher = launcher
-        self._policy = policy
-        self._profiler_config = profiler_config
+    launcher: ProcessLauncher
+    policy: Policy
+    config: ProfilerConfig
 
     def ready(self, entrants: Iterable[Entrant], launches: int) -> None:
         """Start the missing zygotes for so many launches, in parallel.
@@ -100,17 +92,17 @@ class Profiler:
         Raises:
             SideError: A zygote does not start.
         """
-        pairs = range(min(launches, self._policy.profile_zygotes))
-        self._launcher.start_pairs(entrants, pairs)
+        pairs = range(min(launches, self.policy.profile_zygotes))
+        self.launcher.start_pairs(entrants, pairs)
 
     @property
     def levels(self) -> Mapping[str, int]:
         """Requested levels of the tracers."""
-        return self._profiler_config.levels or {}
+        return self.config.levels or {}
 
     def environment(self, side: Side) -> JSON:
         """Return the environment info of a side that is ready."""
-        return self._launcher.environment(side)
+        return self.launcher.environment(side)
 
     def profile(self, entrant: Entrant, logs: Path, launch: int) -> Path:
         """Profile one launch; return the folder below ``logs`` with its files, in TensorBoard's layout.
@@ -124,7 +116,7 @@ class Profiler:
         """
         place = logs / RUNS / f"launch-{launch + 1}"
         with atomic_dir(place) as half:
-            self._collect(entrant, launch % self._policy.profile_zygotes, half)
+            self._collect(entrant, launch % self.policy.profile_zygotes, half)
             files = sorted(half.glob(f"{RUNS.as_posix()}/*/*.xplane.pb"))
             if not files:
                 raise BenchmarkError("the profiler wrote no file: another profiler may be running in its process")
@@ -134,18 +126,18 @@ class Profiler:
         return place
 
     def _collect(self, entrant: Entrant, pair: int, folder: Path) -> None:
-        policy = self._policy
+        policy = self.policy
         request = protocol.ProfileCase(
-            self._launcher.processors.of(entrant.case),
+            self.launcher.processors.of(entrant.case),
             entrant.case.name,
             folder=str(folder),
             steps=policy.profile_steps,
             seconds=policy.profile_seconds,
-            method=self._profiler_config.method,
+            method=self.config.method,
             levels=dict(self.levels),
             warmup=policy.warmup(),
         )
-        with self._launcher.start(entrant, pair, request) as process:
+        with self.launcher.start(entrant, pair, request) as process:
             process.answer(protocol.Profiled, "while it was profiled", policy.setup_seconds)
             # The code after bench belongs to the benchmark.
             process.answer(Done, "after it was profiled", policy.setup_seconds)
@@ -174,18 +166,15 @@ class _Launch:
         self.folder.cleanup()
 
 
+@dataclass(frozen=True)
 class Prober:
-    """Probes cases in processes that are forked from zygotes of their sides.
+    """Probes cases in processes that are forked from zygotes of their sides."""
 
-    Args:
-        files: Whether to report what each case reads and loads. Its zygote then collects its file only, so that files
-            of other benchmarks do not count.
-    """
-
-    def __init__(self, launcher: ProcessLauncher, policy: Policy, *, files: bool = False) -> None:
-        self._launcher = launcher
-        self._policy = policy
-        self._files = files
+    launcher: ProcessLauncher
+    policy: Policy
+    files: bool = False
+    """Whether to report what each case reads and loads. Its zygote then collects its file only, so that files of other
+    benchmarks do not count."""
 
     def probe(self, entrants: Iterable[Entrant]) -> Iterator[ProbeOutput | Failure]:
         """Yield the evidence of each entrant, in order. Each processor takes one after the other: none is timed.
@@ -196,8 +185,8 @@ class Prober:
         waiting = deque(enumerate(entrants))
         running: dict[int, _Launch] = {}
         results: dict[int, ProbeOutput | Failure] = {}
-        every = self._launcher.processors.every
-        idle: list[tuple[int, ...]] = [(cpu,) for cpu in every[: self._policy.probes_at_once]] or [()]
+        every = self.launcher.processors.every
+        idle: list[tuple[int, ...]] = [(cpu,) for cpu in every[: self.policy.probes_at_once]] or [()]
         try:
             for wanted in range(len(waiting)):
                 while wanted not in results:
@@ -228,14 +217,14 @@ class Prober:
             pass
 
     def _start(self, entrant: Entrant, idle: tuple[int, ...]) -> _Launch:
-        folder = tempfile.TemporaryDirectory(prefix="probe-", dir=self._launcher.scratch)
-        cpus = self._launcher.processors.every if entrant.case.cpus == "all" else idle
-        windows = *self._policy.leak_windows, self._policy.leak_seconds[bool(entrant.case.claims_on(LEAKS))]
-        request = protocol.ProbeCase(cpus, entrant.case.name, folder.name, self._policy.probe_calls, windows)
+        folder = tempfile.TemporaryDirectory(prefix="probe-", dir=self.launcher.scratch)
+        cpus = self.launcher.processors.every if entrant.case.cpus == "all" else idle
+        windows = *self.policy.leak_windows, self.policy.leak_seconds[bool(entrant.case.claims_on(LEAKS))]
+        request = protocol.ProbeCase(cpus, entrant.case.name, folder.name, self.policy.probe_calls, windows)
         try:
             # What a shared set-up is built from counts as well, so it is built without the other benchmarks' files.
-            apart = self._files or entrant.case.shared
-            return _Launch(self._launcher.start(entrant, 0, request, apart=apart), folder, idle)
+            apart = self.files or entrant.case.shared
+            return _Launch(self.launcher.start(entrant, 0, request, apart=apart), folder, idle)
         except BaseException:
             folder.cleanup()
             raise
@@ -246,7 +235,7 @@ class Prober:
             return
         ready = select.select([launch.process.channel for launch in running.values()], [], [], LOG_LOOK_SECONDS)[0]
         for number, launch in running.items():
-            if launch.process.channel in ready or launch.waited > self._policy.setup_seconds:
+            if launch.process.channel in ready or launch.waited > self.policy.setup_seconds:
                 yield number, self._output(launch)
             else:
                 try:
@@ -257,9 +246,9 @@ class Prober:
     def _output(self, launch: _Launch) -> ProbeOutput | Failure:
         process = launch.process
         try:
-            answer = process.answer(protocol.Probed, "while it was probed", self._policy.setup_seconds, launch.waited)
+            answer = process.answer(protocol.Probed, "while it was probed", self.policy.setup_seconds, launch.waited)
             # The code after bench belongs to the benchmark.
-            process.answer(Done, "after it was probed", self._policy.answer_seconds)
+            process.answer(Done, "after it was probed", self.policy.answer_seconds)
         except (BenchmarkError, BenchmarkSkipped) as error:
             return error
         return _read(answer, Path(launch.folder.name))

@@ -6,7 +6,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from tfbench import protocol
@@ -69,44 +69,38 @@ _MEETINGS = 2
 """Points at which a process waits for the other side: before and after its first call."""
 
 
+@dataclass(eq=False)
 class ProcessLaunch:
     """A fresh process for each entrant, all on the same processors, of which one runs at a time."""
 
-    def __init__(
-        self,
-        start: Start,
-        entrants: Sequence[Entrant],
-        pair: int,
-        policy: Policy,
-        cpus: tuple[int, ...],
-        near: Sequence[int],
-        gpu_monitor: GpuMonitor | None,
-        seed: int,
-    ) -> None:
-        self._start_process = start
-        self._entrants = entrants
-        self.pair = pair
-        self._policy = policy
-        self._gpu_monitor = gpu_monitor
-        self._seed = seed
-        self._cpus = cpus
-        self._places = [(cpu,) if len(self._cpus) == 1 else self._cpus for cpu in near] or [self._cpus]
+    start: Start
+    entrants: Sequence[Entrant]
+    pair: int
+    policy: Policy
+    cpus: tuple[int, ...]
+    near: Sequence[int]
+    """Processors on which processes can prepare at the same time."""
+    gpu_monitor: GpuMonitor | None
+    seed: int
+    preempted: dict[int, dict[int, float]] = field(default_factory=dict, init=False)
+    _running: dict[int, Process] = field(default_factory=dict, init=False)
+    _waiting: list[int] = field(default_factory=list, init=False)
+    """Entrants that are not prepared yet."""
+    _met: int = field(default=0, init=False)
+    """How often they have waited for each other."""
+    _since: float = field(default=0.0, init=False)
+    """When the processes were last told to go on. All of them share the time limit."""
+    _results: dict[int, Prepared | Failure] = field(default_factory=dict, init=False)
+    """Results of the preparation that `prepare` has not returned."""
+    _ready: dict[int, Prepared] = field(default_factory=dict, init=False)
+    _scale: dict[int, float] = field(default_factory=dict, init=False)
+    """Factor that takes the time in the queue from the times of a step that runs once."""
+
+    def __post_init__(self) -> None:
+        self._places = [(cpu,) if len(self.cpus) == 1 else self.cpus for cpu in self.near] or [self.cpus]
         """The processors on which processes prepare at the same time, each on one entry."""
-        self._pipes = [os.pipe() for _ in entrants]
+        self._pipes = [os.pipe() for _ in self.entrants]
         """The inbox of each entrant: the process that reads a byte has the turn."""
-        self._running: dict[int, Process] = {}
-        self._waiting: list[int] = []
-        """Entrants that are not prepared yet."""
-        self._met = 0
-        """How often they have waited for each other."""
-        self._since = 0.0
-        """When the processes were last told to go on. All of them share the time limit."""
-        self._found: dict[int, Prepared | Failure] = {}
-        self._ready: dict[int, Prepared] = {}
-        """Results of the preparation, by entrant."""
-        self.preempted: dict[int, dict[int, float]] = {}
-        self._scale: dict[int, float] = {}
-        """Factor that takes the time in the queue from the times of a step that runs once."""
 
     def prepare(
         self,
@@ -115,22 +109,22 @@ class ProcessLaunch:
         together: bool = True,
         ahead: OpenLaunch | None = None,
     ) -> dict[int, Prepared | Failure]:
-        warmup = self._policy.warmup(brief)
+        warmup = self.policy.warmup(brief)
         two = self._are_two()
         meeting = two and together
         results: dict[int, Prepared | Failure] = {}
         for first in range(0, len(entrants), len(self._places)):
             batch = entrants[first : first + len(self._places)]
             if not self.began:
-                self._begin(batch, warmup, self._cpus if meeting else ())
+                self._begin(batch, warmup, self.cpus if meeting else ())
                 if meeting and isinstance(ahead, ProcessLaunch):
                     ahead._begin(batch[::-1], warmup, self._places[1])
                     _call_first(self, ahead)
             results |= self._prepared(apart=two and not together)
         if len(self._places) > 1 and not brief:
             for entrant, process in list(self._running.items()):
-                process.ask(protocol.Settle(self._cpus, self._policy.settle_seconds))
-                settled = self._reply(entrant, protocol.Settled, "while it was warmed up", self._policy.answer_seconds)
+                process.ask(protocol.Settle(self.cpus, self.policy.settle_seconds))
+                settled = self._reply(entrant, protocol.Settled, "while it was warmed up", self.policy.answer_seconds)
                 if not isinstance(settled, protocol.Settled):
                     results[entrant] = settled
         return results
@@ -138,7 +132,7 @@ class ProcessLaunch:
     @property
     def began(self) -> bool:
         """Whether processes have started to prepare whose results `prepare` has not returned."""
-        return bool(self._waiting or self._found)
+        return bool(self._waiting or self._results)
 
     def _begin(self, batch: Sequence[int], warmup: tuple[float, float, float], meeting: tuple[int, ...]) -> None:
         """Start the processes of these entrants, each on a place of its own.
@@ -152,20 +146,20 @@ class ProcessLaunch:
                 self._start(entrant, place, warmup, meeting)
                 self._waiting.append(entrant)
             except BenchmarkError as error:
-                self._found[entrant] = error
+                self._results[entrant] = error
 
     def _start(
         self, entrant: int, cpus: tuple[int, ...], warmup: tuple[float, float, float], meeting: tuple[int, ...]
     ) -> None:
-        request = protocol.TimeCase(cpus, self._entrants[entrant].case.name, entrant, warmup, self._seed, meeting)
+        request = protocol.TimeCase(cpus, self.entrants[entrant].case.name, entrant, warmup, self.seed, meeting)
         pipes = [self._pipes[entrant][0], *(outbox for _, outbox in self._pipes)]
-        self._running[entrant] = self._start_process(self._entrants[entrant], self.pair, request, pipes)
+        self._running[entrant] = self.start(self.entrants[entrant], self.pair, request, pipes)
 
     def _are_two(self) -> bool:
         """Whether these are two sides that can make their first calls at once on one processor."""
-        sides = {entrant.side.name for entrant in self._entrants}
-        two = len(sides) == len(self._entrants) == 2 <= len(self._places)
-        return two and len(self._cpus) == 1
+        sides = {entrant.side.name for entrant in self.entrants}
+        two = len(sides) == len(self.entrants) == 2 <= len(self._places)
+        return two and len(self.cpus) == 1
 
     def _prepared(self, apart: bool) -> dict[int, Prepared | Failure]:
         """Wait until the processes that have begun are prepared.
@@ -179,9 +173,9 @@ class ProcessLaunch:
             self.meet()
         for entrant in self._waiting:
             self._running.pop(entrant).end(kill=True)
-            self._found[entrant] = BenchmarkError("the process waits for the other side more often than it should")
+            self._results[entrant] = BenchmarkError("the process waits for the other side more often than it should")
         self._waiting.clear()
-        results, self._found, self._met = self._found, {}, 0
+        results, self._results, self._met = self._results, {}, 0
         ready = {entrant: prepared for entrant, prepared in results.items() if isinstance(prepared, Prepared)}
         queue = time_in_queue(
             {entrant: prepared.first_call for entrant, prepared in ready.items() if prepared.first_call}
@@ -199,9 +193,9 @@ class ProcessLaunch:
         for entrant in tuple(self._waiting):
             hung = "the step has not returned from its first call" if self._met > 1 else ""
             waited = time.monotonic() - self._since
-            reply = self._reply(entrant, protocol.Preparing, "", self._policy.setup_seconds, waited, hung)
+            reply = self._reply(entrant, protocol.Preparing, "", self.policy.setup_seconds, waited, hung)
             if isinstance(reply, Prepared | Failure):
-                self._found[entrant] = reply
+                self._results[entrant] = reply
                 self._waiting.remove(entrant)
 
     def go_on(self) -> None:
@@ -239,10 +233,10 @@ class ProcessLaunch:
         return 1e-9 * self._scale[entrant] / plan.iterations[entrant]
 
     def _watched_blocks(self, plan: Plan, orders: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
-        if self._gpu_monitor is None:
+        if self.gpu_monitor is None:
             return self.blocks(plan, orders)
-        who = tuple((entrant.case.name, entrant.side.name) for entrant in self._entrants)
-        with self._gpu_monitor.watching(who) as launch_monitor:
+        who = tuple((entrant.case.name, entrant.side.name) for entrant in self.entrants)
+        with self.gpu_monitor.watching(who) as launch_monitor:
             blocks = self.blocks(plan, orders)
         if launch_monitor.cause:
             raise LaunchDisturbed(launch_monitor.cause)
@@ -280,7 +274,7 @@ class ProcessLaunch:
                 self._ready[entrant].facts[DISPATCH_TIME] = median(dispatched) * 1e-9 / plan.iterations[entrant]
             unit = self._unit(plan, entrant)
             self.preempted[entrant] = {number: used * unit for number, used in answer.preempted if used > 0}
-            if answer.used and not plan.sliced and self._ready[entrant].iteration >= self._policy.sliced_above_seconds:
+            if answer.used and not plan.sliced and self._ready[entrant].iteration >= self.policy.sliced_above_seconds:
                 wall = sum(answer.ended) - sum(answer.began)
                 self._ready[entrant].facts[WAITED] = max(0.0, wall / answer.used - 1)
         return {entrant: list(zip(answer.began, answer.ended, strict=False)) for entrant, answer in answers.items()}
@@ -298,10 +292,10 @@ class ProcessLaunch:
         prefetch would work during another side's turn, and their own side would seem faster than it is.
         """
         ready = self._ready.values()
-        alone = len(self._cpus) == 1 and not any(prepared.works_on for prepared in ready)
+        alone = len(self.cpus) == 1 and not any(prepared.works_on for prepared in ready)
         if alone or any(prepared.on_device for prepared in ready):
             return ()
-        numbers = range(len(self._entrants))
+        numbers = range(len(self.entrants))
         return tuple(self._running[entrant].pid if entrant in self._running else 0 for entrant in numbers)
 
     def _limit(self, plan: Plan) -> float:
@@ -312,7 +306,7 @@ class ProcessLaunch:
             if entrant in self._running
         }
         seconds = planned_seconds(plan, whole)
-        return self._policy.overrun * seconds + self._policy.answer_seconds
+        return self.policy.overrun * seconds + self.policy.answer_seconds
 
     def _all_rounds(self, turns: int, limit: float) -> dict[int, protocol.Rounds]:
         """Receive the times of all entrants. The first one that sends anything else ends the wait for the others.
@@ -320,7 +314,7 @@ class ProcessLaunch:
         Args:
             turns: Bytes that an entrant reads from its inbox at most.
         """
-        when, seconds = "while it was timed", self._policy.answer_seconds
+        when, seconds = "while it was timed", self.policy.answer_seconds
         waiting = {process.channel: entrant for entrant, process in self._running.items()}
         deadline = time.monotonic() + limit
         answers: dict[int, protocol.Rounds] = {}
@@ -357,7 +351,7 @@ class ProcessLaunch:
             process.ask(protocol.Stop())
         for entrant, process in self._running.items():
             try:
-                done = self._answer(entrant, Done, "after it had been timed", self._policy.answer_seconds)
+                done = self._answer(entrant, Done, "after it had been timed", self.policy.answer_seconds)
                 self._ready[entrant].facts.update(done.facts)
                 process.end(kill=False)
             except EntrantFailed as failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
 from tfbench.model import ONCE, STATISTICS, WAITED, Effect, Launch, Outcome, Plan, Reason, ReasonCode, Run, Statistic
@@ -117,6 +117,7 @@ def pairs_of(entrants: Sequence[Entrant], policy: Policy, second: bool = False) 
     return range(first, first + policy.pairs(pools))
 
 
+@dataclass(eq=False)
 class Race:
     """A race of several entrants against a reference. Its state is readable at any time, also after an interruption.
 
@@ -124,39 +125,30 @@ class Race:
     A single entrant is measured in ``alone_launches``.
     """
 
-    def __init__(
-        self,
-        entrants: Sequence[Entrant],
-        launcher: Launcher,
-        policy: Policy,
-        config: RaceConfig,
-        clock: Clock,
-        rng: random.Random,
-    ) -> None:
-        self.entrants = tuple(entrants)
-        self.policy = policy
-        self.config = config
-        self.launches: list[Launch] = []
-        self.failures: dict[int, Failure] = {}
-        self.decisions: dict[int, Decision] = {}
-        self._launcher = launcher
-        self._clock = clock
-        self._rng = rng
-        self._iteration: dict[int, float] = {}
-        self._untimed: dict[int, float] = {}
-        self._opened = 0
-        """Number of launches opened so far, including discarded ones."""
-        self._ahead: OpenLaunch | None = None
-        """The next launch, which has made its first calls."""
-        self._preparing = 0.0
-        """Seconds that all launches took to prepare."""
-        self._once = False
-        self._proved: dict[tuple[int, Statistic], Decision] = {}
-        """The first look that proved an entrant unchanged or improved by a statistic, while another one is open."""
-        self.short_launches: list[Launch] = []
-        """Brief launches, which sample the metrics other than time. Their times do not count."""
-        self.disturbed: list[str] = []
-        """Reasons of the discarded launches, in time order."""
+    entrants: Sequence[Entrant]
+    launcher: Launcher
+    policy: Policy
+    config: RaceConfig
+    clock: Clock
+    rng: random.Random
+    launches: list[Launch] = field(default_factory=list, init=False)
+    short_launches: list[Launch] = field(default_factory=list, init=False)
+    """Brief launches, which sample the metrics other than time. Their times do not count."""
+    failures: dict[int, Failure] = field(default_factory=dict, init=False)
+    decisions: dict[int, Decision] = field(default_factory=dict, init=False)
+    disturbed: list[str] = field(default_factory=list, init=False)
+    """Reasons of the discarded launches, in time order."""
+    _iteration: dict[int, float] = field(default_factory=dict, init=False)
+    _untimed: dict[int, float] = field(default_factory=dict, init=False)
+    _opened: int = field(default=0, init=False)
+    """Number of launches opened so far, including discarded ones."""
+    _ahead: OpenLaunch | None = field(default=None, init=False)
+    """The next launch, which has made its first calls."""
+    _preparing: float = field(default=0.0, init=False)
+    """Seconds that all launches took to prepare."""
+    _once: bool = field(default=False, init=False)
+    _proved: dict[tuple[int, Statistic], Decision] = field(default_factory=dict, init=False)
+    """The first look that proved an entrant unchanged or improved by a statistic, while another one is open."""
 
     # State
 
@@ -227,7 +219,7 @@ class Race:
         Raises:
             SideError: A zygote does not start.
         """
-        self._launcher.start_pairs(self.entrants, self.config.pairs[: self.policy.looks[0]])
+        self.launcher.start_pairs(self.entrants, self.config.pairs[: self.policy.looks[0]])
 
     def run(self, progress: Callable[[Race], None] = lambda race: None) -> None:
         """Race until every comparison is decided, or the policy's looks or seconds are used up.
@@ -272,7 +264,7 @@ class Race:
                 opened = self._open()
                 self._ahead = self._open() if together and not brief and self._another_follows else None
             launch, failures = run_launch(
-                self.entrants, active, opened, self._launcher.stopwatch, self._plan, self._clock, self._rng, self._least,
+                self.entrants, active, opened, self.launcher.stopwatch, self._plan, self.clock, self.rng, self._least,
                 brief, together, self._ahead,
             )  # fmt: skip
         except LaunchDisturbed as error:
@@ -288,7 +280,7 @@ class Race:
         """Open a launch from the next pair of zygotes."""
         pair = self.config.pairs[self._opened % len(self.config.pairs)]
         self._opened += 1
-        return self._launcher.open(self.entrants, pair)
+        return self.launcher.open(self.entrants, pair)
 
     @property
     def _another_follows(self) -> bool:

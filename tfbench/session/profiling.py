@@ -22,7 +22,7 @@ from tfbench.profiles.attribution import Attribution, attribute
 from tfbench.profiles.folders import Kept, Profile, folder_of, read, step_breakdown, write_about, write_read
 from tfbench.profiles.step_breakdown import HALF, StepBreakdown, TimeCategory, describe, grown, memory_lines
 from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import USUAL, Prober, Profiler, Sampler
+from tfbench.race.prober import USUAL, Prober, Profiler, sample
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report import profile as profile_report
 from tfbench.report.profile import MOST, describe_cause, in_words
@@ -200,9 +200,8 @@ def _python(
     tell: Callable[[str], None],
 ) -> list[str]:
     tell("sampling Python functions")
-    sampler = Sampler(launcher, policy)
     with suppress(BenchmarkError, BenchmarkSkipped, ProfileError, SideError):
-        before, now = (sampler.sample(side, first=metric == FIRST_CALL) for side in sides)
+        before, now = (sample(launcher, policy, side, first=metric == FIRST_CALL) for side in sides)
         cause = grown(before, now, enough)
         if cause is None or cause.function.startswith(_EXECUTES):
             return []
@@ -215,9 +214,8 @@ def _memory(
     launcher: ProcessLauncher, policy: Policy, sides: tuple[Entrant, Entrant], tell: Callable[[str], None]
 ) -> list[str]:
     tell("counting what stays in memory")
-    sampler = Sampler(launcher, policy)
     with suppress(BenchmarkError, BenchmarkSkipped, SideError):
-        before, now = (sampler.sample(side, memory=True) for side in sides)
+        before, now = (sample(launcher, policy, side, memory=True) for side in sides)
         return memory_lines(before, now)
     return []
 
