@@ -541,13 +541,6 @@ class Policy(
         return dataclasses.asdict(self)
 
 
-RENAMED_FIELDS = {
-    "first_call_slack": "first_call_abs_tolerance",
-    "memory_slack": "memory_abs_tolerance",
-    "patience": "bisect_retry_factor",
-}
-"""Field name in reports of earlier versions -> current field name."""
-
 # Detects 5%, where standard detects 3%, with a first look after two launches.
 _QUICK = Policy(
     "quick", minimum_effect=0.02, tolerance=0.05, tail_tolerance=0.06, looks=(2, 3, 5, 8, 13, 20), zygotes=6, ancestors=2, more_zygotes_after=5,

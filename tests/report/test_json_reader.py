@@ -24,7 +24,7 @@ from tfbench.model import (
     VariantResult,
     Verdict,
 )
-from tfbench.policy import RENAMED_FIELDS, Policy
+from tfbench.policy import Policy
 from tfbench.report import comment, json_format, merge, terminal
 from tfbench.ruling import GateDecision, Result, Ruling
 
@@ -162,13 +162,6 @@ def test_control_characters_are_removed():
     hostile = {**row, "case": "x\x1b[2Jy", "reason": {"code": "c", "message": "a\rb\x9bc"}}
     found = json_format.read(json.dumps(content(verdicts=[hostile])), "r").verdicts[0]
     assert not {"\x1b", "\r", "\x9b"} & set(found.case.name + found.reason.message)
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED_FIELDS.items())
-def test_a_policy_of_an_earlier_version_gets_the_new_names_of_its_fields(old, new):
-    content = json.loads(json_format.render(REPORT))
-    content["policy"] = {"name": "standard", old: 7}
-    assert json_format.read(json.dumps(content), "r.json").policy == {"name": "standard", new: 7}
 
 
 SIDE = {"spec": "x", **CODE, "python": "3.12", "packages": {"a": "1"}, "settings": {}, "machine": {}}

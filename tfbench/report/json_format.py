@@ -30,7 +30,6 @@ from tfbench.model import (
     Verdict,
 )
 from tfbench.model.measurement import LARGEST as LARGEST_ROUNDS
-from tfbench.policy import RENAMED_FIELDS
 from tfbench.untrusted import (
     a_list,
     a_text,
@@ -236,7 +235,7 @@ def report_of(content: Any, name: str) -> Report:
         case, metric = duplicate(rows)
         raise ReportError(f"{brief(name)} has two verdicts on the {brief(metric)} of {brief(case)}")
     return Report(
-        policy={RENAMED_FIELDS.get(key, key): value for key, value in content["policy"].items()},
+        policy=content["policy"],
         sides=content["sides"],
         verdicts=verdicts,
         variant_results=tuple(map(_variant_result_of, content["standings"])),

@@ -269,16 +269,7 @@ class Bench(ABC, Generic[Request]):
         return "<the fixture bench>"  # tracebacks show it as an argument of the benchmark
 
     def __call__(self, step: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
-        """Measure ``step(*arguments)``, which must return its result.
-
-        Args:
-            step: One iteration of the work.
-            arguments: Passed to every call.
-            keywords: The work of one call, for rates: ``flops``, ``bytes`` (minimum traffic) and ``items``.
-                Contracts: ``expect_ops``, ``compiled``, ``max_traces``, ``max_peak_bytes`` and ``parity``.
-                Qualities of a model: ``accuracy``, ``sparsity`` and ``unique_weights``.
-                ``artifact``: bytes or a path whose size is reported.
-                ``ceiling``: ``flops`` or ``bytes``, if this step sets the machine's roofline for it.
+        """Measure ``step(*arguments)``, which must return its result. `tfbench.Bench` lists the keywords.
 
         Raises:
             BenchmarkError: ``bench`` is called twice, without a function, or with an invalid keyword.

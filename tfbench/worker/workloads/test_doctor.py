@@ -15,7 +15,7 @@ import pytest
 def _steps() -> dict[str, Callable[[], Any]]:
     """Return makers of steps that host overhead, arithmetic or memory bound. Together they show most kinds of noise."""
     try:
-        from tfbench.worker.workloads.steps import STEPS
+        from tfbench.worker.workloads.test_raced import STEPS
     except ImportError:
         return {
             "numpy_small_add": lambda: (np.add, (np.ones(8, np.float32),) * 2),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tfbench.worker.block import spin, spins_for
-from tfbench.worker.workloads.steps import STEPS
+from tfbench.worker.workloads.test_raced import STEPS
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-Step = tuple[Callable[..., Any], tuple[Any, ...]]
+from tfbench.worker.workloads.test_raced import Step
+
 layers, normal = tf.keras.layers, tf.random.normal
 
 
