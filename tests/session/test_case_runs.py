@@ -54,10 +54,21 @@ class Strategy:
         return answer
 
 
+class Journal:
+    """Collects what it is told to keep."""
+
+    def __init__(self, earlier=None):
+        self.earlier = earlier or {}
+        self.kept = []
+
+    def keep(self, result):
+        self.kept.append(result)
+
+
 def case_runs(strategy, steps=None, skips=None, earlier=None, cases=CASES, keep_only=lambda environments: None):
     shown = []
     reporter = ProgressReporter(shown.append, len(cases))
-    runs = CaseRuns(cases, skips or {}, strategy, steps or {}, reporter, earlier or {}, keep_only)
+    runs = CaseRuns(cases, skips or {}, strategy, steps or {}, reporter, Journal(earlier), keep_only)
     return runs, shown
 
 
@@ -149,7 +160,7 @@ def test_a_case_pays_its_own_replay_and_variants_share_what_they_need_together()
     strategy.race = lambda case, group: spend(10, RaceResults([raced(A)], suspects=[raced(B)]))
     strategy.replay = lambda case: spend(3, RaceResults([raced(case)]))
     report = ProgressReporter(lambda progress: None, len(CASES))
-    runs = CaseRuns(CASES, {}, strategy, {"probes": probe}, report, {}, clock=lambda: now)
+    runs = CaseRuns(CASES, {}, strategy, {"probes": probe}, report, Journal(), clock=lambda: now)
     for case in (A, B, A):
         runs.result(case)
     assert runs.seconds == {A.name: 7.25, B.name: 10.25}
@@ -166,7 +177,7 @@ def test_a_race_that_ctrl_c_ends_is_paid_for():
     strategy = Strategy()
     strategy.race = race
     report = ProgressReporter(lambda progress: None, 1)
-    runs = CaseRuns([OTHER], {}, strategy, {}, report, {}, clock=lambda: now)
+    runs = CaseRuns([OTHER], {}, strategy, {}, report, Journal(), clock=lambda: now)
     with pytest.raises(KeyboardInterrupt):
         runs.result(OTHER)
     assert runs.seconds == {OTHER.name: 5}
@@ -201,7 +212,7 @@ def test_progress_counts_the_cases_whose_time_is_final():
     shown = []
     report = ProgressReporter(shown.append, len(CASES))
     suspects = RaceResults([raced(A)], suspects=[raced(B)])
-    runs = CaseRuns(CASES, {}, Strategy({A.name: suspects}), {}, report, {})
+    runs = CaseRuns(CASES, {}, Strategy({A.name: suspects}), {}, report, Journal())
     runs.result(A)
     report("now")
     assert (shown[-1].done, shown[-1].total) == (1, 3)

@@ -33,7 +33,7 @@ def finished(tmp_path):
             suite_cases=tuple(CASES), collected=frozenset(names), **changes,
         )  # fmt: skip
         began = time.perf_counter()
-        with closing(Session(request, CASES)) as session:
+        with closing(Session.assemble(request, CASES)) as session:
             for case in cases:
                 session.result(case)
             return session.report(complete=True), time.perf_counter() - began
@@ -87,7 +87,7 @@ def test_the_mean_of_all_cases_is_raced_again_before_it_fails_the_run(tmp_path):
         tmp_path, suite, preset("quick"), Processors((0,), (0,)), executable, tmp_path / "data", (), device="cpu",
         suite_cases=tuple(cases), collected=frozenset(names), against="self", slowdown=0.015, suite_limit=0.01,
     )  # fmt: skip
-    with closing(Session(request, cases)) as session:
+    with closing(Session.assemble(request, cases)) as session:
         for case in cases:
             session.result(case)
         assert session.judge_suite().outcome is Outcome.REGRESSED

@@ -48,7 +48,7 @@ def judged(first, second=None, again=None, more=None, limit=0.005, policy=None):
     races = SimpleNamespace(again=once_more)
     strategy = SimpleNamespace(baseline_entrant=lambda case: "entrant")
     gate = SuiteGate(limit, policy or Policy(), races, strategy)
-    return gate.verdict([result(case, center) for case, center in zip(CASES, first, strict=True)]), raced
+    return gate.judge([result(case, center) for case, center in zip(CASES, first, strict=True)]), raced
 
 
 def test_an_unchanged_suite_is_not_raced_again():
@@ -147,5 +147,5 @@ def test_ctrl_c_is_passed_on():
 
 def test_without_two_raced_cases_there_is_no_mean():
     gate = SuiteGate(0.005, Policy(), SimpleNamespace(), SimpleNamespace())
-    verdict = gate.verdict([result(CASES[0], 1.0), result(CASES[1], 1.0, raced=False), CaseResult(CASES[2], skip="no")])
+    verdict = gate.judge([result(CASES[0], 1.0), result(CASES[1], 1.0, raced=False), CaseResult(CASES[2], skip="no")])
     assert (verdict.outcome, verdict.reason.code) == (Outcome.INCOMPARABLE, ReasonCode.FEW_CASES)

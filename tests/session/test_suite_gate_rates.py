@@ -42,7 +42,7 @@ def judged(ratios, again, policy=STANDARD):
         for case, one in zip(cases, ratios, strict=True)
     ]
     races = SimpleNamespace(again=lambda case, _, confirms: again(int(case.name), confirms))
-    return SuiteGate(0.005, policy, races, SimpleNamespace(baseline_entrant=lambda case: case)).verdict(results).outcome
+    return SuiteGate(0.005, policy, races, SimpleNamespace(baseline_entrant=lambda case: case)).judge(results).outcome
 
 
 def shifted(ratio, slowdown):

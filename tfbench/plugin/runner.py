@@ -431,7 +431,7 @@ class Runner:
             self._notes.append(f"left out, because they do not use the fixture bench or benchmark: {some(unused, 3)}")
         if not self._config.getoption("collectonly"):
             self._display = Display(self._config.pluginmanager.get_plugin("terminalreporter"))
-            self._session = Session(self._request(), list(self.cases.values()), self._display)
+            self._session = Session.assemble(self._request(), list(self.cases.values()), self._display)
             self._write_report()  # a run that is killed leaves every case as an error
 
     def case(self, item: pytest.Function) -> Case:

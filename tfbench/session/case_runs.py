@@ -14,6 +14,7 @@ from tfbench.race.process_launcher import Environment
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter
 from tfbench.session.results import MetricChecker, broken, not_measured, with_failure, with_model
+from tfbench.session.resume import Resumption
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
 
@@ -117,7 +118,7 @@ class CaseRuns:
         cases: All cases of the run; results follow their order, except that groups stay together.
         skips: Name of a case -> why it cannot run here.
         steps: What completes a raced case, in order; the keys name the rows that report a failed step.
-        earlier: Name of a case -> its result in an interrupted run. It is used if the whole group has one.
+        journal: Keeps each finished result. Those of an interrupted run are used if the whole group has one.
         keep_only: Called with the environments of the unfinished cases whenever an environment has none left.
         clock: Counts the seconds that cases cost.
     """
@@ -129,7 +130,7 @@ class CaseRuns:
         strategy: Strategy,
         steps: Mapping[str, Step],
         report: ProgressReporter,
-        earlier: Mapping[str, CaseResult],
+        journal: Resumption,
         keep_only: Callable[[Collection[Environment]], None] = lambda environments: None,
         clock: Clock = lambda: 0.0,
     ) -> None:
@@ -138,6 +139,9 @@ class CaseRuns:
         self._report = report
         self._keep_only = keep_only
         self._clock = clock
+        self._journal = journal
+        self.interrupted = False
+        """Whether the user pressed Ctrl-C."""
         self.seconds: dict[str, float] = defaultdict(float)
         """Name of a measured case -> what it has cost in this run. Cases of a group share what they need together."""
         groups: dict[str, list[_CaseRun]] = {}
@@ -149,9 +153,9 @@ class CaseRuns:
             run = self._runs[name]
             run.state, run.result = CaseState.FINISHED, strategy.skipped(run.case, reason)
         for group in groups.values():
-            if all(run.case.name in earlier for run in group):
+            if all(run.case.name in journal.earlier for run in group):
                 for run in group:
-                    run.state, run.result = CaseState.FINISHED, earlier[run.case.name]
+                    run.state, run.result = CaseState.FINISHED, journal.earlier[run.case.name]
         report.done = len(self.final)
         self._unfinished = Counter(run.case.env for run in self._runs.values() if run.state is not CaseState.FINISHED)
 
@@ -193,17 +197,27 @@ class CaseRuns:
             KeyboardInterrupt: The user pressed Ctrl-C; partial results are kept.
         """
         run = self._runs[case.name]
-        if run.state is CaseState.PENDING:
-            with self._paid_by(run.group):
-                self._race(run)
-        if run.state is CaseState.SUSPECT:
-            with self._paid_by([run]):
-                self._replay(run)
-        if run.state is CaseState.RACED:
-            with self._paid_by(run.group):  # the first of them probes all
-                self._finish(run)
+        with self.noting_interrupts():
+            if run.state is CaseState.PENDING:
+                with self._paid_by(run.group):
+                    self._race(run)
+            if run.state is CaseState.SUSPECT:
+                with self._paid_by([run]):
+                    self._replay(run)
+            if run.state is CaseState.RACED:
+                with self._paid_by(run.group):  # the first of them probes all
+                    self._finish(run)
         assert run.result is not None
         return run.result
+
+    @contextmanager
+    def noting_interrupts(self) -> Iterator[None]:
+        """Note that the user pressed Ctrl-C in this block, and pass it on."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise
 
     @contextmanager
     def _paid_by(self, runs: Sequence[_CaseRun]) -> Iterator[None]:
@@ -262,6 +276,7 @@ class CaseRuns:
                 run.result = with_failure(run.result, metric, error)
                 break
         assert run.result is not None
+        self._journal.keep(run.result)
         self._advance(run, CaseState.FINISHED, run.result)
 
     def _advance(self, run: _CaseRun, state: CaseState, result: CaseResult) -> None:

@@ -65,6 +65,9 @@ class ExecutedCode:
         )
 
 
+Executed = Callable[[Entrant, Entrant], Sequence[ExecutedCode | None]]
+
+
 def drawn(cases: Sequence[Case], share: float, seed: int) -> frozenset[str]:
     """Draw the names of cases that race although their code is the same: the share, and at least one."""
     count = min(len(cases), max(1, math.ceil(share * len(cases))))
@@ -82,9 +85,14 @@ class ChangedOnly:
 
     contender: Side
     drawn: frozenset[str]
-    executed: Callable[[Entrant, Entrant], Sequence[ExecutedCode | None]]
+    executed: Executed
     notes: set[str] = field(default_factory=set, init=False)
     """What the user should know about cases that race."""
+
+    @staticmethod
+    def of(request: RunRequest, cases: Sequence[Case], contender: Side, executed: Executed) -> ChangedOnly:
+        """Return the rule of a run, with its sample."""
+        return ChangedOnly(contender, drawn(cases, request.policy.changed_only_share, request.seed), executed)
 
     def spares(self, case: Case, baseline: Side, there: Case, differences: Sequence[str]) -> Reason | None:
         """Return why the case need not race, ``None`` if it must.
@@ -158,7 +166,7 @@ class Resumption:
         if self.earlier:
             self.notes.append(f"{len(self.earlier)} of {len(cases)} cases taken from the interrupted run")
 
-    def keep(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
+    def keep(self, result: CaseResult) -> None:
         """Write a finished result to the journal, unless a part of it failed."""
         if self._journal is not None and not any(row.outcome is Outcome.ERROR for row in result.rows):
             try:
@@ -167,7 +175,6 @@ class Resumption:
                 self.notes.append(f"this run cannot be resumed: {error}")
                 self.close(complete=False)
                 self._journal = None
-        return result
 
     def close(self, complete: bool) -> None:
         """Release the journal; ``complete`` if no case is left to measure."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -34,25 +34,24 @@ from tfbench.session.races import Races
 from tfbench.session.record import RunMeasurements, RunRecorder
 from tfbench.session.request import CaseResult, Progress, ProgressReporter, RunRequest
 from tfbench.session.results import PROBES, MetricChecker, reason_of
-from tfbench.session.resume import ChangedOnly, Resumption, drawn
+from tfbench.session.resume import ChangedOnly, Resumption
 from tfbench.session.strategies import (
-    NEVER,
     LiveSideStrategy,
     SavedBaselineStrategy,
     SideStarter,
     Strategy,
     VariantStrategy,
     anchor_of,
+    baseline_side,
     check_anchor,
     code_of_saved,
-    recreate_side,
     source_of,
 )
 from tfbench.sides.environments import Environments, kept
 from tfbench.sides.source_tree import working_code
-from tfbench.sides.spec import Side, parse
+from tfbench.sides.spec import Side
 from tfbench.stats.prediction import FEWEST, classify_mean, mean_ratio
-from tfbench.storage.baselines import Layout, describe
+from tfbench.storage.baselines import Baseline, Layout, describe
 from tfbench.storage.history import Anchor
 from tfbench.suite.shards import part
 
@@ -88,8 +87,10 @@ class SuiteGate:
         self._policy = policy
         self._races = races
         self._strategy = strategy
+        self.verdict: SuiteVerdict | None = None
+        """The verdict, once `judge` has made it."""
 
-    def verdict(self, results: Sequence[CaseResult]) -> SuiteVerdict:
+    def judge(self, results: Sequence[CaseResult]) -> SuiteVerdict:
         """Judge the cases that were raced against the baseline. A failure becomes a verdict `error`.
 
         Raises:
@@ -97,10 +98,11 @@ class SuiteGate:
         """
         raced = [one for one in results if one.baseline is not None and one.verdict is not None and one.verdict.ratio]
         try:
-            return self._judge(raced)
+            self.verdict = self._judge(raced)
         except Exception as error:
             reason, _ = reason_of(error)
-            return SuiteVerdict(self._limit, Outcome.ERROR, reason, len(raced))
+            self.verdict = SuiteVerdict(self._limit, Outcome.ERROR, reason, len(raced))
+        return self.verdict
 
     def _judge(self, raced: Sequence[CaseResult]) -> SuiteVerdict:
         cases = len(raced)
@@ -162,125 +164,128 @@ class SuiteGate:
         return f"the mean of {cases} cases{times} is {mean.center - 1:+.2%} ({interval})"
 
 
-# Wire one run together: sides, strategy, races, other metrics, profiles; then report and record it
+# Put one run together, answer it case by case, and report it
 
 
+@dataclass(frozen=True)
 class Session:
-    """Answers one `RunRequest`, case by case; a race starts when the first of its cases is asked for.
+    """Answers one `RunRequest`, case by case; a race starts when the first of its cases is asked for."""
 
-    Args:
-        cases: All cases of the run, in the order of the report.
+    request: RunRequest
+    cases: Sequence[Case]
+    contender: Side
+    saved: Baseline | None
+    """The saved baseline that the cases are compared with."""
+    gpus: GpuSession
+    launcher: ProcessLauncher
+    starter: SideStarter
+    strategy: Strategy
+    runs: CaseRuns
+    journal: Resumption
+    profiles: Profiles
+    suite_gate: SuiteGate
+    recorder: RunRecorder
+    held: ExitStack
+    """Ends the processes, and releases the environments and the GPUs."""
 
-    Raises:
-        TfbenchError: An option names a side, baseline or GPU that is not available. No process was started.
-    """
+    @classmethod
+    def assemble(
+        cls, request: RunRequest, cases: Sequence[Case], progress: Progress = lambda progress: None
+    ) -> Session:
+        """Put a run together in the order of the life of a case; later steps know earlier ones.
 
-    def __init__(self, request: RunRequest, cases: Sequence[Case], progress: Progress = lambda progress: None) -> None:
-        self.request = request
-        self._cases = cases
-        self._stopwatch = Stopwatch()
-        self._interrupted = False
-        self._suite: SuiteVerdict | None = None
-        report = ProgressReporter(progress, len(cases))
-        self._environments = Environments(kept(), report)
-        self._gpu_session = GpuSession(request.device, request.gpus, request.policy, request.require_gpu)
+        Args:
+            cases: All cases of the run, in the order of the report.
+
+        Raises:
+            TfbenchError: An option names a side, baseline or GPU that is not available. No process was started.
+        """
         check_anchor(request)
-        self._launcher = ProcessLauncher(
-            request.suite, request.policy, request.processors, self._gpu_session.gpu_monitor, self._stopwatch
-        )
-        self._recorder = RunRecorder(request)
-        env = {**request.env, **self._gpu_session.environment}
-        code = working_code(request.root)
-        self._contender = Side("contender", request.executable, request.root, "", env, request.slowdown, code=code)
-        checker = MetricChecker(
-            Prober(self._launcher, request.policy, files=request.changed_only), request.policy, cases
-        )
-        self._starter = SideStarter(request, self._launcher, checker, self._gpu_session.machine, report)
-        sharing = max(len(cases), request.sharing)
-        races = Races(request, self._launcher, self._contender, sharing, report)
-        with self._stopwatch.phase(Phase.STARTING):
-            self._strategy = self._choose_strategy(races, checker, sharing, report)
-        self._suite_gate = SuiteGate(request.suite_limit, request.policy, races, self._strategy)
+        policy, report, stopwatch = request.policy, ProgressReporter(progress, len(cases)), Stopwatch()
+        recorder = RunRecorder(request)
         if request.save:
-            self._recorder.baselines.check_can_save(request.save)
-        others = OtherMetrics(checker, races, self._strategy, self._contender, cases, report, bool(request.save))
-        self._profiles = Profiles(
-            request, self._launcher, self._gpu_session.gpu_monitor, self._strategy, self._contender, report
-        )
-        sides = [self._contender, *([self._strategy.baseline] if self._strategy.baseline else [])]
-        self._resumption = Resumption(request, cases, sides, self._strategy.saved_at)
-        steps = {
-            PROBES: self._stopwatch.phase(Phase.PROBING)(others.probe),
-            "contracts": others.race_claims,
-            "device": self._stopwatch.phase(Phase.PROFILING)(self._profiles.with_device),
-            "profile": self._stopwatch.phase(Phase.PROFILING)(self._profiles.with_profiles),
-            "journal": self._resumption.keep,
-        }
-        skips = {case.name: reason for case in cases if (reason := self._gpu_session.skip_reason(case))}
-        known = {*skips, *self._resumption.earlier}
-        self._starter.unbuilt = [case for case in cases if case.shared and case.name not in known]
-        self._runs = CaseRuns(
-            cases,
-            skips,
-            self._strategy,
-            steps,
-            report,
-            self._resumption.earlier,
-            self._launcher.keep_only,
-            lambda: self._stopwatch.seconds_of_cases,
-        )
+            recorder.baselines.check_can_save(request.save)
+        with ExitStack() as held:
+            # Sides: this working tree, and what it is compared with.
+            gpus = GpuSession(request.device, request.gpus, policy, request.require_gpu)
+            held.callback(gpus.close)
+            environments = held.enter_context(Environments(kept(), report))
+            launcher = ProcessLauncher(request.suite, policy, request.processors, gpus.gpu_monitor, stopwatch)
+            held.callback(launcher.close)
+            env, code = {**request.env, **gpus.environment}, working_code(request.root)
+            contender = Side("contender", request.executable, request.root, "", env, request.slowdown, code=code)
+            saved = recorder.baselines.fetch(request.baseline) if request.baseline else None
+            with stopwatch.phase(Phase.STARTING):
+                baseline = baseline_side(request, saved, contender, environments)
+            if request.against and isinstance(baseline, Side):
+                launcher.check(baseline, cases)
 
-    def _choose_strategy(
-        self, races: Races, checker: MetricChecker, sharing: int, report: ProgressReporter
-    ) -> Strategy:
-        request, contender, trees = self.request, self._contender, Layout(self.request.folder).trees
-        if request.baseline:
-            saved = self._recorder.baselines.fetch(request.baseline)
-            recreated = None
-            if request.replay != NEVER:
-                recreated = recreate_side(saved, contender, trees, self._environments)
-            history = self._recorder.history
-            source = partial(source_of, saved, contender, trees)
-            return SavedBaselineStrategy(
-                request, contender, self._starter, races, saved, recreated, history, sharing, source
+            # Cases that need no race: those that cannot run here, and those that an interrupted run has finished.
+            skips = {case.name: reason for case in cases if (reason := gpus.skip_reason(case))}
+            sides = [contender, *([baseline] if isinstance(baseline, Side) else [])]
+            journal = Resumption(request, cases, sides, saved.saved if saved else "")
+            known = {*skips, *journal.earlier}
+            unbuilt = [case for case in cases if case.shared and case.name not in known]
+
+            # Strategy and races, which confirm a change themselves.
+            sharing = max(len(cases), request.sharing)
+            checker = MetricChecker(Prober(launcher, policy, files=request.changed_only), policy, cases)
+            starter = SideStarter(request, launcher, checker, gpus.machine, report, unbuilt)
+            races = Races(request, launcher, contender, sharing, report)
+            strategy: Strategy
+            if saved is not None:
+                source = partial(source_of, saved, contender, Layout(request.folder).trees)
+                strategy = SavedBaselineStrategy(
+                    request, contender, starter, races, saved, baseline, recorder.history, sharing, source
+                )
+            elif isinstance(baseline, Side):
+                spared = ChangedOnly.of(request, cases, contender, checker.executed) if request.changed_only else None
+                strategy = LiveSideStrategy(request, contender, starter, races, baseline, cases, report, spared)
+            else:
+                strategy = VariantStrategy(request, contender, starter, races)
+
+            # Probes, contracts and profiles complete the result of a raced case.
+            others = OtherMetrics(checker, races, strategy, contender, cases, report, bool(request.save))
+            profiles = Profiles(request, launcher, gpus.gpu_monitor, strategy, contender, report)
+            steps = {
+                PROBES: stopwatch.phase(Phase.PROBING)(others.probe),
+                "contracts": others.race_claims,
+                "device": stopwatch.phase(Phase.PROFILING)(profiles.with_device),
+                "profile": stopwatch.phase(Phase.PROFILING)(profiles.with_profiles),
+            }
+            runs = CaseRuns(
+                cases,
+                skips,
+                strategy,
+                steps,
+                report,
+                journal,
+                launcher.keep_only,
+                lambda: stopwatch.seconds_of_cases,
             )
-        if request.against:
-            baseline = parse(request.against, contender, trees, self._environments)
-            self._launcher.check(baseline, self._cases)
-            spared = None
-            if request.changed_only:
-                sample = drawn(self._cases, request.policy.changed_only_share, request.seed)
-                spared = ChangedOnly(contender, sample, checker.executed)
-            return LiveSideStrategy(request, contender, self._starter, races, baseline, self._cases, report, spared)
-        return VariantStrategy(request, contender, self._starter, races)
+            suite_gate = SuiteGate(request.suite_limit, policy, races, strategy)
+            return cls(
+                request, cases, contender, saved, gpus, launcher, starter, strategy, runs, journal, profiles, suite_gate,
+                recorder, held.pop_all(),
+            )  # fmt: skip
 
     @property
     def notes(self) -> list[str]:
         """What the user should know besides the verdicts, so far."""
-        return (
-            self._gpu_session.notes
-            + self._launcher.notes
-            + self._strategy.notes
-            + self._profiles.notes
-            + self._resumption.notes
-            + self._recorder.notes
-        )
+        parts = (self.gpus, self.launcher, self.strategy, self.profiles, self.journal, self.recorder)
+        return [note for part in parts for note in part.notes]
 
     def result(self, case: Case) -> CaseResult:
         """Return the result of this case; measures it if that has not happened yet. See `CaseRuns.result`."""
-        try:
-            return self._runs.result(case)
-        except KeyboardInterrupt:
-            self._interrupted = True
-            raise
+        return self.runs.result(case)
 
     def skip(self, case: Case, reason: str) -> None:
         """Note that pytest skipped a case before it was measured."""
-        self._runs.skip(case, reason)
+        self.runs.skip(case, reason)
 
     def fail(self, case: Case, why: str) -> None:
         """Note that pytest ended a case before it was measured."""
-        self._runs.fail(case, why)
+        self.runs.fail(case, why)
 
     def judge_suite(self) -> SuiteVerdict | None:
         """Judge the mean of all cases, if the user asked for it, and add the verdict to the report.
@@ -288,13 +293,10 @@ class Session:
         Raises:
             KeyboardInterrupt: The user pressed Ctrl-C.
         """
-        if self.request.suite_limit:
-            try:
-                self._suite = self._suite_gate.verdict(self._runs.final)
-            except KeyboardInterrupt:
-                self._interrupted = True
-                raise
-        return self._suite
+        if not self.request.suite_limit:
+            return None
+        with self.runs.noting_interrupts():
+            return self.suite_gate.judge(self.runs.final)
 
     def conclude(self) -> None:
         """Find out which cases the other side would run and this run lacks, unless the user interrupted it.
@@ -302,12 +304,12 @@ class Session:
         Raises:
             TfbenchError: The other side's benchmarks cannot be collected.
         """
-        if not self._interrupted:
-            self._strategy.conclude()
+        if not self.runs.interrupted:
+            self.strategy.conclude()
 
     def missing(self) -> list[Verdict]:
         """Return a verdict for each case that the other side would run and this run lacks, so far."""
-        return self._strategy.missing()
+        return self.strategy.missing()
 
     def report(self, complete: bool = False) -> Report:
         """Build the report: it has a row for each case that was due, whatever is known so far.
@@ -315,23 +317,23 @@ class Session:
         Args:
             complete: Whether the run has come to its end.
         """
-        results = [*self._runs.all, *self.request.uncollected]
+        results = [*self.runs.all, *self.request.uncollected]
         missing = self.missing()
-        phases = self._stopwatch.seconds
+        phases = self.launcher.stopwatch.seconds
         return Report(
             policy=self.request.policy.as_json(),
             sides=self._sides(),
             verdicts=(*(row for result in results for row in result.rows), *missing),
             variant_results=with_shares([result.variant_result for result in results if result.variant_result]),
             skips=tuple(Skip(result.case, result.skip) for result in results if result.verdict is None),
-            wall_seconds=self._stopwatch.wall_seconds,
+            wall_seconds=self.launcher.stopwatch.wall_seconds,
             seconds_by_phase={phase.value: seconds for phase, seconds in phases.items()},
-            seconds_by_case=dict(self._runs.seconds),
+            seconds_by_case=dict(self.runs.seconds),
             seed=self.request.seed,
-            interrupted=self._interrupted,
+            interrupted=self.runs.interrupted,
             due=(*(result.case.name for result in results), *(row.case.name for row in missing)),
             complete=complete,
-            suite=self._suite,
+            suite=self.suite_gate.verdict,
             shard=self._part(),
             profiles=tuple(profile for result in results for profile in result.profiles),
             rounds=tuple(
@@ -344,15 +346,15 @@ class Session:
 
     def _part(self) -> JSON | None:
         """Return the ``shard`` object of the report, if the run measures a part of a suite."""
-        names, request = [case.name for case in self._cases], self.request
+        names, request = [case.name for case in self.cases], self.request
         if request.job is not None:
             return request.job.of_cases(names)
         return part(request.shard, request.suite_names, names) if request.shard else None
 
     def _sides(self) -> dict[str, JSON]:
         sides = {
-            "contender": self._contender,
-            **({"baseline": self._strategy.baseline} if self._strategy.baseline else {}),
+            "contender": self.contender,
+            **({"baseline": self.strategy.baseline} if self.strategy.baseline else {}),
         }
         found = {
             name: {
@@ -360,14 +362,13 @@ class Session:
                 "root": str(side.root),
                 "slowdown": side.slowdown,
                 **(asdict(side.code) if side.code else {}),
-                "import_seconds": self._launcher.import_seconds(side),
-                **self._starter.described.get(name, {}),
-                **self._gpu_session.as_json(),
+                "import_seconds": self.launcher.import_seconds(side),
+                **self.starter.described.get(name, {}),
+                **self.gpus.as_json(),
             }
             for name, side in sides.items()
         }
-        if BASELINE not in found and isinstance(self._strategy, SavedBaselineStrategy):
-            saved = self._strategy.saved
+        if BASELINE not in found and (saved := self.saved) is not None:
             found[BASELINE] = {"spec": describe(saved), "slowdown": 0.0, **asdict(code_of_saved(saved))}
         return found
 
@@ -377,7 +378,7 @@ class Session:
         Raises:
             BaselineError: A case failed, there is no sample, or the file cannot be written.
         """
-        return self._recorder.save(self._measurements())
+        return self.recorder.save(self._measurements())
 
     def remember(self) -> Path | None:
         """Record the run for later runs, see `RunRecorder.remember`. An interrupted run is not recorded.
@@ -385,32 +386,29 @@ class Session:
         Raises:
             TfbenchError, OSError: A file cannot be written.
         """
-        if self._interrupted:
+        if self.runs.interrupted:
             return None
-        return self._recorder.remember(self._measurements(), self.request.baseline)
+        return self.recorder.remember(self._measurements(), self.request.baseline)
 
     def _measurements(self) -> RunMeasurements:
-        started = self._contender.name in self._starter.described
-        if not started and self._resumption.earlier:
-            self._starter.start(self._cases[:1], self._contender)
+        started = self.contender.name in self.starter.described
+        if not started and self.journal.earlier:
+            self.starter.start(self.cases[:1], self.contender)
             started = True
-        environment = self._starter.environment_info(self._contender) if started else None
-        return RunMeasurements(self._runs.final, self._strategy.way, environment, self._anchor())
+        environment = self.starter.environment_info(self.contender) if started else None
+        return RunMeasurements(self.runs.final, self.strategy.way, environment, self._anchor())
 
     def _anchor(self) -> Anchor | None:
         """Return the side that the ratios of this run's history refer to, if it started."""
-        baseline = self._strategy.baseline
-        if self.request.history is None or baseline is None or baseline.name not in self._starter.described:
+        baseline = self.strategy.baseline
+        if self.request.history is None or baseline is None or baseline.name not in self.starter.described:
             return None
-        saved = self._strategy.saved if isinstance(self._strategy, SavedBaselineStrategy) else None
-        return anchor_of(baseline, self._starter.environment_info(baseline), saved)
+        return anchor_of(baseline, self.starter.environment_info(baseline), self.saved)
 
     def close(self) -> None:
         """End every process, and release the GPUs."""
-        self._resumption.close(complete=len(self._runs.final) == len(self._cases))
-        self._launcher.close()
-        self._environments.close()
-        self._gpu_session.close()
+        self.journal.close(complete=len(self.runs.final) == len(self.cases))
+        self.held.close()
 
     @contextmanager
     def avoid_worker_cpus(self) -> Iterator[None]:

@@ -24,10 +24,10 @@ from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
 from tfbench.sides.environments import Environments, minor
 from tfbench.sides.source_tree import Snapshot, is_pinned, materialise, snapshot
-from tfbench.sides.spec import Side
+from tfbench.sides.spec import Side, parse
 from tfbench.stats.alpha_spending import ignored, judged, policy_of
 from tfbench.stats.prediction import evaluate
-from tfbench.storage.baselines import Baseline, describe
+from tfbench.storage.baselines import Baseline, Layout, describe
 from tfbench.storage.database import AnyHistory
 from tfbench.storage.history import Anchor, SessionRecord
 from tfbench.storage.history_index import json_digest
@@ -84,7 +84,21 @@ def not_saved(saved: Baseline) -> Reason:
     return Reason(ReasonCode.NOT_IN_BASELINE, text)
 
 
-# Recreating the side
+def baseline_side(
+    request: RunRequest, saved: Baseline | None, contender: Side, environments: Environments
+) -> Side | Reason | None:
+    """Return the side that the contender races, or why a saved one cannot be recreated; ``None`` without one.
+
+    Args:
+        saved: The saved baseline of the run, whose side is recreated unless the user asks for ``--replay never``.
+
+    Raises:
+        UsageError, SideError: The specification names no side, or one that cannot be made.
+    """
+    trees = Layout(request.folder).trees
+    if saved is not None:
+        return None if request.replay == NEVER else recreate_side(saved, contender, trees, environments)
+    return parse(request.against, contender, trees, environments) if request.against else None
 
 
 def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: Environments) -> Side | Reason:
@@ -315,10 +329,10 @@ class SideStarter:
     checker: MetricChecker
     machine: Mapping[str, str]
     report: ProgressReporter
+    unbuilt: Sequence[Case]
+    """Cases of the run whose shared set-ups have not been built yet."""
     described: dict[str, JSON] = field(default_factory=dict, init=False)
     """Name of a side -> its environment, as its zygotes report it."""
-    unbuilt: Sequence[Case] = field(default=(), init=False)
-    """Cases of the run whose shared set-ups have not been built yet."""
     failure: SideError | None = field(default=None, init=False)
     """Why no case can be measured, whatever its side."""
 
@@ -405,11 +419,6 @@ class Strategy(ABC):
     def baseline(self) -> Side | None:
         """The side that the contender races against, if any."""
         return None
-
-    @property
-    def saved_at(self) -> str:
-        """When the baseline that the cases are compared with was saved, ``""`` without one."""
-        return ""
 
     def group_of(self, case: Case) -> str:
         """Name the group of cases that one race measures."""
@@ -591,10 +600,6 @@ class SavedBaselineStrategy(Strategy):
     @property
     def baseline(self) -> Side | None:
         return self.recreated if isinstance(self.recreated, Side) else None
-
-    @property
-    def saved_at(self) -> str:
-        return self.saved.saved
 
     @property
     def way(self) -> str:
