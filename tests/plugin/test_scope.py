@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from tfbench.plugin.collect import scope_of
+from tfbench.plugin.cases import scope_of
 
 pytest_plugins = ["pytester"]
 OLD = """

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfbench.plugin.collect import constructor_of, places
+from tfbench.plugin.cases import constructor_of, places
 
 
 class WithConstructor:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfbench.errors import DeclarationError, UsageError
-from tfbench.plugin.options import check_used, parse_patterns, thresholds_of
+from tfbench.plugin.cases import check_used, parse_patterns, thresholds_of
 from tfbench.policy import Policy
 
 NAME = "benchmarks/test_io.py::test_read[size=3,kind: x]"

@@ -1,45 +1,35 @@
-"""Collect benchmarks: items to cases, selection of cases."""
+"""Collect the benchmarks with pytest: of this tree, of another one, and of files that only a worker imports."""
 
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
-import hashlib
-import inspect
 import io
 import json
 import os
 import shlex
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeGuard
-from unittest import TestCase
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks  # pytest offers it nowhere else
-from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
 
 from tfbench.errors import DeclarationError, SideError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
-from tfbench.imports import PACKAGE, is_below, is_installed, redirect_imports
+from tfbench.imports import redirect_imports
 from tfbench.model import JSON, THRESHOLDS, Case
-from tfbench.plugin import RUNNER, STARTED_WITH, setting, whole_suite
+from tfbench.plugin import RUNNER, STARTED_WITH, whole_suite
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
 from tfbench.sides.counterparts import Selection
 from tfbench.sides.counterparts import collect as run_collection
 from tfbench.storage.baselines import HISTORY_VARIABLE
-from tfbench.suite.fingerprint import DIGEST
 from tfbench.suite.first_files import ini_file
-from tfbench.suite.shards import Shard
 from tfbench.suite.tf_test_files import ERROR, function_of, listed
 from tfbench.untrusted import an_object, render_json, some
 
@@ -91,156 +81,6 @@ def _listing(config: pytest.Config) -> JSON:
         raise pytest.UsageError(f"tf.test.Benchmark: {': '.join([first, *rest.splitlines()[-1:]])}") from None
 
 
-# Identify a benchmark by its code and all that the code uses in its modules, so that a renamed one is known again
-
-
-_DYNAMIC = {"globals", "locals", "vars", "eval", "exec", "__import__", "importlib", "import_module"}
-"""Names by which code may use any definition of its module."""
-_ALWAYS = {"pytestmark", "pytest_plugins"}
-"""Names that pytest reads."""
-_Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-def scope_of(item: pytest.Function) -> str:
-    """Return a digest of a benchmark's function and fixtures, with what they use in their modules; ``""`` if unknown.
-
-    In a module it follows names to definitions, assignments and imports, and counts all other statements. An import
-    counts by its text and the place of the imported file in the suite. The function's name does not count.
-    """
-    place = f"{item.cls.__qualname__}." if item.cls else ""
-    fixtures = {one.func for found in item._fixtureinfo.name2fixturedefs.values() for one in found}
-    root = str(item.config.rootpath)
-    try:
-        plain = inspect.unwrap(item.function)
-        own = os.path.samefile(inspect.getsourcefile(plain) or "", item.path)
-        if getattr(item.function, DIGEST, "") or not own or plain.__qualname__ != f"{place}{item.originalname}":
-            return ""  # it stands for code elsewhere
-        parts = [_used(plain, root, renamed=True), *sorted(_used(inspect.unwrap(one), root) for one in fixtures)]
-    except (OSError, TypeError, AttributeError, SyntaxError, RecursionError):
-        return ""
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
-
-
-@cache
-def _used(function: Callable[..., object], root: str, renamed: bool = False) -> str:
-    """Return a digest of a function and of what it uses in its module; its name if that is installed.
-
-    Raises:
-        OSError, TypeError, AttributeError, SyntaxError: There is no source, or another function has made it.
-    """
-    file = inspect.getsourcefile(function) or ""
-    names = function.__qualname__
-    if not renamed and (is_installed(file) or is_below(os.path.realpath(file), PACKAGE)):
-        return f"{function.__module__}.{names}"
-    if "<" in names:
-        raise TypeError(f"{names} depends on the arguments of the function that has made it")
-    module = _parsed(file, os.stat(file).st_mtime_ns)
-    wanted = {*names.split(".")[:1], *_ALWAYS}
-    bound: dict[str, set[int]] = defaultdict(set)
-    chosen: set[int] = set()
-    for number, node in enumerate(module.body):
-        found = set(_bound(node))
-        for name in found:
-            bound[name].add(number)
-        if "*" in found or not (found or _is_text(node)):
-            chosen.add(number)
-    todo, seen = [*wanted, *(name for number in chosen for name in _names(module.body[number]))], set[str]()
-    while todo:
-        if (name := todo.pop()) in seen:
-            continue
-        seen.add(name)
-        added = set(range(len(module.body))) if name in _DYNAMIC else bound[name]
-        for number in added - chosen:
-            todo += _names(module.body[number])
-        chosen |= added
-    own = names if renamed else ""
-    statements = dict.fromkeys(_text(module.body[number], own, file, root) for number in sorted(chosen))
-    text = "\n".join(statements)  # an import that is repeated counts once
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-@cache
-def _parsed(file: str, changed: int) -> ast.Module:
-    with open(file, "rb") as source:
-        return ast.parse(source.read())
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _bound(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a definition, an assignment or an import binds; none for other statements."""
-    if isinstance(node, _Definition):
-        yield node.name
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-    elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))
-
-
-def _names(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement uses, the arguments of functions included: they may be fixtures."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name):
-            yield one.id
-        elif isinstance(one, ast.Attribute):
-            yield one.attr if one.attr in _DYNAMIC else ""
-        elif isinstance(one, ast.arg):
-            yield one.arg
-
-
-def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
-    """Return a statement without layout and comments, and where the own files that it imports lie.
-
-    Args:
-        own: Qualified name of the function whose name does not count.
-    """
-    text = ast.dump(_Unnamed(own.split(".")).visit(node) if own else node)
-    if isinstance(node, ast.ImportFrom) and node.level:
-        return f"{text} from {os.path.relpath(os.path.dirname(file), root)}"
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        named = [alias.name for alias in node.names]
-        base = getattr(node, "module", "") or ""
-        found = {base, *(f"{base}.{name}" if base else name for name in named)}
-        files = (vars(sys.modules[name]).get("__file__") for name in found if name in sys.modules)
-        places = sorted(_place(one, root) for one in files if isinstance(one, str) and not is_installed(one))
-        return f"{text} from {places}"
-    return text
-
-
-def _place(file: str, root: str) -> str:
-    """Return the path of a file of the suite, and the content of another one, whose path may depend on the tree."""
-    if is_below(file, root):
-        return os.path.relpath(file, root)
-    with suppress(OSError), open(file, "rb") as content:
-        return hashlib.sha256(content.read()).hexdigest()
-    return ""
-
-
-class _Unnamed(ast.NodeTransformer):
-    """Copies a definition without the name of one function in it, which is given by the names that lead to it."""
-
-    def __init__(self, path: list[str]) -> None:
-        self._path = path
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        if not (isinstance(node, _Definition) and self._path and node.name == self._path[0]):
-            return node
-        last = len(self._path) == 1
-        inner = _Unnamed(self._path[1:])
-        fields = {key: getattr(node, key) for key in node._fields if hasattr(node, key)}
-        fields |= {
-            "name": "" if last else node.name,
-            "body": node.body if last else [inner.visit(one) for one in node.body],
-        }
-        return type(node)(**fields)
-
-
-# Tell which of pytest's items are cases, benchmarks of ours and plain tests of pytest-benchmark, and take these over
-
-
 class MisnamedFile(pytest.File):
     """Stands for a file whose name is not UTF-8, which no report, baseline or option can state."""
 
@@ -254,80 +94,6 @@ def misnamed(path: Path, parent: pytest.Collector) -> MisnamedFile | None:
     name = os.path.relpath(path, parent.config.rootpath)
     shown = name.encode(errors="replace").decode()
     return None if shown == name else MisnamedFile.from_parent(parent, path=path, nodeid=shown)
-
-
-def adopts(config: pytest.Config) -> bool:
-    """Tell whether plain pytest-benchmark tests are cases: if the run compares them, saves them or only collects."""
-    return config.getoption("collectonly") or any(
-        setting(config, name) for name in ("against", "baseline", "save_baseline")
-    )
-
-
-def is_benchmark(item: pytest.Item, adopting: bool) -> TypeGuard[pytest.Function]:
-    """Tell whether the item is a test function that takes ``bench``, or ``benchmark`` if plain tests are cases too."""
-    names = item.fixturenames if isinstance(item, pytest.Function) else ()
-    return "bench" in names or (adopting and is_plain(item))
-
-
-def is_plain(item: pytest.Item) -> bool:
-    """Tell whether the item is a plain pytest-benchmark test."""
-    names = getattr(item, "fixturenames", ())
-    return isinstance(item, pytest.Function) and "benchmark" in names and "bench" not in names
-
-
-def in_shard(item: pytest.Item, shard: Shard | None) -> bool:
-    """Tell whether a plain pytest-benchmark test that is no case belongs to this shard."""
-    return shard is None or shard.has(Case(item.nodeid, "", item.nodeid.partition("[")[0]))
-
-
-def places(items: Sequence[pytest.Item]) -> dict[str, tuple[int, int]]:
-    """Return the place of each item among those of its function, by name, see `Case.place`."""
-    names: dict[str, list[str]] = {}
-    for item in items:
-        names.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
-    return {name: (place, len(alike)) for alike in names.values() for place, name in enumerate(alike)}
-
-
-def constructor_of(collector: pytest.Collector) -> str:
-    """Return why pytest collects none of the benchmarks of a class, ``""`` if it does or if the class has none."""
-    if not isinstance(collector, pytest.Class) or issubclass(kind := collector.obj, TestCase):
-        return ""
-    found = next((name for name in ("__init__", "__new__") if getattr(kind, name) is not getattr(object, name)), "")
-    methods = [value for name, value in inspect.getmembers(kind, inspect.isfunction) if name.startswith("test")]
-    if not found or not any({"bench", "benchmark"} & set(inspect.signature(method).parameters) for method in methods):
-        return ""
-    return f"{collector.name} has a constructor ({found}), so pytest collects none of its tests; use setup_method or a fixture"
-
-
-def unknown_fixture(item: pytest.Item) -> str:
-    """Return the first argument of a test that is no fixture, such as a misspelt ``bench``; ``""`` without one."""
-    if not isinstance(item, pytest.Function):
-        return ""
-    known = {*item._fixtureinfo.name2fixturedefs, "request", *getattr(getattr(item, "callspec", None), "params", ())}
-    return next((name for name in item.fixturenames if name not in known), "")
-
-
-def take_over(item: pytest.Function, run: Callable[[pytest.Function], None]) -> None:
-    """Have an item run its case. The worker sets up its own fixtures; here pytest-benchmark stores the sample.
-
-    Args:
-        run: Runs the case. pytest calls it by a hook, except for methods of unittest's classes.
-    """
-    fixtures = item._fixtureinfo.name2fixturedefs.get("benchmark", ())
-    # A conftest.py that replaces the fixture must not act here either.
-    own = not fixtures or fixtures[-1].func.__module__.startswith("pytest_benchmark.")
-    item.fixturenames = ["benchmark"] if own else []
-    if isinstance(item, TestCaseFunction):
-        item.runtest = partial(run, item)  # type: ignore[method-assign]
-
-
-def by_environment(items: Sequence[pytest.Item], cases: Mapping[str, Case]) -> list[pytest.Item]:
-    """Put items of one start-up environment together. Where cases race alone, every change costs new zygotes."""
-    groups: dict[tuple[tuple[str, str], ...], list[pytest.Item]] = {}
-    for item in items:
-        case = cases.get(item.nodeid)
-        groups.setdefault(case.env if case else (), []).append(item)
-    return [item for group in groups.values() for item in group]
 
 
 def given(config: pytest.Config) -> argparse.Namespace:

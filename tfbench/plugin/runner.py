@@ -22,37 +22,37 @@ from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict
 from tfbench.plugin import REPORTS, STARTED_WITH, setting, whole_suite
-from tfbench.plugin.collect import (
+from tfbench.plugin.cases import (
+    INI,
     adopts,
     by_environment,
+    case_of,
+    check_used,
     constructor_of,
     in_shard,
     is_benchmark,
     is_plain,
+    parse_patterns,
     places,
-    selection_of,
+    statistic_of,
     take_over,
+    thresholds_of,
     unknown_fixture,
+    wanted_by_device,
 )  # fmt: skip
+from tfbench.plugin.collect import selection_of
 from tfbench.plugin.options import (
-    INI,
-    case_of,
     check_not_taken_for_test,
-    check_used,
     given_folder,
     given_history,
     job_options,
-    parse_patterns,
     parse_profiler_config,
     parse_slowdown,
     parse_suite_limit,
-    statistic_of,
     suite_of,
-    thresholds_of,
-    wanted_by_device,
     with_statistic,
     worker_processors,
-)
+)  # fmt: skip
 from tfbench.policy import preset
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite

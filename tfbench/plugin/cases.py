@@ -1,0 +1,434 @@
+"""Turn pytest's items into cases: which items are benchmarks, their own thresholds, and the code that identifies them."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import os
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TypeGuard
+from unittest import TestCase
+
+import pytest
+from _pytest.unittest import TestCaseFunction  # pytest offers it nowhere else
+
+from tfbench.errors import DeclarationError, UsageError
+from tfbench.imports import PACKAGE, is_below, is_installed
+from tfbench.model import STATISTICS, THRESHOLDS, Case
+from tfbench.plugin import setting
+from tfbench.plugin.collect import ListedFile
+from tfbench.policy import Policy
+from tfbench.stats.alpha_spending import completed
+from tfbench.suite.axes import Variant
+from tfbench.suite.claims import claims_of
+from tfbench.suite.fingerprint import DIGEST, digest
+from tfbench.suite.shards import Shard
+
+# Tell which items are cases, benchmarks of ours and plain tests of pytest-benchmark, and take these over
+
+
+def adopts(config: pytest.Config) -> bool:
+    """Tell whether plain pytest-benchmark tests are cases: if the run compares them, saves them or only collects."""
+    return config.getoption("collectonly") or any(
+        setting(config, name) for name in ("against", "baseline", "save_baseline")
+    )
+
+
+def is_benchmark(item: pytest.Item, adopting: bool) -> TypeGuard[pytest.Function]:
+    """Tell whether the item is a test function that takes ``bench``, or ``benchmark`` if plain tests are cases too."""
+    names = item.fixturenames if isinstance(item, pytest.Function) else ()
+    return "bench" in names or (adopting and is_plain(item))
+
+
+def is_plain(item: pytest.Item) -> bool:
+    """Tell whether the item is a plain pytest-benchmark test."""
+    names = getattr(item, "fixturenames", ())
+    return isinstance(item, pytest.Function) and "benchmark" in names and "bench" not in names
+
+
+def in_shard(item: pytest.Item, shard: Shard | None) -> bool:
+    """Tell whether a plain pytest-benchmark test that is no case belongs to this shard."""
+    return shard is None or shard.has(Case(item.nodeid, "", item.nodeid.partition("[")[0]))
+
+
+def places(items: Sequence[pytest.Item]) -> dict[str, tuple[int, int]]:
+    """Return the place of each item among those of its function, by name, see `Case.place`."""
+    names: dict[str, list[str]] = {}
+    for item in items:
+        names.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
+    return {name: (place, len(alike)) for alike in names.values() for place, name in enumerate(alike)}
+
+
+def constructor_of(collector: pytest.Collector) -> str:
+    """Return why pytest collects none of the benchmarks of a class, ``""`` if it does or if the class has none."""
+    if not isinstance(collector, pytest.Class) or issubclass(kind := collector.obj, TestCase):
+        return ""
+    found = next((name for name in ("__init__", "__new__") if getattr(kind, name) is not getattr(object, name)), "")
+    methods = [value for name, value in inspect.getmembers(kind, inspect.isfunction) if name.startswith("test")]
+    if not found or not any({"bench", "benchmark"} & set(inspect.signature(method).parameters) for method in methods):
+        return ""
+    return f"{collector.name} has a constructor ({found}), so pytest collects none of its tests; use setup_method or a fixture"
+
+
+def unknown_fixture(item: pytest.Item) -> str:
+    """Return the first argument of a test that is no fixture, such as a misspelt ``bench``; ``""`` without one."""
+    if not isinstance(item, pytest.Function):
+        return ""
+    known = {*item._fixtureinfo.name2fixturedefs, "request", *getattr(getattr(item, "callspec", None), "params", ())}
+    return next((name for name in item.fixturenames if name not in known), "")
+
+
+def take_over(item: pytest.Function, run: Callable[[pytest.Function], None]) -> None:
+    """Have an item run its case. The worker sets up its own fixtures; here pytest-benchmark stores the sample.
+
+    Args:
+        run: Runs the case. pytest calls it by a hook, except for methods of unittest's classes.
+    """
+    fixtures = item._fixtureinfo.name2fixturedefs.get("benchmark", ())
+    # A conftest.py that replaces the fixture must not act here either.
+    own = not fixtures or fixtures[-1].func.__module__.startswith("pytest_benchmark.")
+    item.fixturenames = ["benchmark"] if own else []
+    if isinstance(item, TestCaseFunction):
+        item.runtest = partial(run, item)  # type: ignore[method-assign]
+
+
+def by_environment(items: Sequence[pytest.Item], cases: Mapping[str, Case]) -> list[pytest.Item]:
+    """Put items of one start-up environment together. Where cases race alone, every change costs new zygotes."""
+    groups: dict[tuple[tuple[str, str], ...], list[pytest.Item]] = {}
+    for item in items:
+        case = cases.get(item.nodeid)
+        groups.setdefault(case.env if case else (), []).append(item)
+    return [item for group in groups.values() for item in group]
+
+
+# Make the case of an item
+
+
+def case_of(
+    item: pytest.Function,
+    place: tuple[int, int] = (0, 0),
+    thresholds: tuple[tuple[str, float], ...] = (),
+    statistic: str = "",
+) -> Case:
+    """Turn a benchmark's item into its case.
+
+    Args:
+        place, thresholds, statistic: See `Case`.
+
+    Raises:
+        DeclarationError: The ``tfbench`` mark has unknown arguments, or a contract names no variant.
+    """
+    variant, others = Variant(), ""
+    callspec = getattr(item, "callspec", None)
+    if callspec is not None:
+        others = callspec.id
+        if isinstance(given := callspec.params.get("variant"), Variant):
+            variant, others = given, callspec.id.replace(given.id, "", 1).strip("-")
+    workload = item.originalname
+    base = item.nodeid.partition("[")[0]
+    return Case(
+        name=item.nodeid,
+        workload=workload,
+        group=f"{base}[{others}]" if others else base,
+        variant=tuple(variant),
+        reference=variant.reference,
+        env=tuple(sorted(variant.env.items())),
+        cpus=_marked_cpus(item),
+        source=digest(item.function),
+        scope=scope_of(item),
+        claims=claims_of(item, variant),
+        shared="shared" in item.fixturenames,
+        place=place,
+        thresholds=thresholds,
+        statistic=statistic,
+        alone=isinstance(item.parent, ListedFile),
+    )
+
+
+def _marked_cpus(item: pytest.Function) -> str:
+    mark = item.get_closest_marker("tfbench")
+    if mark is None:
+        return ""
+    unknown = set(mark.kwargs) - {"cpus", STATISTIC, *THRESHOLDS}
+    if mark.args or unknown or mark.kwargs.get("cpus") not in (None, "all"):
+        raise DeclarationError(
+            f"{item.nodeid}: @pytest.mark.tfbench takes only cpus='all', statistic, {' and '.join(THRESHOLDS)}"
+        )
+    return mark.kwargs.get("cpus") or ""
+
+
+def wanted_by_device(case: Case, device: str) -> bool:
+    """Tell whether ``--device`` selects this case; it always selects a case without the axis ``device``."""
+    return device == "all" or case.levels.get("device", device) == device
+
+
+# Read the thresholds of single cases: from the mark ``tfbench``, and from patterns in the ini file
+
+
+STATISTIC = "statistic"
+"""The argument of the mark that says what a verdict on time is about."""
+_STATISTICS = ", ".join(map(repr, STATISTICS))
+INI = "tfbench_thresholds"
+"""The ini option: lines such as ``test_io*: minimum_effect=0.05, tolerance=0.1``."""
+_LINE = re.compile(r"(?P<pattern>\S.*?)\s*:\s+(?P<values>\w+\s*=.*)")
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A line of the ini option."""
+
+    text: str
+    values: Mapping[str, float]
+
+    def matches(self, name: str) -> bool:
+        """Tell whether the line is for a case: for its name, its function, or either without the file.
+
+        ``*`` stands for any text and ``?`` for a character. Brackets stand for themselves, as names have them.
+        """
+        wanted = re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in self.text), re.DOTALL)
+        whole = name, name.partition("[")[0]
+        return any(wanted.fullmatch(one) for name in whole for one in (name, name.partition("::")[2]))
+
+
+def parse_patterns(lines: Sequence[str]) -> list[Pattern]:
+    """Parse the lines of the ini option.
+
+    Raises:
+        UsageError: A line is no pattern with values.
+    """
+    found = []
+    for line in lines:
+        if not (match := _LINE.fullmatch(line.strip())):
+            raise UsageError(f"{INI}: {line!r}: write a pattern and its values: test_io*: minimum_effect=0.05")
+        pairs = [part.partition("=") for part in match["values"].split(",")]
+        values = {}
+        for name, _, text in pairs:
+            try:
+                values[name.strip()] = _fraction(name.strip(), text)
+            except ValueError as error:
+                raise UsageError(f"{INI}: {match['pattern']!r}: {error}") from None
+        found.append(Pattern(match["pattern"], values))
+    return found
+
+
+def check_used(patterns: Sequence[Pattern], names: Collection[str]) -> None:
+    """Check that each pattern is for at least one of these cases.
+
+    Raises:
+        UsageError: A pattern names none.
+    """
+    for pattern in patterns:
+        if not any(pattern.matches(name) for name in names):
+            fix = "`pytest --benchmark --collect-only -q` lists the benchmarks"
+            raise UsageError(f"{INI}: no benchmark matches {pattern.text!r}; {fix}")
+
+
+def thresholds_of(item: pytest.Item, patterns: Sequence[Pattern], policy: Policy) -> tuple[tuple[str, float], ...]:
+    """Return the own thresholds of an item's case, ``()`` without any.
+
+    Raises:
+        DeclarationError: A value is invalid, or two places set the same threshold to different values.
+    """
+    given: dict[str, tuple[float, str]] = {}
+    for mark in reversed(list(item.iter_markers("tfbench"))):  # the closest mark counts
+        for name in set(THRESHOLDS) & set(mark.kwargs):
+            try:
+                given[name] = _fraction(name, mark.kwargs[name]), "its mark"
+            except ValueError as error:
+                raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench: {error}") from None
+    for pattern in patterns:
+        if not pattern.matches(item.nodeid):
+            continue
+        where = f"{pattern.text!r} in {INI}"
+        for name, value in pattern.values.items():
+            known, place = given.get(name, (value, where))
+            if known != value:
+                text = f"{name}={known:g} of {place} contradicts {name}={value:g} of {where}; remove one of them"
+                raise DeclarationError(f"{item.nodeid}: {text}")
+            given[name] = known, place
+    if not given:
+        return ()
+    try:
+        return tuple(completed({name: value for name, (value, _) in given.items()}, policy).items())
+    except ValueError as error:
+        raise DeclarationError(f"{item.nodeid}: thresholds: {error}") from None
+
+
+def statistic_of(item: pytest.Item) -> str:
+    """Return what an item's mark says that a verdict on its time is about, ``""`` for the policy's statistic.
+
+    Raises:
+        DeclarationError: There is no such statistic.
+    """
+    mark = next((mark for mark in item.iter_markers("tfbench") if STATISTIC in mark.kwargs), None)
+    name = mark.kwargs[STATISTIC] if mark else ""
+    if mark and name not in STATISTICS:
+        raise DeclarationError(f"{item.nodeid}: @pytest.mark.tfbench: {STATISTIC}={name!r}: use one of {_STATISTICS}")
+    return str(name)
+
+
+def _fraction(name: str, value: object) -> float:
+    if name not in THRESHOLDS:
+        raise ValueError(f"there is no threshold {name!r}; there are {' and '.join(THRESHOLDS)}")
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 < number < 1:
+        shown = value.strip() if isinstance(value, str) else value
+        raise ValueError(f"{name}={shown}: write a fraction between 0 and 1, such as 0.05 for 5%")
+    return number
+
+
+# Identify a benchmark by its code and all that the code uses in its modules, so that a renamed one is known again
+
+
+_DYNAMIC = {"globals", "locals", "vars", "eval", "exec", "__import__", "importlib", "import_module"}
+"""Names by which code may use any definition of its module."""
+_ALWAYS = {"pytestmark", "pytest_plugins"}
+"""Names that pytest reads."""
+_Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def scope_of(item: pytest.Function) -> str:
+    """Return a digest of a benchmark's function and fixtures, with what they use in their modules; ``""`` if unknown.
+
+    In a module it follows names to definitions, assignments and imports, and counts all other statements. An import
+    counts by its text and the place of the imported file in the suite. The function's name does not count.
+    """
+    place = f"{item.cls.__qualname__}." if item.cls else ""
+    fixtures = {one.func for found in item._fixtureinfo.name2fixturedefs.values() for one in found}
+    root = str(item.config.rootpath)
+    try:
+        plain = inspect.unwrap(item.function)
+        own = os.path.samefile(inspect.getsourcefile(plain) or "", item.path)
+        if getattr(item.function, DIGEST, "") or not own or plain.__qualname__ != f"{place}{item.originalname}":
+            return ""  # it stands for code elsewhere
+        parts = [_used(plain, root, renamed=True), *sorted(_used(inspect.unwrap(one), root) for one in fixtures)]
+    except (OSError, TypeError, AttributeError, SyntaxError, RecursionError):
+        return ""
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def _used(function: Callable[..., object], root: str, renamed: bool = False) -> str:
+    """Return a digest of a function and of what it uses in its module; its name if that is installed.
+
+    Raises:
+        OSError, TypeError, AttributeError, SyntaxError: There is no source, or another function has made it.
+    """
+    file = inspect.getsourcefile(function) or ""
+    names = function.__qualname__
+    if not renamed and (is_installed(file) or is_below(os.path.realpath(file), PACKAGE)):
+        return f"{function.__module__}.{names}"
+    if "<" in names:
+        raise TypeError(f"{names} depends on the arguments of the function that has made it")
+    module = _parsed(file, os.stat(file).st_mtime_ns)
+    wanted = {*names.split(".")[:1], *_ALWAYS}
+    bound: dict[str, set[int]] = defaultdict(set)
+    chosen: set[int] = set()
+    for number, node in enumerate(module.body):
+        found = set(_bound(node))
+        for name in found:
+            bound[name].add(number)
+        if "*" in found or not (found or _is_text(node)):
+            chosen.add(number)
+    todo, seen = [*wanted, *(name for number in chosen for name in _names(module.body[number]))], set[str]()
+    while todo:
+        if (name := todo.pop()) in seen:
+            continue
+        seen.add(name)
+        added = set(range(len(module.body))) if name in _DYNAMIC else bound[name]
+        for number in added - chosen:
+            todo += _names(module.body[number])
+        chosen |= added
+    own = names if renamed else ""
+    statements = dict.fromkeys(_text(module.body[number], own, file, root) for number in sorted(chosen))
+    text = "\n".join(statements)  # an import that is repeated counts once
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@cache
+def _parsed(file: str, changed: int) -> ast.Module:
+    with open(file, "rb") as source:
+        return ast.parse(source.read())
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a definition, an assignment or an import binds; none for other statements."""
+    if isinstance(node, _Definition):
+        yield node.name
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+    elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))
+
+
+def _names(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement uses, the arguments of functions included: they may be fixtures."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            yield one.id
+        elif isinstance(one, ast.Attribute):
+            yield one.attr if one.attr in _DYNAMIC else ""
+        elif isinstance(one, ast.arg):
+            yield one.arg
+
+
+def _text(node: ast.stmt, own: str, file: str, root: str) -> str:
+    """Return a statement without layout and comments, and where the own files that it imports lie.
+
+    Args:
+        own: Qualified name of the function whose name does not count.
+    """
+    text = ast.dump(_Unnamed(own.split(".")).visit(node) if own else node)
+    if isinstance(node, ast.ImportFrom) and node.level:
+        return f"{text} from {os.path.relpath(os.path.dirname(file), root)}"
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        named = [alias.name for alias in node.names]
+        base = getattr(node, "module", "") or ""
+        found = {base, *(f"{base}.{name}" if base else name for name in named)}
+        files = (vars(sys.modules[name]).get("__file__") for name in found if name in sys.modules)
+        places = sorted(_place(one, root) for one in files if isinstance(one, str) and not is_installed(one))
+        return f"{text} from {places}"
+    return text
+
+
+def _place(file: str, root: str) -> str:
+    """Return the path of a file of the suite, and the content of another one, whose path may depend on the tree."""
+    if is_below(file, root):
+        return os.path.relpath(file, root)
+    with suppress(OSError), open(file, "rb") as content:
+        return hashlib.sha256(content.read()).hexdigest()
+    return ""
+
+
+class _Unnamed(ast.NodeTransformer):
+    """Copies a definition without the name of one function in it, which is given by the names that lead to it."""
+
+    def __init__(self, path: list[str]) -> None:
+        self._path = path
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if not (isinstance(node, _Definition) and self._path and node.name == self._path[0]):
+            return node
+        last = len(self._path) == 1
+        inner = _Unnamed(self._path[1:])
+        fields = {key: getattr(node, key) for key in node._fields if hasattr(node, key)}
+        fields |= {
+            "name": "" if last else node.name,
+            "body": node.body if last else [inner.visit(one) for one in node.body],
+        }
+        return type(node)(**fields)
