@@ -35,7 +35,7 @@ def finished(tmp_path):
         began = time.perf_counter()
         with closing(Session.assemble(request, CASES)) as session:
             for case in cases:
-                session.result(case)
+                session.runs.result(case)
             return session.report(complete=True), time.perf_counter() - began
 
     return run
@@ -89,7 +89,7 @@ def test_the_mean_of_all_cases_is_raced_again_before_it_fails_the_run(tmp_path):
     )  # fmt: skip
     with closing(Session.assemble(request, cases)) as session:
         for case in cases:
-            session.result(case)
+            session.runs.result(case)
         assert session.judge_suite().outcome is Outcome.REGRESSED
         report = session.report(complete=True)
     assert set(outcomes(report)) == {Outcome.UNCHANGED}

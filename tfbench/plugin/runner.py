@@ -40,7 +40,7 @@ from tfbench.plugin.cases import (
     unknown_fixture,
     wanted_by_device,
 )  # fmt: skip
-from tfbench.plugin.collect import selection_of
+from tfbench.plugin.collect import COMMAND, selection_of
 from tfbench.plugin.options import (
     check_not_taken_for_test,
     given_folder,
@@ -249,7 +249,7 @@ def remember(session: Session, root: Path) -> list[str]:
 def _how_to_accept(session: Session, root: Path, baseline: str) -> str:
     """Return the command that accepts this run, or what to run first."""
     left_out = BaselineStore(root).left_out(baseline)
-    gone = {verdict.case.name for verdict in session.missing()}
+    gone = {verdict.case.name for verdict in session.strategy.missing()}
     if unmeasured := [name for name in left_out if name not in gone]:
         why = f"this run did not measure {len(unmeasured)} of its cases"
         return f"run without -k to be able to update the baseline {baseline!r}: {why}"
@@ -467,7 +467,7 @@ class Runner:
             processors=self._processors,
             executable=sys.executable,
             folder=Layout.of(root).folder,
-            collect_command=(sys.executable, "-m", "tfbench.plugin.collect"),
+            collect_command=COMMAND,
             against=option("against"),
             baseline=option("baseline"),
             replay=option("replay"),
@@ -506,7 +506,7 @@ class Runner:
             fixture._mode = "tfbench"  # otherwise pytest-benchmark warns that no test used it
         try:
             with self._session.avoid_worker_cpus():
-                result = self._session.result(case)
+                result = self._session.runs.result(case)
         finally:
             self._display.clear()
         if result.sample is not None:
@@ -523,9 +523,9 @@ class Runner:
         """Note that pytest, a mark or another plugin ended a case; a result that the case has stays."""
         assert self._session is not None
         if report.skipped:
-            self._session.skip(case, skip_reason(report))
+            self._session.runs.skip(case, skip_reason(report))
         elif report.failed:
-            self._session.fail(case, f"pytest ended it in its {report.when} phase: {failure(report)}")
+            self._session.runs.fail(case, f"pytest ended it in its {report.when} phase: {failure(report)}")
 
     @property
     def _strict(self) -> bool:

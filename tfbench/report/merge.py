@@ -87,14 +87,14 @@ class Merger:
             self._first = name, shard, report
         first_name, first, reference = self._first
         known = _started(report) and _started(reference)
-        for what, mine, theirs in (
+        for what, mine, other in (
             ("number of shards", first["of"], shard["of"]),
             ("suite of cases", first["suite"], shard["suite"]),
             ("policy", reference.policy, report.policy),
             ("sides", _sides(reference, known=known), _sides(report, known=known)),
         ):
-            if mine != theirs:
-                values = " and ".join(textwrap.shorten(str(one), 60, placeholder="…") for one in (mine, theirs))
+            if mine != other:
+                values = " and ".join(textwrap.shorten(str(one), 60, placeholder="…") for one in (mine, other))
                 raise ReportError(f"{first_name} and {name} are not of one run: their {what} differ, {values}")
         if why := unlike_code((first_name, reference), (name, report)):
             raise ReportError(f"{first_name} and {name} are not of one run: {why}")
@@ -273,8 +273,8 @@ def confirm(first: Report, second: Report) -> Report:
     """
     if second.gap:
         raise ReportError(f"the second run confirms nothing: {second.gap}")
-    for what, mine, theirs in (("policy", first.policy, second.policy), ("sides", _sides(first), _sides(second))):
-        if mine != theirs:
+    for what, mine, other in (("policy", first.policy, second.policy), ("sides", _sides(first), _sides(second))):
+        if mine != other:
             raise ReportError(f"the second run confirms nothing: its {what} differ from those of the first")
     if why := unlike_code(("the first run", first), ("the second run", second)):
         raise ReportError(f"the second run confirms nothing: {why}")

@@ -22,7 +22,6 @@ from tfbench.model import (
     Skip,
     StoredRounds,
     SuiteVerdict,
-    Verdict,
 )
 from tfbench.policy import Policy
 from tfbench.race.prober import Prober
@@ -169,7 +168,7 @@ class SuiteGate:
 
 @dataclass(frozen=True)
 class Session:
-    """Answers one `RunRequest`, case by case; a race starts when the first of its cases is asked for."""
+    """One run, put together: its parts, its report and its end."""
 
     request: RunRequest
     cases: Sequence[Case]
@@ -181,6 +180,7 @@ class Session:
     starter: SideStarter
     strategy: Strategy
     runs: CaseRuns
+    """Measures a case when its result is asked for."""
     journal: Resumption
     profiles: Profiles
     suite_gate: SuiteGate
@@ -275,18 +275,6 @@ class Session:
         parts = (self.gpus, self.launcher, self.strategy, self.profiles, self.journal, self.recorder)
         return [note for part in parts for note in part.notes]
 
-    def result(self, case: Case) -> CaseResult:
-        """Return the result of this case; measures it if that has not happened yet. See `CaseRuns.result`."""
-        return self.runs.result(case)
-
-    def skip(self, case: Case, reason: str) -> None:
-        """Note that pytest skipped a case before it was measured."""
-        self.runs.skip(case, reason)
-
-    def fail(self, case: Case, why: str) -> None:
-        """Note that pytest ended a case before it was measured."""
-        self.runs.fail(case, why)
-
     def judge_suite(self) -> SuiteVerdict | None:
         """Judge the mean of all cases, if the user asked for it, and add the verdict to the report.
 
@@ -307,10 +295,6 @@ class Session:
         if not self.runs.interrupted:
             self.strategy.conclude()
 
-    def missing(self) -> list[Verdict]:
-        """Return a verdict for each case that the other side would run and this run lacks, so far."""
-        return self.strategy.missing()
-
     def report(self, complete: bool = False) -> Report:
         """Build the report: it has a row for each case that was due, whatever is known so far.
 
@@ -318,7 +302,7 @@ class Session:
             complete: Whether the run has come to its end.
         """
         results = [*self.runs.all, *self.request.uncollected]
-        missing = self.missing()
+        missing = self.strategy.missing()
         phases = self.launcher.stopwatch.seconds
         return Report(
             policy=self.request.policy.as_json(),
