@@ -15,7 +15,7 @@ from tfbench.commands._setup import CommandSetup, add_selections
 from tfbench.policy import preset
 from tfbench.profiles.xplane import load, steps_of
 from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import USUAL, Profiler, ProfilerConfig
+from tfbench.race.prober import Profiler, ProfilerConfig
 from tfbench.session.profiling import BASELINE, CONTENDER, take
 
 
@@ -34,7 +34,7 @@ def main() -> None:
             (file,) = profiler.profile(entrants[0], arguments.folder, 0).iterdir()
             print(json.dumps([len(steps_of(load(file)))]))
             return
-        profiler = Profiler(setup.launcher, policy, USUAL)
+        profiler = Profiler(setup.launcher, policy)
         print(json.dumps([
             reported(take(profiler, {BASELINE: before, CONTENDER: now}, arguments.folder, policy))
             for before, now in zip(entrants[::2], entrants[1::2], strict=True)

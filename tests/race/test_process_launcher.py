@@ -16,7 +16,7 @@ from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, WorkerDi
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.interfaces import Entrant, EntrantFailed
-from tfbench.race.prober import USUAL, Prober, Profiler
+from tfbench.race.prober import Prober, Profiler
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.race import Race, RaceConfig
 from tfbench.race.schedule import make_plan, orders
@@ -303,7 +303,7 @@ def test_a_probing_launch_that_breaks_ends_in_the_reason_of_its_process(launcher
 def test_a_profiling_launch_that_breaks_ends_in_the_reason_of_its_process(launcher, tmp_path, at, does, error, words):
     opened, entrants = launcher({"at": at, "does": does})
     with pytest.raises(error, match=words):
-        Profiler(opened, POLICY, USUAL).profile(entrants[1], tmp_path / "logs", 0)
+        Profiler(opened, POLICY).profile(entrants[1], tmp_path / "logs", 0)
 
 
 def test_devices_are_listed_by_a_process_of_their_own(launcher):

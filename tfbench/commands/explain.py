@@ -19,7 +19,7 @@ from tfbench.errors import UsageError
 from tfbench.policy import preset
 from tfbench.profiles.folders import named
 from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import USUAL, Prober, Profiler
+from tfbench.race.prober import Prober, Profiler
 from tfbench.report.profile import attributed, changes_of
 from tfbench.report.profile import render as sections
 from tfbench.report.screen import Screen
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = explained(Prober(setup.launcher, setup.policy), first, second)
         taken = None
         if arguments.profile:
-            profiler = Profiler(setup.launcher, setup.policy, USUAL)
+            profiler = Profiler(setup.launcher, setup.policy)
             sides = {BASELINE: first, CONTENDER: second}
             taken = take(profiler, sides, Path(arguments.profile), setup.policy, tell=status.update)
     console.print(changes_of(title, found.changes, found.metrics, found.notes))

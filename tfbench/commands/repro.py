@@ -24,7 +24,7 @@ from tfbench.model import TIME, Case, Outcome
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import USUAL, Profiler
+from tfbench.race.prober import Profiler
 from tfbench.report.screen import Screen
 from tfbench.report.summary import times
 from tfbench.session.profiling import BASELINE, CONTENDER, take
@@ -143,7 +143,7 @@ def _profile(setup: CommandSetup, case: Case, other: Side, slowdown: float, tell
     sides = {BASELINE: Entrant(case, other), CONTENDER: Entrant(case, setup.contender)}
     try:
         with tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
-            profiler = Profiler(setup.launcher, setup.policy, USUAL)
+            profiler = Profiler(setup.launcher, setup.policy)
             taken = take(profiler, sides, Path(folder), setup.policy, slowdown, tell)
             return list(taken.why)
     except TfbenchError as error:

@@ -22,7 +22,7 @@ from tfbench.profiles.xplane import DEVICE, load
 from tfbench.profiles.xprof import NO_KERNELS
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import USUAL, Profiler
+from tfbench.race.prober import Profiler
 from tfbench.race.process_launcher import ProcessLauncher, Processors
 from tfbench.race.workers import Suite
 from tfbench.sides.spec import Side
@@ -96,7 +96,7 @@ class GpuCheck:
     def _profiled(self, tell: Tell) -> Finding:
         tell("profiling a matrix product")
         with tempfile.TemporaryDirectory(prefix="tfbench-check-") as folder:
-            profiler, entrant = Profiler(self._launcher, self._policy, USUAL), Entrant(CASE, self._side("contender"))
+            profiler, entrant = Profiler(self._launcher, self._policy), Entrant(CASE, self._side("contender"))
             place = profiler.profile(entrant, Path(folder), 0)
             spaces = [load(file) for file in place.iterdir()]
         prefix = DEVICE if self._kind == "GPU" else "/host:CPU"

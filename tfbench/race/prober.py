@@ -26,7 +26,6 @@ from tfbench.protocol import XLA_FOLDER, Done
 from tfbench.race.interfaces import Entrant, Failure
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.zygote import LOG_LOOK_SECONDS, Process
-from tfbench.sides.spec import Side
 
 # Sampling launches: the Python functions that a step runs in, and what it leaves in memory
 
@@ -70,12 +69,8 @@ class ProfilerConfig:
 
     method: str = "session"
     """One of `METHODS`."""
-    levels: Mapping[str, int] | None = None
+    levels: Mapping[str, int] = field(default_factory=dict)
     """Levels of the ``host``, ``device`` and ``python`` tracers. Unnamed tracers have the worker's default level."""
-
-
-USUAL = ProfilerConfig()
-"""The defaults."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ class Profiler:
 
     launcher: ProcessLauncher
     policy: Policy
-    config: ProfilerConfig
+    config: ProfilerConfig = field(default_factory=ProfilerConfig)
 
     def ready(self, entrants: Iterable[Entrant], launches: int) -> None:
         """Start the missing zygotes for so many launches, in parallel.
@@ -94,15 +89,6 @@ class Profiler:
         """
         pairs = range(min(launches, self.policy.profile_zygotes))
         self.launcher.start_pairs(entrants, pairs)
-
-    @property
-    def levels(self) -> Mapping[str, int]:
-        """Requested levels of the tracers."""
-        return self.config.levels or {}
-
-    def environment(self, side: Side) -> JSON:
-        """Return the environment info of a side that is ready."""
-        return self.launcher.environment(side)
 
     def profile(self, entrant: Entrant, logs: Path, launch: int) -> Path:
         """Profile one launch; return the folder below ``logs`` with its files, in TensorBoard's layout.
@@ -134,7 +120,7 @@ class Profiler:
             steps=policy.profile_steps,
             seconds=policy.profile_seconds,
             method=self.config.method,
-            levels=dict(self.levels),
+            levels=dict(self.config.levels),
             warmup=policy.warmup(),
         )
         with self.launcher.start(entrant, pair, request) as process:

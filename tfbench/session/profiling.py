@@ -22,7 +22,7 @@ from tfbench.profiles.attribution import Attribution, attribute
 from tfbench.profiles.folders import Kept, Profile, folder_of, read, step_breakdown, write_about, write_read
 from tfbench.profiles.step_breakdown import HALF, StepBreakdown, TimeCategory, describe, grown, memory_lines
 from tfbench.race.interfaces import Entrant
-from tfbench.race.prober import USUAL, Prober, Profiler, sample
+from tfbench.race.prober import Prober, Profiler, sample
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.report import profile as profile_report
 from tfbench.report.profile import MOST, describe_cause, in_words
@@ -187,7 +187,7 @@ def _profiled(
     policy = replace(policy, profile_launches=_LAUNCHES)
     entrants = dict(zip((BASELINE, CONTENDER), sides, strict=True))
     with suppress(*PROFILE_FAILURES, SideError), tempfile.TemporaryDirectory(dir=scratch_dir()) as folder:
-        return take(Profiler(launcher, policy, USUAL), entrants, Path(folder), policy, slowdown, tell).attribution
+        return take(Profiler(launcher, policy), entrants, Path(folder), policy, slowdown, tell).attribution
     return None
 
 
@@ -285,7 +285,7 @@ def take(
                 "spec": entrant.side.spec or "working tree",
                 "case": entrant.case.name,
                 "launches": launches,
-                "recipe": profiler.environment(entrant.side),
+                "recipe": profiler.launcher.environment(entrant.side),
             }
             for side, entrant in entrants.items()
         }
@@ -300,7 +300,7 @@ def take(
         for side, profile in explained.profiles.items():
             write_read(half, side, _texts(explained, side, profile), profile.trace)
         levels = {side: profile.levels for side, profile in explained.profiles.items()}
-        notes = [note for side in sides if (note := _other_levels(side, levels[side], profiler.levels))]
+        notes = [note for side in sides if (note := _other_levels(side, levels[side], profiler.config.levels))]
     return replace(explained, kept=replace(kept, folder=folder), notes=notes)
 
 

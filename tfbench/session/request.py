@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfbench.model import JSON, Case, MetricValues, Outcome, Reason, ReasonCode, Sample, VariantResult, Verdict
 from tfbench.policy import Policy
-from tfbench.race.prober import USUAL, ProfilerConfig
+from tfbench.race.prober import ProfilerConfig
 from tfbench.race.process_launcher import Processors
 from tfbench.race.race import Race
 from tfbench.race.workers import Suite
@@ -70,7 +70,7 @@ class RunRequest:
     """Folder for a profile of each case; ``None`` for no profiles."""
     profile_regressed: Path | None = None
     """Folder for profiles of both sides of each regressed case."""
-    profiler_config: ProfilerConfig = USUAL
+    profiler_config: ProfilerConfig = field(default_factory=ProfilerConfig)
     history: str | Path | None = None
     """Folder or URL of the history that this run belongs to, with its baseline side as the anchor; ``None`` for none."""
 
