@@ -195,6 +195,12 @@ def test_the_public_names_need_pytest_alone():
     assert done.stdout.split() == ["tfbench"]
 
 
+def test_the_package_is_imported_without_pytest():
+    """Most commands need none of it, and it takes longer to import than the rest."""
+    program = "import sys, tfbench, tfbench.suite.claims; sys.exit('pytest' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_the_bounds_are_the_same_in_both_places():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from tfbench.errors import ProtocolError
 from tfbench.model import JSON
 
-# The messages between controller and workers, each a frozen dataclass that `coding` writes as one line of JSON. Every message is a request or its answer: first those of an ancestor and a zygote, then those of the process of a launch
+# The messages: requests and their answers, first those of an ancestor and a zygote, then those of a launch
 
 
 TOKEN = b"1"

@@ -23,8 +23,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tfbench.errors import DeclarationError, UsageError
 
 if TYPE_CHECKING:

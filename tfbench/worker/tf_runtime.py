@@ -1,7 +1,7 @@
 """What a worker asks of TensorFlow.
 
 Written for TensorFlow 2.10 to 2.21. `MetricUnavailable` reports a version that lacks one, or a process without TensorFlow.
-No other module than this one and `tf_runtime` uses private parts of TensorFlow.
+No other module uses private parts of TensorFlow.
 """
 
 from __future__ import annotations

@@ -51,7 +51,6 @@ class BenchmarkFile(pytest.Module):
                         yield self._function(kind, name)
 
     def _function(self, kind: type[Any], name: str) -> pytest.Function:
-
         code = digest(inspect.unwrap(getattr(kind, name))) or name
         function = function_of(lambda bench: run_method(bench, kind, name), code)
         item: pytest.Function = pytest.Function.from_parent(self, name=f"{kind.__name__}.{name}", callobj=function)
