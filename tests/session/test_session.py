@@ -7,6 +7,8 @@ import pytest
 
 from tests.fakes import worker
 from tests.fakes.suites import one_file
+from tfbench.errors import UsageError
+from tfbench.gpus.monitor import GpuSession
 from tfbench.model import Case, Outcome
 from tfbench.policy import preset
 from tfbench.race.process_launcher import Processors
@@ -95,3 +97,12 @@ def test_the_mean_of_all_cases_is_raced_again_before_it_fails_the_run(tmp_path):
     assert set(outcomes(report)) == {Outcome.UNCHANGED}
     assert report.suite.reason.message.count("the mean of 8 cases") == 2
     assert report.seconds_by_phase["confirming"] > 0
+
+
+def test_a_run_that_cannot_be_put_together_releases_its_gpus(finished, monkeypatch):
+    """The side that does not exist is noticed after the GPUs are locked."""
+    closed = []
+    monkeypatch.setattr(GpuSession, "close", lambda self: closed.append(self))
+    with pytest.raises(UsageError, match="is not understood"):
+        finished(against="nothing:at:all")
+    assert len(closed) == 1

@@ -68,11 +68,8 @@ class RunRecorder:
             raise BaselineError(f"the baseline {name!r} was not saved: {why}")
         return self._save(self.baselines, name, self._measured(measurements, KEPT + name), KEPT)
 
-    def remember(self, measurements: RunMeasurements, baseline: str) -> Path | None:
+    def remember(self, measurements: RunMeasurements) -> Path | None:
         """Record a run in its history, and the candidate that `baseline accept` would take.
-
-        Args:
-            baseline: Name of the baseline that the run was gated against, ``""`` without one.
 
         Returns:
             The candidate's file, if there is one.
@@ -80,7 +77,7 @@ class RunRecorder:
         Raises:
             TfbenchError, OSError: A file cannot be written.
         """
-        samples = measurements.samples
+        samples, baseline = measurements.samples, self._request.baseline
         if self._request.slowdown or not samples:
             if self._request.history:
                 why = "its times contain an injected slowdown" if self._request.slowdown else "no case was measured"

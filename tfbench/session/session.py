@@ -372,7 +372,7 @@ class Session:
         """
         if self.runs.interrupted:
             return None
-        return self.recorder.remember(self._measurements(), self.request.baseline)
+        return self.recorder.remember(self._measurements())
 
     def _measurements(self) -> RunMeasurements:
         started = self.contender.name in self.starter.described
