@@ -25,6 +25,7 @@ from tfbench.model import (
     JSON,
     TIME,
     Case,
+    Note,
     Outcome,
     Rate,
     Ratio,
@@ -36,16 +37,17 @@ from tfbench.model import (
     StoredRounds,
     VariantResult,
     Verdict,
+    because,
 )
+from tfbench.model.words import duration
+from tfbench.model.words import times as formatted
 from tfbench.report import json_format
 from tfbench.report.html.report_page import PageContext
 from tfbench.report.merge import merge
 from tfbench.report.screen import COLOURS, add_columns, add_row, table
-from tfbench.report.summary import VersionTimes, duration
-from tfbench.report.summary import times as formatted
+from tfbench.report.summary import VersionTimes
 from tfbench.sides.environments import minor
 from tfbench.stats.interval import Floats
-from tfbench.stats.verdict import change
 from tfbench.storage import baselines
 from tfbench.untrusted import a_list, a_number, a_text, an_integer, an_object, brief, described, times
 from tfbench.versions.matrix import SCHEMA as VERSIONS
@@ -418,7 +420,7 @@ def of_times(file: ResultFile) -> Report:
     cases = {
         name: Case(name, name.partition("[")[0].rpartition("::")[2], name.partition("[")[0]) for name in file.times
     }
-    measured = Reason(ReasonCode.NO_BASELINE, f"measured: {file.kind}")
+    measured = because(ReasonCode.NO_BASELINE, because(Note.MEASURED, kind=file.kind))
     samples = {
         name: Sample(cases[name], tuple(Run(launch, 1) for launch in timing.launches))
         for name, timing in file.times.items()
@@ -524,36 +526,38 @@ class FileComparison:
 def contrast(case: str, first: Timing | None, second: Timing | None) -> FileComparison:
     """Compare the second file's time of a case with the first file's."""
     if first is None or second is None:
-        text = f"in the {'first' if second is None else 'second'} file only"
-        return FileComparison(case, first, second, Reason(ReasonCode.ONE_FILE, text))
-    before, first_units = _units(first)
-    after, second_units = _units(second)
-    if not before or not after:
-        text = first_units if not before else second_units
-        return FileComparison(case, first, second, Reason(ReasonCode.NO_INTERVAL, text), second.median / first.median)
-    interval = _welch(np.log(before), np.log(after))
-    scatter = f"the scatter of {' and '.join(dict.fromkeys((first_units, second_units)))}"
-    reason = Reason(ReasonCode.WITHIN_SCATTER, f"within {scatter}")
+        reason = because(ReasonCode.ONE_FILE, file="first" if second is None else "second")
+        return FileComparison(case, first, second, reason)
+    before, after = _units(first), _units(second)
+    for missing in (before, after):
+        if isinstance(missing, Reason):
+            reason = because(ReasonCode.NO_INTERVAL, missing)
+            return FileComparison(case, first, second, reason, second.median / first.median)
+    assert not isinstance(before, Reason)
+    assert not isinstance(after, Reason)
+    interval = _welch(np.log(before[0]), np.log(after[0]))
+    units = " and ".join(dict.fromkeys((before[1], after[1])))
+    reason = because(ReasonCode.WITHIN_SCATTER, units=units)
     if not interval.low <= 1 <= interval.high:
-        reason = Reason(ReasonCode.STANDS_OUT, f"{change(interval.center)}, beyond {scatter}")
+        reason = because(ReasonCode.STANDS_OUT, ratio=interval.center, units=units)
     return FileComparison(case, first, second, reason, interval.center, interval)
 
 
-def _units(timing: Timing) -> tuple[Sequence[float], str]:
+def _units(timing: Timing) -> tuple[Sequence[float], str] | Reason:
     """Return values that are nearly independent, and their description: launches, or batches of one process.
 
     Successive rounds are correlated. So the rounds of one process are divided into batches whose medians
     nearly are not (batch means, Alexopoulos & Seila 1998, Handbook of Simulation, ch. 7).
-    If there are no values, the second item is the reason.
+    Without values, return why.
     """
     if not timing.launches:
-        return (), "no raw times in the file, so there is no interval"
+        return because(Note.NO_ROUNDS)
     if len(timing.launches) >= MIN_LAUNCHES:
         return [float(np.median(launch)) for launch in timing.launches], "launches"
     rounds = [second for launch in timing.launches for second in launch]
     batches = min(BATCHES, len(rounds) // 2)
     if batches < MIN_BATCHES:
-        return (), f"{len(rounds)} rounds are too few for an interval"
+        return because(Note.FEW_ROUNDS, rounds=len(rounds))
     return [float(np.median(part)) for part in np.array_split(rounds, batches)], "rounds of one process"
 
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tfbench.metrics.exact import ComparisonContext, amount, compare, differing, named
+from tfbench.metrics.exact import ComparisonContext, compare, differing
 from tfbench.model import Case, MetricValues, Outcome, OutputSketch, Reason, Verdict
+from tfbench.model.words import amount, named
 from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
@@ -47,7 +48,7 @@ def test_across_environments_a_change_explains_the_time_and_equal_metrics_have_r
     before, now = counts(fused_ops={"_F": 1}, casts={}), counts(fused_ops={}, casts={})
     rows, explained = judged(before, now, context)
     assert set(rows) == {"casts"}
-    assert explained == ["fused_ops 1 before, 0 now: lost _F"]
+    assert [str(note) for note in explained] == ["fused_ops 1 before, 0 now: lost _F"]
     rows, explained = judged(before, now, context, preset("strict"))
     assert rows["fused_ops"].outcome is Outcome.REGRESSED
     assert explained == []

@@ -89,12 +89,12 @@ def test_changes_of_graphs_and_modules_are_reported_together():
 def test_only_differing_metrics_are_listed():
     before = MetricValues(counts={"casts": {}, "fused_ops": {"_F": 1}}, numbers={"artifact_bytes": 2048})
     now = MetricValues(counts={"casts": {}, "fused_ops": {}}, numbers={"artifact_bytes": 1024})
-    assert metric_changes(before, now) == [
+    assert [change.cells for change in metric_changes(before, now)] == [
         ("fused_ops", "1", "0", "lost _F"),
         ("artifact_bytes", "2.00 KiB", "1.00 KiB", ""),
     ]
     gone = MetricValues(counts={"fused_ops": {"_F": 1}})
-    assert [row[0] for row in metric_changes(before, gone)] == ["artifact_bytes"]  # an absent metric equals 0
+    assert [change.metric for change in metric_changes(before, gone)] == ["artifact_bytes"]  # an absent metric equals 0
 
 
 def test_an_array_of_the_result_with_another_type_is_reported():

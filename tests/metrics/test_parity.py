@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfbench.metrics.parity import (
-    LARGEST,
     Difference,
     Output,
     compare,
-    describe,
     evaluate,
     largest,
     nonfinite,
@@ -21,7 +19,8 @@ from tfbench.metrics.parity import (
     sketch,
     sketched_differences,
 )
-from tfbench.model import Case, MetricValues, Outcome, OutputSketch, Reason, Verdict
+from tfbench.model import Case, MetricValues, Note, Outcome, OutputSketch, Reason, Verdict
+from tfbench.model.words import LARGEST, difference
 from tfbench.policy import preset
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
@@ -55,8 +54,8 @@ def test_the_largest_error_of_all_outputs_counts_and_its_output_is_named():
     one, other = np.ones(3), np.full(2, 1000.0)
     found = compare(outputs(one * 1.5, other), outputs(one, other))
     assert found == Difference(pytest.approx(0.5), "[0]")
-    assert found.describe() == " by 0.5 in the output [0]"
-    assert compare(outputs(one * 1.5), outputs(one)).describe() == " by 0.5"
+    assert found.note(Note.OUTPUTS).message == "the outputs differ by 0.5 of their largest number in the output [0]"
+    assert compare(outputs(one * 1.5), outputs(one)).note(whose="it").message == "differs from it by 0.5"
 
 
 def test_nan_on_one_side_only_is_an_infinite_error():
@@ -98,7 +97,7 @@ ONE, PAIR = outputs(np.ones((2, 2))), outputs(1.0, np.ones(2), names=["['loss']"
 )  # fmt: skip
 def test_another_number_or_shape_of_outputs_is_an_infinite_difference_that_names_them(find, mine, theirs, text):
     found = find(mine, theirs)
-    assert (found.error, found.describe()) == (LARGEST, f": {text}")
+    assert (found.error, found.note(whose="it").message) == (LARGEST, f"differs from it: {text}")
     assert find(theirs, theirs) == Difference(0.0, theirs[0].name if find is sketched else "")
 
 
@@ -257,4 +256,4 @@ def test_a_verdict_names_the_output_or_the_structure_that_differs():
 
 
 def test_errors_are_formatted_for_people():
-    assert (describe(0), describe(1.234e-5), describe(1e300)) == ("nothing", "1.2e-05", "an infinite factor")
+    assert (difference(0), difference(1.234e-5), difference(1e300)) == ("nothing", "1.2e-05", "an infinite factor")

@@ -9,8 +9,9 @@ import pytest
 
 from tfbench.metrics.exact import first_call, memory
 from tfbench.model import Case, Effect, Outcome, Reason, Verdict
+from tfbench.model.words import evidence
 from tfbench.policy import preset
-from tfbench.stats.verdict import decide, evidence
+from tfbench.stats.verdict import decide
 
 CASE = Case("w.py::test_w", "test_w", "w.py::test_w")
 POLICY = preset("standard")

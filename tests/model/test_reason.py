@@ -1,19 +1,82 @@
-"""Reason codes are enum members in the code and plain strings in reports."""
+"""A reason is data, which one place turns into words."""
 
+import ast
+import inspect
 import json
+from pathlib import Path
+from string import Formatter
 
-from tfbench.model import Reason, ReasonCode
+import pytest
+
+import tfbench
+from tfbench.model import Note, Ratio, Reason, ReasonCode, because
+from tfbench.model.reasons import _SENTENCES
+
+RATIO = Ratio(1.052, 1.03, 1.07, 0.99)
+SLOWER = because(ReasonCode.SLOWER, ratio=RATIO, launches=6)
+
+
+CODES = {"Note": Note, "ReasonCode": ReasonCode}
+
+
+def constructions():
+    """Every code that the code names in a call, with the names of the facts that the call gives it."""
+    for file in sorted(Path(tfbench.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Call(args=[ast.Attribute(ast.Name(("Note" | "ReasonCode") as kind), name), *_]):
+                    facts = [keyword.arg for keyword in node.keywords]
+                    yield pytest.param(CODES[kind][name], facts, id=f"{file.name}:{node.lineno}:{name}")
+
+
+@pytest.mark.parametrize(("code", "facts"), constructions())
+def test_the_facts_of_a_reason_are_those_of_its_sentence(code, facts):
+    sentence = _SENTENCES.get(code, "")
+    given = dict.fromkeys(name for name in facts if name is not None)
+    if not callable(sentence):
+        named = {name for _, name, _, _ in Formatter().parse(sentence) if name}
+        assert not given or named == set(given)
+    elif None in facts:  # further facts come from a dictionary
+        inspect.signature(sentence).bind_partial(**given)
+    elif given:
+        inspect.signature(sentence).bind(**given)
+
+
+def test_every_note_has_a_sentence():
+    assert set(Note) <= set(_SENTENCES)
+
+
+def test_notes_follow_the_sentence_or_complete_it():
+    assert SLOWER.message == "5.2% slower (interval +3.0% to +7.0% at 99% confidence, 6 launches)"
+    twice = SLOWER.noted(None, because(Note.FOUND_TWICE, SLOWER), because(Note.OWN_TIMES))
+    assert twice.message == f"{SLOWER}; found twice, the first time as {SLOWER}; {because(Note.OWN_TIMES)}"
+    assert because(ReasonCode.SAVED_TIMES, because(Note.RACE_ALL)).message == "race it with --replay all"
+
+
+def test_a_reader_learns_first_that_the_benchmark_itself_differs():
+    reason = SLOWER.noted(because(Note.BENCHMARK_DIFFERS))
+    assert reason.message == f"{because(Note.BENCHMARK_DIFFERS)}; {SLOWER}"
+
+
+def test_a_reason_from_a_file_keeps_its_message():
+    stored = Reason("slower", "five percent", {"unknown": 1})
+    assert stored.message == "five percent"
+    assert stored.noted(because(Note.RACE_ALL)).message == "five percent; race it with --replay all"
+    assert Reason("from-the-future", "why").as_json() == {"code": "from-the-future", "message": "why"}
+
+
+def test_a_reason_is_json_with_its_facts_and_notes():
+    written = json.loads(json.dumps(SLOWER.noted(because(Note.RACE_ALL)).as_json()))
+    assert written == {
+        "code": "slower",
+        "message": f"{SLOWER}; race it with --replay all",
+        "facts": {"ratio": {"center": 1.052, "low": 1.03, "high": 1.07, "confidence": 0.99}, "launches": 6},
+        "notes": [{"code": "race-all", "message": "race it with --replay all"}],
+    }
 
 
 def test_a_code_from_a_file_equals_its_member():
-    assert Reason("slower", "5% slower") == Reason(ReasonCode.SLOWER, "5% slower")
+    assert Reason("slower", str(SLOWER)) == SLOWER
+    assert len({Reason("slower", str(SLOWER)), SLOWER}) == 1
     assert {ReasonCode.SLOWER: "found"}["slower"] == "found"
     assert str(ReasonCode.SLOWER) == "slower"
-
-
-def test_a_code_is_a_plain_string_in_json():
-    assert json.dumps(Reason(ReasonCode.WITHIN_ABS_TOLERANCE, "").as_json()["code"]) == '"within-slack"'
-
-
-def test_an_unknown_code_of_another_version_is_kept():
-    assert Reason("from-the-future", "").as_json()["code"] == "from-the-future"

@@ -15,7 +15,8 @@ THERE = Side("baseline", "python", Path("/trees/a"), "git:HEAD", tree_redirect=(
 
 def unlike(before, now, baseline=THERE):
     runs = ([Run((1.0,), 1, {NATIVE: facts} if facts else {})] for facts in (before, now))
-    return unlike_native_code((baseline, HERE), list(runs))
+    reason = unlike_native_code((baseline, HERE), list(runs))
+    return reason.message if reason else ""
 
 
 def test_sides_without_native_code_or_with_the_same_are_alike():

@@ -49,7 +49,7 @@ def test_the_verdict_is_that_of_the_gravest_case(outcomes, word):
 def test_no_text_of_a_report_is_markup(text):
     report = run_report(24)
     rows = [replace(one, case=replace(one.case, name=f"a::{text}{n}")) for n, one in enumerate(report.verdicts)]
-    rows = [replace(one, reason=replace(one.reason, message=text)) for one in rows]
+    rows = [replace(one, reason=replace(one.reason, stored=text)) for one in rows]
     sides = {"baseline": {"spec": text}, "contender": {"machine": {"processor": text}}}
     made = render(replace(report, verdicts=tuple(rows), sides=sides, policy={"name": text}, profiles=()))
     assert made.count("`") % 2 == 0

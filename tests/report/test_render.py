@@ -8,8 +8,9 @@ import pytest
 
 from tests.fakes.report import CODE
 from tfbench.model import Case, Outcome, Ratio, Reason, Report, Run, Sample, Skip, StoredRounds, VariantResult, Verdict
+from tfbench.model.words import duration, rate, times
 from tfbench.report import json_format, terminal
-from tfbench.report.summary import bar, duration, rate, times
+from tfbench.report.summary import bar
 
 
 def case(level):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.report.test_json_reader import CASE, REPORT
 from tests.report.test_render import case, rounds, verdict
-from tfbench.model import Outcome, Ratio, Report
+from tfbench.model import Note, Outcome, Ratio, ReasonCode, Report, because
 from tfbench.report.summary import Group, command_for, minimum_effect, summarize
 
 REGRESSED = REPORT.verdicts[0]
@@ -57,9 +57,13 @@ def test_a_case_stands_once_where_its_gravest_verdict_belongs():
 
 
 def test_the_cause_is_that_of_the_profile_then_of_the_other_metrics():
-    slow = verdict(
-        "a", Outcome.REGRESSED, 1.2, "20% slower; other metrics: casts 0 before, 1 now; flops 1 before, 2 now"
-    )
+    changes = [
+        because(Note.METRIC, because(ReasonCode.MORE, before=before, now=before + 1, unit=""), metric=metric)
+        for metric, before in (("casts", 0), ("flops", 1))
+    ]
+    slow = verdict("a", Outcome.REGRESSED, 1.2, "20% slower")
+    slow = replace(slow, reason=slow.reason.noted(because(Note.OTHER_METRICS, *changes)))
+    assert slow.reason.message == "20% slower; other metrics: casts 0 before, 1 now; flops 1 before, 2 now"
     why = {"case": case("a").name, "side": "contender", "folder": "f", "why": ["a kernel"], "sections": []}
     (one,) = summarize(made(slow, profiles=(why,))).findings[Group.REGRESSIONS]
     assert one.causes == ("a kernel", "casts 0 before, 1 now", "flops 1 before, 2 now")

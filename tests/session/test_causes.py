@@ -1,12 +1,13 @@
 """The first line of a cause."""
 
+from tfbench.metrics.graph_diff import MetricChange
 from tfbench.profiles.attribution import Attribution, Cause
 from tfbench.profiles.step_breakdown import TimeCategory
 from tfbench.session.profiling import Explanation, op_lines, ops_changed, result_changed, traced_again, xla_changed
 
 
 def explanation(*metrics):
-    return Explanation([], metrics, [])
+    return Explanation([], [MetricChange(*metric) for metric in metrics], [])
 
 
 def cause(share, kind="Sum", category=TimeCategory.HOST):
@@ -18,9 +19,11 @@ def attribution(*causes):
 
 
 def test_a_function_that_is_traced_in_every_call_is_a_retrace():
-    line = traced_again(explanation(("graph_ops", "3", "4", ""), ("retraces_per_call", "0", "1", "gained step")))
+    line = traced_again(
+        explanation(("graph_ops", "", 3, 4, {}), ("retraces_per_call", "", 0, 1, {"gained": {"step": 1}}))
+    )
     assert line == ["retrace: 1 retraces per call, 0 before; gained step"]
-    assert traced_again(explanation(("retraces_per_call", "1", "0", ""))) == []
+    assert traced_again(explanation(("retraces_per_call", "", 1, 0, {}))) == []
 
 
 def test_ops_are_named_if_they_hold_half_of_the_slowdown():
@@ -38,10 +41,12 @@ def test_a_module_of_xla_with_other_kernels_is_a_line():
 
 
 def test_lost_and_gained_ops_are_a_line():
-    assert ops_changed(explanation(("graph_ops", "10", "9", "lost MatMul; gained Sum"), ("casts", "0", "1", "x"))) == [
+    counts = {"lost": {"MatMul": 1}, "gained": {"Sum": 1}}
+    assert ops_changed(explanation(("graph_ops", "", 10, 9, counts), ("casts", "", 0, 1, {"gained": {"x": 1}}))) == [
         "graph: 10 ops before, 9 now; lost MatMul; gained Sum"
     ]
-    assert ops_changed(explanation(("graph_ops", "53", "436", "gained 60 Enter, 58 NextIteration"))) == [
+    counts = {"gained": {"Enter": 60, "NextIteration": 58}}
+    assert ops_changed(explanation(("graph_ops", "", 53, 436, counts))) == [
         "while loop: 53 ops before, 436 now; gained 60 Enter, 58 NextIteration"
     ]
 

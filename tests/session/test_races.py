@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fakes.race import Clock, ScriptedLauncher, steady, variants_of
-from tfbench.model import Case, Claim, Outcome, Reason
+from tfbench.model import Case, Claim, Note, Outcome, Reason, because
 from tfbench.policy import preset
 from tfbench.race.timer import Phase
 from tfbench.session.races import Races
@@ -65,8 +65,8 @@ def test_sides_that_are_interrupted_give_a_result_if_any_look_was_taken(launches
 
 def test_a_note_is_appended_to_the_reason_and_each_side_has_its_own_sample():
     made, _ = races(1e-3, 1e-3)
-    (result,) = made.sides(CASES[0], RIVAL, "it moved").settled
-    assert result.verdict.reason.message.endswith("; it moved")
+    (result,) = made.sides(CASES[0], RIVAL, None, because(Note.RENAMED, name="x")).settled
+    assert result.verdict.reason.message.endswith("; it is called x there")
     assert result.sample != result.baseline
 
 

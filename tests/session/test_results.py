@@ -15,13 +15,16 @@ from tfbench.model import (
     Claim,
     Comparison,
     MetricValues,
+    Note,
     Outcome,
     Ratio,
     Reason,
+    ReasonCode,
     Run,
     Sample,
     VariantResult,
     Verdict,
+    because,
 )
 from tfbench.policy import Policy, preset
 from tfbench.race.race import Race, RaceConfig
@@ -155,7 +158,7 @@ def test_an_equal_speed_is_proved_by_what_proves_that_a_case_is_unchanged():
     ],
 )
 def test_a_failure_is_an_error_with_its_text_and_output(failure, code, output):
-    found = failed(CASE, failure, "on the baseline side: ")
+    found = failed(CASE, failure, side="baseline")
     reason = Reason(code, f"on the baseline side: {failure}")
     assert found == CaseResult(CASE, Verdict(CASE, Outcome.ERROR, reason), output=output)
     assert failed(CASE, failure).verdict.reason.message == str(failure)
@@ -168,7 +171,7 @@ def test_the_reason_of_a_failure_is_one_line_and_the_rest_is_output():
 
 
 def test_a_benchmark_that_cannot_run_here_is_skipped():
-    assert failed(CASE, BenchmarkSkipped("no GPU"), "on a side: ") == CaseResult(CASE, skip="no GPU")
+    assert failed(CASE, BenchmarkSkipped("no GPU"), side="baseline") == CaseResult(CASE, skip="no GPU")
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,7 @@ def test_a_file_that_pytest_cannot_collect_is_an_error_in_the_place_of_its_cases
     expected = CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=error)
     assert not_collected(name, error) == expected
     fixed = not_collected(name, error, fix="install x").verdict.reason
-    assert fixed == replace(reason, message=f"{reason.message}; install x")
+    assert fixed == Reason(reason.code, f"{reason.message}; install x")
     assert not_collected(name, error, "no TensorFlow") == CaseResult(case, skip="no TensorFlow")
 
 
@@ -246,13 +249,13 @@ DECISION = Decision(Outcome.REGRESSED, Reason("slower", "5% slower"), Comparison
 FIRST = Decision(Outcome.IMPROVED, Reason("faster", "less"), Comparison(replace(RATIO, center=0.5), 6, 6, 6))
 
 
-RACE = {"unlike": "", "failures": {}, "races": [], "policy": Policy(), "decision": DECISION, "launches": 6, "rounds": 60,
+RACE = {"unlike": None, "failures": {}, "races": [], "policy": Policy(), "decision": DECISION, "launches": 6, "rounds": 60,
         "wall_seconds": 2.5, "tail": None, "first_call": None, "memory": None, "usual": Policy().step_time, "thresholds": Policy().step_time,
         "runs": lambda side: [Run((1.0 + side,), 1)]}  # fmt: skip
 
 
-def two_sides(**changes):
-    return of_sides(CASE, SimpleNamespace(**{**RACE, **changes.pop("race", {})}), **changes)
+def two_sides(*notes, **race):
+    return of_sides(CASE, SimpleNamespace(**{**RACE, **race}), *notes)
 
 
 def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
@@ -260,8 +263,11 @@ def test_a_race_of_two_sides_gives_the_verdict_and_both_samples():
     verdict = Verdict(CASE, Outcome.REGRESSED, DECISION.reason, "time", RATIO, 6, 60, 2.5)
     contender, baseline = (Sample(CASE, (Run((seconds,), 1),)) for seconds in (2.0, 1.0))
     assert found == CaseResult(CASE, verdict, sample=contender, baseline=baseline)
-    assert two_sides(note="no tree").verdict.reason == Reason("slower", "5% slower; no tree")
-    assert two_sides(changed="other code").verdict.reason == Reason("slower", "other code; 5% slower")
+    noted = two_sides(because(Note.RENAMED, name="x"), None).verdict.reason
+    assert noted == Reason("slower", "5% slower; it is called x there")
+    slower = replace(DECISION, reason=because(ReasonCode.SLOWER, ratio=RATIO, launches=6))
+    changed = two_sides(because(Note.BENCHMARK_CHANGED), decision=slower).verdict.reason
+    assert changed.message == f"{because(Note.BENCHMARK_CHANGED)}; {slower.reason}"
 
 
 def test_own_thresholds_and_throughput_are_part_of_the_verdict():
@@ -290,7 +296,7 @@ def test_the_verdict_has_the_thresholds_that_were_used():
 def test_a_step_of_two_speeds_says_how_many_calls_are_slow_on_each_side():
     fast, slow = (0.06, 0.061, 0.062, 0.063), (0.142, 0.143, 0.144, 0.145)
     runs = [Run(fast * 2 + slow[:1], 9), Run(fast + slow, 8)]
-    found = two_sides(race={"runs": lambda side: runs[side : side + 1]}).verdict.reason.message
+    found = two_sides(runs=lambda side: runs[side : side + 1]).verdict.reason.message
     assert found == (
         "5% slower; calls take 61.5 ms or 143 ms: 11% of the baseline's were slow, and 50% of the contender's"
     )
@@ -298,26 +304,26 @@ def test_a_step_of_two_speeds_says_how_many_calls_are_slow_on_each_side():
 
 def test_the_first_call_and_the_memory_have_rows_of_their_own():
     memory = Verdict(CASE, Outcome.UNCHANGED, Reason("same", "1"), "peak_host_memory")
-    found = two_sides(race={"first_call": FIRST, "memory": memory})
+    found = two_sides(first_call=FIRST, memory=memory)
     first = Verdict(CASE, Outcome.IMPROVED, FIRST.reason, "first_call", FIRST.comparison.ratio, 6, 6)
     assert found.metrics == (first, memory)
-    assert two_sides(race={"first_call": replace(FIRST, outcome=None)}).metrics == ()
+    assert two_sides(first_call=replace(FIRST, outcome=None)).metrics == ()
 
 
 def test_the_failure_of_the_contender_is_reported_before_that_of_the_baseline():
     old, new = BenchmarkError("old"), BenchmarkError("new")
-    assert two_sides(race={"failures": {1: new, 0: old}}).verdict.reason.message == "on the contender side: new"
-    found = two_sides(race={"failures": {0: old}})
-    assert found == failed(CASE, old, "on the baseline side: ")
+    assert two_sides(failures={1: new, 0: old}).verdict.reason.message == "on the contender side: new"
+    found = two_sides(failures={0: old})
+    assert found == failed(CASE, old, side="baseline")
     assert found.verdict.reason.message == "on the baseline side: old"
 
 
 def test_a_case_that_one_side_cannot_run_is_incomparable():
     skip = BenchmarkSkipped("no GPU")
-    found = two_sides(race={"failures": {0: skip}})
+    found = two_sides(failures={0: skip})
     reason = Reason("skipped-on-one-side", "the baseline side cannot run it: no GPU")
     assert found == CaseResult(CASE, Verdict(CASE, Outcome.INCOMPARABLE, reason))
-    assert two_sides(race={"failures": {0: skip, 1: skip}}).skip == "no GPU"
+    assert two_sides(failures={0: skip, 1: skip}).skip == "no GPU"
 
 
 def test_a_race_that_was_given_up_is_inconclusive():
@@ -325,18 +331,18 @@ def test_a_race_that_was_given_up_is_inconclusive():
     aborted = SimpleNamespace(abort_reason="a busy neighbour", disturbed=[1, 2], launches=[1, 2, 3], wall_seconds=1.5)
     reason = Reason("disturbed", "not decided, as 2 launches were discarded: a busy neighbour")
     verdict = Verdict(CASE, Outcome.INCONCLUSIVE, reason, launches=3, wall_seconds=1.5)
-    assert two_sides(race={"races": [calm, aborted]}) == CaseResult(CASE, verdict)
+    assert two_sides(races=[calm, aborted]) == CaseResult(CASE, verdict)
 
 
 def test_a_race_of_other_native_code_is_incomparable():
     verdict = Verdict(CASE, Outcome.INCOMPARABLE, Reason("other-native-code", "loaded x.so"), wall_seconds=2.5)
-    assert two_sides(race={"unlike": "loaded x.so"}) == CaseResult(CASE, verdict)
+    assert two_sides(unlike=verdict.reason) == CaseResult(CASE, verdict)
 
 
 @pytest.mark.parametrize("decision", [None, replace(DECISION, outcome=None)])
 def test_a_race_without_a_decision_is_an_error(decision):
     with pytest.raises(BenchmarkError) as caught:
-        two_sides(race={"decision": decision})
+        two_sides(decision=decision)
     assert str(caught.value) == "w.py::test_w: the race ended without a decision"
 
 

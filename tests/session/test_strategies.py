@@ -45,8 +45,8 @@ class Races:
         self.run.append(("variants", *(case.name for case in group)))
         return RaceResults([self._variant(case) for case in group])
 
-    def sides(self, case, baseline, note="", there=None, changed=""):
-        self.run.append(("sides", case.name, note or changed))
+    def sides(self, case, baseline, there=None, *notes):
+        self.run.append(("sides", case.name, *(note.code for note in notes if note)))
         self.there = there
         return RaceResults([])
 
@@ -87,7 +87,7 @@ def test_each_case_races_its_counterpart_on_a_live_side():
     strategy = LiveSideStrategy(request(), CONTENDER, starter, races, RIVAL, [CODED], lambda text: None)
     assert (strategy.way, strategy.group_of(CODED)) == ("sides", CODED.name)
     strategy.race(CODED, [CODED])
-    assert races.run == [("sides", CODED.name, "")]
+    assert races.run == [("sides", CODED.name)]
     assert starter.started == ["contender", "baseline"]
 
 
@@ -106,7 +106,7 @@ def test_under_replay_all_each_case_races_the_recreated_side():
     assert strategy.way == "sides"
     strategy.race(CODED, [CODED])
     strategy.race(OTHER, [OTHER])
-    assert races.run == [("sides", CODED.name, ""), ("alone", OTHER.name, "not-in-baseline")]
+    assert races.run == [("sides", CODED.name), ("alone", OTHER.name, "not-in-baseline")]
 
 
 def test_on_another_machine_every_case_races_the_recreated_side():
@@ -115,7 +115,7 @@ def test_on_another_machine_every_case_races_the_recreated_side():
     assert strategy.way == "variants"
     strategy.race(CODED, [CODED, OTHER])
     assert strategy.way == "sides"
-    assert races.run == [("sides", CODED.name, "")]
+    assert races.run == [("sides", CODED.name)]
 
 
 def test_a_baseline_that_cannot_be_recreated_is_judged_by_saved_times_alone():

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tfbench.model import Case, Outcome, Ratio, Run
+from tfbench.model.words import thresholds
 from tfbench.policy import Policy
-from tfbench.stats.alpha_spending import completed, described, ignored, judged, policy_of
+from tfbench.stats.alpha_spending import completed, ignored, judged, policy_of
 from tfbench.stats.rounds import log_items_ratio, rates
 from tfbench.stats.verdict import classify
 
@@ -27,7 +28,7 @@ def test_own_thresholds_replace_those_of_the_policy_and_nothing_else():
     assert classify(1.02, 1.04, own.step_time) is Outcome.UNCHANGED
     assert classify(1.02, 1.04, Policy().step_time) is Outcome.REGRESSED
     assert policy_of(Policy(), Case("t", "t", "t")) == Policy()
-    assert described(CASE) == "minimum effect 5.0%, tolerance 10.0%"
+    assert thresholds(dict(CASE.thresholds)) == "minimum effect 5.0%, tolerance 10.0%"
 
 
 def with_thresholds(*own):
@@ -57,12 +58,10 @@ def test_a_verdict_shows_the_used_thresholds_and_says_that_looser_ones_do_not_co
     assert judged(CASE, usual, own) == CASE
     assert judged(CASE, usual, usual).thresholds == ()
     assert judged(with_thresholds(0.3, 0.6), usual, own) == CASE
-    assert (
-        ignored(CASE, own) == ignored(with_thresholds(), usual) == ignored(with_thresholds(0.001, 0.002), usual) == ""
-    )
-    assert ignored(with_thresholds(0.001, 0.9), usual).startswith(
-        "its own thresholds (minimum effect 0.1%, tolerance 90"
-    )
+    assert ignored(CASE, own) is ignored(with_thresholds(), usual) is ignored(with_thresholds(0.001, 0.002), usual)
+    assert ignored(CASE, own) is None
+    looser = ignored(with_thresholds(0.001, 0.9), usual)
+    assert looser.message.startswith("its own thresholds (minimum effect 0.1%, tolerance 90")
 
 
 @pytest.mark.parametrize(

@@ -9,21 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason
+from tfbench.model.words import change, evidence, hidden
 from tfbench.policy import Policy
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, unchanged_alpha
 from tfbench.stats.interval import interval
-from tfbench.stats.verdict import (
-    _lopsided,
-    _reason,
-    balanced,
-    change,
-    classify,
-    compare,
-    decide,
-    evidence,
-    hidden,
-    launches_needed,
-)
+from tfbench.stats.verdict import _lopsided, _reason, balanced, classify, compare, decide, launches_needed
 
 POLICY = Policy()
 
@@ -217,7 +207,7 @@ def test_a_slow_mode_of_one_side_is_not_unchanged():
 
 
 def test_launches_away_from_the_median_are_counted():
-    reason = _lopsided(None, np.array([-0.015, -0.015, 0.015]), POLICY.step_time)
+    reason = _lopsided(np.array([-0.015, -0.015, 0.015]), POLICY.step_time)
     assert "but 1 of 3 differ, all launches together are 0.5% faster" in reason.message
 
 

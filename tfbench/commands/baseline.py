@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tfbench.errors import BaselineError, UsageError
+from tfbench.model.words import duration
 from tfbench.report.screen import Screen, add_columns, add_row, break_name, table
-from tfbench.report.summary import duration
 from tfbench.session.record import BaselineStore
 from tfbench.sides.spec import TENSORFLOWS
 

@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
                         if side not in sides:
                             setup.launcher.release(side)
                     alive = sides
-                    changes[result.case.name] = [*found.changes, *found.metrics]
+                    changes[result.case.name] = [*found.changes, *(change.cells for change in found.metrics)]
                     if arguments.causes and result.found:
                         ratio = result.found.ratio
                         of_ends = Ends(setup, result.case, sides, ratio, arguments.metric, defaults, named)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import time
 
+from tfbench.model.words import size
 from tfbench.report.screen import Screen, add_columns, add_row, table
-from tfbench.report.summary import size
 from tfbench.sides.environments import Environments, kept
 
 _DAY = 86400

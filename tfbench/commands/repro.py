@@ -21,12 +21,12 @@ from tfbench.errors import TfbenchError, UsageError
 from tfbench.facts import packages
 from tfbench.fs import scratch_dir, write_whole
 from tfbench.model import TIME, Case, Outcome
+from tfbench.model.words import times
 from tfbench.policy import PRESETS, Policy, preset
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Profiler
 from tfbench.report.screen import Screen
-from tfbench.report.summary import times
 from tfbench.session.profiling import BASELINE, CONTENDER, take
 from tfbench.sides.spec import KINDS, TENSORFLOWS, Side
 from tfbench.untrusted import brief, command

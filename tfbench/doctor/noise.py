@@ -22,6 +22,7 @@ from tfbench.doctor import checks, machine
 from tfbench.doctor.machine import Finding, Limits, Machine, ObservationWindow, State
 from tfbench.errors import BenchmarkError, TfbenchError
 from tfbench.model import JSON, Case, Effect, Launch, Outcome, Plan, Ratio
+from tfbench.model.words import change, duration, times
 from tfbench.policy import Policy, preset
 from tfbench.protocol import Prepared
 from tfbench.race.interfaces import Clock, Entrant, Launcher
@@ -30,12 +31,11 @@ from tfbench.race.race import run_launch
 from tfbench.race.schedule import make_plan
 from tfbench.race.workers import Suite
 from tfbench.report.screen import add_columns, add_row, table
-from tfbench.report.summary import duration, times
 from tfbench.sides.spec import Side
 from tfbench.stats.alpha_spending import case_alpha
 from tfbench.stats.interval import interval, launch_effect
 from tfbench.stats.simulate import NoiseModel, simulate
-from tfbench.stats.verdict import change, classify
+from tfbench.stats.verdict import classify
 
 # Estimate the noise of launches, and the smallest slowdown that a policy detects in it. Pure
 

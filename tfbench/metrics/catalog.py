@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from tfbench.metrics import graphs, hlo, parity
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import LEAKS, QUALITIES, TIME, MetricValues
-
-BYTES = "B"
+from tfbench.model.words import BYTES
 
 
 class Worse(enum.Enum):

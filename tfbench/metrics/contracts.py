@@ -8,12 +8,11 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from tfbench.metrics.catalog import BYTES, CONTRACT, LEAK_METRICS
-from tfbench.metrics.exact import amount, named
+from tfbench.metrics.catalog import CONTRACT, LEAK_METRICS
 from tfbench.metrics.parity import Difference
-from tfbench.model import Case, Claim, Comparison, MetricValues, Outcome, Reason, ReasonCode, Verdict
+from tfbench.model import Case, Claim, Comparison, MetricValues, Note, Outcome, Reason, ReasonCode, Verdict, because
+from tfbench.model.words import BYTES
 from tfbench.policy import Policy
-from tfbench.stats.verdict import evidence
 
 ContractResult = tuple[Outcome, Reason]
 
@@ -36,15 +35,19 @@ def row(case: Case, contract: str, contract_result: ContractResult) -> Verdict:
     return Verdict(case, *contract_result, CONTRACT + contract, launches=1)
 
 
-def _result(outcome: Outcome, code: ReasonCode, text: str) -> ContractResult:
-    return outcome, Reason(code, text)
+def _result(outcome: Outcome, code: ReasonCode, note: Note, *notes: Reason, **facts: Any) -> ContractResult:
+    return outcome, because(code, because(note, *notes, **facts))
 
 
 _held = partial(_result, Outcome.UNCHANGED, ReasonCode.CONTRACT_HELD)
 _broken = partial(_result, Outcome.REGRESSED, ReasonCode.CONTRACT_BROKEN)
 _open = partial(_result, Outcome.INCONCLUSIVE, ReasonCode.CONTRACT_OPEN)
 unreadable = partial(_result, Outcome.ERROR, ReasonCode.CONTRACT_UNREADABLE)
-"""Makes the result of a contract that cannot be checked, from the reason."""
+"""Makes the result of a contract that cannot be checked, from a note with its facts."""
+
+
+def _judged(holds: bool, note: Note, **facts: Any) -> ContractResult:
+    return _held(note, **facts) if holds else _broken(note, **facts)
 
 
 def _expected(metric_values: MetricValues, expected: Mapping[str, int]) -> ContractResult:
@@ -53,69 +56,65 @@ def _expected(metric_values: MetricValues, expected: Mapping[str, int]) -> Contr
     graphs = [counts[key] for key in ("optimized_ops", "graph_ops", "xla_kernels") if key in counts]
     if not graphs:
         why = metric_values.absent.get("graph_ops", "no graph was read")
-        return unreadable(f"the ops of expect_ops could not be counted: {why}")
-    found = {op: next((graph[op] for graph in graphs if op in graph), 0) for op in expected}
-    if wrong := {op: count for op, count in found.items() if count != expected[op]}:
-        text = ", ".join(f"{expected[op]} {op} expected, {count} found" for op, count in sorted(wrong.items()))
-        return _broken(f"{text}; the graph has {named(graphs[0])}")
-    present = {op: count for op, count in found.items() if count}
-    return _held(f"as expected: {named(present) or 'none of ' + ', '.join(expected)}")
+        return unreadable(Note.NO_GRAPH, why=why)
+    counted = {op: next((graph[op] for graph in graphs if op in graph), 0) for op in expected}
+    if counted == dict(expected):
+        return _held(Note.OPS, counted=counted)
+    return _broken(Note.OTHER_OPS, expected=dict(expected), counted=counted, graph=dict(graphs[0]))
 
 
 def _compiled(metric_values: MetricValues, expected: bool) -> ContractResult:
     kernels = metric_values.counts.get("xla_kernels")
     if kernels is None:
         why = metric_values.absent.get("xla_kernels", "the probing launch did not report it")
-        return _broken(f"compilation by XLA expected: {why}") if expected else _held(why)
-    text = f"XLA compiled {sum(kernels.values())} kernels: {named(kernels)}"
-    return _held(text) if expected else _broken(text)
+        return _broken(Note.NOT_COMPILED, why=why) if expected else _held(Note.WHY, why=why)
+    return _judged(expected, Note.KERNELS, counts=dict(kernels))
 
 
 def _traced(metric_values: MetricValues, limit: int) -> ContractResult:
     first, later = metric_values.value("traces"), metric_values.value("retraces")
     if first is None or later is None:
-        return unreadable(_unread(metric_values, "traces"))
-    text = f"traced {first + later:.0f} times, {limit} allowed"
+        return _unread(metric_values, "traces")
     if first + later <= limit:
-        return _held(text)
+        return _held(Note.TRACES, traces=first + later, limit=limit)
     causes = metric_values.counts["retraces"] or metric_values.counts["traces"]
-    return _broken(f"{text}: {named(causes)}")
+    return _broken(Note.TRACES, traces=first + later, limit=limit, causes=dict(causes))
 
 
 def _fits(peaks: Sequence[float], metric_values: MetricValues, limit: float) -> ContractResult:
     """Check the memory of the accelerator if there is one, otherwise that of the process."""
     peak = metric_values.numbers.get("peak_device_memory") or (median(peaks) if peaks else None)
     if peak is None:
-        return unreadable("this system does not report the memory of a process")
-    text = f"peak of {amount(peak, BYTES)}, {amount(limit, BYTES)} allowed"
-    return _held(text) if peak <= limit else _broken(text)
+        return unreadable(Note.NO_PEAK)
+    return _judged(peak <= limit, Note.PEAK, peak=peak, limit=limit)
 
 
-def _unread(metric_values: MetricValues, metric: str) -> str:
-    return f"{metric} could not be read: {metric_values.absent.get(metric, 'the probing launch did not report it')}"
+def _unread(metric_values: MetricValues, metric: str) -> ContractResult:
+    why = metric_values.absent.get(metric, "the probing launch did not report it")
+    return unreadable(Note.UNREAD, metric=metric, why=why)
 
 
 def leak_free(metric_values: MetricValues, policy: Policy) -> ContractResult:
     """Check that a process gains nothing with every call."""
     values = {metric: metric_values.value(metric.name) for metric in LEAK_METRICS}
     if all(value is None for metric, value in values.items() if metric.unit == BYTES):
-        return unreadable(_unread(metric_values, LEAK_METRICS[0].name))
-    found = [
-        f"{metric.name} {amount(value, metric.unit)}"
+        return _unread(metric_values, LEAK_METRICS[0].name)
+    growth = {
+        metric.name: (value, metric.unit)
         for metric, value in values.items()
         if value is not None and value > getattr(policy, metric.slack)
-    ]
-    if found:
-        return _broken(f"the process grows with every call: {', '.join(found)}")
-    return _held("the process does not grow with its calls")
+    }
+    return _broken(Note.LEAKS, growth=growth) if growth else _held(Note.NO_LEAK)
 
 
 def parity(limit: float, found: Difference | str) -> ContractResult:
     """Check the difference from the reference variant; a text says why there is no comparison."""
     if isinstance(found, str):
-        return _open(f"the result has no comparison: {found}")
-    text = f"differs from the reference variant{found.describe()}, {limit:.2g} allowed"
-    return _held(text) if found.error <= limit else _broken(text)
+        return _open(Note.NO_RESULT, why=found)
+    note = found.note(whose="the reference variant", allowed=limit)
+    if found.error <= limit:
+        return Outcome.UNCHANGED, because(ReasonCode.CONTRACT_HELD, note)
+    return Outcome.REGRESSED, because(ReasonCode.CONTRACT_BROKEN, note)
 
 
 def claim_row(case: Case, claim: Claim, contract_result: ContractResult) -> Verdict:
@@ -131,28 +130,29 @@ def of_times(claim: Claim, found: Comparison | str, tolerance: float) -> Contrac
         found: Compares the times of the other variant / those of this case, or says why there are none.
         tolerance: Fraction by which equally fast variants may differ.
     """
-    claimed = "the same time is claimed" if claim.name == "as_fast" else f"{claim.bound:g}x is claimed"
+    facts: dict[str, Any] = {"other": claim.other, "claim": None if claim.name == "as_fast" else claim.bound}
     if isinstance(found, str):
-        return _open(f"{claim.other}: {claimed}; {found}")
+        return _open(Note.NO_RACE, **facts, why=found)
     ratio, most = found.ratio, 1 + tolerance
-    text = f"{ratio.center:.2f}x as fast as {claim.other}, {claimed} ({evidence(ratio, found.launches)})"
     low, high = (1 / most, most) if claim.name == "as_fast" else (claim.bound, math.inf)
+    facts |= {"ratio": ratio, "launches": found.launches}
     if low <= ratio.low and ratio.high <= high:
-        return _held(text)
-    return _broken(text) if ratio.high < low or ratio.low > high else _open(f"not decided: {text}")
+        return _held(Note.SPEED, **facts)
+    if ratio.high < low or ratio.low > high:
+        return _broken(Note.SPEED, **facts)
+    return _open(Note.UNDECIDED, because(Note.SPEED, **facts))
 
 
 def of_metric_values(claim: Claim, mine: MetricValues, other: MetricValues | str) -> ContractResult:
     """Check a claim about a model: smaller than another variant (or why it has no values), or as accurate."""
     if isinstance(other, str):
-        return _open(f"{claim.other}: {other}")
+        return _open(Note.OTHER_VARIANT, other=claim.other, why=other)
     theirs, ours = other.value(claim.metric), mine.value(claim.metric)
     if theirs is None or ours is None:
-        return unreadable(_unread(other if theirs is None else mine, claim.metric))
+        return _unread(other if theirs is None else mine, claim.metric)
     if claim.name == "as_accurate":
-        allowed = f"{100 * claim.bound:g} percentage points less allowed"
-        text = f"accuracy {ours:.2%}, {theirs:.2%} of {claim.other}, {allowed}"
-        return _held(text) if round(theirs - ours, 9) <= claim.bound else _broken(text)
-    sizes = f"{amount(ours, BYTES)}, {amount(theirs, BYTES)} of {claim.other}"
-    text = f"{sizes}: {theirs / ours:.2f}x as small, {claim.bound:g}x is claimed"
-    return _held(text) if theirs >= claim.bound * ours else _broken(text)
+        accurate = round(theirs - ours, 9) <= claim.bound
+        facts = {"accuracy": ours, "other": claim.other, "theirs": theirs, "allowed": claim.bound}
+        return _judged(accurate, Note.ACCURACY, **facts)
+    small = theirs >= claim.bound * ours
+    return _judged(small, Note.SIZE, size=ours, other=claim.other, theirs=theirs, claim=claim.bound)

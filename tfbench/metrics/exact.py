@@ -9,16 +9,13 @@ from dataclasses import dataclass, field, replace
 from statistics import median, stdev
 
 from tfbench.metrics import catalog
-from tfbench.metrics.catalog import BYTES, FIRST_CALL, FIRST_CALL_PARTS, PEAK_HOST_MEMORY, Metric, Worse
-from tfbench.model import JSON, Case, Effect, MetricValues, Outcome, Ratio, Reason, ReasonCode, Verdict
+from tfbench.metrics.catalog import FIRST_CALL, FIRST_CALL_PARTS, PEAK_HOST_MEMORY, Metric, Worse
+from tfbench.model import JSON, Case, Effect, MetricValues, Note, Outcome, Ratio, Reason, ReasonCode, Verdict, because
+from tfbench.model.words import BYTES, amount, exchanged
 from tfbench.policy import Policy
-from tfbench.stats.verdict import Decision, decide, evidence
+from tfbench.stats.verdict import CODES, Decision, decide
 
 # Compare metrics without noise: from two sets of values to verdicts, and to a description of the difference
-
-
-_NAMED = 4
-"""A description names at most this many ops or kernels."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +35,12 @@ class ComparisonContext:
 
 def compare(
     case: Case, before: MetricValues, now: MetricValues, context: ComparisonContext, policy: Policy
-) -> tuple[list[Verdict], list[str]]:
+) -> tuple[list[Verdict], list[Reason]]:
     """Compare all metrics of two probing launches.
 
     Within one environment any difference counts. Across environments (another TensorFlow, other settings) a change
     explains the verdict on time. It has a verdict of its own only if ``policy.exact_across_versions``. Returns the
-    verdicts, and a phrase for each change that is an explanation only.
+    verdicts, and a note for each change that is an explanation only.
     """
     verdicts, explained = [], []
     other_setting = any(before.setting[key] != now.setting[key] for key in {*before.setting} & {*now.setting})
@@ -55,7 +52,7 @@ def compare(
         other_environment = context.differences or other_setting or (metric.compiled and context.machines)
         changed = outcome not in (Outcome.UNCHANGED, Outcome.NEW)
         if changed and other_environment and not policy.exact_across_versions and reason.code != ReasonCode.NOT_EXACT:
-            explained.append(f"{metric.name} {reason.message}")
+            explained.append(because(Note.METRIC, reason, metric=metric.name))
             continue
         verdicts.append(Verdict(case, outcome, reason, metric.name, launches=1, values=(old, new), unit=metric.unit))
     return verdicts, explained
@@ -65,24 +62,23 @@ def _evaluate(
     metric: Metric, before: MetricValues, now: MetricValues, context: ComparisonContext, policy: Policy
 ) -> tuple[Outcome, Reason]:
     old, new = before.value(metric.name), now.value(metric.name)
-    was, became = amount(old, metric.unit), amount(new, metric.unit)
     if old is None:
         why = before.absent.get(metric.name, "it was saved without this metric")
-        return Outcome.NEW, Reason(ReasonCode.NOT_IN_BASELINE, f"{became}; no value in the baseline: {why}")
+        return Outcome.NEW, because(ReasonCode.NOT_IN_BASELINE, now=new, unit=metric.unit, why=why)
     if new is None:
         why = now.absent.get(metric.name, "the probing launch did not report it")
-        return Outcome.MISSING, Reason(ReasonCode.NOT_READ, f"{was} in the baseline, unavailable now: {why}")
+        return Outcome.MISSING, because(ReasonCode.NOT_READ, before=old, unit=metric.unit, why=why)
     if same(metric, before, now, policy):
-        return Outcome.UNCHANGED, Reason(ReasonCode.SAME, f"{became}, as before")
-    text = f"{was} before, {became} now"
+        return Outcome.UNCHANGED, because(ReasonCode.SAME, now=new, unit=metric.unit)
+    facts: JSON = {"before": old, "now": new, "unit": metric.unit}
     if how := context.unstable.get(metric.name):
-        return Outcome.INCONCLUSIVE, Reason(ReasonCode.NOT_EXACT, f"{text}, but it is not exact here: {how}")
-    text += details(metric.name, before, now)
+        return Outcome.INCONCLUSIVE, because(ReasonCode.NOT_EXACT, **facts, how=how)
+    facts |= lost_and_gained(before.counts.get(metric.name, {}), now.counts.get(metric.name, {}))
     if new == old or metric.worse is Worse.NEITHER:
-        return Outcome.INCONCLUSIVE, Reason(ReasonCode.OTHER, f"{text}: neither better nor worse by itself")
+        return Outcome.INCONCLUSIVE, because(ReasonCode.OTHER, **facts)
     more = new > old
     outcome = Outcome.REGRESSED if more == (metric.worse is Worse.MORE) else Outcome.IMPROVED
-    return outcome, Reason(ReasonCode.MORE if more else ReasonCode.FEWER, text)
+    return outcome, because(ReasonCode.MORE if more else ReasonCode.FEWER, **facts)
 
 
 def same(metric: Metric, before: MetricValues, now: MetricValues, policy: Policy) -> bool:
@@ -106,40 +102,16 @@ def differing(launches: Collection[MetricValues], policy: Policy) -> dict[str, s
     for metric in catalog.PROBED:
         if unlike := next((other for other in others if not same(metric, first, other, policy)), None):
             values = sorted({amount(metric_values.value(metric.name), metric.unit) for metric_values in launches})
-            what = details(metric.name, first, unlike) or f", with the values {' and '.join(values)}"
+            counts = lost_and_gained(first.counts.get(metric.name, {}), unlike.counts.get(metric.name, {}))
+            what = f": {exchanged(**counts)}" if counts else f", with the values {' and '.join(values)}"
             found[metric.name] = f"launches of the same side differ{what}"
     return found
 
 
-def details(metric: str, before: MetricValues, now: MetricValues) -> str:
-    """Describe the change of a count: ``: lost _FusedConv2D(BiasAdd, Relu); gained 2 Cast``; ``""`` without one."""
-    changed = lost_and_gained(before.counts.get(metric, {}), now.counts.get(metric, {}))
-    return f": {changed}" if changed else ""
-
-
-def lost_and_gained(before: Mapping[str, int], now: Mapping[str, int]) -> str:
-    """Describe the difference of two counts; ``""`` if there is none."""
+def lost_and_gained(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return the entries of a count that are ``lost`` and ``gained``; a key without entries is left out."""
     old, new = Counter(before), Counter(now)
-    return "; ".join(f"{word} {named(some)}" for word, some in (("lost", old - new), ("gained", new - old)) if some)
-
-
-def named(counts: Mapping[str, int]) -> str:
-    """Describe a count by its most frequent entries: ``2 Cast, Relu and 3 more``."""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    words = [what if count == 1 else f"{count} {what}" for what, count in ordered[:_NAMED]]
-    rest = sum(count for _, count in ordered[_NAMED:])
-    return ", ".join(words) + (f" and {rest} more" if rest else "")
-
-
-def amount(value: float | None, unit: str) -> str:
-    """Format a value; bytes get a binary prefix."""
-    if value is None:
-        return "none"
-    if unit == BYTES:
-        scales = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
-        scaled = (f"{value / scale:.2f} {word}" for word, scale in scales.items() if abs(value) >= scale)
-        return next(scaled, f"{value:,.0f} B")
-    return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
+    return {word: dict(some) for word, some in (("lost", old - new), ("gained", new - old)) if some}
 
 
 # Compare the metrics that every timed launch samples: the first call and the peak of host memory
@@ -179,25 +151,23 @@ def memory(
     if was is None and now_is is None:
         return None
     if was is None:
-        text = f"{amount(now_is, BYTES)}; no value in the baseline"
-        return verdict(Outcome.NEW, Reason(ReasonCode.NOT_IN_BASELINE, text))
+        return verdict(Outcome.NEW, because(ReasonCode.NOT_IN_BASELINE, now=now_is, unit=BYTES))
     if now_is is None:
-        text = f"{amount(was, BYTES)} in the baseline, unavailable now"
-        return verdict(Outcome.MISSING, Reason(ReasonCode.NOT_READ, text))
-    text = f"{amount(was, BYTES)} before, {amount(now_is, BYTES)} now"
+        return verdict(Outcome.MISSING, because(ReasonCode.NOT_READ, before=was, unit=BYTES))
+    facts = {"before": was, "now": now_is, "unit": BYTES}
     if abs(now_is - was) <= policy.memory_abs_tolerance:
-        return verdict(Outcome.UNCHANGED, Reason(ReasonCode.WITHIN_TOLERANCE, f"{text} ({launches} launches)"))
+        note = because(Note.CHANGE, **facts, launches=launches)
+        return verdict(Outcome.UNCHANGED, because(ReasonCode.WITHIN_TOLERANCE, note))
     if launches < policy.memory_launches or min(*old, *new) <= 0:
-        text = f"{text}, but {policy.memory_launches} launches of each side are needed"
-        return verdict(Outcome.INCONCLUSIVE, Reason(ReasonCode.NOT_DECIDED, text))
+        note = because(Note.FEW_LAUNCHES, **facts, needed=policy.memory_launches)
+        return verdict(Outcome.INCONCLUSIVE, because(ReasonCode.NOT_DECIDED, note))
     together = pairs if len(pairs) == len(old) == len(new) else range(launches)
     effects = [Effect(math.log(two / one), pair) for one, two, pair in zip(old, new, together, strict=False)]
     found = decide(effects, launches, policy, cases=cases, shared_zygote=False, final=True, thresholds=policy.memory)
     outcome, ratio = found.outcome or Outcome.INCONCLUSIVE, found.comparison.ratio
-    codes = {Outcome.REGRESSED: ReasonCode.MORE, Outcome.IMPROVED: ReasonCode.FEWER}
-    code = codes.get(outcome, ReasonCode(found.reason.code))
-    text = f"{text} ({evidence(ratio, launches)}){_scatter(effects, outcome)}"
-    return verdict(outcome, Reason(code, text), ratio)
+    codes = {**CODES, Outcome.REGRESSED: ReasonCode.MORE, Outcome.IMPROVED: ReasonCode.FEWER}
+    note = because(Note.CHANGE, **facts, ratio=ratio, launches=launches)
+    return verdict(outcome, because(codes[outcome], note, _scatter(effects, outcome)), ratio)
 
 
 def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, cases: int) -> Decision | None:
@@ -222,24 +192,24 @@ def first_call(before: Facts, now: Facts, pairs: Sequence[int], policy: Policy, 
     )
     difference = median(new for _, new, _ in times) - median(old for old, _, _ in times)
     if decision.outcome is not Outcome.UNCHANGED and abs(difference) < policy.first_call_abs_tolerance:
-        text = f"within {policy.first_call_abs_tolerance * 1e3:.0f} ms either way: {difference * 1e3:+.1f} ms"
-        return replace(decision, outcome=Outcome.UNCHANGED, reason=Reason(ReasonCode.WITHIN_ABS_TOLERANCE, text))
-    text = decision.reason.message + _scatter(effects, decision.outcome) + _parts(before, now)
-    return replace(decision, reason=Reason(decision.reason.code, text))
+        tolerance = policy.first_call_abs_tolerance
+        reason = because(ReasonCode.WITHIN_ABS_TOLERANCE, tolerance=tolerance, difference=difference)
+        return replace(decision, outcome=Outcome.UNCHANGED, reason=reason)
+    return replace(decision, reason=decision.reason.noted(_scatter(effects, decision.outcome), _parts(before, now)))
 
 
-def _scatter(effects: Sequence[Effect], outcome: Outcome | None) -> str:
-    """Describe why launches did not decide: ``; ratios of single launches have a standard deviation of 35%``."""
+def _scatter(effects: Sequence[Effect], outcome: Outcome | None) -> Reason | None:
+    """Return a note on the scatter of launches that did not decide."""
     if outcome is not Outcome.INCONCLUSIVE or len(effects) < 2:
-        return ""
-    return f"; ratios of single launches have a standard deviation of {stdev(effect.value for effect in effects):.1%}"
+        return None
+    return because(Note.SCATTER, deviation=stdev(effect.value for effect in effects))
 
 
-def _parts(before: Facts, now: Facts) -> str:
-    """Describe the parts of the first call: ``; trace 20 ms before, 45 ms now, …``."""
+def _parts(before: Facts, now: Facts) -> Reason:
+    """Return a note on the parts of the first call, in seconds."""
 
-    def shown(facts: Facts, part: str) -> str:
-        return f"{1e3 * median(float(one.get(FIRST_CALL_PARTS, {}).get(part, 0)) for one in facts):.0f} ms"
+    def seconds(facts: Facts, part: str) -> float:
+        return median(float(one.get(FIRST_CALL_PARTS, {}).get(part, 0)) for one in facts)
 
-    parts = ("trace", "compile", "execute")
-    return "; " + ", ".join(f"{part} {shown(before, part)} before, {shown(now, part)} now" for part in parts)
+    parts = {part: (seconds(before, part), seconds(now, part)) for part in ("trace", "compile", "execute")}
+    return because(Note.FIRST_CALL_PARTS, **parts)

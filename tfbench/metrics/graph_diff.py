@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfbench.metrics import catalog, hlo
-from tfbench.metrics.exact import amount, details, lost_and_gained, named
+from tfbench.metrics.exact import lost_and_gained
 from tfbench.metrics.graphs import Node, Nodes, fusion, working
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import MetricValues
+from tfbench.model.words import amount, exchanged, named
 
 _SOURCES = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
 """Ops that only provide values, and so are no part of a fusion."""
@@ -126,7 +128,7 @@ def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Chang
             side, word = (new, "added") if new else (old, "removed")
             changes.append(Change(where, word, f"a module of {sum(side.values())} kernels: {named(side)}"))
             continue
-        if not (changed := lost_and_gained(old, new)):
+        if not (changed := exchanged(**lost_and_gained(old, new))):
             continue
         first, second = sum(old.values()), sum(new.values())
         what = "fused together" if second < first else "fused apart" if second > first else "other kernel"
@@ -148,12 +150,30 @@ def _kernels(text: str) -> Counter[str]:
     return found
 
 
-def metric_changes(before: MetricValues, now: MetricValues) -> list[tuple[str, str, str, str]]:
-    """List each metric that differs: its name, its values on both sides, and the entries gained and lost."""
-    rows = []
+@dataclass(frozen=True)
+class MetricChange:
+    """A metric that differs between two sides."""
+
+    metric: str
+    unit: str
+    before: float | None
+    now: float | None
+    counts: Mapping[str, Mapping[str, int]]
+    """The entries ``lost`` and ``gained`` by a metric that counts."""
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """Its name, both values, and the entries lost and gained, in words."""
+        values = amount(self.before, self.unit), amount(self.now, self.unit)
+        return self.metric, *values, exchanged(**self.counts)
+
+
+def metric_changes(before: MetricValues, now: MetricValues) -> list[MetricChange]:
+    """List each metric that differs."""
+    changes = []
     for metric in catalog.PROBED:
         old, new = before.value(metric.name), now.value(metric.name)
-        more = details(metric.name, before, now).removeprefix(": ")
-        if (old or 0) != (new or 0) or more:  # an absent metric equals 0: a side without a graph has no casts
-            rows.append((metric.name, amount(old, metric.unit), amount(new, metric.unit), more))
-    return rows
+        counts = lost_and_gained(before.counts.get(metric.name, {}), now.counts.get(metric.name, {}))
+        if (old or 0) != (new or 0) or counts:  # an absent metric equals 0: a side without a graph has no casts
+            changes.append(MetricChange(metric.name, metric.unit, old, new, counts))
+    return changes

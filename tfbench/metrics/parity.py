@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfbench.metrics import graphs, hlo
-from tfbench.model import JSON, Case, Outcome, OutputSketch, Reason, ReasonCode, Verdict
+from tfbench.model import JSON, Case, Note, Outcome, OutputSketch, Reason, ReasonCode, Verdict, because
+from tfbench.model.words import LARGEST
 from tfbench.policy import Policy
 
 # The raw evidence of a probing launch, from which the metrics of `tfbench.metrics.catalog` are extracted
@@ -82,8 +83,6 @@ class ProbeOutput:
 
 PARITY = "parity"
 """The metric: largest error of an output against the reference variant's, relative to the largest number in that."""
-LARGEST = 1e300
-"""Represents an infinite error in files, because JSON has no infinity."""
 _NAMED = 5
 """A message names at most so many outputs."""
 
@@ -99,11 +98,9 @@ class Difference:
     structure: str = ""
     """In what else than numbers it differs."""
 
-    def describe(self, unit: str = "") -> str:
-        """Continue a sentence that says what differs from what."""
-        if self.structure:
-            return f": {self.structure}"
-        return f" by {describe(self.error)}{unit}{f' in the output {self.output}' if self.output else ''}"
+    def note(self, note: Note = Note.RESULT, **facts: Any) -> Reason:
+        """Return a note that a result differs in this."""
+        return because(note, error=self.error, output=self.output, structure=self.structure, **facts)
 
 
 def nonfinite(outputs: Sequence[Output]) -> dict[str, int]:
@@ -266,21 +263,15 @@ def scattered_by(difference: Difference, scattered: Mapping[str, float]) -> floa
 def evaluate(case: Case, old: float | None, new: Difference, whose: str, policy: Policy) -> Verdict:
     """Make the verdict on the error of a result against that of ``whose``: in the baseline, if any, and now."""
 
-    def verdict(outcome: Outcome, code: ReasonCode, text: str) -> Verdict:
-        return Verdict(case, outcome, Reason(code, text), PARITY, launches=1, values=(old, new.error))
+    def verdict(outcome: Outcome, code: ReasonCode, *notes: Reason) -> Verdict:
+        return Verdict(case, outcome, because(code, *notes), PARITY, launches=1, values=(old, new.error))
 
-    text = f"differs from {whose}{new.describe()}"
     if old is None:
-        return verdict(Outcome.NEW, ReasonCode.NOT_IN_BASELINE, f"{text}; no value in the baseline")
-    compared = text if new.structure else f"{text}, by {describe(old)} before"
+        return verdict(Outcome.NEW, ReasonCode.NOT_IN_BASELINE, new.note(whose=whose), because(Note.NO_VALUE))
+    note = new.note(whose=whose, before=old)
     if new.error > max(policy.parity_floor, policy.parity_growth * old):
-        return verdict(Outcome.REGRESSED, ReasonCode.MORE, compared)
+        return verdict(Outcome.REGRESSED, ReasonCode.MORE, note)
     if old > max(policy.parity_floor, policy.parity_growth * new.error):
-        return verdict(Outcome.IMPROVED, ReasonCode.FEWER, compared)
+        return verdict(Outcome.IMPROVED, ReasonCode.FEWER, note)
     rounding = max(old, new.error) <= policy.parity_floor
-    return verdict(Outcome.UNCHANGED, ReasonCode.SAME, f"{text}: rounding at most" if rounding else compared)
-
-
-def describe(error: float) -> str:
-    """Format an error for people."""
-    return "nothing" if error == 0 else "an infinite factor" if error >= LARGEST else f"{error:.2g}"
+    return verdict(Outcome.UNCHANGED, ReasonCode.SAME, new.note(whose=whose, rounding=True) if rounding else note)

@@ -16,8 +16,8 @@ from tfbench.model.words import (
     change,
     difference,
     evidence,
+    exchanged,
     hidden,
-    lost_and_gained,
     named,
     thresholds,
     time,
@@ -235,6 +235,7 @@ class Note(str, enum.Enum):
     CHANGE = "change"
     FEW_LAUNCHES = "few-launches"
     RESULT = "result"
+    OUTPUTS = "outputs"
     NO_VALUE = "no-value"
     OTHER_METRICS = "other-metrics"
     METRIC = "metric"
@@ -243,6 +244,7 @@ class Note(str, enum.Enum):
 
     UNDECIDED = "undecided"
     OPS = "ops"
+    OTHER_OPS = "other-ops"
     NO_GRAPH = "no-graph"
     KERNELS = "kernels"
     NOT_COMPILED = "not-compiled"
@@ -474,17 +476,12 @@ def _values(before: float, now: float, unit: str) -> str:
 
 
 def _values_changed(
-    before: float,
-    now: float,
-    unit: str,
-    counts: Sequence[Mapping[str, int]] = (),
-    ratio: Ratio | None = None,
-    launches: int = 0,
+    before: float, now: float, unit: str, ratio: Ratio | None = None, launches: int = 0, **counts: Mapping[str, int]
 ) -> str:
     """Say how a metric changed: with the entries lost and gained if it counts, or with the evidence if it is sampled."""
-    changed = lost_and_gained(*counts) if counts else ""
     sampled = evidence(ratio, launches) if ratio else f"{launches} launches" if launches else ""
-    return _values(before, now, unit) + (f": {changed}" if changed else "") + (f" ({sampled})" if sampled else "")
+    counted = f": {exchanged(**counts)}" if counts else ""
+    return _values(before, now, unit) + counted + (f" ({sampled})" if sampled else "")
 
 
 def _other(**facts: Any) -> str:
@@ -499,21 +496,28 @@ def _few_launches(needed: int, **facts: Any) -> str:
     return f"{_values(**facts)}, but {needed} launches of each side are needed"
 
 
+def _apart(error: float, output: str, structure: str, unit: str = "") -> str:
+    if structure:
+        return f": {structure}"
+    return f" by {difference(error)}{unit}{f' in the output {output}' if output else ''}"
+
+
+def _outputs(**apart: Any) -> str:
+    return f"the outputs differ{_apart(**apart, unit=' of their largest number')}"
+
+
 def _result(
     whose: str,
-    error: float,
-    output: str = "",
-    structure: str = "",
+    structure: str,
     before: float | None = None,
     allowed: float | None = None,
     scatter: float | None = None,
     rounding: bool = False,
+    **apart: Any,
 ) -> str:
     """Say how the result of a step differs from ``whose``."""
-    text = f"differs from {whose}"
-    text += f": {structure}" if structure else f" by {difference(error)}{f' in the output {output}' if output else ''}"
-    if rounding:
-        return f"{text}: rounding at most"
+    text = f"differs from {whose}{_apart(structure=structure, **apart)}"
+    text += ": rounding at most" if rounding else ""
     text += f", by {difference(before)} before" if before is not None and not structure else ""
     text += f", {allowed:.2g} allowed" if allowed is not None else ""
     if scatter is None:
@@ -521,13 +525,14 @@ def _result(
     return f"{text}, but the metric is not exact here: launches of the same side differ by {difference(scatter)}"
 
 
-def _ops(expected: Mapping[str, int], counted: Mapping[str, int], graph: Mapping[str, int]) -> str:
-    wrong = sorted(op for op in expected if expected[op] != counted[op])
-    if wrong:
-        differing = ", ".join(f"{expected[op]} {op} expected, {counted[op]} found" for op in wrong)
-        return f"{differing}; the graph has {named(graph)}"
+def _ops(counted: Mapping[str, int]) -> str:
     present = {op: count for op, count in counted.items() if count}
-    return f"as expected: {named(present) or 'none of ' + ', '.join(expected)}"
+    return f"as expected: {named(present) or 'none of ' + ', '.join(counted)}"
+
+
+def _other_ops(expected: Mapping[str, int], counted: Mapping[str, int], graph: Mapping[str, int]) -> str:
+    wrong = sorted(op for op in expected if expected[op] != counted[op])
+    return f"{', '.join(f'{expected[op]} {op} expected, {counted[op]} found' for op in wrong)}; the graph has {named(graph)}"
 
 
 def _kernels(counts: Mapping[str, int]) -> str:
@@ -617,7 +622,9 @@ _SENTENCES: Mapping[str, str | Callable[..., str]] = {
     Note.FRESH_LAUNCHES: "fresh launches did not confirm it: ",
     Note.FIRST_JOB: "first job: ",
     Note.NO_SECOND_JOB: "a second job has no row for it",
-    Note.SECOND_JOB: "a second job {found}: ",
+    Note.SECOND_JOB: lambda outcome: (
+        f"a second job {'confirms it' if outcome == 'regressed' else f'could not compare it, {outcome}'}: "
+    ),
     Note.CLEARED: "a second job did not confirm it: {outcome}, ",
     # A suite
     ReasonCode.FEW_CASES: "{cases} cases were raced against the baseline, and a mean needs {needed}",
@@ -696,12 +703,14 @@ _SENTENCES: Mapping[str, str | Callable[..., str]] = {
     Note.CHANGE: _values_changed,
     Note.FEW_LAUNCHES: _few_launches,
     Note.RESULT: _result,
+    Note.OUTPUTS: _outputs,
     Note.NO_VALUE: "no value in the baseline",
     Note.OTHER_METRICS: "other metrics: ",
     Note.METRIC: "{metric} ",
     # Contracts
     Note.UNDECIDED: "not decided: ",
     Note.OPS: _ops,
+    Note.OTHER_OPS: _other_ops,
     Note.NO_GRAPH: "the ops of expect_ops could not be counted: {why}",
     Note.KERNELS: _kernels,
     Note.NOT_COMPILED: "compilation by XLA expected: {why}",

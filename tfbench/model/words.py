@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tfbench.model.measurement import Calls, Ratio
@@ -90,10 +89,9 @@ def named(counts: Mapping[str, int]) -> str:
     return ", ".join(words) + (f" and {rest} more" if rest else "")
 
 
-def lost_and_gained(before: Mapping[str, int], now: Mapping[str, int]) -> str:
-    """Describe the difference of two counts: ``lost Relu; gained 2 Cast``; ``""`` if there is none."""
-    old, new = Counter(before), Counter(now)
-    return "; ".join(f"{word} {named(some)}" for word, some in (("lost", old - new), ("gained", new - old)) if some)
+def exchanged(**counts: Mapping[str, int]) -> str:
+    """Describe the entries that a count has ``lost`` and ``gained``: ``lost Relu; gained 2 Cast``."""
+    return "; ".join(f"{word} {named(some)}" for word, some in counts.items())
 
 
 def thresholds(values: Mapping[str, float]) -> str:
@@ -120,6 +118,17 @@ def evidence(ratio: Ratio, launches: int) -> str:
     low, high = (f"{end - 1:+.1%}" if end < 3 else f"{end:.1f}x" for end in (ratio.low, ratio.high))
     count = f"{launches} launch{'' if launches == 1 else 'es'}"
     return f"interval {low} to {high} at {100 * ratio.confidence:.4g}% confidence, {count}"
+
+
+def times(ratio: Ratio) -> str:
+    """Format a ratio with its interval: ``1.052 (1.031 to 1.074)``."""
+    return f"{_ratio(ratio.center)} ({_ratio(ratio.low)} to {_ratio(ratio.high)})"
+
+
+def _ratio(value: float) -> str:
+    if math.isinf(value):
+        return "∞"
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
 def calls(before: Calls, now: Calls) -> str:

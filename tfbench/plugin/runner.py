@@ -21,6 +21,7 @@ from tfbench.errors import BaselineError, DeclarationError, SideError, TfbenchEr
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.model import PLAIN, TIME, Case, Outcome, Report, Verdict
+from tfbench.model.words import times
 from tfbench.plugin import REPORTS, STARTED_WITH, setting, whole_suite
 from tfbench.plugin.cases import (
     INI,
@@ -61,7 +62,6 @@ from tfbench.report.html.page import check_library
 from tfbench.report.html.report_page import PageContext
 from tfbench.report.html.report_page import render as render_html
 from tfbench.report.screen import Screen
-from tfbench.report.summary import times
 from tfbench.ruling import grave, rule
 from tfbench.session.record import BaselineStore
 from tfbench.session.request import CaseResult, RunProgress, RunRequest

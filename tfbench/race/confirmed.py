@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from tfbench.metrics import exact
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
-from tfbench.model import NATIVE, TIME, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, Verdict
+from tfbench.model import NATIVE, TIME, Note, Outcome, Ratio, Reason, ReasonCode, Run, Statistic, Verdict, because
 from tfbench.policy import Policy, Thresholds
 from tfbench.race.interfaces import Clock, Entrant, Failure, Launcher
 from tfbench.race.race import Race, RaceConfig
@@ -27,11 +27,8 @@ from tfbench.stats.verdict import Decision
 # Refuse to compare two source trees whose processes have not loaded the native code of their own tree alone
 
 
-_SHOWN = 3
-
-
-def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> str:
-    """Return why the times of two sides say nothing about their source trees, with the fix; ``""`` if they do.
+def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> Reason | None:
+    """Return why the times of two sides say nothing about their source trees, with the fix; ``None`` if they do.
 
     A library of the working tree that another tree has loaded is the same on both sides. One that only one side has
     loaded, such as an extension built in place that git ignores, leaves the other side to a slower substitute.
@@ -41,25 +38,19 @@ def unlike_native_code(sides: Sequence[Side], runs: Sequence[Sequence[Run]]) -> 
         runs: All runs of each.
     """
     if sides[0].tree_redirect == sides[1].tree_redirect and sides[0].executable == sides[1].executable:
-        return ""  # a setting may select other libraries
+        return None  # a setting may select other libraries
     for side, own in zip(sides, runs, strict=True):
         if foreign := _named(own, "foreign"):
-            return (
-                f"the {side.name} side ({side.spec}) has loaded {_listed(foreign)} of the working tree, so both sides run "
-                "the same copy; find it relative to the code that loads it, or keep it outside of the checkout if both "
-                "sides shall share it"
-            )
+            note = because(Note.SHARED_LIBRARY, side=side.name, spec=side.spec, libraries=foreign)
+            return because(ReasonCode.OTHER_NATIVE_CODE, note)
     before, now = ({_stem(name): name for name in _named(own, "own")} for own in runs)
     for number, names in enumerate((now.keys() - before.keys(), before.keys() - now.keys())):
         if names:
             first, other = sides[1 - number], sides[number]
-            one_sided = _listed([(before | now)[name] for name in sorted(names)])
-            return (
-                f"only the {first.name} side has loaded {one_sided}, so the other side ({other.spec or 'working tree'}) "
-                "may have run a substitute; build it for both sides: install each version into an environment of its "
-                "own, and race them with --against python:PATH"
-            )
-    return ""
+            one_sided = [(before | now)[name] for name in sorted(names)]
+            note = because(Note.ONE_SIDED_LIBRARY, side=first.name, other=other.spec, libraries=one_sided)
+            return because(ReasonCode.OTHER_NATIVE_CODE, note)
+    return None
 
 
 def _named(runs: Sequence[Run], key: str) -> list[str]:
@@ -70,11 +61,6 @@ def _stem(name: str) -> str:
     """Return the path of a library without its suffixes, which name the interpreter that it was built for."""
     path = PurePath(name)
     return str(path.with_name(path.name.partition(".")[0]))
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 # Two sides of a case: a race, and after a change a second race that shares no data with it
@@ -106,10 +92,8 @@ class _Judge(Generic[Judged]):
         """Add to the reason of an undecided metric what the short launches cost."""
         if self.result is not None and race.short_launches:
             seconds = sum(launch.wall_seconds for launch in race.short_launches)
-            text = (
-                f"{self.result.reason.message}; {len(race.short_launches)} launches for it alone took {seconds:.1f} s"
-            )
-            self.result = replace(self.result, reason=Reason(self.result.reason.code, text))
+            note = because(Note.SHORT_LAUNCHES, launches=len(race.short_launches), seconds=seconds)
+            self.result = replace(self.result, reason=self.result.reason.noted(note))
 
     def confirm(self, first: Judged) -> None:
         """Combine a change with the result of the second race."""
@@ -117,23 +101,19 @@ class _Judge(Generic[Judged]):
         if second is None:
             return
         if second.outcome is first.outcome:
-            text = f"{second.reason.message}; found twice, the first time as {first.reason.message}"
-            self.result = replace(second, reason=Reason(second.reason.code, text))
+            self.result = replace(second, reason=second.reason.noted(because(Note.FOUND_TWICE, first.reason)))
         else:
-            text = (
-                f"a first race said: {first.reason.message}; fresh launches did not confirm it: {second.reason.message}"
-            )
-            self._withdraw(second, ReasonCode.NOT_CONFIRMED, text)
+            notes = because(Note.FIRST_RACE, first.reason), because(Note.FRESH_LAUNCHES, second.reason)
+            self._withdraw(second, because(ReasonCode.NOT_CONFIRMED, *notes))
 
     def interrupt(self, race: Race, confirm: bool) -> None:
         """Judge the unfinished race, and withdraw a change that was still to be confirmed."""
         self.result = self.judge(race)
         if self.result is not None and self.changed and confirm:
-            text = f"the run was interrupted before this was confirmed: {self.result.reason.message}"
-            self._withdraw(self.result, ReasonCode.INTERRUPTED, text)
+            self._withdraw(self.result, because(ReasonCode.INTERRUPTED, self.result.reason))
 
-    def _withdraw(self, result: Judged, code: ReasonCode, text: str) -> None:
-        self.result = replace(result, outcome=Outcome.INCONCLUSIVE, reason=Reason(code, text))
+    def _withdraw(self, result: Judged, reason: Reason) -> None:
+        self.result = replace(result, outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
 class ConfirmedRace:
@@ -278,8 +258,8 @@ class ConfirmedRace:
         return [run for race in self.races for run in race.runs(entrant)]
 
     @property
-    def unlike(self) -> str:
-        """Why the times say nothing about the source trees of the sides, ``""`` if they do: see `unlike_native_code`."""
+    def unlike(self) -> Reason | None:
+        """Why the times say nothing about the source trees of the sides, if so: see `unlike_native_code`."""
         sides = [entrant.side for entrant in self._first.entrants]
         return unlike_native_code(sides, [self._all_runs(number) for number in range(len(sides))])
 

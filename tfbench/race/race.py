@@ -8,7 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfbench.errors import BenchmarkError, LaunchDisturbed
-from tfbench.model import ONCE, STATISTICS, WAITED, Effect, Launch, Outcome, Plan, Reason, ReasonCode, Run, Statistic
+from tfbench.model import (
+    ONCE,
+    STATISTICS,
+    WAITED,
+    Effect,
+    Launch,
+    Note,
+    Outcome,
+    Plan,
+    Reason,
+    ReasonCode,
+    Run,
+    Statistic,
+    because,
+)
 from tfbench.policy import Policy, Thresholds
 from tfbench.protocol import Prepared
 from tfbench.race.interfaces import Clock, Entrant, EntrantFailed, Failure, Launcher, OpenLaunch
@@ -407,8 +421,7 @@ class Race:
                 decision = self._decide(entrant, last)
                 if decision.outcome is None and (cost := self._hopeless(entrant, limit)):
                     decision = self._decide(entrant, True)
-                    text = f"{decision.reason.message}; {cost}"
-                    decision = replace(decision, reason=Reason(decision.reason.code, text))
+                    decision = replace(decision, reason=decision.reason.noted(cost))
                 self.decisions[entrant] = decision
 
     def _judged(self, entrant: int) -> tuple[Statistic, ...]:
@@ -455,24 +468,24 @@ class Race:
         tail = decision.comparison.ratio if statistic is Statistic.TAIL else None
         decision = replace(decision, statistic=statistic, tail=tail)
         if statistic is Statistic.P90 and not self._once and self.rounds(entrant) < P90_ROUNDS:
-            text = f"not decided: p90 needs at least {P90_ROUNDS} rounds, and the race has {self.rounds(entrant)}"
+            note = because(Note.P90_ROUNDS, needed=P90_ROUNDS, rounds=self.rounds(entrant))
             outcome = Outcome.INCONCLUSIVE if final else None
-            return replace(decision, outcome=outcome, reason=Reason(ReasonCode.NOT_DECIDED, text))
+            return replace(decision, outcome=outcome, reason=because(ReasonCode.NOT_DECIDED, note))
         if decision.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
             return self._proved.setdefault((entrant, statistic), decision)
         if decision.outcome is Outcome.REGRESSED:
             return decision
         return self._proved.get((entrant, statistic), decision)
 
-    def _hopeless(self, entrant: int, limit: float) -> str:
-        """Return what a decision would cost, if it is out of reach; ``""`` if it is not."""
+    def _hopeless(self, entrant: int, limit: float) -> Reason | None:
+        """Return what a decision would cost, if it is out of reach; ``None`` if it is not."""
         statistic = self._open_statistic(entrant)
         effects = self.effects(entrant, statistic=statistic)
         needed = launches_needed(effects, self._thresholds(entrant, statistic), self.policy.clip)
         if len(self.launches) < self.config.patience:
-            return ""
+            return None
         done, each = len(self.launches), self.wall_seconds / len(self.all_launches)
         reach = min(self.policy.looks[-1], done + (limit - self.wall_seconds) / max(each, 1e-9))
         if needed <= self.policy.hopeless * reach:
-            return ""
-        return f"a decision would take about {needed:.0f} launches, {needed * each:.0f} s"
+            return None
+        return because(Note.LAUNCHES_NEEDED, launches=needed, seconds=needed * each)

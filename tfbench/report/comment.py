@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfbench.model import JSON, TIME, Outcome, Report, Verdict
-from tfbench.report.summary import command_for, explanation, times
+from tfbench.model.words import times
+from tfbench.report.summary import command_for, explanation
 from tfbench.ruling import GateDecision, Result, Ruling, result_of
 from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import plural, printable

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 Value = TypeVar("Value")
-_RECURSIVE = "anything"
+_RECURSIVE = ("anything", "reason")
 """The definition of a schema that refers to itself."""
 _ERRORS = 100
 """Violations among which the message names the outermost."""
@@ -104,7 +104,7 @@ def _inlined(schema: Any, definitions: JSON) -> Any:
     if not isinstance(schema, dict):
         return schema
     name = str(schema.get("$ref", "")).rpartition("/")[2]
-    if name and name != _RECURSIVE:
+    if name and name not in _RECURSIVE:
         return _inlined(definitions[name], definitions)
     return {key: one if key == "$defs" else _inlined(one, definitions) for key, one in schema.items()}
 
@@ -320,7 +320,7 @@ def _verdict_of(row: JSON) -> Verdict:
     return Verdict(
         case=_case(row["case"], row["workload"], row["variant"], row.get("thresholds")),
         outcome=Outcome(row["outcome"]),
-        reason=Reason(_plain(row["reason"]["code"]), printable(row["reason"]["message"])),
+        reason=_reason_of(row["reason"]),
         metric=_plain(row["metric"]),
         ratio=_ratio(row["ratio"]),
         launches=row["launches"],
@@ -334,9 +334,15 @@ def _verdict_of(row: JSON) -> Verdict:
     )
 
 
+def _reason_of(row: JSON) -> Reason:
+    """Build a reason, which keeps its message, from its object in a report."""
+    notes = tuple(_reason_of(note) for note in row.get("notes", ()))
+    return Reason(_plain(row["code"]), printable(row["message"]), row.get("facts", {}), notes)
+
+
 def _suite_of(row: JSON) -> SuiteVerdict:
     """Build the verdict on the mean of all cases from its object in a report."""
-    reason = Reason(_plain(row["reason"]["code"]), printable(row["reason"]["message"]))
+    reason = _reason_of(row["reason"])
     return SuiteVerdict(row["limit"], Outcome(row["outcome"]), reason, row["cases"], _ratio(row["ratio"]))
 
 

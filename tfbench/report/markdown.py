@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfbench.model import TIME, Report
+from tfbench.model.words import duration, times
 from tfbench.report.comment import LONGEST, code, context_line, differences, folded, plain, verbatim
 from tfbench.report.summary import (
     CaseFinding,
@@ -16,10 +17,8 @@ from tfbench.report.summary import (
     VersionTimes,
     approximate,
     calls_that_differ,
-    duration,
     report_times,
     summarize,
-    times,
 )
 
 _OPEN: Mapping[Group, str] = {Group.REGRESSIONS: "Regressions", Group.ERRORS: "Errors and missing cases"}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfbench.errors import ReportError
-from tfbench.model import JSON, Outcome, Reason, ReasonCode, Report, Skip, Verdict
+from tfbench.model import JSON, Note, Outcome, ReasonCode, Report, Skip, Verdict, because
 from tfbench.report.comment import code_of_side
 from tfbench.sides.counterparts import case_named
 from tfbench.suite.shards import digest
@@ -141,16 +141,14 @@ class Merger:
         """
         self._own(name, shard)
         for case in shard["cases"]:
-            self._verdicts.append(Verdict(case_named(case), Outcome.ERROR, Reason(ReasonCode.NOT_MEASURED, why)))
+            self._verdicts.append(Verdict(case_named(case), Outcome.ERROR, because(ReasonCode.NOT_MEASURED, why=why)))
             self._lists["due"].append(case)
 
     def add_missing(self, names: Sequence[str]) -> None:
         """Add a row for each case that the other side would run, and that is in no job."""
-        text = (
-            "the other side runs it under the same options, and no job has it; was it deleted, renamed or deselected?"
-        )
+        reason = because(ReasonCode.NOT_COLLECTED, because(Note.IN_NO_JOB))
         for name in names:
-            row = Verdict(case_named(name), Outcome.MISSING, Reason(ReasonCode.NOT_COLLECTED, text))
+            row = Verdict(case_named(name), Outcome.MISSING, reason)
             self._common.setdefault(name, ("the plan", row))
 
     def _own(self, name: str, shard: JSON) -> None:
@@ -287,15 +285,12 @@ def _confirmed(verdict: Verdict, again: Mapping[tuple[str, str], Verdict]) -> Ve
     if verdict.outcome is not Outcome.REGRESSED:
         return verdict
     other = again.get((verdict.case.name, verdict.metric))
-    first = verdict.reason.message
     if other is None:
-        return replace(verdict, reason=Reason(verdict.reason.code, f"{first}; a second job has no row for it"))
+        return replace(verdict, reason=verdict.reason.noted(because(Note.NO_SECOND_JOB)))
     compared = other.ratio is not None or (other.values is not None and None not in other.values)
     cleared = other.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED)
     if not cleared and not (compared and other.outcome is Outcome.INCONCLUSIVE):
-        what = "confirms it" if other.outcome is Outcome.REGRESSED else f"could not compare it, {other.outcome}"
-        return replace(
-            verdict, reason=Reason(verdict.reason.code, f"{first}; a second job {what}: {other.reason.message}")
-        )
-    text = f"first job: {first}; a second job did not confirm it: {other.outcome}, {other.reason.message}"
-    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.NOT_CONFIRMED, text))
+        note = because(Note.SECOND_JOB, other.reason, outcome=other.outcome.value)
+        return replace(verdict, reason=verdict.reason.noted(note))
+    notes = because(Note.FIRST_JOB, verdict.reason), because(Note.CLEARED, other.reason, outcome=other.outcome.value)
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_CONFIRMED, *notes))

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from tfbench.metrics.graph_diff import MetricChange
 from tfbench.model import JSON
+from tfbench.model.words import percent, size, time
 from tfbench.profiles.attribution import Attribution, Cause
 from tfbench.profiles.sections import BYTES, COUNT, NAME, SECONDS, SHARE, TEXT, Cell, Column, Section, Table
 from tfbench.profiles.step_breakdown import TimeCategory
 from tfbench.report.screen import add_columns, add_row, table
-from tfbench.report.summary import percent, size, time
 
 # Explain a case: the causes of a slowdown, for an assertion and a terminal, and the changes of its graphs
 
@@ -27,18 +28,18 @@ _ENDED = {"fused": "lost fusion", "compiled": "no longer compiled"}
 
 
 def changes_of(
-    title: str, changes: Sequence[tuple[str, ...]], metrics: Sequence[tuple[str, ...]], notes: Sequence[str]
+    title: str, changes: Sequence[tuple[str, ...]], metrics: Sequence[MetricChange], notes: Sequence[str]
 ) -> Group:
     """Render the changes of a case's graphs between two sides.
 
     Args:
         title: The two sides.
         changes: Place, change and description of each change.
-        metrics: Metric, value before, value now, and description of the gain and loss.
         notes: Comparisons that were impossible, and other differences between the sides.
     """
     tables = []
-    for rows, left, right in ((changes, ("where", "change"), ()), (metrics, ("metric",), ("before", "now"))):
+    cells = [change.cells for change in metrics]
+    for rows, left, right in ((changes, ("where", "change"), ()), (cells, ("metric",), ("before", "now"))):
         if rows:
             tables.append(made := table(""))
             add_columns(made, *left)

@@ -10,22 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfbench.metrics.catalog import CONTRACT
-from tfbench.model import TIME, Calls, Case, Outcome, Ratio, ReasonCode, Report, Verdict
+from tfbench.model import TIME, Case, Note, Outcome, Ratio, ReasonCode, Report, Verdict
 from tfbench.model.measurement import by_side
+from tfbench.model.words import calls, duration
 from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
 from tfbench.stats.prediction import mean_ratio
 from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import command, is_case, is_shared_spec, printable
 
-# Format numbers with units, to three significant digits
+# Format what a summary shows of a case
 
 
 MEANS_APART = 0.03
 """Difference of the log-ratios of mean and median from which reports show both: noise alone makes one of 1.5%."""
-
-_PARTS = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
-_MULTIPLES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,52 +42,6 @@ def approximate(one: CaseFinding) -> str:
     return f"{'~' if one.estimated else ''}{duration(one.new)}"
 
 
-def duration(seconds: float) -> str:
-    """Format seconds: ``12.3 µs``."""
-    return _scaled(seconds, _PARTS, "s")
-
-
-def time(seconds: float) -> str:
-    """Format seconds like `duration`, and none or less as ``0``."""
-    return duration(seconds) if seconds > 0 else "0"
-
-
-def rate(amount: float, unit: str) -> str:
-    """Format a rate with a decimal prefix: ``41.2 GFLOP/s``."""
-    return _scaled(amount, _MULTIPLES, unit)
-
-
-def size(amount: float) -> str:
-    """Format bytes with a binary prefix: ``9.42 MiB``."""
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if abs(amount) >= 1 << power:
-            return f"{_significant(amount / (1 << power))} {unit}"
-    return f"{amount:.0f} B"
-
-
-def _scaled(amount: float, scales: Sequence[tuple[float, str]], unit: str) -> str:
-    scale, prefix = next((step for step in scales if amount >= step[0]), scales[-1])
-    return f"{_significant(amount / scale)} {prefix}{unit}"
-
-
-def _significant(value: float) -> str:
-    digits = 2 - math.floor(math.log10(value)) if value > 0 else 0
-    return f"{value:.{min(2, max(0, digits))}f}"
-
-
-def percent(fraction: float) -> str:
-    """Format a fraction: ``62%``. Below 10%, add a decimal: ``6.2%``."""
-    return f"{fraction:.0%}" if fraction >= 0.1 else f"{fraction:.1%}"
-
-
-def calls(before: Calls, now: Calls) -> str:
-    """Compare the calls of two sides: ``p50 1.2 -> 1.2 ms, mean 1.2 -> 1.8 ms (+45.0%), slow calls 0.1% -> 5.1%``."""
-    p90 = [("p90", before.p90, now.p90)] if before.p90 and now.p90 else []
-    parts = [f"{name} {time(then)} -> {time(later)}" for name, then, later in [("p50", before.p50, now.p50), *p90]]
-    mean = f"mean {time(before.mean)} -> {time(now.mean)} ({now.mean / before.mean - 1:+.1%})"
-    return ", ".join([*parts, mean, f"slow calls {before.slow:.1%} -> {now.slow:.1%}"])
-
-
 def calls_that_differ(verdict: Verdict) -> str:
     """Return `calls` of a verdict whose mean has another ratio than its median; ``""`` for others."""
     if verdict.calls is None:
@@ -101,19 +53,9 @@ def calls_that_differ(verdict: Verdict) -> str:
 
 def explanation(verdict: Verdict) -> str:
     """Return the reason of a verdict, with the calls of both sides where they differ and the reason does not have them."""
-    message, tail = verdict.reason.message, calls_that_differ(verdict)
-    return message if tail in message else f"{message}; {tail}"
-
-
-def times(ratio: Ratio) -> str:
-    """Format a ratio with its interval: ``1.052 (1.031 to 1.074)``."""
-    return f"{_ratio(ratio.center)} ({_ratio(ratio.low)} to {_ratio(ratio.high)})"
-
-
-def _ratio(value: float) -> str:
-    if math.isinf(value):
-        return "∞"
-    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+    tail = calls_that_differ(verdict)
+    told = not tail or any(note.code == Note.CALLS for note in verdict.reason.notes)
+    return verdict.reason.message if told else f"{verdict.reason.message}; {tail}"
 
 
 def position(value: float, reach: float) -> float:
@@ -179,8 +121,6 @@ def command_for(report: Report, verdict: Verdict, *, shared: bool = False) -> st
 # Sort the verdicts of a report into what a reader must know, in the order in which terminal, HTML and Markdown show it
 
 
-_EXPLAINED = "; other metrics: "
-"""Where a verdict's reason goes on with changes of other metrics that explain the time."""
 _CAUSES = 5
 """Maximum lines of causes of a case. A profile has at most five; `unexplained` has the metrics that are left out."""
 _REACH = 10.0
@@ -420,7 +360,8 @@ def _causes(report: Report, rows: Sequence[Verdict]) -> tuple[str, ...]:
     lines = [line.strip() for line in report.why(rows[0].case.name)]
     for one in rows:
         if one.metric == TIME:
-            lines += one.reason.message.partition(_EXPLAINED)[2].split("; ") if _EXPLAINED in one.reason.message else []
+            notes = [note for note in one.reason.notes if note.code == Note.OTHER_METRICS]
+            lines += [str(change) for note in notes for change in note.notes]
         elif one.outcome is not Outcome.INCONCLUSIVE:
             lines.append(f"{one.metric}: {one.reason.message}".partition("\n")[0])
     return tuple(lines[:_CAUSES])

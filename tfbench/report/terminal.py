@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfbench.model import TIME, Case, Outcome, Ratio, Report, Skip, VariantResult
+from tfbench.model.words import duration, percent, rate, size, thresholds, times
 from tfbench.report.comment import differences
 from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, table
 from tfbench.report.summary import (
@@ -25,14 +26,8 @@ from tfbench.report.summary import (
     bar,
     calls_that_differ,
     consistent,
-    duration,
-    percent,
-    rate,
-    size,
     summarize,
-    times,
 )
-from tfbench.stats.alpha_spending import described
 from tfbench.stats.rounds import UNITS
 from tfbench.untrusted import some
 
@@ -247,7 +242,7 @@ def _own_thresholds(report: Report, width: int) -> list[RenderableType]:
     groups: dict[str, list[str]] = defaultdict(list)
     for one in report.verdicts:
         if one.metric == TIME and one.case.thresholds:
-            groups[described(one.case)].append(one.case.short_name)
+            groups[thresholds(dict(one.case.thresholds))].append(one.case.short_name)
     return [Text(f"own thresholds, {words}: {some(names, _OWN)}", "dim") for words, names in groups.items()]
 
 

@@ -16,9 +16,9 @@ from rich.text import Text
 from tfbench import __version__
 from tfbench.errors import HistoryError
 from tfbench.model import JSON, RATIO, AcceptedChange, IndexedSeries, SeriesPoint
+from tfbench.model.words import duration
 from tfbench.policy import Policy
 from tfbench.report.screen import add_columns, add_row, break_name, table
-from tfbench.report.summary import duration
 from tfbench.stats.change_points import Trend, TrendState, judge
 from tfbench.storage.baselines import now
 from tfbench.storage.history_index import HistoryIndex, json_digest

@@ -14,9 +14,9 @@ from tfbench.fs import atomic_dir, scratch_dir
 from tfbench.gpus.monitor import GpuMonitor
 from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.metrics.catalog import read as read_metrics
-from tfbench.metrics.graph_diff import GRAPH, RESULT, XLA, explain, metric_changes
+from tfbench.metrics.graph_diff import GRAPH, RESULT, XLA, MetricChange, explain, metric_changes
 from tfbench.metrics.parity import ProbeOutput, compare
-from tfbench.model import JSON, TIME, Case, Outcome
+from tfbench.model import JSON, TIME, Case, Note, Outcome
 from tfbench.policy import Policy
 from tfbench.profiles.attribution import Attribution, attribute
 from tfbench.profiles.folders import Kept, Profile, folder_of, read, step_breakdown, write_about, write_read
@@ -36,12 +36,11 @@ from tfbench.sides.spec import Side
 
 @dataclass(frozen=True)
 class Explanation:
-    """The changes as rows of text."""
+    """What changed in a case between two sides."""
 
     changes: Sequence[tuple[str, str, str]]
     """Where, what, and a description of the change."""
-    metrics: Sequence[tuple[str, str, str, str]]
-    """Metric, value before, value now, items gained and lost."""
+    metrics: Sequence[MetricChange]
     notes: Sequence[str]
     """Other differences of the sides, and why something could not be compared."""
 
@@ -75,8 +74,7 @@ def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
         if probe in before.absent and probe in now.absent:
             notes.append(f"{probe}: {now.absent[probe]}")
     if before.outputs and now.outputs:
-        difference = compare(now.outputs, before.outputs)
-        notes.append(f"the outputs differ{difference.describe(' of their largest number')}")
+        notes.append(compare(now.outputs, before.outputs).note(Note.OUTPUTS).message)
     return notes
 
 
@@ -127,8 +125,9 @@ def causes(
 
 def traced_again(found: Explanation) -> list[str]:
     """Return a line if the step traces functions again in later calls, and did not before."""
-    for name, before, now, what in found.metrics:
-        if name in RETRACES and before in ("0", "-") and now not in ("0", "-"):
+    for change in found.metrics:
+        if change.metric in RETRACES and change.now and not change.before:
+            name, before, now, what = change.cells
             return [f"retrace: {now} {name.replace('_', ' ')}, {before} before{f'; {what}' if what else ''}"]
     return []
 
@@ -136,9 +135,10 @@ def traced_again(found: Explanation) -> list[str]:
 def ops_changed(found: Explanation) -> list[str]:
     """Return a line on the ops that graphs gained and lost."""
     lines = []
-    for name, before, now, what in found.metrics:
-        if name == _OPS and what:
-            loops = any(op in what.partition("gained ")[2] for op in _LOOPS)
+    for change in found.metrics:
+        if change.metric == _OPS and change.counts:
+            loops = any(op in gained for gained in change.counts.get("gained", {}) for op in _LOOPS)
+            _, before, now, what = change.cells
             lines.append(f"{'while loop' if loops else 'graph'}: {before} ops before, {now} now; {what}")
     return lines
 

@@ -64,22 +64,19 @@ class Races:
             results.append(result)
         return RaceResults(results, interrupt=interrupt)
 
-    def sides(
-        self, case: Case, baseline: Side, note: str = "", there: Case | None = None, changed: str = ""
-    ) -> RaceResults:
+    def sides(self, case: Case, baseline: Side, there: Case | None = None, *notes: Reason | None) -> RaceResults:
         """Race two sides of a case, and confirm a regression.
 
         Args:
-            note: Text to append to the reason of the verdict.
             there: The case on the baseline side, if its name or thresholds differ there.
-            changed: How the benchmark itself differs there, which the reason says first.
+            notes: Added to the reason of the verdict.
         """
         entrants = [Entrant(there or case, baseline), Entrant(case, self._contender)]
         policy = self._launcher.policy_of(self._policy, entrants)
         race = ConfirmedRace(entrants, self._launcher, policy, self._sharing, time.perf_counter, self._draws(case.name))
         interrupt = self._run(race, case.name)
         undecided = interrupt is not None and race.decision is None
-        return RaceResults([] if undecided else [of_sides(case, race, note, changed)], interrupt=interrupt)
+        return RaceResults([] if undecided else [of_sides(case, race, *notes)], interrupt=interrupt)
 
     def again(self, case: Case, baseline: Entrant, confirms: bool) -> Ratio | None:
         """Race two sides of a case once more, in the launches of a first look.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfbench.model import JSON, Case, MetricValues, Outcome, Reason, ReasonCode, Sample, VariantResult, Verdict
+from tfbench.model import JSON, Case, MetricValues, Outcome, Reason, Sample, VariantResult, Verdict
 from tfbench.policy import Policy
 from tfbench.race.prober import ProfilerConfig
 from tfbench.race.process_launcher import Processors
@@ -154,23 +154,17 @@ class CaseResult:
 # Report the cases that the other side has and the run lacks
 
 
-def missing(request: RunRequest, gone: Sequence[Case], deleted: str, deselected: str) -> list[Verdict]:
+def missing(request: RunRequest, gone: Sequence[Case], deleted: Reason, deselected: Reason) -> list[Verdict]:
     """Return a verdict for each missing case that this run was expected to have, sorted by name.
 
     Args:
         gone: Cases of the other side that this run does not measure.
-        deleted: Where a case was last seen, if pytest does not collect it here.
-        deselected: Why a case is expected that pytest collects here, and then deselects.
+        deleted: The reason if pytest does not collect a case here.
+        deselected: The reason if pytest collects it, and then deselects it.
     """
     shard = request.shard
     ours = [case for case in gone if request.selection.has(case.name) and (shard is None or shard.has(case))]
     return [
-        Verdict(
-            case,
-            Outcome.MISSING,
-            Reason(ReasonCode.DESELECTED_HERE, deselected)
-            if case.name in request.collected
-            else Reason(ReasonCode.NOT_COLLECTED, deleted),
-        )
+        Verdict(case, Outcome.MISSING, deselected if case.name in request.collected else deleted)
         for case in sorted(ours, key=lambda one: one.name)
     ]

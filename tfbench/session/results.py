@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median, quantiles
 from traceback import format_exception
+from typing import Any
 
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, SideError, TfbenchError, WorkerDied, WorkerHung
 from tfbench.metrics import contracts, exact, parity
@@ -29,6 +30,7 @@ from tfbench.model import (
     Claim,
     Comparison,
     MetricValues,
+    Note,
     Outcome,
     Reason,
     ReasonCode,
@@ -37,17 +39,17 @@ from tfbench.model import (
     Statistic,
     VariantResult,
     Verdict,
+    because,
 )
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant, Failure
 from tfbench.race.prober import Prober
 from tfbench.race.race import Race
-from tfbench.report import summary
 from tfbench.session.request import CaseResult
 from tfbench.session.resume import ExecutedCode
 from tfbench.sides.spec import Side
-from tfbench.stats.alpha_spending import described, ignored, judged
+from tfbench.stats.alpha_spending import ignored, judged
 from tfbench.stats.calls import calls_of
 from tfbench.stats.rounds import log_items_ratio, rates, two_speeds
 from tfbench.stats.verdict import compare, decide
@@ -55,11 +57,17 @@ from tfbench.stats.verdict import compare, decide
 # Turn a race, or the failure that ended it, into results of its cases
 
 
-CHANGED = "the benchmark's own code has changed since the baseline was saved"
-OTHER_BENCHMARK = "the benchmark itself differs between the sides, in its function or in what that uses in its file"
-NO_BASELINE = Reason(
-    ReasonCode.NO_BASELINE, "measured; compared with the other variants only, as the run has no baseline"
-)
+NO_BASELINE = because(ReasonCode.NO_BASELINE, because(Note.VARIANTS_ONLY))
+
+
+def untimed(case: Case, outcome: Outcome, reason: Reason, output: str = "", **measured: Any) -> CaseResult:
+    """Return the result of a case without times.
+
+    Args:
+        output: Last output of the process that failed.
+        measured: Further fields of the verdict.
+    """
+    return CaseResult(case, Verdict(case, outcome, reason, **measured), output=output)
 
 
 def of_variant(race: Race, index: int) -> CaseResult:
@@ -104,7 +112,7 @@ def claimed(race: Race, index: int) -> list[Verdict]:
     rows = []
     for claim in case.claims_on(TIME):
         if failure is not None:
-            contract_result = contracts.unreadable(f"the benchmark broke in a race against {claim.other}: {failure}")
+            contract_result = contracts.unreadable(Note.BROKE, other=claim.other, error=str(failure))
         else:
             contract_result = contracts.of_times(claim, _against(race, index, claim), race.thresholds(index).tolerance)
         rows.append(contracts.claim_row(case, claim, contract_result))
@@ -117,13 +125,13 @@ def twice(first: Verdict, second: Verdict | None) -> Verdict:
     Args:
         second: Verdict of the second race; ``None`` if the run was interrupted before its end.
     """
-    text = first.reason.message
     if second is None:
-        reason = Reason(ReasonCode.INTERRUPTED, f"the run was interrupted before this was confirmed: {text}")
+        reason = because(ReasonCode.INTERRUPTED, first.reason)
     elif second.outcome is Outcome.INCONCLUSIVE or second.outcome is Outcome.UNCHANGED:
-        reason = Reason(ReasonCode.NOT_CONFIRMED, f"a first race said: {text}; a second said: {second.reason.message}")
+        notes = because(Note.FIRST_RACE, first.reason), because(Note.SECOND_RACE, second.reason)
+        reason = because(ReasonCode.NOT_CONFIRMED, *notes)
     else:
-        return replace(second, reason=Reason(second.reason.code, f"{second.reason.message}; found twice"))
+        return replace(second, reason=second.reason.noted(because(Note.CONFIRMED)))
     return replace(first, outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
@@ -176,12 +184,11 @@ def new(case: Case, race: Race, index: int, reason: Reason) -> CaseResult:
     return CaseResult(case, verdict, sample=sample)
 
 
-def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "", changed: str = "") -> CaseResult:
+def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -> CaseResult:
     """Return the result of a case after a race of two sides.
 
     Args:
-        note: Text to append to the reason of the verdict.
-        changed: Text to put before it: how the benchmark itself differs between the sides.
+        notes: Added to the reason of the verdict.
 
     Raises:
         BenchmarkError: The race ended without a decision.
@@ -191,35 +198,35 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "", changed:
         entrant, failure = max(confirmed_race.failures.items())
         side = ("baseline", "contender")[entrant]
         if isinstance(failure, BenchmarkSkipped) and len(confirmed_race.failures) == 1:
-            reason = Reason(ReasonCode.SKIPPED_ON_ONE_SIDE, f"the {side} side cannot run it: {failure}")
-            return CaseResult(case, Verdict(case, Outcome.INCOMPARABLE, reason))
-        return failed(case, failure, f"on the {side} side: ")
+            note = because(Note.CANNOT_RUN, side=side, why=str(failure))
+            return untimed(case, Outcome.INCOMPARABLE, because(ReasonCode.SKIPPED_ON_ONE_SIDE, note))
+        return failed(case, failure, side=side)
     if aborted := [race for race in confirmed_race.races if race.abort_reason]:
         return disturbed(case, aborted[0])
     if unlike := confirmed_race.unlike:
-        reason = Reason(ReasonCode.OTHER_NATIVE_CODE, unlike)
-        return CaseResult(case, Verdict(case, Outcome.INCOMPARABLE, reason, wall_seconds=confirmed_race.wall_seconds))
+        return untimed(case, Outcome.INCOMPARABLE, unlike, wall_seconds=confirmed_race.wall_seconds)
     decision = confirmed_race.decision
     if decision is None or decision.outcome is None:
         raise BenchmarkError(f"{case.name}: the race ended without a decision")
     baseline, contender = (Sample(case, tuple(confirmed_race.runs(side))) for side in (0, 1))
     used = confirmed_race.thresholds
     shown = judged(case, confirmed_race.usual, used)
-    own = f"own thresholds: {described(shown)}" if shown.thresholds else ""
-    taken = any(REPORTED in run.facts for run in contender.runs)
-    itself = "one time per launch, as the benchmark takes and reports it itself" if taken else ""
-    speeds = _two_speeds(baseline, contender, confirmed_race.policy)
     calls = calls_of(baseline.runs, contender.runs)
     by_tail = decision.statistic is Statistic.TAIL or decision.reason.code is ReasonCode.TAIL_NOT_DECIDED
-    tail = summary.calls(*calls) if calls and by_tail else ""
-    reason, notes = (
-        decision.reason,
-        [tail, itself, _per_item(baseline, contender), speeds, own, ignored(case, used), note],
+    taken = any(REPORTED in run.facts for run in contender.runs)
+    reason = decision.reason.noted(
+        because(Note.CALLS, before=calls[0], now=calls[1]) if calls and by_tail else None,
+        because(Note.OWN_TIMES) if taken else None,
+        _per_item(baseline, contender),
+        _two_speeds(baseline, contender, confirmed_race.policy),
+        because(Note.OWN_THRESHOLDS, **dict(shown.thresholds)) if shown.thresholds else None,
+        ignored(case, used),
+        *notes,
     )
     verdict = Verdict(
         case=shown,
         outcome=decision.outcome,
-        reason=Reason(reason.code, "; ".join(filter(None, (changed, reason.message, *notes)))),
+        reason=reason,
         ratio=decision.comparison.ratio,
         rates=rates(baseline.runs, contender.runs, decision.comparison.ratio),
         calls=calls,
@@ -230,65 +237,53 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, note: str = "", changed:
     )
     metrics = []
     if (first := confirmed_race.first_call) is not None and first.outcome is not None:
-        ratio = first.comparison.ratio
-        metrics.append(
-            Verdict(
-                case, first.outcome, first.reason, FIRST_CALL, ratio, first.comparison.launches, first.comparison.rounds
-            )
-        )
+        size = first.comparison.launches, first.comparison.rounds
+        metrics.append(Verdict(case, first.outcome, first.reason, FIRST_CALL, first.comparison.ratio, *size))
     if confirmed_race.memory is not None:
         metrics.append(confirmed_race.memory)
     return CaseResult(case, verdict, sample=contender, baseline=baseline, metrics=tuple(metrics))
 
 
-def _per_item(baseline: Sample, contender: Sample) -> str:
-    """Say that times compare per item, if a call has another number of items than before."""
+def _per_item(baseline: Sample, contender: Sample) -> Reason | None:
+    """Note that times compare per item, if a call has another number of items than before."""
     if not (baseline.runs and contender.runs and log_items_ratio(baseline.runs[0], contender.runs[0])):
-        return ""
+        return None
     before, now = (sample.runs[0].facts["items"] for sample in (baseline, contender))
-    return f"per item, as a call had {before:g} items and has {now:g} now"
+    return because(Note.PER_ITEM, before=before, now=now)
 
 
-def _two_speeds(baseline: Sample, contender: Sample, policy: Policy) -> str:
-    """Say that calls have two speeds, and how many of each side are slow."""
-    found = two_speeds([[run.seconds for run in sample.runs] for sample in (baseline, contender)], policy)
-    if found is None:
-        return ""
-    before, now = (f"{share:.0%}" for share in found.shares)
-    return (
-        f"calls take {summary.time(found.fast)} or {summary.time(found.slow)}: {before} of the baseline's were slow, "
-        f"and {now} of the contender's"
-    )
+def _two_speeds(baseline: Sample, contender: Sample, policy: Policy) -> Reason | None:
+    """Note that calls have two speeds, and how many of each side are slow."""
+    speeds = two_speeds([[run.seconds for run in sample.runs] for sample in (baseline, contender)], policy)
+    return because(Note.TWO_SPEEDS, fast=speeds.fast, slow=speeds.slow, shares=list(speeds.shares)) if speeds else None
 
 
 def disturbed(case: Case, race: Race) -> CaseResult:
     """Return the result of a case whose race was aborted because of disturbances from outside."""
-    text = f"not decided, as {len(race.disturbed)} launches were discarded: {race.abort_reason}"
-    reason = Reason(ReasonCode.DISTURBED, text)
+    reason = because(ReasonCode.DISTURBED, launches=len(race.disturbed), why=race.abort_reason)
     launches, seconds = len(race.launches), race.wall_seconds
-    return CaseResult(case, Verdict(case, Outcome.INCONCLUSIVE, reason, launches=launches, wall_seconds=seconds))
+    return untimed(case, Outcome.INCONCLUSIVE, reason, launches=launches, wall_seconds=seconds)
 
 
-def failed(case: Case, failure: TfbenchError, where: str = "") -> CaseResult:
-    """Return the result of a case whose benchmark broke, or cannot run here."""
+def failed(case: Case, failure: TfbenchError, **side: str) -> CaseResult:
+    """Return the result of a case whose benchmark broke, on a ``side`` of its race if given, or cannot run here."""
     if isinstance(failure, BenchmarkSkipped):
         return CaseResult(case, skip=str(failure))
     codes: dict[type[TfbenchError], ReasonCode] = {WorkerDied: ReasonCode.DIED, WorkerHung: ReasonCode.HUNG}
     headline, _, rest = str(failure).partition("\n")
-    reason = Reason(codes.get(type(failure), ReasonCode.BROKEN), f"{where}{headline}")
+    reason = because(codes.get(type(failure), ReasonCode.BROKEN), error=headline, **side)
     output = "\n".join(filter(None, (rest, failure.output if isinstance(failure, BenchmarkError) else "")))
-    return CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=output)
+    return untimed(case, Outcome.ERROR, reason, output)
 
 
 def broken(case: Case, error: Exception) -> CaseResult:
     """Return the result of a case that could not be measured because a side or tfbench itself failed."""
-    reason, output = reason_of(error)
-    return CaseResult(case, Verdict(case, Outcome.ERROR, reason), output=output)
+    return untimed(case, Outcome.ERROR, *reason_of(error))
 
 
 def not_measured(case: Case, why: str = "the run ended before this case was measured") -> CaseResult:
     """Return the result of a case that was due and has no measurement."""
-    return CaseResult(case, Verdict(case, Outcome.ERROR, Reason(ReasonCode.NOT_MEASURED, why)))
+    return untimed(case, Outcome.ERROR, because(ReasonCode.NOT_MEASURED, why=why))
 
 
 def not_collected(name: str, error: str, skip: str = "", fix: str = "") -> CaseResult:
@@ -304,9 +299,9 @@ def not_collected(name: str, error: str, skip: str = "", fix: str = "") -> CaseR
     if skip:
         return CaseResult(case, skip=skip)
     last = next((line for line in reversed(error.splitlines()) if line.strip()), "no reason given")
-    text = f"pytest could not collect it, so its cases are unknown: {last.strip().removeprefix('E ').strip()}"
-    text += f"; {fix}" if fix else ""
-    return CaseResult(case, Verdict(case, Outcome.ERROR, Reason(ReasonCode.NOT_COLLECTED_HERE, text)), output=error)
+    headline = last.strip().removeprefix("E ").strip()
+    note = because(Note.FIX, fix=fix) if fix else None
+    return untimed(case, Outcome.ERROR, because(ReasonCode.NOT_COLLECTED_HERE, note, error=headline), error)
 
 
 def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResult:
@@ -316,7 +311,7 @@ def with_failure(result: CaseResult, metric: str, error: Exception) -> CaseResul
         metric: Name of the row.
     """
     reason, output = reason_of(error)
-    reason = Reason(reason.code, f"the case was timed, then a later step failed: {reason.message}")
+    reason = replace(reason, facts={}, notes=(because(Note.LATER_STEP, reason),))
     row = Verdict(result.case, Outcome.ERROR, reason, metric)
     return replace(result, metrics=(*result.metrics, row), output=result.output or output)
 
@@ -326,10 +321,9 @@ def reason_of(error: Exception) -> tuple[Reason, str]:
     if isinstance(error, TfbenchError):
         headline, _, rest = str(error).partition("\n")
         output = getattr(error, "output", "") or rest
-        return Reason(ReasonCode.SIDE if isinstance(error, SideError) else ReasonCode.BROKEN, headline), output
-    text = f"tfbench itself failed: {type(error).__name__}: {error}".partition("\n")[0]
-    output = "".join(format_exception(error))
-    return Reason(ReasonCode.INTERNAL, f"{text}; please report it with its traceback"), output
+        return because(ReasonCode.SIDE if isinstance(error, SideError) else ReasonCode.BROKEN, error=headline), output
+    headline, _, _ = f"{type(error).__name__}: {error}".partition("\n")
+    return because(ReasonCode.INTERNAL, error=headline), "".join(format_exception(error))
 
 
 def _typical_facts(runs: Sequence[Run]) -> JSON:
@@ -492,10 +486,10 @@ class MetricChecker:
         self.look([*(Entrant(one, side) for one in (*group, case)), *([there] if there else [])])
         mine = self._probed[side.name, case.name]
         if isinstance(mine, Exception):
-            row = _not_probed(case, f"the case was timed, but its probe failed: {mine}")
+            row = _not_probed(case, "the case", mine)
             return replace(result, metrics=(*result.metrics, row))
         facts = _facts(result)
-        explained: list[str] = []
+        explained: list[Reason] = []
         if baseline is None:
             rows = self._measured(case, mine, facts)
         else:
@@ -508,8 +502,7 @@ class MetricChecker:
             rows.append(contracts.row(case, PARITY, contracts.parity(mine.contracts[PARITY], self._error(case, mine))))
         verdict = result.verdict
         if explained:
-            text = f"{verdict.reason.message}; other metrics: {'; '.join(explained)}"
-            verdict = replace(verdict, reason=Reason(verdict.reason.code, text))
+            verdict = replace(verdict, reason=verdict.reason.noted(because(Note.OTHER_METRICS, *explained)))
         return replace(result, verdict=verdict, metrics=(*result.metrics, *rows), metric_values=mine.metric_values)
 
     @staticmethod
@@ -544,7 +537,7 @@ class MetricChecker:
 
     def _compared(
         self, result: CaseResult, side: Side, mine: _Probed, baseline: BaselineValues
-    ) -> tuple[list[Verdict], list[str]]:
+    ) -> tuple[list[Verdict], list[Reason]]:
         """Return a row per metric, and the changes that explain a changed time.
 
         A change counts only if further launches of each probed side agree with the first. A race has judged the memory
@@ -556,10 +549,10 @@ class MetricChecker:
         if values is None and entrant is not None:
             probed = self._probed[_key(entrant)]
             if isinstance(probed, Exception):
-                return [_not_probed(case, f"the baseline side was timed, but its probe failed: {probed}")], []
+                return [_not_probed(case, "the baseline side", probed)], []
             values = probed.metric_values
             if probed.executed.source and probed.executed.source != mine.executed.source:
-                differences.append(CHANGED)
+                differences.append(Note.BENCHMARK_CHANGED)
         if values is None:
             values = MetricValues()
         context = exact.ComparisonContext(differences, baseline.machines)
@@ -576,24 +569,24 @@ class MetricChecker:
         if (row := exact.memory(case, baseline.facts, facts, self._policy, self._cases)) is not None:
             elsewhere = context.differences or context.machines
             if elsewhere and row.outcome is not Outcome.UNCHANGED and not self._policy.exact_across_versions:
-                explained.append(f"{row.metric} {row.reason.message}")
+                explained.append(because(Note.METRIC, row.reason, metric=row.metric))
             else:
                 rows.append(row)
         return rows, explained
 
     def _rows(
         self, case: Case, baseline: MetricValues, mine: _Probed, context: exact.ComparisonContext
-    ) -> tuple[list[Verdict], list[str]]:
+    ) -> tuple[list[Verdict], list[Reason]]:
         rows, explained = exact.compare(case, baseline, mine.metric_values, context, self._policy)
         row, scattered = self._parity(case, baseline, mine, context.scatter)
         if row is not None and row.outcome is Outcome.REGRESSED:
             error = row.values[1] if row.values else None
             if error is not None and error <= self._policy.parity_growth * scattered:
-                how = f"launches of the same side differ by {parity.describe(scattered)}"
-                text = f"{row.reason.message}, but the metric is not exact here: {how}"
-                row = replace(row, outcome=Outcome.INCONCLUSIVE, reason=Reason(ReasonCode.NOT_EXACT, text))
+                (note,) = row.reason.notes
+                note = because(Note.RESULT, **note.facts, scatter=scattered)
+                row = replace(row, outcome=Outcome.INCONCLUSIVE, reason=because(ReasonCode.NOT_EXACT, note))
             elif context.differences and not self._policy.exact_across_versions:
-                explained.append(f"the result {row.reason.message}")
+                explained.append(because(Note.METRIC, row.reason, metric="the result"))
                 row = None
         return [*rows, *([row] if row else [])], explained
 
@@ -649,8 +642,8 @@ class MetricChecker:
         return differing, scattered
 
 
-def _not_probed(case: Case, text: str) -> Verdict:
-    return Verdict(case, Outcome.ERROR, Reason(ReasonCode.NOT_PROBED, text), PROBES)
+def _not_probed(case: Case, timed: str, failure: Failure) -> Verdict:
+    return Verdict(case, Outcome.ERROR, because(ReasonCode.NOT_PROBED, timed=timed, error=str(failure)), PROBES)
 
 
 def _facts(result: CaseResult) -> list[JSON]:

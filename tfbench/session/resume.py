@@ -14,7 +14,7 @@ from pathlib import Path
 from tfbench.errors import ReportError, SideError
 from tfbench.facts import machine, settings
 from tfbench.metrics.parity import ProbeOutput
-from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Reason, ReasonCode, Sample
+from tfbench.model import JSON, TIME, Case, MetricValues, Outcome, Reason, ReasonCode, Sample, because
 from tfbench.race.interfaces import Entrant
 from tfbench.report.json_format import rows_of
 from tfbench.session.request import CaseResult, RunRequest
@@ -120,8 +120,7 @@ class ChangedOnly:
         files = before.read | now.read
         if baseline.tree_redirect and not all(_same(name, *baseline.tree_redirect) for name in files):
             return None
-        same = f"benchmark, files of the project that it reads ({len(files)}), graphs, loaded packages and settings"
-        return Reason(ReasonCode.SAME_CODE, f"not raced, because both sides have the same {same}")
+        return because(ReasonCode.SAME_CODE, files=len(files))
 
 
 def _same(name: str, *trees: str) -> bool:

@@ -14,14 +14,15 @@ from tfbench.metrics.roofline import with_shares
 from tfbench.model import (
     JSON,
     Case,
+    Note,
     Outcome,
     Ratio,
-    Reason,
     ReasonCode,
     Report,
     Skip,
     StoredRounds,
     SuiteVerdict,
+    because,
 )
 from tfbench.policy import Policy
 from tfbench.race.prober import Prober
@@ -50,19 +51,12 @@ from tfbench.sides.environments import Environments, kept
 from tfbench.sides.source_tree import working_code
 from tfbench.sides.spec import Side
 from tfbench.stats.prediction import FEWEST, classify_mean, mean_ratio
+from tfbench.stats.verdict import CODES
 from tfbench.storage.baselines import Baseline, Layout, describe
 from tfbench.storage.history import Anchor
 from tfbench.suite.shards import part
 
 # Judge the mean time of all raced cases. Race them again until it is decided, and before a slower one fails the run
-
-
-_CODES = {
-    Outcome.REGRESSED: ReasonCode.SLOWER,
-    Outcome.IMPROVED: ReasonCode.FASTER,
-    Outcome.UNCHANGED: ReasonCode.WITHIN_TOLERANCE,
-    Outcome.INCONCLUSIVE: ReasonCode.NOT_DECIDED,
-}
 
 
 @dataclass(frozen=True)
@@ -107,23 +101,23 @@ class SuiteGate:
         cases = len(raced)
         first = self._decided(raced, [one.verdict.ratio for one in raced if one.verdict and one.verdict.ratio])
         if first.mean is None:
-            text = f"{cases} cases were raced against the baseline, and a mean needs {FEWEST}"
-            return SuiteVerdict(self._limit, Outcome.INCOMPARABLE, Reason(ReasonCode.FEW_CASES, text), cases)
-        outcome, text = self._outcome(first.mean), self._described(first.mean, cases, first.passes)
+            reason = because(ReasonCode.FEW_CASES, cases=cases, needed=FEWEST)
+            return SuiteVerdict(self._limit, Outcome.INCOMPARABLE, reason, cases)
+        outcome, mean = self._outcome(first.mean), because(Note.MEAN, ratio=first.mean, cases=cases, again=first.passes)
         if outcome is not Outcome.REGRESSED or not self._policy.confirm:
-            return SuiteVerdict(self._limit, outcome, Reason(_CODES[outcome], text), cases, first.mean)
+            return SuiteVerdict(self._limit, outcome, because(CODES[outcome], mean), cases, first.mean)
         second = self._decided(raced)
         if second.mean is None:
-            text = f"{text}; too few cases could be raced again to confirm it"
-            reason = Reason(ReasonCode.NOT_CONFIRMED, text)
+            reason = because(ReasonCode.NOT_CONFIRMED, mean, because(Note.TOO_FEW_AGAIN))
             return SuiteVerdict(self._limit, Outcome.INCONCLUSIVE, reason, cases, first.mean)
         if self._outcome(second.mean) is Outcome.REGRESSED:
-            code, what = ReasonCode.SLOWER, "found twice, the first time as"
+            code, first_mean = ReasonCode.SLOWER, Note.FOUND_TWICE
         else:
-            outcome, code = Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED
-            what = "fresh launches did not confirm what came first:"
-        again = self._described(second.mean, second.cases, second.passes if second.passes > 1 else 0)
-        return SuiteVerdict(self._limit, outcome, Reason(code, f"{again}; {what} {text}"), second.cases, second.mean)
+            outcome, code, first_mean = Outcome.INCONCLUSIVE, ReasonCode.NOT_CONFIRMED, Note.FIRST_MEAN
+        passes = second.passes if second.passes > 1 else 0
+        again = because(Note.MEAN, ratio=second.mean, cases=second.cases, again=passes)
+        reason = because(code, again, because(first_mean, mean))
+        return SuiteVerdict(self._limit, outcome, reason, second.cases, second.mean)
 
     def _decided(self, raced: Sequence[CaseResult], first: Sequence[Ratio] = ()) -> _Mean:
         """Race all cases again until their mean is decided.
@@ -155,12 +149,6 @@ class SuiteGate:
 
     def _mean(self, ratios: Sequence[Ratio]) -> Ratio | None:
         return mean_ratio(ratios, 1 - self._policy.alpha)
-
-    @staticmethod
-    def _described(mean: Ratio, cases: int, again: int) -> str:
-        times = f", raced again {again} time{'s' if again > 1 else ''}," if again else ""
-        interval = f"interval {mean.low - 1:+.2%} to {mean.high - 1:+.2%} at {mean.confidence:.0%} confidence"
-        return f"the mean of {cases} cases{times} is {mean.center - 1:+.2%} ({interval})"
 
 
 # Put one run together, answer it case by case, and report it

@@ -12,14 +12,26 @@ from statistics import median
 from tfbench.errors import BenchmarkError, SideError, UsageError
 from tfbench.facts import VISIBLE, packages, settings
 from tfbench.metrics.catalog import GPU_CLOCK
-from tfbench.model import JSON, Case, EnvironmentInfo, MetricValues, Outcome, Reason, ReasonCode, Sample, Verdict
+from tfbench.model import (
+    JSON,
+    Case,
+    EnvironmentInfo,
+    MetricValues,
+    Note,
+    Outcome,
+    Reason,
+    ReasonCode,
+    Sample,
+    Verdict,
+    because,
+)
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.race.process_launcher import ProcessLauncher
 from tfbench.race.timer import Phase
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter, RunRequest, missing
-from tfbench.session.results import CHANGED, OTHER_BENCHMARK, BaselineValues, MetricChecker
+from tfbench.session.results import BaselineValues, MetricChecker, untimed
 from tfbench.session.resume import ChangedOnly
 from tfbench.sides.counterparts import Counterparts, benchmarks_of
 from tfbench.sides.environments import Environments, minor
@@ -80,8 +92,7 @@ VARIANTS, SIDES = "variants", "sides"
 
 def not_saved(saved: Baseline) -> Reason:
     """Return why a case that the baseline lacks has no comparison."""
-    text = f"it is not in the baseline {saved.name!r}, so there is nothing to compare it with"
-    return Reason(ReasonCode.NOT_IN_BASELINE, text)
+    return because(ReasonCode.NOT_IN_BASELINE, because(Note.NOT_SAVED, name=saved.name))
 
 
 def baseline_side(
@@ -114,7 +125,7 @@ def recreate_side(saved: Baseline, contender: Side, cache: Path, environments: E
     try:
         executable = _executable(saved.environment, contender, environments)
     except SideError as error:
-        return Reason(ReasonCode.NO_ENVIRONMENT, f"{source.spec}: its environment cannot be recreated: {error}")
+        return because(ReasonCode.NO_ENVIRONMENT, spec=source.spec, error=str(error))
     there, now = dict(saved.environment.settings), {**settings(), **contender.env}
     there |= {name: contender.env[name] for name in VISIBLE if name in contender.env and name not in there}
     unset = tuple(name for name in now if name not in there)
@@ -138,12 +149,11 @@ def source_of(saved: Baseline, contender: Side, cache: Path) -> Side | Reason:
     if here is not None and here.tree == saved.tree:
         return Side("baseline", contender.executable, contender.root, spec)
     if not saved.tree:
-        text = f"{spec} was saved outside version control, so its code cannot be recreated; save it in a git checkout"
-        return Reason(ReasonCode.NO_SOURCE, text)
+        return because(ReasonCode.NO_SOURCE, because(Note.UNVERSIONED, spec=spec))
     try:
         root, tree_redirect = materialise(contender.root, saved.tree, cache)
     except SideError as error:
-        return Reason(ReasonCode.NO_SOURCE, f"{spec}: {error}")
+        return because(ReasonCode.NO_SOURCE, spec=spec, error=str(error))
     return Side("baseline", contender.executable, root, spec, tree_redirect=tree_redirect)
 
 
@@ -257,12 +267,11 @@ class SavedTimeFilter:
 
     def _explained(self, verdict: Verdict) -> Verdict:
         """Add to an open verdict why the case was not raced, or how to race it."""
-        more = self._unmade.message if self._unmade else ""
         if verdict.outcome is Outcome.INCONCLUSIVE:
-            more = more or "race it with --replay all"
-        if verdict.outcome not in (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE) or not more:
-            return verdict
-        return replace(verdict, reason=Reason(verdict.reason.code, f"{verdict.reason.message}; {more}"))
+            return replace(verdict, reason=verdict.reason.noted(self._unmade or because(Note.RACE_ALL)))
+        if verdict.outcome is Outcome.INCOMPARABLE:
+            return replace(verdict, reason=verdict.reason.noted(self._unmade))
+        return verdict
 
     def evaluate(self, case: Case, sample: Sample, wall_seconds: float) -> Verdict:
         """Return the verdict on a case that this run measured together with the other variants."""
@@ -279,11 +288,10 @@ class SavedTimeFilter:
         policy = policy_of(self._policy, case, before.case)
         decision = evaluate(sample.floors, own, others, (before.seconds, sample.seconds), policy, self._cases)
         assert decision.outcome is not None
-        notes = [decision.reason.message, ignored(case, policy.step_time)]
         return Verdict(
             case=judged(case, self._policy.step_time, policy.step_time),
             outcome=decision.outcome,
-            reason=Reason(decision.reason.code, "; ".join(filter(None, notes))),
+            reason=decision.reason.noted(ignored(case, policy.step_time)),
             ratio=decision.comparison.ratio,
             launches=decision.comparison.launches,
             rounds=decision.comparison.rounds,
@@ -294,22 +302,15 @@ class SavedTimeFilter:
         """Return why the saved times cannot be compared with these, if so."""
         spec, context = describe(self.saved), self.saved.context
         if self.differences:
-            text = f"{spec} is of another machine or environment: {'; '.join(self.differences)}"
-            return Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_MACHINE, text)
+            return Outcome.INCOMPARABLE, because(ReasonCode.OTHER_MACHINE, spec=spec, differences=self.differences)
         if changed_since(self.saved, case):
-            text = f"{CHANGED}, so its saved times cannot be compared"
-            return Outcome.INCOMPARABLE, Reason(ReasonCode.BENCHMARK_CHANGED, text)
+            return Outcome.INCOMPARABLE, because(ReasonCode.BENCHMARK_CHANGED)
         before, now = clock(self.saved.samples[case.name]), clock(sample)
         if before and now and abs(now / before - 1) > self._policy.gpu_clock_drift:
-            text = f"{spec} was measured with the GPU at {before:.0f} MHz, and now it runs at {now:.0f} MHz"
-            fix = "lock its clock with sudo nvidia-smi -lgc RATE"
-            return Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_CLOCK, f"{text}: {fix}")
+            return Outcome.INCOMPARABLE, because(ReasonCode.OTHER_CLOCK, spec=spec, before=before, now=now)
         if (context.policy, context.way) != (self._policy.name, VARIANTS):
-            how = f"policy {context.policy or 'unknown'}" + (
-                " and against another side" if context.way == SIDES else ""
-            )
-            text = f"{spec} was measured with {how}, so its times are not comparable with those of this run"
-            return Outcome.INCONCLUSIVE, Reason(ReasonCode.OTHER_METHOD, text)
+            facts = {"spec": spec, "policy": context.policy, "sides": context.way == SIDES}
+            return Outcome.INCONCLUSIVE, because(ReasonCode.OTHER_METHOD, **facts)
         return None
 
 
@@ -510,16 +511,15 @@ class LiveSideStrategy(Strategy):
         self.starter.start(group, self.contender, self.side)
         there = self._counterpart(case)
         if there is None:
-            text = f"{self.side.spec} does not have it, so there is nothing to compare it with"
-            return self.races.alone(case, Reason(ReasonCode.ADDED, text))
+            return self.races.alone(case, because(ReasonCode.ADDED, spec=self.side.spec))
         if (rule := self.changed_only) is not None:
             spared = rule.spares(case, self.side, there, self._differences())
             self.notes[:] = sorted(rule.notes)
             if spared:
-                return RaceResults([CaseResult(case, Verdict(case, Outcome.NEW, spared))])
-        note = f"it is called {there.name} there" if there.name != case.name else ""
-        changed = OTHER_BENCHMARK if self.counterparts and self.counterparts.differs(case) else ""
-        return self.races.sides(case, self.side, note, there, changed)
+                return RaceResults([untimed(case, Outcome.NEW, spared)])
+        renamed = because(Note.RENAMED, name=there.name) if there.name != case.name else None
+        differs = self.counterparts is not None and self.counterparts.differs(case)
+        return self.races.sides(case, self.side, there, renamed, because(Note.BENCHMARK_DIFFERS) if differs else None)
 
     def _collect_side(self) -> None:
         """Collect the benchmarks of the live side's source tree, if it has one, whose files its zygotes must import."""
@@ -537,7 +537,7 @@ class LiveSideStrategy(Strategy):
         self._collect_side()
         if self.counterparts is None or not self.counterparts.runs(case):
             return self.skipped(case, reason)
-        return _skipped_here(case, f"{self.side.spec} runs it", reason)
+        return _skipped_here(case, because(Note.SKIPPED_HERE, spec=self.side.spec, why=reason))
 
     def _counterpart(self, case: Case) -> Case | None:
         return self.counterparts.of(case) if self.counterparts else case
@@ -569,8 +569,8 @@ class LiveSideStrategy(Strategy):
         return missing(
             self.request,
             self.counterparts.gone(self.request.known),
-            f"in {against} but no longer collected; was it deleted, or renamed and changed?",
-            f"{against} runs it under the same options, and it is deselected here; {_DESELECTING}",
+            because(ReasonCode.NOT_COLLECTED, because(Note.GONE, spec=against)),
+            because(ReasonCode.DESELECTED_HERE, because(Note.RUNS_THERE, spec=against)),
         )
 
 
@@ -594,7 +594,7 @@ class SavedBaselineStrategy(Strategy):
     """Made when the contender has started, since it needs the contender's environment."""
     _selected: Callable[[str], bool] | None = field(default=None, init=False)
     """Tells whether the baseline's tree selects a case that is deselected here; ``None`` as long as it is not known."""
-    _unknown: str = field(default="", init=False)
+    _unknown: Reason | None = field(default=None, init=False)
     """Why that cannot be told."""
 
     @property
@@ -631,19 +631,20 @@ class SavedBaselineStrategy(Strategy):
         self.starter.start([case], self.baseline)
         recreated = self.starter.environment_info(self.baseline)
         if differences := environment_differences(self.saved.environment, recreated):
-            text = f"{describe(self.saved)} could not be recreated as it was: {'; '.join(differences)}"
-            verdict = Verdict(case, Outcome.INCOMPARABLE, Reason(ReasonCode.OTHER_ENVIRONMENT, text))
-            return RaceResults([CaseResult(case, verdict)])
+            spec = describe(self.saved)
+            reason = because(ReasonCode.OTHER_ENVIRONMENT, spec=spec, differences=differences)
+            return RaceResults([untimed(case, Outcome.INCOMPARABLE, reason)])
         known = self.saved.samples[case.name].case
         there = replace(case, thresholds=known.thresholds, statistic=known.statistic)
-        return self.races.sides(case, self.baseline, "", there, CHANGED if changed_since(self.saved, case) else "")
+        changed = because(Note.BENCHMARK_CHANGED) if changed_since(self.saved, case) else None
+        return self.races.sides(case, self.baseline, there, changed)
 
     def baseline_values(self, result: CaseResult) -> BaselineValues:
         """Compare with the saved metrics, and with the saved memory unless a race has judged it."""
         saved, case = self.saved, result.case
         sample = saved.samples.get(case.name)
         here = self.starter.environment_info(self.contender)
-        changed = [CHANGED] if case.name in saved.samples and changed_since(saved, case) else []
+        changed = [Note.BENCHMARK_CHANGED] if case.name in saved.samples and changed_since(saved, case) else []
         return BaselineValues(
             metric_values=saved.metric_values.get(case.name, MetricValues()),
             facts=[run.facts for run in sample.runs] if sample else [],
@@ -654,7 +655,7 @@ class SavedBaselineStrategy(Strategy):
     def skipped(self, case: Case, reason: str) -> CaseResult:
         if case.name not in self.saved.samples:
             return super().skipped(case, reason)
-        return _skipped_here(case, f"measured in the baseline {self.saved.name!r}", reason)
+        return _skipped_here(case, because(Note.SKIPPED_NOW, name=self.saved.name, why=reason))
 
     def conclude(self) -> None:
         request = self.request
@@ -662,7 +663,7 @@ class SavedBaselineStrategy(Strategy):
             return  # no doubt, so the tree need not be collected
         side = self.source()
         if isinstance(side, Reason):
-            self._unknown = side.message
+            self._unknown = side
             self._selected = lambda name: True
         elif not side.tree_redirect:
             self._selected = lambda name: False  # the same code is deselected on both sides
@@ -678,21 +679,14 @@ class SavedBaselineStrategy(Strategy):
     def missing(self) -> list[Verdict]:
         selected, collected = self._selected or (lambda name: False), self.request.collected
         gone = [name for name in self._absent if name not in collected or selected(name)]
-        saved = f"the baseline {self.saved.name!r}"
-        why = f"{saved} has it and its code runs it under the same options, and it is deselected here; {_DESELECTING}"
-        if self._unknown:
-            why = f"{saved} has it, it is deselected here, and whether its code runs it is unknown: {self._unknown}"
+        expected = Note.MAY_HAVE_RUN if self._unknown else Note.RAN_THEN
         return missing(
             self.request,
             [self.saved.samples[name].case for name in gone],
-            f"in {saved} but no longer collected; was it deleted or renamed?",
-            why,
+            because(ReasonCode.NOT_COLLECTED, because(Note.GONE_SINCE, name=self.saved.name)),
+            because(ReasonCode.DESELECTED_HERE, because(expected, self._unknown, name=self.saved.name)),
         )
 
 
-_DESELECTING = "was it marked, or does a conftest.py or an option in the configuration leave it out?"
-
-
-def _skipped_here(case: Case, other: str, reason: str) -> CaseResult:
-    text = f"skipped here, and {other}: {reason}"
-    return CaseResult(case, Verdict(case, Outcome.INCOMPARABLE, Reason(ReasonCode.SKIPPED_ON_ONE_SIDE, text)))
+def _skipped_here(case: Case, note: Reason) -> CaseResult:
+    return untimed(case, Outcome.INCOMPARABLE, because(ReasonCode.SKIPPED_ON_ONE_SIDE, note))

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from tfbench.model import THRESHOLDS, Case
+from tfbench.model import THRESHOLDS, Case, Note, Reason, because
 from tfbench.policy import Policy, Thresholds
 from tfbench.stats.interval import Array
 
@@ -53,11 +53,11 @@ def judged(case: Case, usual: Thresholds, used: Thresholds) -> Case:
     return dataclasses.replace(case, thresholds=() if usual[:2] == used[:2] else pairs)
 
 
-def ignored(case: Case, used: Thresholds) -> str:
-    """Say that the case's own thresholds are looser than the used ones, ``""`` if they are not."""
+def ignored(case: Case, used: Thresholds) -> Reason | None:
+    """Return a note that the case's own thresholds are looser than the used ones, ``None`` if they are not."""
     if not case.thresholds or all(getattr(used, name) >= value for name, value in case.thresholds):
-        return ""
-    return f"its own thresholds ({described(case)}) are looser than the baseline's, so the stricter ones count"
+        return None
+    return because(Note.STRICTER_THRESHOLDS, **dict(case.thresholds))
 
 
 def completed(given: Mapping[str, float], policy: Policy) -> dict[str, float]:
@@ -76,11 +76,6 @@ def completed(given: Mapping[str, float], policy: Policy) -> dict[str, float]:
     if effect is None or tolerance is None or not 0 < effect < tolerance < 1:
         raise ValueError(f"0 < minimum_effect < tolerance < 1 must hold, but they are {effect} and {tolerance}")
     return {"minimum_effect": effect, "tolerance": tolerance}
-
-
-def described(case: Case) -> str:
-    """Return ``minimum effect 5.0%, tolerance 10.0%``; ``""`` for a case without own thresholds."""
-    return ", ".join(f"{name.replace('_', ' ')} {value:.1%}" for name, value in case.thresholds)
 
 
 # Divide the alpha of a run over its cases, stages and looks

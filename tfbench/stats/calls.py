@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tfbench.model import Calls, Effect, Outcome, Reason, ReasonCode, Run, Statistic
+from tfbench.model import Calls, Effect, Note, Outcome, Reason, ReasonCode, Run, Statistic, because
 from tfbench.policy import Thresholds
 from tfbench.stats.interval import Floats, launch_effect, log_ratios, quantile_error
-from tfbench.stats.verdict import Decision, change, evidence, hidden
+from tfbench.stats.verdict import Decision
 
 _P90 = 0.9
 _FEW = 3
@@ -110,14 +110,10 @@ def _with_tail(median: Decision, tail: Decision, thresholds: Thresholds, final: 
     bounded = tail.comparison.ratio.high <= 1 + thresholds.tolerance and (final or median.outcome is Outcome.IMPROVED)
     if bounded or tail.outcome in (Outcome.UNCHANGED, Outcome.IMPROVED):
         return _with_what_is_rare(median, rounds)
-    text = (
-        f"not decided: the median is {_typical(median)}, but slow calls could cost {hidden(tail.comparison.ratio):.1%} "
-        f"({evidence(tail.comparison.ratio, tail.comparison.launches)})"
-    )
-    outcome = Outcome.INCONCLUSIVE if final else None
-    return replace(
-        median, outcome=outcome, reason=Reason(ReasonCode.TAIL_NOT_DECIDED if final else ReasonCode.RACING, text)
-    )
+    reason = _of_both(ReasonCode.TAIL_NOT_DECIDED, tail, median)
+    if final:
+        return replace(median, outcome=Outcome.INCONCLUSIVE, reason=reason)
+    return replace(median, outcome=None, reason=because(ReasonCode.RACING, reason))
 
 
 def _with_what_is_rare(median: Decision, rounds: int) -> Decision:
@@ -125,10 +121,8 @@ def _with_what_is_rare(median: Decision, rounds: int) -> Decision:
     seen = median.comparison.rounds
     if seen >= rounds or median.outcome is not Outcome.UNCHANGED:
         return median
-    text = (
-        f"{median.reason.message}; {seen} rounds may miss calls that are slow more rarely than {unseen_share(seen):.0%}"
-    )
-    return replace(median, reason=Reason(median.reason.code, text))
+    note = because(Note.RARE_CALLS, rounds=seen, share=unseen_share(seen))
+    return replace(median, reason=median.reason.noted(note))
 
 
 def unseen_share(rounds: int) -> float:
@@ -147,17 +141,16 @@ def of_tail(tail: Decision, median: Decision | None = None) -> Decision:
     """
     if tail.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
         return tail
-    slower, ratio = tail.outcome is Outcome.REGRESSED, tail.comparison.ratio
-    text = (
-        f"{'slow calls' if slower else 'fewer slow calls'}: the geometric mean of the calls is {change(ratio.center)} "
-        f"({evidence(ratio, tail.comparison.launches)})"
-    )
-    text += "" if median is None else f", the median {_typical(median)}"
-    return replace(tail, reason=Reason(ReasonCode.SLOW_CALLS if slower else ReasonCode.FEWER_SLOW_CALLS, text))
+    code = ReasonCode.SLOW_CALLS if tail.outcome is Outcome.REGRESSED else ReasonCode.FEWER_SLOW_CALLS
+    return replace(tail, reason=_of_both(code, tail, median))
 
 
-def _typical(median: Decision) -> str:
-    return "unchanged" if median.outcome is Outcome.UNCHANGED else change(median.comparison.ratio.center)
+def _of_both(code: ReasonCode, tail: Decision, median: Decision | None) -> Reason:
+    """Return a reason about the tail, with the ratio of the median: ``None`` for an unchanged one."""
+    comparison, typical = tail.comparison, {}
+    if median is not None:
+        typical["median"] = None if median.outcome is Outcome.UNCHANGED else median.comparison.ratio.center
+    return because(code, ratio=comparison.ratio, launches=comparison.launches, **typical)
 
 
 def calls_of(baseline: Sequence[Run], contender: Sequence[Run]) -> tuple[Calls, Calls] | None:

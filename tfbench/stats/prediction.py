@@ -21,10 +21,9 @@ from statistics import fmean, mean, stdev
 import numpy as np
 from scipy import special
 
-from tfbench.model import Comparison, Outcome, Ratio, Reason, ReasonCode
+from tfbench.model import Comparison, Note, Outcome, Ratio, Reason, ReasonCode, because
 from tfbench.policy import Policy
-from tfbench.stats.verdict import Decision, change, classify, evidence, hidden
-from tfbench.untrusted import plural
+from tfbench.stats.verdict import Decision, classify
 
 # Compare saved times with the spread between sessions, without a race
 
@@ -75,37 +74,30 @@ def evaluate(
     floor, *known = (math.log(min(session[:launches])) for session in (now, *own, *others))
     of_own = known[: len(own)]
 
-    def decided(outcome: Outcome, code: ReasonCode, text: str, ratio: Ratio) -> Decision:
-        return Decision(outcome, Reason(code, text), Comparison(ratio, len(now), 1, len(calls[1])))
+    def decided(outcome: Outcome, reason: Reason, ratio: Ratio) -> Decision:
+        return Decision(outcome, reason, Comparison(ratio, len(now), 1, len(calls[1])))
 
     if len(known) < policy.sessions:
-        text = (
-            f"saved times alone: {plural(len(known), 'comparable session')} of this case, "
-            f"at least {policy.sessions} are needed to estimate the spread between sessions"
-        )
-        unknown = Ratio(math.exp(floor - mean(of_own)), 0.0, math.inf, 1.0)
-        return decided(Outcome.INCONCLUSIVE, ReasonCode.FEW_SESSIONS, text, unknown)
-    spread = f"the spread of {len(known)} sessions, deviation {stdev(known):.1%}"
+        few = because(ReasonCode.FEW_SESSIONS, sessions=len(known), needed=policy.sessions)
+        return decided(Outcome.INCONCLUSIVE, few, Ratio(math.exp(floor - mean(of_own)), 0.0, math.inf, 1.0))
+
+    def saved(outcome: Outcome, note: Reason, ratio: Ratio) -> Decision:
+        return decided(outcome, because(ReasonCode.SAVED_TIMES, note), ratio)
+
+    spread = {"sessions": len(known), "deviation": stdev(known)}
     strict = predict(floor, of_own, known, policy.alpha / max(1, cases))
     changed = classify(strict.low, strict.high, policy.step_time)
     if changed in (Outcome.REGRESSED, Outcome.IMPROVED):
-        text = f"{change(strict.center)} than {spread}, allows ({evidence(strict, len(now))}); not raced"
-        return decided(changed, ReasonCode.SAVED_TIMES, text, strict)
+        return saved(changed, because(Note.BEYOND_SPREAD, ratio=strict, launches=len(now), **spread), strict)
     lax = predict(floor, of_own, known, policy.alpha_case)
     within = policy.step_time._replace(tolerance=policy.screen_tolerance)
     if classify(lax.low, lax.high, within) is Outcome.UNCHANGED:
         means = fmean(calls[1]) / fmean(calls[0])
         if means > 1 + within.tolerance:
-            text = (
-                f"saved times do not decide: the fastest calls are {change(lax.center)}, but the mean of all calls is "
-                f"{change(means)}, by slow calls or a busier machine"
-            )
-            return decided(Outcome.INCONCLUSIVE, ReasonCode.SAVED_TIMES, text, lax)
-        text = f"within {within.tolerance:.1%} by saved times, {change(lax.center)}, against {spread}"
-        text += f" ({evidence(lax, len(now))}); not raced"
-        return decided(Outcome.UNCHANGED, ReasonCode.SAVED_TIMES, text, lax)
-    text = f"saved times do not decide: {change(lax.center)}; {spread}, could hide {hidden(lax):.1%}"
-    return decided(Outcome.INCONCLUSIVE, ReasonCode.SAVED_TIMES, text, lax)
+            return saved(Outcome.INCONCLUSIVE, because(Note.MEANS_APART, fastest=lax.center, mean=means), lax)
+        facts = {"launches": len(now), "tolerance": within.tolerance, **spread}
+        return saved(Outcome.UNCHANGED, because(Note.WITHIN_SPREAD, ratio=lax, **facts), lax)
+    return saved(Outcome.INCONCLUSIVE, because(Note.HIDDEN_BY_SPREAD, ratio=lax, **spread), lax)
 
 
 # Average the ratios of many cases, with an interval: a small slowdown of all cases, which no single case shows

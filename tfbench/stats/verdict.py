@@ -10,10 +10,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfbench.model import Comparison, Effect, Outcome, Ratio, Reason, ReasonCode, Statistic
+from tfbench.model import Comparison, Effect, Note, Outcome, Ratio, Reason, ReasonCode, Statistic, because
 from tfbench.policy import Policy, Thresholds
 from tfbench.stats.alpha_spending import case_alpha, look_alpha, look_of, unchanged_alpha
 from tfbench.stats.interval import FEW, Floats, huber_pseudovalues, interval
+
+CODES = {
+    Outcome.REGRESSED: ReasonCode.SLOWER,
+    Outcome.IMPROVED: ReasonCode.FASTER,
+    Outcome.UNCHANGED: ReasonCode.WITHIN_TOLERANCE,
+    Outcome.INCONCLUSIVE: ReasonCode.NOT_DECIDED,
+    None: ReasonCode.RACING,
+}
+"""The reason codes of times that a race decides; ``None`` stands for an open race."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +143,24 @@ def decide(
             comparison = replace(comparison, ratio=replace(narrow, confidence=1 - 2 * policy.alpha_unchanged))
         else:
             outcome = Outcome.INCONCLUSIVE if final else None
-    reason = _lopsided(outcome, values[0], chosen) if lopsided else _reason(outcome, comparison, chosen, policy.name)
-    return Decision(outcome, reason, comparison)
+    if lopsided:
+        return Decision(outcome, because(CODES[outcome], _lopsided(values[0], chosen)), comparison)
+    return Decision(outcome, _reason(outcome, comparison, chosen, policy.name), comparison)
+
+
+def _lopsided(effects: Floats, thresholds: Thresholds) -> Reason:
+    away = np.abs(effects - np.median(effects)) > math.log1p(thresholds.tolerance)
+    mean = math.exp(float(effects.mean()))
+    return because(Note.LOPSIDED, differing=int(away.sum()), launches=len(effects), mean=mean)
+
+
+def _reason(outcome: Outcome | None, comparison: Comparison, thresholds: Thresholds, policy: str) -> Reason:
+    facts: dict[str, object] = {}
+    if outcome is Outcome.UNCHANGED:
+        facts = {"tolerance": thresholds.tolerance}
+    elif outcome in (Outcome.INCONCLUSIVE, None):
+        facts = {"minimum_effect": thresholds.minimum_effect, "policy": policy}
+    return because(CODES[outcome], ratio=comparison.ratio, launches=comparison.launches, **facts)
 
 
 def launches_needed(effects: Sequence[Effect], thresholds: Thresholds, clip: float) -> float:
@@ -169,55 +194,3 @@ def balanced(effects: Floats, thresholds: Thresholds) -> NDArray[np.bool_]:
     """
     found: NDArray[np.bool_] = np.abs(effects.mean(axis=1)) <= math.log1p(thresholds.tolerance)
     return found
-
-
-def _lopsided(outcome: Outcome | None, effects: Floats, thresholds: Thresholds) -> Reason:
-    away = np.abs(effects - np.median(effects)) > math.log1p(thresholds.tolerance)
-    text = (
-        f"not decided: most launches are alike, but {int(away.sum())} of {len(effects)} differ, all launches together "
-        f"are {change(math.exp(float(effects.mean())))}; one side may have a slow mode"
-    )
-    return Reason(_CODES[outcome], text)
-
-
-_CODES = {
-    Outcome.REGRESSED: ReasonCode.SLOWER,
-    Outcome.IMPROVED: ReasonCode.FASTER,
-    Outcome.UNCHANGED: ReasonCode.WITHIN_TOLERANCE,
-    Outcome.INCONCLUSIVE: ReasonCode.NOT_DECIDED,
-    None: ReasonCode.RACING,
-}
-
-
-def _reason(outcome: Outcome | None, comparison: Comparison, thresholds: Thresholds, policy: str) -> Reason:
-    ratio, reported = comparison.ratio, evidence(comparison.ratio, comparison.launches)
-    stricter = "" if policy == "strict" else "--policy strict, "
-    fix = f"{stricter}more launches or a quieter machine (`tfbench doctor`) tell more"
-    if outcome in (Outcome.REGRESSED, Outcome.IMPROVED):
-        text = f"{change(ratio.center)} ({reported})"
-    elif outcome is Outcome.UNCHANGED:
-        text = f"within {thresholds.tolerance:.1%} either way: {change(ratio.center)} ({reported})"
-    elif hidden(ratio) > thresholds.minimum_effect:
-        slowdown = f"{hidden(ratio):.1%}" if hidden(ratio) < 1 else f"a factor of {ratio.high:.1f}"
-        text = f"not decided: a slowdown of {slowdown} could still be hiding ({reported}); {fix}"
-    else:
-        text = f"not decided, but not slower: at worst {change(ratio.high)} ({reported}); {fix}"
-    return Reason(_CODES[outcome], text)
-
-
-def hidden(ratio: Ratio) -> float:
-    """Return the largest slowdown that the interval leaves possible, as a fraction; 0 if none."""
-    return max(0.0, ratio.high - 1)
-
-
-def change(ratio: float) -> str:
-    """Describe a ratio of times: ``5.2% slower``; factors of 2 and more as ``3.4x slower``."""
-    word, factor = ("slower", ratio) if ratio >= 1 else ("faster", 1 / ratio)
-    return f"{factor:.1f}x {word}" if factor >= 2 else f"{abs(ratio - 1):.1%} {word}"
-
-
-def evidence(ratio: Ratio, launches: int) -> str:
-    """Format the evidence for a reason: ``interval +1.0% to +3.0% at 95% confidence, 6 launches``."""
-    low, high = (f"{end - 1:+.1%}" if end < 3 else f"{end:.1f}x" for end in (ratio.low, ratio.high))
-    count = f"{launches} launch{'' if launches == 1 else 'es'}"
-    return f"interval {low} to {high} at {100 * ratio.confidence:.4g}% confidence, {count}"

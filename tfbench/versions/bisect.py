@@ -15,9 +15,9 @@ from rich.text import Text
 
 from tfbench.errors import SideError, TfbenchError, UsageError
 from tfbench.model import JSON, Case, Outcome, Ratio
+from tfbench.model.words import duration, times
 from tfbench.policy import Policy
 from tfbench.report.screen import COLOURS, add_columns, add_row, table
-from tfbench.report.summary import duration, times
 from tfbench.sides.environments import between, last_patches
 from tfbench.sides.source_tree import commits
 from tfbench.sides.spec import PACKAGE, TENSORFLOWS, Side, of_version

@@ -27,6 +27,7 @@ from tfbench.metrics import catalog, exact
 from tfbench.metrics.catalog import FIRST_CALL, PEAK_HOST_MEMORY
 from tfbench.metrics.exact import ComparisonContext
 from tfbench.model import JSON, TIME, Case, Outcome, Ratio, VariantResult, Verdict
+from tfbench.model.words import duration, size, times
 from tfbench.policy import Policy
 from tfbench.race.confirmed import ConfirmedRace
 from tfbench.race.interfaces import Entrant, Failure
@@ -35,7 +36,6 @@ from tfbench.race.process_launcher import Environment, ProcessLauncher
 from tfbench.race.race import Race, RaceConfig
 from tfbench.report.comment import differences
 from tfbench.report.screen import add_columns, add_row, table
-from tfbench.report.summary import duration, size, times
 from tfbench.session.results import of_variant
 from tfbench.sides.spec import TENSORFLOWS, Side, of_version
 from tfbench.stats.verdict import Decision
@@ -72,7 +72,7 @@ def raced(race: ConfirmedRace, metric: str) -> Difference:
     if race.abort_reason:
         return Difference(None, f"disturbed: {race.abort_reason}")
     if race.unlike:
-        return Difference(None, race.unlike)
+        return Difference(None, race.unlike.message)
     judged: Decision | Verdict | None = {
         TIME: race.decision, FIRST_CALL: race.first_call, PEAK_HOST_MEMORY: race.memory,
     }[metric]  # fmt: skip

@@ -20,11 +20,11 @@ from tfbench.errors import TfbenchError
 from tfbench.facts import machine
 from tfbench.fs import scratch_dir
 from tfbench.model import JSON, Case, Ratio
+from tfbench.model.words import times
 from tfbench.policy import Policy
 from tfbench.race.interfaces import Entrant
 from tfbench.race.prober import Prober
 from tfbench.race.process_launcher import ProcessLauncher
-from tfbench.report.summary import times
 from tfbench.session.profiling import explained
 from tfbench.sides.spec import Side
 from tfbench.storage.baselines import HISTORY_VARIABLE
@@ -64,7 +64,8 @@ def changes(launcher: ProcessLauncher, policy: Policy, other: Entrant, own: Entr
     except TfbenchError as error:
         return [f"the graphs could not be compared: {brief(error)}"]
     lines = [": ".join(filter(None, row)) for row in found.changes]
-    lines += [f"{name}: {before} before, {now} now; {what}" for name, before, now, what in found.metrics]
+    rows = [change.cells for change in found.metrics]
+    lines += [f"{name}: {before} before, {now} now; {what}" for name, before, now, what in rows]
     return [*(lines or ["the graphs, XLA's modules and every exact metric are the same"]), *found.notes]
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from tfbench.model import JSON, TIME, Outcome, Rate, Ratio, Report, StoredRounds, VariantResult, Verdict
 from tfbench.model.measurement import by_side
+from tfbench.model.words import duration, times
 from tfbench.report.comment import code_of_side, differences
 from tfbench.report.html.page import (
     LOG,
@@ -37,12 +38,10 @@ from tfbench.report.summary import (
     Summary,
     VersionTimes,
     command_for,
-    duration,
     explanation,
     position,
     report_times,
     summarize,
-    times,
 )
 from tfbench.untrusted import plural, printable
 
