@@ -12,7 +12,8 @@ from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Skip, SuiteVe
 from tfbench.plugin.runner import end_test
 from tfbench.report import comment, markdown, terminal
 from tfbench.report.comment import headline_annotation
-from tfbench.report.html.report_page import overview
+from tfbench.report.html.report_page import PageContext
+from tfbench.report.html.report_page import render as render_page
 from tfbench.report.summary import summarize
 from tfbench.ruling import GateDecision, Result, rule
 from tfbench.session.request import CaseResult
@@ -214,8 +215,7 @@ MEASURED = [one for one in Outcome if one is not Outcome.MISSING]
 
 def headlines(found, strict):
     """Return what each reader calls the run, which is a single word."""
-    summary = summarize(found, strict=strict)
-    page = overview(found, summary, None, ()).html
+    page = render_page(found, PageContext(strict=strict))
     words = {
         terminal.render(found, width=200, colour=False, strict=strict).splitlines()[-1].partition(": ")[0],
         markdown.render(found, strict=strict).partition("**tfbench: ")[2].partition(": ")[0],

@@ -47,8 +47,8 @@ from tfbench.policy import PRESETS, Policy, preset
 from tfbench.profiles import folders, xprof
 from tfbench.report import comment, json_format, markdown, merge, terminal
 from tfbench.report.artifact import ACCEPTED, as_json, load_accepted, load_artifact, load_report
-from tfbench.report.html.report_page import PageContext, content_of
-from tfbench.report.summary import summarize
+from tfbench.report.html.report_page import PageContext
+from tfbench.report.html.report_page import render as render_page
 from tfbench.report.trends import TrendLine, Trends, render_case, render_overview
 from tfbench.ruling import decided
 from tfbench.session.request import CaseResult
@@ -120,9 +120,9 @@ def use_report(path: Path) -> object:
 
 
 def use_page(report: Report, context: PageContext) -> object:
-    sections, data = content_of(report, summarize(report, shared=context.shared), context)
-    assert not any("<script" in one.html for one in sections)
-    return json.dumps(data, allow_nan=False)
+    page = render_page(report, context)
+    assert page.count("<script") == page.count('<script type="application/gzip" id="') + 2
+    return page
 
 
 def use_shard(path: Path) -> object:

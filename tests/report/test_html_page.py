@@ -8,22 +8,15 @@ import re
 
 import pytest
 
-from tfbench.report.html import page
-from tfbench.report.html.page import (
-    LOG,
-    RATIO,
-    Chart,
-    ChartAxis,
-    DataGrid,
-    Limit,
-    PageSection,
-    Series,
-    render_page,
-    text,
-)
+from tfbench.report.html.page import Chart, ChartAxis, DataGrid, Limit, Series, clean, one_line, pack, render_page
 
 HOSTILE = "</script><img src=x onerror=alert(1)> @all [a](http://b) \u202egnp.exe \x1b[31m\n# \u2066"
-SECTIONS = [PageSection("one", "One & two", "<p>hello</p>")]
+
+
+def page_of(data=None, *, title="t", period=""):
+    """Render a page of one section."""
+    words = {"slower": 1, "drifted": 0, "period": period, "notes": [period], "problems": [period]}
+    return render_page("history.html", {"overview": title}, data or {}, title=title, subtitle=title, **words)
 
 
 def unpacked(html, name):
@@ -32,7 +25,7 @@ def unpacked(html, name):
 
 
 def test_it_trusts_its_own_scripts_alone_and_no_network():
-    html = render_page("Title", SECTIONS)
+    html = page_of()
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)
     assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-")
     assert "unsafe-eval" not in policy
@@ -40,23 +33,24 @@ def test_it_trusts_its_own_scripts_alone_and_no_network():
 
 
 def test_data_comes_back_as_it_was():
-    assert unpacked(render_page("t", SECTIONS, {"points": {"a": [1, None, "µ"]}}), "points") == {"a": [1, None, "µ"]}
+    assert unpacked(page_of({"points": {"a": [1, None, "µ"]}}), "points") == {"a": [1, None, "µ"]}
 
 
 def test_hostile_text_is_neither_markup_nor_reordered():
-    html = render_page(HOSTILE, [PageSection("one", HOSTILE, page.paragraph(HOSTILE))], subtitle=HOSTILE)
+    html = page_of(title=HOSTILE, period=HOSTILE)
     assert "<img" not in html
     assert not re.search("[\u202a-\u202e\u2066-\u2069\x1b]", html)
-    assert text("a\nb\t<") == "a b &lt;"
+    assert one_line("a\nb\t<") == "a b <"
+    assert "&lt;/script&gt;" in html
 
 
 def test_charts_and_tables_state_missing_numbers_as_null():
-    axis = ChartAxis("ratio", RATIO, LOG)
+    axis = ChartAxis("ratio", "ratio", "log")
     series = Series("s", [1.0, math.nan], [math.inf, 2.0], low=[1.0, 1.0], high=[-math.inf, 3.0])
-    chart = Chart("caption", ChartAxis("x"), axis, [series], [Limit("limit", 1.01)]).as_json()
+    chart = clean(Chart("caption", ChartAxis("x"), axis, [series], [Limit("limit", 1.01)]))
     assert chart["series"][0]["x"] == [1.0, None]
     assert chart["series"][0]["high"] == [None, 3.0]
-    grid = DataGrid("caption", [("a", "interval")], [[(0.0, math.nan, math.inf)], [HOSTILE]]).as_json()
+    grid = clean(DataGrid("caption", [("a", "interval")], [[(0.0, math.nan, math.inf)], [HOSTILE]]))
     assert grid["rows"][0] == [[0.0, None, None]]
     assert "\u202e" not in grid["rows"][1][0]
     json.dumps([chart, grid], allow_nan=False)
@@ -64,8 +58,8 @@ def test_charts_and_tables_state_missing_numbers_as_null():
 
 def test_data_with_nan_is_refused():
     with pytest.raises(ValueError, match="JSON"):
-        page.pack([math.nan])
+        pack([math.nan])
 
 
 def test_the_same_content_gives_the_same_file():
-    assert render_page("t", SECTIONS, {"a": 1}) == render_page("t", SECTIONS, {"a": 1})
+    assert page_of({"a": 1}) == page_of({"a": 1})

@@ -184,6 +184,11 @@ class CaseFinding:
         named = tuple(cause.partition(":")[0] for cause in self.causes)
         return [row for row in self.others if row.metric != TIME and row.metric not in named]
 
+    @property
+    def said(self) -> list[str]:
+        """The causes, and the verdicts that they do not name, a line each."""
+        return [*self.causes, *(f"{row.outcome} {row.metric}" for row in self.unexplained)]
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:

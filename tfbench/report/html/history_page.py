@@ -1,32 +1,21 @@
-"""Render the page of a history: what changed first, then any case as a line over its runs."""
+"""The page of a history: what changed first, then any case as a line over its runs."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from tfbench.model import JSON, RATIO, SeriesPoint
-from tfbench.report.html.page import (
-    DataGrid,
-    PageSection,
-    case_section,
-    number,
-    paragraph,
-    render_page,
-    table_place,
-    text,
-)
+from tfbench.report.html.page import DataGrid, case_data, render_page
 from tfbench.report.trends import TrendLine, change, commit, describe, environment_changes, when
 from tfbench.stats.change_points import TrendState
-from tfbench.untrusted import printable
 
 RUNS = 100
 """Newest runs of each series on a page."""
 _STEP = 1e-3
 """Resolution of values, as a log-ratio."""
+_SECTIONS = {"overview": "Overview", "changes": "Changes", "case": "One case", "all": "All cases"}
 
 
 def render(cases: Iterable[Sequence[TrendLine]], runs: int, problems: Sequence[str]) -> str:
@@ -42,34 +31,27 @@ def render(cases: Iterable[Sequence[TrendLine]], runs: int, problems: Sequence[s
     """
     sessions: dict[str, SeriesPoint] = {}
     followed = list[TrendLine]()
-    contents = list[JSON]()
+    contents = list[list[JSON]]()
     for lines in cases:
         followed.append(lines[0])
-        contents.append(
-            {"name": printable(lines[0].trend.series.case), "series": [_series(one, sessions) for one in lines]}
-        )
+        contents.append([_series(one, sessions) for one in lines])
     numbers = {session: place for place, session in enumerate(sorted(sessions))}
-    for content in contents:
-        for one in content["series"]:
-            one["runs"] = _places([numbers[session] for session in one["runs"]])
+    for one in (one for content in contents for one in content):
+        one["runs"] = [numbers[session] for session in one["runs"]]
     points = [sessions[session] for session in sorted(sessions)]
-    data: dict[str, Any] = {"runs": _runs(points)}
-    shown = min(followed, key=_gravity, default=None)
-    first = printable(shown.trend.series.case) if shown else ""
-    one_case = case_section([content["name"] for content in contents], contents, first, data)
-    sections = [_overview(followed, points, problems), *_changes(followed, data), one_case, _all(followed, data)]
+    names = [line.trend.series.case for line in followed]
+    gravest = min(followed, key=lambda line: list(TrendState).index(line.trend.state), default=None)
+    shown = case_data(names, [{"series": one} for one in contents], gravest.trend.series.case if gravest else "")
+    changes = _changes(followed)
     counts = Counter(line.trend.state for line in followed)
     subtitle = ", ".join(f"{counts[state]} {state}" for state in TrendState if counts[state])
     return render_page(
-        "Performance history", sections, data, scripts=("history.js",), subtitle=f"{runs} runs; {subtitle}"
-    )
-
-
-def _gravity(line: TrendLine) -> int:
-    return list(TrendState).index(line.trend.state)
-
-
-# Data
+        "history.html", _SECTIONS, {"runs": _runs(points), "changes": changes, "all": _all(followed), **shown},
+        scripts=("history.js",), title="Performance history", subtitle=f"{runs} runs; {subtitle}",
+        slower=counts[TrendState.SLOWER], drifted=counts[TrendState.DRIFT], changed=bool(changes.rows),
+        period=f" Its runs are from {when(points[0])} to {when(points[-1])}." if points else "",
+        notes=environment_changes(points), problems=problems,
+    )  # fmt: skip
 
 
 def _series(line: TrendLine, sessions: dict[str, SeriesPoint]) -> JSON:
@@ -86,11 +68,10 @@ def _series(line: TrendLine, sessions: dict[str, SeriesPoint]) -> JSON:
         if one.index >= offset
     ]
     return {
-        "label": printable(f"ratio to {trend.series.anchor}" if ratio else f"floor on {trend.series.machine}"),
-        "ratio": ratio, "state": str(trend.state), "text": printable(describe(line)), "runs": [point.run.session for point in points],
+        "label": f"ratio to {trend.series.anchor}" if ratio else f"floor on {trend.series.machine}", "ratio": ratio,
+        "text": describe(line), "runs": [point.run.session for point in points], "changes": changes,
         "steps": [step - before for step, before in zip(steps, [0, *steps], strict=False)],
         "widths": [width - before for width, before in zip(widths, [0, *widths], strict=False)],
-        "changes": changes,
     }  # fmt: skip
 
 
@@ -100,44 +81,17 @@ def _half_width(point: SeriesPoint) -> int:
     return round(math.log(point.high / point.low) / 2 / _STEP) if bounded else 0
 
 
-def _places(numbers: Sequence[int]) -> list[list[int]]:
-    """Return increasing numbers as ranges of first and length."""
-    ranges = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
-    return [[found[0][1], len(found)] for found in (list(one) for _, one in ranges)]
-
-
-def _runs(points: Sequence[SeriesPoint]) -> Mapping[str, list[str]]:
+def _runs(points: Sequence[SeriesPoint]) -> dict[str, list[str]]:
     return {
         "time": [when(point) for point in points],
-        "commit": [printable(commit(point)) for point in points],
-        "release": [printable(", ".join(point.run.releases)) for point in points],
-        "side": [printable(point.run.side) for point in points],
-        "machine": [printable(point.run.machine) for point in points],
+        "commit": [commit(point) for point in points],
+        "release": [", ".join(point.run.releases) for point in points],
+        "side": [point.run.side for point in points],
+        "machine": [point.run.machine for point in points],
     }
 
 
-# Sections
-
-
-def _overview(followed: Sequence[TrendLine], points: Sequence[SeriesPoint], problems: Sequence[str]) -> PageSection:
-    counts = Counter(line.trend.state for line in followed)
-    period = f" Its runs are from {when(points[0])} to {when(points[-1])}." if points else ""
-    parts = [
-        paragraph(
-            f"Cases that are slower than before: {counts[TrendState.SLOWER]}; that drifted without a step: "
-            f"{counts[TrendState.DRIFT]}.{period}"
-        ),
-        paragraph("A case is followed by its ratio to an anchor that raced in the same run, else by its floor."),
-    ]
-    if notes := environment_changes(points):
-        parts.append(paragraph(f"In these runs {'; '.join(notes)}."))
-    if problems:
-        items = "".join(f"<li>{text(one)}</li>" for one in problems)
-        parts.append(f'<p class="warning">{len(problems)} parts of the history cannot be read.</p><ul>{items}</ul>')
-    return PageSection("overview", "Overview", "".join(parts))
-
-
-def _changes(followed: Sequence[TrendLine], data: dict[str, Any]) -> list[PageSection]:
+def _changes(followed: Sequence[TrendLine]) -> DataGrid:
     rows = []
     for line in followed:
         for one in line.trend.changes:
@@ -147,30 +101,23 @@ def _changes(followed: Sequence[TrendLine], data: dict[str, Any]) -> list[PageSe
             rows.append(
                 [line.trend.series.case, ends, when(at), commit(at), f"{commit(before)} to {commit(last)}", notes]
             )
-    if not rows:
-        return [PageSection("changes", "Changes", paragraph("No level changed since it was accepted."))]
     columns = [
         ("case", "case"), ("change", "interval"), ("run", "text"), ("commit", "text"), ("between commits", "text"), ("also changed", "text"),
     ]  # fmt: skip
     caption = "Changes of level: the ratio of the new level to the old one, and the commits between which it happened."
-    data["changes"] = DataGrid(caption, columns, rows, sort=(1, True)).as_json()
-    return [PageSection("changes", "Changes", table_place("changes"))]
+    return DataGrid(caption, columns, rows, sort=(1, True))
 
 
-def _all(followed: Sequence[TrendLine], data: dict[str, Any]) -> PageSection:
+def _all(followed: Sequence[TrendLine]) -> DataGrid:
     rows = []
     for line in followed:
-        moved = line.trend.drift
+        drift = line.trend.drift
         newest = line.points[-1].value if line.points else None
-        is_ratio = line.trend.series.metric == RATIO
-        rows.append([
-            line.trend.series.case, str(line.trend.state), len(line.points), newest if is_ratio else None,
-            None if is_ratio else newest, number(math.exp(moved.effect)) if moved else None, line.trend.release,
-        ])  # fmt: skip
+        values = (newest, None) if line.trend.series.metric == RATIO else (None, newest)
+        moved = math.exp(drift.effect) if drift else None
+        rows.append([line.trend.series.case, line.trend.state, len(line.points), *values, moved, line.trend.release])
     columns = [
-        ("case", "case"), ("state", "text"), ("runs", "number"), ("newest ratio", "ratio"), ("newest floor", "seconds"),
+        ("case", "case"), ("state", "choice"), ("runs", "number"), ("newest ratio", "ratio"), ("newest floor", "seconds"),
         ("since the release", "heat"), ("release", "text"),
     ]  # fmt: skip
-    caption = "All cases. Without a release, the change is since the first run."
-    data["all"] = DataGrid(caption, columns, rows).as_json()
-    return PageSection("all", "All cases", table_place("all"))
+    return DataGrid("All cases. Without a release, the change is since the first run.", columns, rows)
