@@ -55,6 +55,16 @@ def test_it_writes_a_page_and_markdown(saved, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == [f"report written: {html}", f"report written: {text}"]
 
 
+@pytest.mark.parametrize(("name", "start"), [("json", "{"), ("markdown", "**tfbench: "), ("llm", "tfbench: regressed")])
+def test_it_prints_another_format_alone(name, start, saved, tmp_path, capsys):
+    assert cli.main(["report", str(saved), "--format", name, "--markdown", str(tmp_path / "r.md")]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(start)
+    assert "report written" in shown.err
+    if name == "json":
+        assert json_format.read(shown.out, "x") == json_format.read(saved.read_text(), "x")
+
+
 @pytest.mark.parametrize("path", [ASV, PLAIN])
 def test_files_of_other_tools_are_shown(path, tmp_path, capsys):
     html = tmp_path / "r.html"

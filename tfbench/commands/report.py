@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +20,10 @@ from tfbench.compare import read_inputs
 from tfbench.errors import UsageError
 from tfbench.fs import write_whole
 from tfbench.model import Report
-from tfbench.report import markdown, terminal
+from tfbench.report import json_format, markdown, terminal
 from tfbench.report.html import report_page
 from tfbench.report.html.page import check_library
+from tfbench.report.html.report_page import PageContext
 from tfbench.report.screen import Screen, say
 
 
@@ -34,6 +35,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--markdown", type=Path, metavar="PATH", help="write Markdown, for a pull request")
     option("--tensorboard", metavar="DIR", help="write TensorBoard scalars and hyperparameters, one run per case")
     option("--text", action="store_true", help="print the summary, beside writing files")
+    words = "print the report as JSON, as Markdown, or as text of at most 2,000 tokens for assistants and scripts"
+    option("--format", choices=["json", "markdown", "llm"], help=words)
     option("--title", default="", metavar="TEXT", help="title of the page")
 
 
@@ -47,10 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
         context = replace(context, title=arguments.title or context.title, shared=True)
         write_whole(arguments.html, report_page.render(report, context))
     if arguments.markdown:
-        write_whole(arguments.markdown, markdown.render(report) + markdown.side_by_side(context.versions))
+        write_whole(arguments.markdown, _markdown(report, context))
     if export:
         say(export(report, arguments.tensorboard))
-    if arguments.text or not (arguments.html or arguments.markdown or export):
+    if arguments.format:
+        say(_FORMATS[arguments.format](report, context).removesuffix("\n"))
+    if arguments.text or not (arguments.html or arguments.markdown or export or arguments.format):
         screen = Screen()
         colour = screen.is_terminal and not screen.no_color
         text = terminal.render(report, width=screen.width, colour=colour, shared=True)
@@ -60,8 +65,19 @@ def run(arguments: argparse.Namespace) -> int:
         for note in context.notes:
             screen.print(note, soft_wrap=True)
     for path in filter(None, (arguments.html, arguments.markdown)):
-        say(f"report written: {path}")
+        say(f"report written: {path}", error=bool(arguments.format))
     return 0
+
+
+def _markdown(report: Report, context: PageContext) -> str:
+    return markdown.render(report) + markdown.side_by_side(context.versions)
+
+
+_FORMATS: Mapping[str, Callable[[Report, PageContext], str]] = {
+    "json": lambda report, context: json_format.render(report),
+    "markdown": _markdown,
+    "llm": lambda report, context: markdown.summary_text(report, context.notes),
+}
 
 
 def _tensorboard() -> Callable[[Report, str], str]:
