@@ -113,6 +113,17 @@ def change(ratio: float) -> str:
     return f"{factor:.1f}x {word}" if factor >= 2 else f"{abs(ratio - 1):.1%} {word}"
 
 
+def times(ratio: Ratio) -> str:
+    """Format a ratio with its interval: ``1.052 (1.031 to 1.074)``."""
+    return f"{_ratio(ratio.center)} ({_ratio(ratio.low)} to {_ratio(ratio.high)})"
+
+
+def _ratio(value: float) -> str:
+    if math.isinf(value):
+        return "∞"
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
 def evidence(ratio: Ratio, launches: int) -> str:
     """Format the evidence for a change: ``interval +1.0% to +3.0% at 95% confidence, 6 launches``."""
     low, high = (f"{end - 1:+.1%}" if end < 3 else f"{end:.1f}x" for end in (ratio.low, ratio.high))

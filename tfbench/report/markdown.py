@@ -145,7 +145,7 @@ def summary_text(report: Report, notes: Sequence[str] = (), *, strict: bool = Fa
     """
     summary = summarize(report, shared=True, strict=strict)
     sides = {name: f"{side.get('spec') or 'unknown'}, {code_of_side(side)}" for name, side in report.sides.items()}
-    head = {
+    head: dict[str, str] = {
         "tfbench": summary.headline,
         "reason": summary.reason,
         **{name: sides[name] for name in ("baseline", "contender") if name in sides},

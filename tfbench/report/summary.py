@@ -12,14 +12,14 @@ from typing import Any
 from tfbench.metrics.catalog import CONTRACT
 from tfbench.model import TIME, Case, Note, Outcome, Ratio, ReasonCode, Report, Verdict
 from tfbench.model.measurement import by_side
-from tfbench.model.words import calls, duration
+from tfbench.model.words import calls, duration, hidden
 from tfbench.policy import Policy
 from tfbench.ruling import SAME_CODE, Result, Ruling, fails, rule
 from tfbench.stats.prediction import mean_ratio
 from tfbench.storage.baselines import baseline_of
 from tfbench.untrusted import command, is_case, is_shared_spec, printable
 
-# Format what a summary shows of a case
+# Words about a verdict, and drawings of its interval
 
 
 MEANS_APART = 0.03
@@ -301,7 +301,7 @@ def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
 
 
 def _hidden(ratio: Ratio | None) -> float:
-    return max(0.0, ratio.high - 1) if ratio else math.inf
+    return hidden(ratio) if ratio else math.inf
 
 
 def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]:
