@@ -52,6 +52,7 @@ def test_a_case_is_chosen_in_the_table_and_its_numbers_are_those_of_the_history(
     page.wait_for_selector("#case-view figure.chart[data-drawn=yes]")
     figure.locator("summary").click()
     rows = figure.locator("tbody tr")
+    rows.first.wait_for()
     assert "1 to 50 of 60" in figure.inner_text()
     assert "2026-01-01 00:00" in rows.first.inner_text()
     assert "ratio to git:v1.0" in rows.first.inner_text()

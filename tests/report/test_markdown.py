@@ -73,7 +73,7 @@ def test_the_summary_for_assistants_has_sides_counts_and_each_regression_with_it
     lines = summary_text(run_report(60)).splitlines()
     assert lines[0] == "tfbench: regressed: 2 error, 3 regressed, 2 inconclusive, 3 improved, 50 unchanged"
     assert lines[1].startswith("baseline: git:main, commit 111111111111")
-    at = lines.index("regressions, the largest first (3):")
+    at = lines.index("regressions (3):")
     assert [line.partition(": ")[0] for line in lines[at + 2 : at + 5]] == ["  reason", "  cause", "  reproduce"]
     assert "regressed, ratio 1.080 (1.064 to 1.096), 3.21 ms -> 3.47 ms" in lines[at + 1]
     assert lines[at + 4].startswith("  reproduce: pytest --benchmark --against git:main 'benchmarks/test_linear.py::")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,11 @@ class VersionTimes:
     ratios: Mapping[str, Sequence[float | None]]
     """Name of a case -> a ratio for each label; ``None`` without a time."""
     caption: str
+
+    def rows(self) -> Iterator[list[str]]:
+        """Yield each case with its ratios in words."""
+        for name, ratios in self.ratios.items():
+            yield [name, *("-" if ratio is None else f"{ratio:.3f}" for ratio in ratios)]
 
 
 def approximate(one: CaseFinding) -> str:
@@ -139,6 +144,11 @@ class Group(str, enum.Enum):
     INCONCLUSIVE = "inconclusive"
     IMPROVEMENTS = "improvements"
 
+    @property
+    def heading(self) -> str:
+        mixed = {Group.ERRORS: "errors and missing cases", Group.INCONCLUSIVE: "inconclusive or incomparable"}
+        return mixed.get(self, self.value)
+
 
 _GROUPS: Mapping[Outcome, Group] = {
     Outcome.ERROR: Group.ERRORS,
@@ -172,6 +182,15 @@ class CaseFinding:
     @property
     def group(self) -> Group:
         return _GROUPS[self.verdict.outcome]
+
+    @property
+    def what(self) -> str:
+        """The outcome, with the metric if it is not the time: ``regressed``, ``regressed graph_ops``."""
+        return f"{self.verdict.outcome}{'' if self.verdict.metric == TIME else f' {self.verdict.metric}'}"
+
+    def sides(self, arrow: str = "->") -> str:
+        """Return the time before and now: ``4.02 ms -> ~4.32 ms``; ``""`` if one is unknown."""
+        return f"{duration(self.old)} {arrow} {approximate(self)}" if self.old and self.new else ""
 
     @property
     def timed(self) -> Verdict:
@@ -328,6 +347,14 @@ def _findings(report: Report, minimum: float, shared: bool) -> list[CaseFinding]
         causes, command = _causes(report, some), command_for(report, some[0], shared=shared)
         found.append(CaseFinding(some[0].case, some[0], tuple(some[1:]), old, new, estimated, causes, command))
     return sorted(found, key=lambda one: gravity(one.verdict))
+
+
+def skips_by_reason(report: Report) -> dict[str, list[Case]]:
+    """Return the skipped cases of each reason."""
+    reasons: dict[str, list[Case]] = {}
+    for skip in report.skips:
+        reasons.setdefault(skip.reason, []).append(skip.case)
+    return reasons
 
 
 def report_times(verdicts: Iterable[Verdict]) -> list[Verdict]:

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tfbench.model import TIME, Case, Outcome, Ratio, Report, Skip, VariantResult
+from tfbench.model import TIME, Case, Outcome, Ratio, Report, VariantResult
 from tfbench.model.words import duration, percent, rate, size, thresholds, times
 from tfbench.report.comment import differences
 from tfbench.report.screen import COLOURS, Screen, add_columns, add_row, table
@@ -22,10 +22,10 @@ from tfbench.report.summary import (
     Group,
     Summary,
     VersionTimes,
-    approximate,
     bar,
     calls_that_differ,
     consistent,
+    skips_by_reason,
     summarize,
 )
 from tfbench.stats.rounds import UNITS
@@ -127,12 +127,6 @@ _OWN = 10
 """Maximum cases with thresholds of their own that are named."""
 _FAMILIES = 5
 """Maximum workloads whose means are printed."""
-_TITLES: Mapping[Group, str] = {
-    Group.ERRORS: "errors, missing cases",
-    Group.REGRESSIONS: "regressions",
-    Group.INCONCLUSIVE: "inconclusive, incomparable",
-    Group.IMPROVEMENTS: "improvements",
-}
 _INDENT = "    "
 
 
@@ -151,7 +145,7 @@ def render(report: Report, *, width: int, colour: bool, shared: bool = False, st
     for group, findings in summary.findings.items():
         parts += _group(group, findings, summary, width, reach)
     parts += _own_thresholds(report, width)
-    parts += _skipped(report.skips)
+    parts += _skipped(report)
     if summary.other_counts:
         parts.append(Text(f"other metrics: {_listed(summary.other_counts)}"))
     parts += map(Text, _costs(report))
@@ -171,8 +165,8 @@ def side_by_side(versions: VersionTimes) -> RenderableType:
     made = table(versions.caption)
     add_columns(made, "case", fold=True)
     add_columns(made, *versions.labels, right=True)
-    for name, ratios in versions.ratios.items():
-        add_row(made, name, *("-" if ratio is None else f"{ratio:.3f}" for ratio in ratios))
+    for row in versions.rows():
+        add_row(made, *row)
     return made
 
 
@@ -192,18 +186,18 @@ def _group(
     if not findings:
         return []
     limit = f", by size above the threshold of {summary.limits[1] - 1:.1%}" if group is Group.REGRESSIONS else ""
-    made: list[RenderableType] = [Text(f"{_TITLES[group]} ({len(findings)}{limit})", "bold")]
+    made: list[RenderableType] = [Text(f"{group.heading} ({len(findings)}{limit})", "bold")]
     for one in findings[: _MOST[group]]:
         made += _finding(one, summary.limits, width, reach)
-    if more := len(findings) - _MOST[group]:
-        made += [Text(f"  and {more} more: --report-html and --report-json have all")] * (more > 0)
+    if (more := len(findings) - _MOST[group]) > 0:
+        made.append(Text(f"  and {more} more: --report-html and --report-json have all"))
     return [*made, Text()]
 
 
 def _finding(one: CaseFinding, limits: tuple[float, float], width: int, reach: float) -> list[RenderableType]:
     verdict = one.verdict
     head = Text("  ").append(one.case.short_name, COLOURS[verdict.outcome])
-    head.append(f"  {verdict.outcome}" + (f" {verdict.metric}" if verdict.metric != TIME else ""))
+    head.append(f"  {one.what}")
     lines: list[RenderableType] = [head]
     timed = one.timed
     if timed.ratio is not None:
@@ -222,10 +216,7 @@ def _finding(one: CaseFinding, limits: tuple[float, float], width: int, reach: f
 
 def _comparison(one: CaseFinding, ratio: Ratio, limits: tuple[float, float], width: int, reach: float) -> Text:
     """Return old and new time, the ratio with its interval, and the interval as a bar where the line has room."""
-    sides = ""
-    if one.old is not None and one.new is not None:
-        sides = f"{duration(one.old)} -> {approximate(one)}  "
-    line = Text(f"{_INDENT}{sides}{times(ratio)}")
+    line = Text(f"{_INDENT}{'  '.join(filter(None, (one.sides(), times(ratio))))}")
     room = min(30, width - line.cell_len - 2)
     return line.append(f"  {bar(ratio, limits, reach, room)}", "dim") if room >= 12 else line
 
@@ -261,15 +252,13 @@ def _command(again: str, width: int) -> Text:
     return Text(joined, "cyan", no_wrap=True, overflow="ignore")
 
 
-def _skipped(skips: Sequence[Skip]) -> list[RenderableType]:
+def _skipped(report: Report) -> list[RenderableType]:
     """Return a line for each reason, with its cases counted."""
-    reasons: dict[str, list[str]] = defaultdict(list)
-    for skip in skips:
-        reasons[skip.reason].append(skip.case.short_name)
+    reasons = skips_by_reason(report)
     lines: list[RenderableType] = []
-    for reason, names in list(reasons.items())[:_SKIPS]:
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        lines.append(Text(f"skipped {names[0]}{more}: {reason}", "yellow"))
+    for reason, cases in list(reasons.items())[:_SKIPS]:
+        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+        lines.append(Text(f"skipped {cases[0].short_name}{more}: {reason}", "yellow"))
     if (others := len(reasons) - _SKIPS) > 0:
         lines.append(Text(f"skipped for {others} other reasons: see --report-json"))
     return lines

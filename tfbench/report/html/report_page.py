@@ -32,6 +32,7 @@ from tfbench.report.summary import (
     explanation,
     position,
     report_times,
+    skips_by_reason,
     summarize,
 )
 from tfbench.untrusted import plural
@@ -41,13 +42,8 @@ _MOST = 100
 _SKIPS = 20
 _ROWS = 20
 """Rows of a profile's table that a page shows. The profile's folder has all."""
-_GROUPS = (
-    (Group.ERRORS, "Errors and missing cases", "why"),
-    (Group.REGRESSIONS, "Regressions", "cause"),
-    (Group.IMPROVEMENTS, "Improvements", "cause"),
-    (Group.INCONCLUSIVE, "Inconclusive", "why"),
-)
-"""Parts of the first section with their headings, and the heading of the last column."""
+_ORDER = (Group.ERRORS, Group.REGRESSIONS, Group.IMPROVEMENTS, Group.INCONCLUSIVE)
+"""Order of the parts of the first section."""
 _COLOURS: Mapping[Outcome, str] = {
     Outcome.REGRESSED: "bad", Outcome.IMPROVED: "good", Outcome.INCONCLUSIVE: "open", Outcome.UNCHANGED: "first",
 }  # fmt: skip
@@ -112,7 +108,7 @@ def render(report: Report, context: PageContext | None = None) -> str:
     return render_page(
         "report.html", sections | ({"absent": "Not in this report"} if absent else {}), data | case_data(names, cases, first),
         scripts=("report.js",), title=context.title, subtitle=f"{summary.headline}{f'; against {against}' if against else ''}",
-        summary=summary, groups=_GROUPS, most=_MOST, place=place, times=times, duration=duration, approximate=approximate,
+        summary=summary, groups=_ORDER, most=_MOST, place=place, times=times, duration=duration, approximate=approximate,
         warnings=list(_warnings(report, summary)), notes=context.notes, facts=list(_facts(report, summary, context.false_alarms)),
         differences=differences(report.sides), compared=known, skipped=list(_skipped(report)), absent=absent,
         report=report, others=len(others), changed=len(changed),
@@ -170,11 +166,9 @@ def _side(side: JSON) -> str:
 
 
 def _skipped(report: Report) -> Iterator[str]:
-    reasons: dict[str, list[str]] = defaultdict(list)
-    for skip in report.skips:
-        reasons[skip.reason].append(skip.case.name)
-    for reason, names in list(reasons.items())[:_SKIPS]:
-        yield f"{reason}: {plural(len(names), 'case')}, such as {names[0]}"
+    reasons = skips_by_reason(report)
+    for reason, cases in list(reasons.items())[:_SKIPS]:
+        yield f"{reason}: {plural(len(cases), 'case')}, such as {cases[0].name}"
     if len(reasons) > _SKIPS:
         yield f"and {len(reasons) - _SKIPS} other reasons"
 
