@@ -28,7 +28,7 @@ def test_the_verdict_is_the_first_line_and_regressions_have_cause_and_command():
     summaries = [line.partition("<summary>")[2].partition("<")[0] for line in lines if "<summary>" in line]
     assert summaries == [
         "2 inconclusive or incomparable",
-        "3 improved",
+        "3 improvements",
         "differences between the sides",
         "50 without a change",
     ]
