@@ -131,17 +131,6 @@ def evidence(ratio: Ratio, launches: int) -> str:
     return f"interval {low} to {high} at {100 * ratio.confidence:.4g}% confidence, {count}"
 
 
-def times(ratio: Ratio) -> str:
-    """Format a ratio with its interval: ``1.052 (1.031 to 1.074)``."""
-    return f"{_ratio(ratio.center)} ({_ratio(ratio.low)} to {_ratio(ratio.high)})"
-
-
-def _ratio(value: float) -> str:
-    if math.isinf(value):
-        return "∞"
-    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
-
-
 def calls(before: Calls, now: Calls) -> str:
     """Compare the calls of two sides: ``p50 1.2 -> 1.2 ms, mean 1.2 -> 1.8 ms (+45.0%), slow calls 0.1% -> 5.1%``."""
     p90 = [("p90", before.p90, now.p90)] if before.p90 and now.p90 else []
