@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from benchmarks import optimized
 from benchmarks.axes import CLUSTERING, PRUNING, QUANTIZATION, SPARSE, TARGET, THREADS, matmul_tolerance
-from tfbench import across, as_accurate, as_fast, smaller
+from tfbench import across, as_accurate, smaller
 
 NETWORKS = pytest.mark.parametrize("network", ["mlp", "cnn", "mobilenet"])
 BATCH = 32
@@ -25,7 +25,6 @@ def _bench_weights(bench, variant, shared, network):
 
 
 @NETWORKS
-@as_fast("pruning=80", like="pruning=none")
 @smaller("pruning=80", than="pruning=none", by=2.5, zipped=True)
 @as_accurate("pruning=50", like="pruning=none", within=0.01)
 @as_accurate("pruning=2of4", like="pruning=none", within=0.01)
@@ -38,7 +37,6 @@ def test_pruning(bench, variant, shared, network):
 
 
 @NETWORKS
-@as_fast("clustering=16", like="clustering=none")
 @smaller("clustering=16", than="clustering=none", by=2.5, zipped=True)
 @as_accurate("clustering=16", like="clustering=none", within=0.01)
 @across(CLUSTERING)
@@ -73,7 +71,6 @@ def test_quantization(bench, variant, shared, network):
     _bench_file(bench, variant, shared, network)
 
 
-@as_fast("kernels=dense", like="kernels=unpruned")
 @smaller("kernels=sparse", than="kernels=dense", by=3.0)
 @across(SPARSE)
 def test_pruned_kernels(bench, variant, shared):
