@@ -94,6 +94,8 @@ class ReasonCode(str, enum.Enum):
     """The packages of the baseline cannot be installed again."""
     SAME_CODE = "same-code"
     """Not raced, because both sides run the same code, graphs and packages (``--changed-only``)."""
+    OTHER_BENCHMARK = "other-benchmark"
+    """The benchmark itself differs between the sides, so a change says nothing about the code that it measures."""
     OTHER_NATIVE_CODE = "other-native-code"
     """A side has not run the native code of its own source tree, or only one of the sides has run any."""
     OTHER_ENVIRONMENT = "other-environment"
@@ -179,6 +181,7 @@ class Note(str, enum.Enum):
     STRICTER_THRESHOLDS = "stricter-thresholds"
     RENAMED = "renamed"
     BENCHMARK_DIFFERS = "benchmark-differs"
+    OTHER_WORK = "other-work"
     BENCHMARK_CHANGED = "benchmark-changed"
     SHARED_LIBRARY = "shared-library"
     ONE_SIDED_LIBRARY = "one-sided-library"
@@ -574,7 +577,7 @@ def _size(size: float, other: str, theirs: float, claim: float) -> str:
     return f"{sizes}: {theirs / size:.2f}x as small, {claim:g}x is claimed"
 
 
-_BEFORE = (Note.BENCHMARK_DIFFERS, Note.BENCHMARK_CHANGED)
+_BEFORE = (Note.BENCHMARK_DIFFERS, Note.BENCHMARK_CHANGED, Note.OTHER_WORK)
 """Notes that a reader must know before the sentence itself."""
 _DESELECTING = "was it marked, or does a conftest.py or an option in the configuration leave it out?"
 _SENTENCES: Mapping[str, str | Callable[..., str]] = {
@@ -611,6 +614,7 @@ _SENTENCES: Mapping[str, str | Callable[..., str]] = {
     Note.BENCHMARK_DIFFERS: (
         "the benchmark itself differs between the sides, in its function or in what that uses in its file"
     ),
+    Note.OTHER_WORK: "a {unit} needs {now:.4g} FLOPs, and {before:.4g} on the other side",
     Note.BENCHMARK_CHANGED: "the benchmark's own code has changed since the baseline was saved",
     Note.SHARED_LIBRARY: _shared_library,
     Note.ONE_SIDED_LIBRARY: _one_sided_library,
@@ -650,6 +654,9 @@ _SENTENCES: Mapping[str, str | Callable[..., str]] = {
     Note.MEANS_APART: _means_apart,
     Note.RACE_ALL: "race it with --replay all",
     # Cases and sides without a comparison
+    ReasonCode.OTHER_BENCHMARK: (
+        "the benchmark itself has changed, so this counts under --allow-changed-benchmarks only: "
+    ),
     ReasonCode.ADDED: "{spec} does not have it, so there is nothing to compare it with",
     ReasonCode.NO_ENVIRONMENT: "{spec}: its environment cannot be recreated: {error}",
     ReasonCode.NO_SOURCE: "{spec}: {error}",

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from tfbench.model import TIME, Case, ReasonCode
+from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Verdict
 from tfbench.race.interfaces import Clock
 from tfbench.race.process_launcher import Environment
 from tfbench.session.races import RaceResults, Races
 from tfbench.session.request import CaseResult, ProgressReporter
-from tfbench.session.results import MetricChecker, broken, not_measured, with_failure, with_model
+from tfbench.session.results import MetricChecker, broken, not_measured, other_work, with_failure, with_model
 from tfbench.session.resume import Resumption
 from tfbench.session.strategies import Strategy
 from tfbench.sides.spec import Side
@@ -39,6 +39,8 @@ class OtherMetrics:
     contender: Side
     cases: Sequence[Case]
     report: ProgressReporter
+    allow_changed: bool = False
+    """Whether changes count of cases whose benchmark itself differs between the sides."""
     saving: bool = False
     """Whether the metrics become a baseline, which must know which of them differ between launches."""
 
@@ -75,6 +77,27 @@ class OtherMetrics:
         named = [claim.levels for claim in claims]
         others = [other for other in self.cases if other.group == case.group and other.variant in named]
         return replace(result, metrics=(*result.metrics, *self.races.claims(case, others)))
+
+    def set_aside(self, result: CaseResult, measured: Sequence[Case]) -> CaseResult:
+        """Make changes incomparable if the benchmark itself differs, in its code or its FLOPs per item.
+
+        They may come from the benchmark. Equal values stay, and so do contracts, which compare nothing with a baseline.
+        """
+        work = other_work(result)
+        if self.allow_changed or result.verdict is None or not (work or self.strategy.differs(result.case)):
+            return result
+        rows = [_incomparable(row, work) for row in (result.verdict, *result.metrics)]
+        return replace(result, verdict=rows[0], metrics=tuple(rows[1:]))
+
+
+def _incomparable(row: Verdict, work: Reason | None) -> Verdict:
+    if row.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED) or row.reason.code is ReasonCode.CONTRACT_BROKEN:
+        return row
+    reason = Reason(ReasonCode.OTHER_BENCHMARK, notes=(row.reason.noted(work),))
+    return Verdict(
+        row.case, Outcome.INCOMPARABLE, reason, row.metric,
+        launches=row.launches, rounds=row.rounds, wall_seconds=row.wall_seconds, values=row.values, unit=row.unit,
+    )  # fmt: skip
 
 
 # Take each case of a run from pending to finished, whatever fails on the way

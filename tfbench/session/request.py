@@ -47,6 +47,8 @@ class RunRequest:
     """Slowdown of the mean of all cases to find, as a fraction; 0 to judge no mean."""
     changed_only: bool = False
     """Whether cases with the same code on both sides are spared, but for a random sample."""
+    allow_changed: bool = False
+    """Whether changes count of cases whose benchmark itself differs between the sides."""
     seed: int = 0
     selection: Selection = field(default_factory=Selection)
     """What the user asked for, to select the same cases on the other side."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isclose
 from statistics import median, quantiles
 from traceback import format_exception
 from typing import Any
@@ -242,6 +243,16 @@ def of_sides(case: Case, confirmed_race: ConfirmedRace, *notes: Reason | None) -
     if confirmed_race.memory is not None:
         metrics.append(confirmed_race.memory)
     return CaseResult(case, verdict, sample=contender, baseline=baseline, metrics=tuple(metrics))
+
+
+def other_work(result: CaseResult) -> Reason | None:
+    """Note that the FLOPs of an item, or of a call without items, differ between the sides; ``None`` if they do not."""
+    facts = [sample.runs[0].facts for sample in (result.baseline, result.sample) if sample is not None and sample.runs]
+    if len(facts) < 2 or not all(one.get("flops") for one in facts):
+        return None
+    before, now = (one["flops"] / (one.get("items") or 1) for one in facts)
+    unit = "item" if facts[0].get("items") else "call"
+    return None if isclose(before, now) else because(Note.OTHER_WORK, unit=unit, before=before, now=now)
 
 
 def _per_item(baseline: Sample, contender: Sample) -> Reason | None:

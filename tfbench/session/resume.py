@@ -191,6 +191,7 @@ def identity(request: RunRequest, sides: Sequence[Side], saved: str) -> JSON:
     options = [
         request.slowdown,
         request.changed_only,
+        request.allow_changed,
         request.replay,
         request.device,
         list(request.gpus),

@@ -233,11 +233,14 @@ class Session:
                 strategy = VariantStrategy(request, contender, starter, races)
 
             # Probes, contracts and profiles complete the result of a raced case.
-            others = OtherMetrics(checker, races, strategy, contender, cases, report, bool(request.save))
+            others = OtherMetrics(
+                checker, races, strategy, contender, cases, report, request.allow_changed, bool(request.save)
+            )
             profiles = Profiles(request, launcher, gpus.gpu_monitor, strategy, contender, report)
             steps = {
                 PROBES: stopwatch.phase(Phase.PROBING)(others.probe),
                 "contracts": others.race_claims,
+                "benchmark": others.set_aside,
                 "device": stopwatch.phase(Phase.PROFILING)(profiles.with_device),
                 "profile": stopwatch.phase(Phase.PROFILING)(profiles.with_profiles),
             }

@@ -445,6 +445,10 @@ class Strategy(ABC):
         """Return the case's counterpart on the baseline side, if there is a baseline."""
         return Entrant(case, self.baseline) if self.baseline else None
 
+    def differs(self, case: Case) -> bool:
+        """Return whether the benchmark itself is other code than the baseline's; false if unknown."""
+        return False
+
     def baseline_values(self, result: CaseResult) -> BaselineValues | None:
         """Return what the other metrics of a case are compared with, ``None`` without a counterpart."""
         return None
@@ -518,8 +522,8 @@ class LiveSideStrategy(Strategy):
             if spared:
                 return RaceResults([untimed(case, Outcome.NEW, spared)])
         renamed = because(Note.RENAMED, name=there.name) if there.name != case.name else None
-        differs = self.counterparts is not None and self.counterparts.differs(case)
-        return self.races.sides(case, self.side, there, renamed, because(Note.BENCHMARK_DIFFERS) if differs else None)
+        differs = because(Note.BENCHMARK_DIFFERS) if self.differs(case) else None
+        return self.races.sides(case, self.side, there, renamed, differs)
 
     def _collect_side(self) -> None:
         """Collect the benchmarks of the live side's source tree, if it has one, whose files its zygotes must import."""
@@ -538,6 +542,9 @@ class LiveSideStrategy(Strategy):
         if self.counterparts is None or not self.counterparts.runs(case):
             return self.skipped(case, reason)
         return _skipped_here(case, because(Note.SKIPPED_HERE, spec=self.side.spec, why=reason))
+
+    def differs(self, case: Case) -> bool:
+        return self.counterparts is not None and self.counterparts.differs(case)
 
     def _counterpart(self, case: Case) -> Case | None:
         return self.counterparts.of(case) if self.counterparts else case
@@ -636,15 +643,18 @@ class SavedBaselineStrategy(Strategy):
             return RaceResults([untimed(case, Outcome.INCOMPARABLE, reason)])
         known = self.saved.samples[case.name].case
         there = replace(case, thresholds=known.thresholds, statistic=known.statistic)
-        changed = because(Note.BENCHMARK_CHANGED) if changed_since(self.saved, case) else None
+        changed = because(Note.BENCHMARK_CHANGED) if self.differs(case) else None
         return self.races.sides(case, self.baseline, there, changed)
+
+    def differs(self, case: Case) -> bool:
+        return case.name in self.saved.samples and changed_since(self.saved, case)
 
     def baseline_values(self, result: CaseResult) -> BaselineValues:
         """Compare with the saved metrics, and with the saved memory unless a race has judged it."""
         saved, case = self.saved, result.case
         sample = saved.samples.get(case.name)
         here = self.starter.environment_info(self.contender)
-        changed = [Note.BENCHMARK_CHANGED] if case.name in saved.samples and changed_since(saved, case) else []
+        changed = [Note.BENCHMARK_CHANGED] if self.differs(case) else []
         return BaselineValues(
             metric_values=saved.metric_values.get(case.name, MetricValues()),
             facts=[run.facts for run in sample.runs] if sample else [],
