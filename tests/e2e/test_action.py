@@ -2,8 +2,8 @@
 
 import json
 import os
+import re
 import stat
-import subprocess
 import sys
 
 import pytest
@@ -18,7 +18,6 @@ from tfbench.report import json_format
 GATE = yaml.safe_load((ROOT / ".github/workflows/gate.yml").read_text())
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 COMMENT = yaml.safe_load((ROOT / ".github/workflows/comment.yml").read_text())
-EVENT = {f"github.event.pull_request.{one}": "" for one in ("base.sha", "base.ref", "head.sha")}
 
 
 def named(steps, name):
@@ -31,8 +30,7 @@ def workflow_step(job, name):
 
 def inputs(**changed):
     given = {name: str(one.get("default", "")) for name, one in ACTION["inputs"].items()}
-    found = {f"inputs.{name.replace('_', '-')}": value for name, value in {**given, **changed}.items()}
-    return {**found, **EVENT, "steps.base.outputs.against": "git:main"}
+    return {f"inputs.{name.replace('_', '-')}": value for name, value in {**given, **changed}.items()}
 
 
 def program(root, name, text):
@@ -47,15 +45,6 @@ NOTE = """
 with open("calls.txt", "a") as file:
     file.write(json.dumps([Path(sys.argv[0]).name, *sys.argv[1:]]) + "\\n")
 """
-PYTEST = (
-    NOTE
-    + """
-for one in sys.argv:
-    if one.startswith(("--report-json=", "--tfbench-report-json=")):
-        Path(one.partition("=")[2]).write_text(Path("answer.json").read_text())
-sys.exit(int(os.environ.get("CODE", "0")))
-"""
-)
 
 
 def run(root, step, values, **env):
@@ -69,94 +58,39 @@ def calls(root):
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-@pytest.fixture
-def root(tmp_path):
-    program(tmp_path, "pytest", PYTEST)
-    (tmp_path / "answer.json").write_text(json_format.render(complete([row("b/test_x.py::test_x")])))
-    return tmp_path
+class TestAction:
+    STEP = named(ACTION["runs"]["steps"], "gate")
 
-
-class TestRace:
-    STEP = named(ACTION["runs"]["steps"], "race")
-
-    def test_reads_paths_from_all_lines(self, root):
-        assert run(root, self.STEP, inputs(paths="b/one.py b/two.py\nb/three.py\n\n  b/four.py\n")).returncode == 0
-        (call,) = calls(root)
-        assert [one for one in call if one.startswith("b/")] == ["b/one.py", "b/two.py", "b/three.py", "b/four.py"]
-
-    def test_passes_device_gpu_and_arguments(self, root):
-        done = run(
-            root,
-            self.STEP,
-            inputs(device="gpu:0", require_gpu="true", arguments="--cpus\n0,2-3\n\n-m not slow", select="a or b"),
-        )
+    def call(self, root, **changed):
+        """Return the words of the step's only command."""
+        program(root, "tfbench", NOTE)
+        done = run(root, self.STEP, inputs(**changed))
         assert done.returncode == 0, done.stderr
-        (call,) = calls(root)
-        assert call == [
-            "pytest", "--benchmark", "--tfbench-policy", "quick", "--tfbench-against", "git:main", "--tfbench-device", "gpu:0",
-            "--tfbench-require-gpu", "--cpus", "0,2-3", "-m not slow", "-k", "a or b",
-            "--tfbench-report-json=tfbench-report/first.json",
-        ]  # fmt: skip
+        ((name, *words),) = calls(root)
+        assert name == "tfbench"
+        return words
 
-    def test_passes_little_by_default(self, root):
-        assert run(root, self.STEP, inputs()).returncode == 0
-        assert calls(root)[0][1:] == [
-            "--benchmark", "--tfbench-policy", "quick", "--tfbench-against", "git:main", "--tfbench-device", "all",
-            "--tfbench-report-json=tfbench-report/first.json",
+    def test_calls_one_command_with_all_inputs(self, tmp_path):
+        assert self.call(tmp_path, against="git:main", select="a or b", arguments="--cpus\n0,2-3", strict="false") == [
+            "ci", "--against", "git:main", "-k", "a or b", "--policy", "quick", "--device", "all", "--require-gpu", "false",
+            "--arguments", "--cpus\n0,2-3", "--accepted", ".github/tfbench-accepted.toml", "--strict", "false", "--",
         ]  # fmt: skip
+        used = re.findall(r"inputs\.([\w-]+)", str(self.STEP["env"]))
+        assert sorted(used) == sorted(ACTION["inputs"])
 
-    @pytest.mark.parametrize("name", ["paths", "select", "policy", "device", "require_gpu", "arguments"])
-    def test_no_input_is_shell_code(self, root, name):
+    def test_reads_paths_from_all_lines(self, tmp_path):
+        words = self.call(tmp_path, paths="b/one.py b/two.py\nb/three.py\n\n  b/four*.py\n")
+        assert words[words.index("--") + 1 :] == ["b/one.py", "b/two.py", "b/three.py", "b/four*.py"]
+
+    @pytest.mark.parametrize("name", sorted(ACTION["inputs"]))
+    def test_no_input_is_shell_code(self, tmp_path, name):
         evil = "$(touch owned) `touch owned`; touch owned && touch owned | touch owned > owned \" ' *"
-        assert run(root, self.STEP, inputs(**{name: evil})).returncode == 0
-        assert not (root / "owned").exists()
-        words = " ".join(calls(root)[0])
-        assert ("$(touch owned)" in words) == (name != "require_gpu")
+        assert "$(touch owned)" in " ".join(self.call(tmp_path, **{name: evil}))
+        assert not (tmp_path / "owned").exists()
 
-    def test_removes_an_earlier_report(self, root):
-        (root / "tfbench-report").mkdir()
-        (root / "tfbench-report" / "report.json").write_text("of yesterday")
-        (root / "tfbench-report" / "accepted.json").write_text("of yesterday")
-        run(root, self.STEP, inputs())
-        assert [one.name for one in (root / "tfbench-report").iterdir()] == ["first.json"]
-
-
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5, 137, 143])
-@pytest.mark.parametrize("where", ["action", "action's confirmation", "workflow", "workflow's confirmation"])
-def test_only_the_exit_codes_0_and_1_of_pytest_are_results(root, code, where):
-    values = inputs() | {"matrix.shard": "1/2"}
-    if where.startswith("action"):
-        step = named(ACTION["runs"]["steps"], "confirm" if "confirmation" in where else "race")
-        (root / "tfbench-report").mkdir()
-        report = complete([row("b/test_x.py::test_x", "regressed")])
-        (root / "tfbench-report/first.json").write_text(json_format.render(report))
-    else:
-        step = workflow_step(*(("confirm", "confirm") if "confirmation" in where else ("race", "race")))
-        (root / ".venv/bin").mkdir(parents=True)
-        (root / ".venv/bin/activate").touch()
-        (root / "first").mkdir()
-        (root / "first/regressed.txt").write_text("b/test_x.py::test_x\n")
-    done = run(root, step, values, CODE=str(code), POLICY="quick", SELECT="x")
-    assert (done.returncode == 0) == (code in (0, 1)), done.stderr
-    if code > 1:
-        assert done.returncode == code
-        assert f"ended with exit code {code}" in done.stdout
-        assert done.stdout.splitlines()[-1].startswith("::error title=tfbench::")
-
-
-def test_the_report_of_a_broken_run_is_still_gated(root):
-    """The gate's step runs although the race's has failed, and the job fails whatever the gate says."""
-    gate = named(ACTION["runs"]["steps"], "gate")
-    assert gate["if"] == "${{ !cancelled() }}"
-    (root / "tfbench-report").mkdir()
-    report = complete([row("b/test_x.py::test_x")], complete=False)
-    (root / "tfbench-report/first.json").write_text(json_format.render(report))
-    done = run(root, gate, inputs())
-    assert done.returncode == 5
-    assert "did not come to its end" in done.stdout
-    assert "code=5" in (root / "outputs.txt").read_text()
-    (root / "tfbench-report/report.json").unlink()
-    assert run(root, gate, inputs()).returncode == 5  # nothing there at all
+    def test_its_output_is_the_exit_code_of_the_gate(self):
+        assert ACTION["outputs"]["gate"]["value"] == "${{ steps.gate.outputs.code }}"
+        assert self.STEP["id"] == "gate"
 
 
 def test_jobs_upload_their_reports_although_a_step_has_failed():
@@ -167,14 +101,14 @@ def test_jobs_upload_their_reports_although_a_step_has_failed():
 
 def test_what_lies_in_the_branch_is_no_report():
     """A branch may have a folder of the names that the jobs use."""
-    names = [one.get("name") for one in GATE["jobs"]["race"]["steps"]]
-    assert names.index("clean") < names.index("race")
-    assert workflow_step("race", "clean")["run"].startswith("rm -rf reports")
-    for job, names in (("settle", "reports first.json"), ("confirm", "first second.json"), ("gate", "first second")):
-        steps = GATE["jobs"][job]["steps"]
-        clean = steps.index(workflow_step(job, "clean"))
-        assert f"rm -rf {names}" in steps[clean]["run"]
-        assert clean < min(number for number, one in enumerate(steps) if "download-artifact" in one.get("uses", ""))
+    for job, folder, last in (
+        ("race", "reports", "tfbench ci"),
+        ("settle", "reports", "download-artifact"),
+        ("confirm", "reports", "download-artifact"),
+        ("gate", "tfbench-report", "download-artifact"),
+    ):
+        words = " ".join(one.get("run", "") + one.get("uses", "") for one in GATE["jobs"][job]["steps"])
+        assert f"rm -rf {folder}" in words[: words.index(last)]
 
 
 class TestRequiredJob:
@@ -203,94 +137,12 @@ class TestRequiredJob:
             ("", "", "", "", 1),
         ],
     )
-    def test_succeeds_only_if_every_job_did(self, root, race, settle, confirm, regressed, code):
+    def test_succeeds_only_if_every_job_did(self, tmp_path, race, settle, confirm, regressed, code):
         found = {"race": race, "settle": settle, "confirm": confirm}
         values = {f"needs.{name}.result": result for name, result in found.items()}
-        done = run(root, workflow_step("gate", "results"), values | {"needs.settle.outputs.regressed": regressed})
+        done = run(tmp_path, workflow_step("gate", "results"), values | {"needs.settle.outputs.regressed": regressed})
         assert done.returncode == code
         assert ("a job did not succeed" in done.stdout) == bool(code)
-
-    def test_keeps_a_regression_that_the_second_run_does_not_settle(self, root):
-        (root / "first").mkdir()
-        (root / "second").mkdir()
-        first = json_format.render(complete([row("b/test_x.py::test_x", "regressed")]))
-        second = json_format.render(complete([row("b/test_x.py::test_x", "unchanged")], complete=False))
-        (root / "first/first.json").write_text(first)
-        (root / "second/second.json").write_text(second)
-        done = run(root, workflow_step("gate", "conclude"), {"needs.settle.outputs.regressed": "true"})
-        assert done.returncode == 0
-        assert "the regressions stay" in done.stdout
-        assert (root / "report.json").read_text() == first
-
-
-def git(root, *words):
-    identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
-    done = subprocess.run(["git", *identity, *words], cwd=root, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def commit(root, name):
-    (root / name).write_text(name)
-    git(root, "add", name)
-    git(root, "commit", "-qm", name)
-    return git(root, "rev-parse", "HEAD")
-
-
-@pytest.mark.parametrize(
-    "step", [named(ACTION["runs"]["steps"], "base"), workflow_step("race", "base"), workflow_step("confirm", "base")],
-    ids=["action", "race", "confirm"],
-)  # fmt: skip
-class TestBase:
-    """The event names an old commit of the base; the pull request was merged with a later one."""
-
-    @pytest.fixture
-    def history(self, tmp_path):
-        git(tmp_path, "init", "-q", "-b", "main")
-        old = commit(tmp_path, "old")
-        git(tmp_path, "switch", "-qc", "change")
-        change = commit(tmp_path, "change")
-        git(tmp_path, "switch", "-q", "main")
-        new = commit(tmp_path, "new")
-        git(tmp_path, "update-ref", "refs/remotes/origin/main", new)
-        return tmp_path, old, change, new
-
-    def base(self, root, step, base, head):
-        event = {"base.sha": base, "base.ref": "main", "head.sha": head}
-        values = inputs() | {f"github.event.pull_request.{name}": value for name, value in event.items()}
-        assert run(root, step, values).returncode == 0
-        return (root / "outputs.txt").read_text().strip()
-
-    def test_is_the_first_parent_of_the_merge_that_github_tests(self, step, history):
-        root, old, change, new = history
-        git(root, "merge", "-q", "--no-ff", "-m", "merge", change)
-        assert self.base(root, step, old, change) == f"against=git:{new}"
-
-    def test_is_never_older_than_what_was_merged_into_the_head(self, step, history):
-        root, old, _, new = history
-        git(root, "switch", "-q", "change")
-        git(root, "merge", "-q", "-m", "merge main", "main")
-        head = git(root, "rev-parse", "HEAD")
-        assert self.base(root, step, old, head) == f"against=git:{new}"
-
-    def test_is_the_named_commit_otherwise(self, step, history):
-        root, old, change, new = history
-        git(root, "switch", "-q", "change")
-        assert self.base(root, step, new, change) == f"against=git:{new}"
-        git(root, "update-ref", "-d", "refs/remotes/origin/main")
-        (root / "outputs.txt").unlink()
-        assert self.base(root, step, old, change) == f"against=git:{old}"
-
-
-def test_the_action_takes_another_side_and_refuses_none(root):
-    step = named(ACTION["runs"]["steps"], "base")
-    git(root, "init", "-q")
-    assert run(root, step, inputs(against="tensorflow==2.20.0")).returncode == 0
-    assert (root / "outputs.txt").read_text() == "against=tensorflow==2.20.0\n"
-    done = run(root, step, inputs())
-    assert done.returncode == 2
-    assert "set the input against" in done.stdout
-    assert run(root, step, inputs(against="git:main\ncode=0")).returncode == 2
-    assert (root / "outputs.txt").read_text() == "against=tensorflow==2.20.0\n"
 
 
 GH = """

@@ -1,5 +1,6 @@
 """Workflows and action on GitHub: their syntax, their security, and the steps of the sharded gate."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -68,12 +69,13 @@ def test_the_action_has_no_expressions_in_shell_code():
 
 BENCHMARKS = """
     import pytest
+    from speed import SECONDS
     from tests.fakes.steps import taking
 
 
     @pytest.mark.parametrize("number", range(2))
     def test_many(bench, number):
-        bench(taking(bench, {seconds}))
+        bench(taking(bench, SECONDS))
 
 
     def test_one(bench):
@@ -86,7 +88,9 @@ def sharded(project):
     """A pull request and its base, with reports of two shards."""
     project.write(".tfbench\n__pycache__\nreports\n*.json\n.venv\n*.txt\nfirst\nsecond\n", ".gitignore")
     (project.root / ".venv").symlink_to(sys.prefix)
-    project.write(BENCHMARKS.format(seconds=5e-5))
+    project.write("[pytest]\npythonpath = .\n", "pytest.ini")
+    project.write("SECONDS = 5e-5\n", "speed.py")
+    project.write(BENCHMARKS)
     project.git("init", "-q")
     project.git("add", "-A")
     project.git("commit", "-qm", "base")
@@ -102,41 +106,45 @@ def steps(job):
 
 
 def step(project, job, name, **values):
-    env = gate_demo.environment(cheap=True) | {"AGAINST": "git:HEAD", "POLICY": "quick", "SELECT": "test"}
+    env = gate_demo.environment(cheap=True) | {"POLICY": "quick", "SELECT": "test"}
     env |= {
+        "GITHUB_EVENT_PATH": str(project.root / "event.json"),
         "GITHUB_OUTPUT": str(project.root / "outputs.txt"),
         "GITHUB_STEP_SUMMARY": str(project.root / "summary.txt"),
     }
-    return shell(steps(job)[name], project.root, env, {"steps.base.outputs.against": "git:HEAD", **values})
+    return shell(steps(job)[name], project.root, env, values)
 
 
 @pytest.mark.slow
 def test_shards_are_raced_merged_confirmed_and_gated(sharded):
-    sharded.write(BENCHMARKS.format(seconds=1e-4))
-    for shard in ("1/2", "2/2"):
-        raced = step(sharded, "race", "race", **{"matrix.shard": shard})
+    base = subprocess.run(["git", "rev-parse", "HEAD"], cwd=sharded.root, capture_output=True, text=True, check=True)
+    pull = {"base": {"sha": base.stdout.strip(), "ref": "main"}, "head": {"sha": "0" * 40}}
+    sharded.write(json.dumps({"pull_request": pull}), "event.json")
+    sharded.write("SECONDS = 1e-4\n", "speed.py")
+    kept = sharded.root / "kept"
+    for number in (1, 2):
+        raced = step(sharded, "race", "race", **{"matrix.shard": f"{number}/2"})
         assert raced.returncode == 0, raced.stdout + raced.stderr
+        shutil.copytree(sharded.root / "reports", kept, dirs_exist_ok=True)
+    assert sorted(file.name for file in kept.iterdir()) == ["shard-1.json", "shard-2.json"]
+    shutil.copytree(kept, sharded.root / "reports", dirs_exist_ok=True)
     settled = step(sharded, "settle", "settle")
     assert settled.returncode == 0, settled.stdout + settled.stderr
-    regressed = (sharded.root / "regressed.txt").read_text().splitlines()
+    regressed = (sharded.root / "reports/regressed.txt").read_text().splitlines()
     assert regressed == sorted(f"benchmarks/test_mine.py::test_many[{number}]" for number in range(2))
     assert "regressed=true" in (sharded.root / "outputs.txt").read_text()
-    (sharded.root / "first").mkdir()
-    for name in ("first.json", "regressed.txt"):
-        shutil.move(sharded.root / name, sharded.root / "first" / name)
     confirmed = step(sharded, "confirm", "confirm")
     assert confirmed.returncode == 0, confirmed.stdout + confirmed.stderr
-    (sharded.root / "second").mkdir()
-    shutil.move(sharded.root / "second.json", sharded.root / "second" / "second.json")
-    reported = {"needs.settle.outputs.regressed": "true"}
-    assert step(sharded, "gate", "conclude", **reported).returncode == 0
+    shutil.move(sharded.root / "reports", sharded.root / "tfbench-report")
     shutil.copytree(ROOT / ".github", sharded.root / ".github")
     gated = step(sharded, "gate", "gate")
     assert gated.returncode == 1, gated.stdout + gated.stderr
-    assert "2 regressed" in gated.stdout
-    assert "a second job confirms it" in (sharded.root / "report.json").read_text()
+    assert "4 regressed" in gated.stdout  # in time, and in the result, which is a time here
+    assert "a second job confirms it" in (sharded.root / "tfbench-report/report.json").read_text()
+    assert sorted(file.name for file in (sharded.root / "tfbench-report").iterdir()) == ["accepted.json", "report.json"]
 
-    (sharded.root / "reports" / "shard-2.json").unlink()
+    (kept / "shard-2.json").unlink()
+    shutil.move(kept, sharded.root / "reports")
     missing = step(sharded, "settle", "settle")
     assert missing.returncode == 5
     assert "shard 2/2 never reported" in missing.stderr

@@ -24,7 +24,7 @@ from tfbench.policy import Policy
 from tfbench.report.artifact import as_json, load_accepted, load_report
 from tfbench.report.comment import annotation, headline_annotation, render
 from tfbench.report.screen import COLOURS, Screen
-from tfbench.ruling import Result, decided
+from tfbench.ruling import GateDecision, Result, decided
 from tfbench.suite.fingerprint import line_of
 from tfbench.untrusted import brief, is_case
 
@@ -47,6 +47,16 @@ def run(arguments: argparse.Namespace) -> int:
     report = load_report(arguments.report)
     agreed = load_accepted(arguments.accepted) if arguments.accepted else []
     decision = decided(report, agreed, min_compared=arguments.min_compared)
+    if arguments.write_accepted:
+        write_whole(arguments.write_accepted, as_json(agreed))
+    if arguments.write_regressed:
+        write_whole(arguments.write_regressed, regressed(report, arguments.report))
+    announce(report, decision, arguments.root)
+    return decision.ruling.result.code
+
+
+def announce(report: Report, decision: GateDecision, root: Path) -> None:
+    """Print a decision, and on GitHub's runners annotate the benchmarks below ``root`` and write the step summary."""
     ruling, console = decision.ruling, Screen(soft_wrap=True)
     github = os.environ.get("GITHUB_ACTIONS") == "true"
     for verdict, entry in decision.accepted.verdicts:
@@ -59,27 +69,31 @@ def run(arguments: argparse.Namespace) -> int:
             for line in report.why(verdict.case.name):
                 console.print(Text(f"  {line}"))
         if github:
-            print(annotation(verdict, line_of(arguments.root, verdict.case.name)))  # escaped by itself
+            print(annotation(verdict, line_of(root, verdict.case.name)))  # escaped by itself
     for problem in decision.accepted.problems:
         console.print(Text(problem, "red"))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(render(report, decision))
-    if arguments.write_accepted:
-        write_whole(arguments.write_accepted, as_json(agreed))
-    if arguments.write_regressed:
-        regressed = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
-        lines = [f"{_root_from_here(report)}{name}" for name in dict.fromkeys(regressed)]
-        if strange := next((name for name in lines if not is_case(name)), ""):  # pytest reads options there as well
-            text = f"has a case named {brief(repr(strange))}, which is no name of a benchmark"
-            raise ReportError(f"{brief(arguments.report)} {text}")
-        write_whole(arguments.write_regressed, "".join(f"{line}\n" for line in lines))
     if github and ruling.result is not Result.PASS:
         print(headline_annotation(ruling))
     for skip in report.skips:
         console.print(Text(f"skipped {skip.case.name}: {skip.reason}", "dim"))
     console.print(Text.assemble((str(ruling.result), ruling.result.style), f": {ruling.because}"))
-    return ruling.result.code
+
+
+def regressed(report: Report, name: Path) -> str:
+    """Return the regressed cases of a report, a line each, as words for pytest.
+
+    Raises:
+        ReportError: A case has no name of a benchmark. pytest reads options in the file as well.
+    """
+    cases = [verdict.case.name for verdict in report.verdicts if verdict.outcome is Outcome.REGRESSED]
+    lines = [f"{_root_from_here(report)}{case}" for case in dict.fromkeys(cases)]
+    if strange := next((line for line in lines if not is_case(line)), ""):
+        text = f"has a case named {brief(repr(strange))}, which is no name of a benchmark"
+        raise ReportError(f"{brief(name)} {text}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _root_from_here(report: Report) -> str:

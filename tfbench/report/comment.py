@@ -254,6 +254,11 @@ def headline_annotation(ruling: Ruling) -> str:
     return _command(ruling.result, {"title": f"tfbench: {ruling.result}"}, ruling.because)
 
 
+def error_annotation(text: str) -> str:
+    """Build a workflow command that shows a failure of the gate itself on the run."""
+    return _command(Result.ERROR, {"title": "tfbench"}, text)
+
+
 def _command(result: Result, fields: Mapping[str, str], message: str) -> str:
     properties = ",".join(f"{key}={_encoded(value, ':,')}" for key, value in fields.items())
     return f"::{result.level} {properties}::{_encoded(message)}"

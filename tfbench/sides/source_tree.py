@@ -221,6 +221,36 @@ def commit_of(root: Path, revision: str) -> str:
     return _git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
 
 
+def base_of_change(root: Path, base: str, branch: str = "", head: str = "") -> str:
+    """Return the commit to compare the checked-out change with.
+
+    It has everything that the change has got from its target branch. Otherwise changes of others would count as its
+    own: a CI system can name an older base than the commit that it has merged for the test.
+
+    Args:
+        base: A revision that the change was made from, or the target branch itself.
+        branch: Target branch at the remote ``origin``, if known.
+        head: Last commit of the change, if known. A merge of it is checked out for tests of a pull request.
+
+    Raises:
+        SideError: The revision does not exist, or has no commit in common with the checked-out one.
+    """
+    with suppress(SideError):
+        if head and _git(root, "rev-parse", "--quiet", "--verify", "HEAD^2") == head:
+            return _git(root, "rev-parse", "HEAD^1")
+    named = commit_of(root, base)
+    try:
+        shared = _git(root, "merge-base", "HEAD", named)
+    except SideError:
+        fix = "run `git fetch --unshallow` if this clone is shallow, or name a branch that the change starts from"
+        raise SideError(f"git:{base}: no commit in common with HEAD; {fix}") from None
+    with suppress(SideError):
+        later = _git(root, "merge-base", "HEAD", f"refs/remotes/origin/{branch}")
+        _git(root, "merge-base", "--is-ancestor", shared, later)
+        return later
+    return shared
+
+
 def is_pinned(root: Path, revision: str) -> bool:
     """Whether a revision is a tag or a commit's hash, and so means the same code tomorrow."""
     if re.fullmatch(r"[0-9a-f]{7,64}", revision):

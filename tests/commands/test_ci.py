@@ -1,0 +1,248 @@
+"""The gate of a CI job as one command: what pytest is asked for, which base, and which exit code."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.fakes.report import CODE, SIDES, complete, row
+from tfbench import cli
+from tfbench.commands import ci
+from tfbench.errors import SideError
+from tfbench.report import json_format
+from tfbench.sides.source_tree import base_of_change
+
+ROOT = Path(__file__).resolve().parents[2]
+CASE = "b/test_x.py::test_x"
+PYTEST = """
+import json, os, sys
+from pathlib import Path
+
+with open("calls.txt", "a") as file:
+    file.write(json.dumps(sys.argv[1:]) + "\\n")
+code, report = json.loads(Path("answers.json").read_text())["@" in "".join(word[0] for word in sys.argv)]
+if report:
+    Path(sys.argv[-1].partition("=")[2]).write_text(report)
+if code < 0:
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
+
+
+def report(outcome, **fields):
+    sides = SIDES | {"baseline": {"spec": "git:main", **CODE}}
+    return json_format.render(complete([row(CASE, outcome)], **{"sides": sides, **fields}))
+
+
+UNCHANGED = report("unchanged")
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """A folder in which pytest only notes its call and answers with prepared reports."""
+    for name in [name for name in os.environ if name.startswith(("GITHUB_", "CI_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    Path("pytest_only.py").write_text(PYTEST)
+    monkeypatch.setattr(ci, "PYTEST", (sys.executable, "pytest_only.py"))
+
+    def run(*words, first=(0, UNCHANGED), second=(0, ""), against="git:main"):
+        Path("answers.json").write_text(json.dumps([first, second]))
+        Path("calls.txt").unlink(missing_ok=True)
+        return cli.main(["ci", *(["--against", against] if against else []), *words])
+
+    return run
+
+
+def calls():
+    return [json.loads(line) for line in Path("calls.txt").read_text().splitlines()]
+
+
+def left():
+    return sorted(file.name for file in Path("tfbench-report").iterdir())
+
+
+def test_a_change_that_is_not_slower_passes_and_leaves_a_report_and_a_comment(job):
+    Path("tfbench-report").mkdir()
+    Path("tfbench-report/second.json").write_text("of yesterday")
+    Path("tfbench-report/shard-7.json").write_text("of the branch")
+    assert job("--comment", "comment.md") == 0
+    assert calls() == [
+        ["--benchmark", "--tfbench-policy", "quick", "--tfbench-against", "git:main", "--tfbench-device", "all",
+         "--tfbench-report-json=tfbench-report/shard-1.json"]
+    ]  # fmt: skip
+    assert left() == ["accepted.json", "report.json"]
+    assert "### tfbench: pass" in Path("comment.md").read_text()
+
+
+def test_all_options_reach_pytest(job):
+    job(
+        "b", "c d", "-k", "x or y", "--policy", "strict", "--device", "gpu:0", "--require-gpu", "true",
+        "--arguments", "--cpus\n0,2-3\n\n-m not slow\n",
+    )  # fmt: skip
+    assert calls() == [
+        ["--benchmark", "--tfbench-policy", "strict", "--tfbench-against", "git:main", "--tfbench-device", "gpu:0",
+         "--cpus", "0,2-3", "-m not slow", "--tfbench-require-gpu", "-k", "x or y", "b", "c d",
+         "--tfbench-report-json=tfbench-report/shard-1.json"]
+    ]  # fmt: skip
+
+
+def test_a_regression_is_raced_again_and_stays_if_it_is_confirmed(job, capsys):
+    assert job("-k", "x", first=(1, report("regressed")), second=(1, report("regressed"))) == 1
+    first, second = calls()
+    assert "-k" in first
+    assert second[-3:] == [
+        "--tfbench-profile-on-regression", "@tfbench-report/regressed.txt", "--tfbench-report-json=tfbench-report/second.json"
+    ]  # fmt: skip
+    assert "-k" not in second
+    assert left() == ["accepted.json", "report.json"]
+    assert "a second job confirms it" in Path("tfbench-report/report.json").read_text()
+
+
+def test_a_regression_that_the_second_race_does_not_find_is_inconclusive(job):
+    answers = {"first": (1, report("regressed")), "second": (0, report("unchanged"))}
+    assert job(**answers) == 3
+    assert job("--strict", "false", **answers) == 0
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5, -9])
+def test_other_exit_codes_of_pytest_than_0_and_1_are_no_pass(job, capsys, code):
+    expected = {0: 0, 1: 0, 4: 2}.get(code, 5)
+    assert job(first=(code, report("unchanged"))) == expected
+    shown = f"the run of pytest ended with exit code {code if code >= 0 else 128 - code} (2 interrupted"
+    assert (shown in capsys.readouterr().err) == bool(expected)
+    assert job(first=(code, "")) == (expected or 5)
+    assert ("pytest wrote no report" in capsys.readouterr().err) == (not expected)
+    assert len(calls()) == 1
+
+
+def test_a_regression_counts_even_if_the_run_or_its_confirmation_breaks(job, capsys):
+    assert job(first=(3, report("regressed", complete=False))) == 1
+    assert len(calls()) == 1
+    assert job(first=(1, report("regressed")), second=(2, "")) == 1
+    assert "the regressions stay: the confirming run of pytest ended with exit code 2" in capsys.readouterr().err
+    assert job(first=(1, report("regressed")), second=(0, report("unchanged", complete=False))) == 1
+    assert "the regressions stay: " in capsys.readouterr().err
+
+
+def test_accepted_regressions_count_and_go_into_the_folder(job):
+    entry = f'[[accept]]\ncase = "{CASE}"\nreason = "agreed"\nuntil = 9999-01-01\nup_to = 2\nmetric = "graph_ops"\n'
+    Path("accepted.toml").write_text(entry)
+    assert job("--accepted", "accepted.toml") == 5  # it is unused
+    assert CASE in Path("tfbench-report/accepted.json").read_text()
+
+
+def test_steps_hand_the_folder_on(job, capsys):
+    assert job("--steps", "race", "--shard", "2/3") == 0
+    assert left() == ["shard-2.json"]
+    assert calls()[0][-3:-1] == ["--tfbench-shard", "2/3"]
+    assert job("--shard", "2/3") == 2
+    assert "a shard is not gated alone; use --steps race" in capsys.readouterr().err
+    assert job("--steps", "race,win") == 2
+    assert "no step is named 'win'; the steps are race, merge, confirm, gate" in capsys.readouterr().err
+    assert job("--steps", "merge") == 0
+    assert left() == ["first.json", "regressed.txt"]
+    assert job("--steps", "confirm,gate") == 0
+    assert job("--steps", "merge,confirm,gate") == 5
+    assert "tfbench-report has no report of a race; run the step race before" in capsys.readouterr().err
+
+
+def test_github_is_told_by_outputs_and_annotations(job, monkeypatch, capsys):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_OUTPUT", "outputs.txt")
+    for name, value in (("SERVER_URL", "https://github.com"), ("REPOSITORY", "o/r"), ("RUN_ID", "7")):
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    assert job("--comment", "c.md", first=(1, report("regressed")), second=(5, "")) == 1
+    assert Path("outputs.txt").read_text() == "regressed=true\ncode=1\n"
+    assert "::error title=tfbench::the regressions stay: the confirming run" in capsys.readouterr().out
+    assert "https://github.com/o/r/actions/runs/7" in Path("c.md").read_text()
+
+
+class TestBase:
+    """CI names an old commit of the base, and the change was merged with a later one."""
+
+    @pytest.fixture
+    def history(self, job, tmp_path):
+        git("init", "-q", "-b", "main")
+        old = commit("old")
+        git("switch", "-qc", "change")
+        change = commit("change")
+        git("switch", "-q", "main")
+        new = commit("new")
+        git("update-ref", "refs/remotes/origin/main", new)
+        return old, change, new
+
+    def test_is_the_first_parent_of_the_merge_that_github_tests(self, history):
+        old, change, new = history
+        git("merge", "-q", "--no-ff", "-m", "merge", change)
+        assert base_of_change(Path(), old, "main", change) == new
+
+    def test_is_never_older_than_what_was_merged_into_the_head(self, history):
+        old, _, new = history
+        git("switch", "-q", "change")
+        git("merge", "-q", "-m", "merge main", "main")
+        assert base_of_change(Path(), old, "main", git("rev-parse", "HEAD")) == new
+
+    def test_is_otherwise_the_last_commit_that_the_change_shares_with_the_named_one(self, history):
+        old, change, new = history
+        git("switch", "-q", "change")
+        for base in (old, new, "main"):
+            assert base_of_change(Path(), base, "main", change) == old
+            assert base_of_change(Path(), base) == old
+
+    def test_that_is_not_there_is_named_with_a_fix(self, history):
+        with pytest.raises(SideError, match="no such revision in this repository"):
+            base_of_change(Path(), "f" * 40, "main", "")
+        git("switch", "-q", "--orphan", "other")
+        commit("other")
+        with pytest.raises(SideError, match="no commit in common with HEAD"):
+            base_of_change(Path(), "main")
+
+    @pytest.mark.parametrize("system", ["github", "queue", "gitlab", "option"])
+    def test_is_read_from_the_ci_system(self, job, history, monkeypatch, system):
+        old, change, new = history
+        git("switch", "-q", "change")
+        words = []
+        if system == "github":
+            event = {"pull_request": {"base": {"sha": new, "ref": "main"}, "head": {"sha": change}}}
+        else:
+            event = {"merge_group": {"base_sha": old}}
+        if system in ("github", "queue"):
+            Path("event.json").write_text(json.dumps(event))
+            monkeypatch.setenv("GITHUB_EVENT_PATH", "event.json")
+        if system == "gitlab":
+            monkeypatch.setenv("CI_MERGE_REQUEST_DIFF_BASE_SHA", old)
+            monkeypatch.setenv("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "main")
+        if system == "option":
+            words = ["--base", "main"]
+        assert job(*words, against="") == 0
+        assert calls()[0][4] == f"git:{old}"
+
+    def test_is_asked_for_where_no_ci_system_names_one(self, job, history, capsys):
+        assert job(against="") == 2
+        assert "no base: this is no job of a pull request; add --base BRANCH" in capsys.readouterr().err
+
+
+def git(*words):
+    identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
+    return subprocess.run(["git", *identity, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(name):
+    Path(name).write_text(name)
+    git("add", name)
+    git("commit", "-qm", name)
+    return git("rev-parse", "HEAD")
+
+
+def test_gitlabs_template_is_valid_and_calls_the_command(tmp_path):
+    file = ROOT / "ci" / "gitlab.yml"
+    check = [str(Path(sys.executable).with_name("check-jsonschema")), "--builtin-schema", "vendor.gitlab-ci", str(file)]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    (script,) = yaml.safe_load(file.read_text())["tfbench"]["script"]
+    assert script.startswith("tfbench ci ")

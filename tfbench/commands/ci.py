@@ -1,0 +1,226 @@
+"""Gate a change in CI: race its benchmarks against the base, confirm regressions, decide, and write the comment.
+
+The base is that of the pull request of GitHub or the merge request of GitLab, unless --base or --against names another.
+With --steps, one job does some of the steps, and hands the output folder on to the next job.
+
+The exit codes are those of `tfbench gate`. A run of pytest that ends with another code than 0 or 1 is not complete. The
+command then ends with 2 if pytest refuses its command line, and otherwise with 5, or 1 if a case regressed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tfbench.commands.gate import announce, regressed
+from tfbench.errors import ReportError, UsageError
+from tfbench.fs import read_text, write_whole
+from tfbench.model import Report
+from tfbench.report import json_format
+from tfbench.report.artifact import ACCEPTED, as_json, files_of, load_accepted, load_report
+from tfbench.report.comment import error_annotation, render
+from tfbench.report.merge import confirm, merge
+from tfbench.report.screen import say
+from tfbench.ruling import Result, decided
+from tfbench.sides.source_tree import base_of_change
+from tfbench.untrusted import brief
+
+PYTEST = (sys.executable, "-m", "pytest", "-p", "tfbench.plugin")
+STEPS = ("race", "merge", "confirm", "gate")
+SHARD, FIRST, REGRESSED, SECOND, REPORT = "shard-{}.json", "first.json", "regressed.txt", "second.json", "report.json"
+"""Files of the output folder. The steps write them in this order, and the last step leaves the report."""
+_CODES = (
+    "2 interrupted, 3 internal error, 4 wrong command line, 5 no benchmark selected, more than 128 killed by a signal"
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
+    option(
+        "paths", metavar="PATH", nargs="*", help="files and folders of benchmarks (default: those of pytest's settings)"
+    )
+    option("-k", metavar="EXPRESSION", default="", help="select cases by name, as in pytest")
+    text = "the target branch or an older commit; the change is compared with the last commit that it shares"
+    option("--base", metavar="REVISION", default="", help=text)
+    option("--against", metavar="SPEC", default="", help="another side than the base, as for pytest")
+    option("--policy", metavar="NAME", default="quick", help="confidence and cost (default: %(default)s)")
+    option("--device", metavar="DEVICES", default="all", help="devices to measure on (default: %(default)s)")
+    yes = ("true", "false")
+    option(
+        "--require-gpu", choices=yes, default="false", help="whether a missing GPU is an error (default: %(default)s)"
+    )
+    option("--arguments", metavar="TEXT", default="", help="further arguments for pytest, one per line")
+    option("--shard", metavar="N/OF", default="", help="race one part of the cases, such as 2/4; needs --steps race")
+    text = f"steps to do, separated by commas (default: {','.join(STEPS)})"
+    option("--steps", metavar="STEPS", default=",".join(STEPS), help=text)
+    text = "accepted regressions, ignored if the file does not exist (default: %(default)s)"
+    option("--accepted", metavar="FILE", type=Path, default=Path(".github/tfbench-accepted.toml"), help=text)
+    text = "whether an inconclusive case (exit code 3) fails the job (default: %(default)s)"
+    option("--strict", choices=yes, default="true", help=text)
+    option("--comment", metavar="PATH", type=Path, help="write the result as Markdown, for a comment")
+    text = "folder of the report, and of the files between steps (default: %(default)s)"
+    option("--output", metavar="DIR", type=Path, default=Path("tfbench-report"), help=text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do the steps, and return the exit code."""
+    steps = arguments.steps.split(",")
+    if unknown := [step for step in steps if step not in STEPS]:
+        raise UsageError(f"--steps: no step is named {brief(repr(unknown[0]))}; the steps are {', '.join(STEPS)}")
+    if arguments.shard and steps != ["race"]:
+        text = "a shard is not gated alone; use --steps race, and --steps merge,confirm,gate where all shards are"
+        raise UsageError(f"--shard {brief(arguments.shard)}: {text}")
+    folder, code = arguments.output, 0
+    if "race" in steps:
+        for name in (
+            FIRST,
+            REGRESSED,
+            SECOND,
+            REPORT,
+            ACCEPTED,
+            *(path.name for path in folder.glob(SHARD.format("*"))),
+        ):
+            folder.joinpath(name).unlink(missing_ok=True)  # of an earlier run, or of the branch
+        folder.mkdir(parents=True, exist_ok=True)
+        code = _race(arguments)
+        if not list(folder.glob(SHARD.format("*"))):
+            if not code:
+                _complain("pytest wrote no report; remove options such as --collect-only from --arguments")
+            _tell_github(code=code or Result.ERROR.code)
+            return code or Result.ERROR.code
+    if "merge" in steps:
+        _merge(folder)
+    if "confirm" in steps and not code:
+        code = _confirm(arguments)
+    if "gate" in steps:
+        ruled = _gate(arguments)
+        tolerated = arguments.strict == "false" and ruled == Result.INCONCLUSIVE.code
+        code = ruled if ruled == Result.REGRESSED.code else max(code, 0 if tolerated else ruled)
+        _tell_github(code=ruled)
+    return code
+
+
+def _race(arguments: argparse.Namespace) -> int:
+    selected = [*(["-k", arguments.k] if arguments.k else []), *arguments.paths]
+    if arguments.shard:
+        selected += ["--tfbench-shard", arguments.shard]
+    report = arguments.output / SHARD.format(re.sub(r"\D.*", "", arguments.shard) or 1)
+    return _pytest(arguments, "the run", report, selected)
+
+
+def _merge(folder: Path) -> None:
+    """Merge the shards' reports, and list the regressed cases."""
+    files = sorted(folder.glob(SHARD.format("*")))
+    if not files:
+        raise ReportError(f"{brief(folder)} has no report of a race; run the step race before, and hand its folder on")
+    reports = [(name, json_format.read(text, name)) for file in files for name, text in files_of(file).items()]
+    whole = reports[0][1] if len(reports) == 1 and reports[0][1].shard is None else merge(reports)
+    write_whole(folder / FIRST, json_format.render(whole))
+    write_whole(folder / REGRESSED, cases := regressed(whole, folder / FIRST))
+    for file in files:
+        file.unlink()
+    _tell_github(regressed=str(bool(cases)).lower())
+
+
+def _confirm(arguments: argparse.Namespace) -> int:
+    """Race the regressed cases again, with profiles of both sides."""
+    cases = arguments.output / REGRESSED
+    if not read_text(cases):
+        return 0
+    selected = ["--tfbench-profile-on-regression", f"@{cases}"]
+    return _pytest(arguments, "the regressions stay: the confirming run", arguments.output / SECOND, selected)
+
+
+def _gate(arguments: argparse.Namespace) -> int:
+    folder: Path = arguments.output
+    report = _confirmed(load_report(folder / FIRST), folder / SECOND)
+    write_whole(folder / REPORT, json_format.render(report))
+    for name in (FIRST, REGRESSED, SECOND):
+        folder.joinpath(name).unlink(missing_ok=True)
+    agreed = load_accepted(arguments.accepted) if arguments.accepted.is_file() else []
+    write_whole(folder / ACCEPTED, as_json(agreed))
+    decision = decided(report, agreed)
+    if arguments.comment:
+        write_whole(arguments.comment, render(report, decision, _link()))
+    announce(report, decision, Path())
+    return decision.ruling.result.code
+
+
+def _confirmed(report: Report, second: Path) -> Report:
+    if not second.is_file():
+        return report
+    try:
+        return confirm(report, load_report(second))
+    except ReportError as error:
+        _complain(f"the regressions stay: {error}")
+        return report
+
+
+def _pytest(arguments: argparse.Namespace, what: str, report: Path, selected: list[str]) -> int:
+    """Run pytest; return 0 if its report is complete, otherwise the exit code of this command."""
+    words = ["--benchmark", "--tfbench-policy", arguments.policy, "--tfbench-against", _against(arguments)]
+    words += ["--tfbench-device", arguments.device, *filter(None, arguments.arguments.splitlines())]
+    if arguments.require_gpu == "true":
+        words.append("--tfbench-require-gpu")
+    code = subprocess.run([*PYTEST, *words, *selected, f"--tfbench-report-json={report}"], check=False).returncode
+    if code in (0, 1):  # with 1, a case failed, and the gate says which
+        return 0
+    _complain(f"{what} of pytest ended with exit code {code if code > 0 else 128 - code} ({_CODES})")
+    return 2 if code == 4 else Result.ERROR.code
+
+
+def _against(arguments: argparse.Namespace) -> str:
+    """Return the specification of the other side.
+
+    Raises:
+        UsageError: The command line names no base, and this is no job of a pull request or merge request.
+    """
+    if arguments.against:
+        return str(arguments.against)
+    base, branch, head = (arguments.base, "", "") if arguments.base else _change()
+    if not base:
+        raise UsageError("no base: this is no job of a pull request; add --base BRANCH, or --against such as git:main")
+    return f"git:{base_of_change(Path(), base, branch, head)}"
+
+
+def _change() -> tuple[str, str, str]:
+    """Return what the CI system says of the change: a commit of the base, the target branch, the last commit."""
+    get = os.environ.get
+    event: Any = json.loads(read_text(Path(path))) if (path := get("GITHUB_EVENT_PATH")) else {}
+    if pull := event.get("pull_request"):
+        return pull["base"]["sha"], pull["base"]["ref"], pull["head"]["sha"]
+    if group := event.get("merge_group"):  # of a merge queue
+        return group["base_sha"], "", ""
+    return (
+        get("CI_MERGE_REQUEST_DIFF_BASE_SHA", ""),
+        get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", ""),
+        get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", ""),
+    )
+
+
+def _link() -> str:
+    """Return the address of this job's run, ``""`` if it is unknown."""
+    get = os.environ.get
+    if run := get("GITHUB_RUN_ID"):
+        return f"{get('GITHUB_SERVER_URL', '')}/{get('GITHUB_REPOSITORY', '')}/actions/runs/{run}"
+    return get("CI_JOB_URL", "")
+
+
+def _complain(text: str) -> None:
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        print(error_annotation(text), flush=True)
+    else:
+        say(f"tfbench ci: {text}", error=True)
+
+
+def _tell_github(**outputs: object) -> None:
+    """Set outputs of GitHub's step."""
+    if path := os.environ.get("GITHUB_OUTPUT"):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.writelines(f"{name}={value}\n" for name, value in outputs.items())
