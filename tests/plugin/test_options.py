@@ -56,7 +56,6 @@ def test_a_mean_that_cannot_be_judged_is_refused(text, raced, partial, why):
 TAKEN = {
     "pytest-playwright": ("--device", "choose from cpu, gpu, all"),
     "pytest-profiling": ("--profile", "1 test collected"),
-    "pytest-shard": ("--shard", "write 2/4"),
     "another plugin": ("--policy", "no policy named 'x'"),
 }
 """Plugin -> an option that it shares with tfbench, and what tfbench says of the value x. The reference has the same table."""
@@ -147,3 +146,14 @@ def test_a_conftest_that_names_the_plugin_gives_its_options_too(tmp_path):
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert "no policy named 'nothing'" in done.stdout + done.stderr
+
+
+def test_two_files_of_one_name_keep_pytests_hint_and_name_the_import_mode_that_takes_both(folder):
+    owner(folder, "--other", "other.py")
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        (folder / name / "test_same.py").write_text("def test_x(bench): ...\n")
+    code, output = run_pytest(folder, "--benchmark", "one", "two")
+    assert code == 2  # pytest's code for errors of collection
+    assert "HINT: remove __pycache__" in output
+    assert "run pytest with --import-mode=importlib" in output

@@ -83,6 +83,7 @@ OPTIONS = (
     Option("resume", "go on after an interruption: use the finished cases of the same code and environment"),
     Option("gate-suite", "also judge the mean of all cases, and fail if it is slower by F, such as 0.5%%", "F", None),
     Option("changed-only", "do not race cases whose code, graphs and packages are the same on both sides, but for a sample"),
+    Option("allow-changed-benchmarks", "judge changes of cases whose benchmark itself differs between the sides"),
     Option("report-json", "write the report as JSON", "PATH"),
     Option("report-html", "write the report as a page: one file with charts, for a browser", "PATH"),
     Option("report-markdown", "write the report as Markdown, for a pull request", "PATH"),
@@ -290,6 +291,7 @@ def pytest_make_collect_report(
     report = yield
     runner = collector.config.stash.get(RUNNER, None)
     if runner is not None:
+        report = report if report.passed else runner.again(collector, report)
         if report.passed:
             runner.left_out(collector)
         else:

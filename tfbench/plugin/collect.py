@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 import pytest
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks  # pytest offers it nowhere else
@@ -21,17 +22,19 @@ from tfbench.errors import DeclarationError, SideError, UsageError
 from tfbench.fs import write_whole
 from tfbench.gpus.selection import parse_device
 from tfbench.imports import redirect_imports
-from tfbench.model import JSON, THRESHOLDS, Case
-from tfbench.plugin import RUNNER, STARTED_WITH, whole_suite
+from tfbench.model import JSON, THRESHOLDS, Case, Claim
+from tfbench.plugin import RUNNER, STARTED_WITH, setting, whole_suite
 from tfbench.policy import Policy
 from tfbench.race.workers import Suite
 from tfbench.report.screen import say
 from tfbench.sides.counterparts import Selection
 from tfbench.sides.counterparts import collect as run_collection
 from tfbench.storage.baselines import HISTORY_VARIABLE
+from tfbench.suite import tensorflow_stub
 from tfbench.suite.first_files import ini_file
+from tfbench.suite.tensorflow_stub import StubError
 from tfbench.suite.tf_test_files import ERROR, function_of, listed
-from tfbench.untrusted import an_object, render_json, some
+from tfbench.untrusted import an_object, described, render_json, some
 
 if TYPE_CHECKING:
     from tfbench.plugin.runner import Runner
@@ -79,6 +82,102 @@ def _listing(config: pytest.Config) -> JSON:
     except SideError as error:
         first, _, rest = str(error).partition("\n")
         raise pytest.UsageError(f"tf.test.Benchmark: {': '.join([first, *rest.splitlines()[-1:]])}") from None
+
+
+# Collect a module that uses values of TensorFlow while it is imported, in a process with the real one
+
+
+CASE: pytest.StashKey[Case] = pytest.StashKey()
+"""The case of an item that another process has collected."""
+_STUBBED = (StubError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+"""Errors of modules that take a stub for a value."""
+_ELSEWHERE: JSON = {}
+"""What this process was asked to collect, if it collects another source tree."""
+_LEFT_OUT = {"parametrize", "usefixtures", "skip", "skipif", "xfail"}
+"""Marks that the other process has applied already."""
+
+
+class RealModule(pytest.File):
+    """Stands for a module that was collected with the real TensorFlow."""
+
+    listing: JSON
+    """Name of a case -> what the process with TensorFlow says of it."""
+
+    def collect(self) -> Iterator[pytest.Function]:
+        """Yield the items of the listed cases.
+
+        Raises:
+            ValueError, KeyError, TypeError: The list is damaged.
+        """
+        for name, content in self.listing.items():
+            case = _case_of(content["case"])
+            function = function_of(_never, case.source, "benchmark" if content["plain"] else "bench")
+            item: pytest.Function = pytest.Function.from_parent(
+                self, name=name.removeprefix(f"{self.nodeid}::"), callobj=function
+            )
+            item.stash[CASE] = case
+            for mark in content["marks"]:
+                item.add_marker(mark)
+            if content["skip"] is not None:
+                item.add_marker(pytest.mark.skip(reason=content["skip"]))
+            yield item
+
+
+def may_need_tensorflow(collector: pytest.Collector, error: BaseException | None) -> TypeGuard[pytest.Module]:
+    """Tell whether an error may come from the stub of TensorFlow."""
+    return isinstance(collector, pytest.Module) and isinstance(error, _STUBBED)
+
+
+def with_real_tensorflow(module: pytest.Module, policy: Policy) -> list[pytest.Function]:
+    """Collect a module in a process with the real TensorFlow, and return its benchmarks.
+
+    Raises:
+        SideError: It cannot be collected there either.
+    """
+    config, parent = module.config, module.parent
+    assert parent is not None
+    options = ["--import-mode", config.getoption("importmode"), "--tfbench-policy", policy.name]
+    for name in ("statistic", "scale"):
+        if value := setting(config, name):
+            options += [f"--tfbench-{name}", value]
+    inifile = str(config.inipath or "")
+    order: JSON = {
+        "root": str(config.rootpath),
+        "arguments": [*options, *(["-c", inifile] if inifile else []), str(module.path)],
+        "tree_redirect": None,
+        **{name: value for name, value in _ELSEWHERE.items() if name in ("tree_redirect", "inifile")},
+        "real": True,
+    }
+    listing = run_collection(COMMAND, order, config.rootpath, _SECONDS, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    try:
+        found: RealModule = RealModule.from_parent(parent, path=module.path)
+        found.listing = listing
+        return list(found.collect())
+    except (ValueError, KeyError, TypeError) as error:
+        raise SideError(f"the list of its benchmarks is damaged ({described(error)})") from None
+
+
+def _listed_with_tensorflow(collected: Collected) -> JSON:
+    def content(case: Case) -> JSON:
+        item = collected.functions[case.name]
+        skip, plain = evaluate_skip_marks(item), "bench" not in item._fixtureinfo.names_closure
+        marks = sorted({mark.name for mark in item.iter_markers()} - _LEFT_OUT)
+        return {"case": dataclasses.asdict(case), "plain": plain, "marks": marks, "skip": skip and skip.reason}
+
+    return {name: content(case) for name, case in collected.cases.items()}
+
+
+def _case_of(content: JSON) -> Case:
+    fields = {name: _as_tuple(value) for name, value in content.items()}
+    claims = [{name: _as_tuple(value) for name, value in claim.items()} for claim in content["claims"]]
+    return Case(**{**fields, "claims": tuple(Claim(**claim) for claim in claims)})
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+
+
+# Refuse a file whose name no report can state
 
 
 class MisnamedFile(pytest.File):
@@ -259,6 +358,8 @@ def _skipped(item: pytest.Item) -> bool:
 def _collect_elsewhere(text: str) -> int:
     """Write the cases of another source tree with digests of their code, on request of `sides.counterparts`."""
     order = json.loads(text)
+    _ELSEWHERE.update(order)
+    tensorflow_stub.REAL = order.get("real", False)
     os.chdir(order["root"])
     arguments = ["--rootdir=.", *order["arguments"]]
     if order["tree_redirect"]:
@@ -271,6 +372,9 @@ def _collect_elsewhere(text: str) -> int:
     except UsageError as error:
         say(str(error), error=True)
         return 1
+    if tensorflow_stub.REAL:
+        write_whole(Path(order["answer"]), render_json(_listed_with_tensorflow(collected)))
+        return 0
     policy = collected.policy  # another one than the run's, if only the other tree's configuration names one
     usual = () if policy.name == order["policy"] else tuple((name, getattr(policy, name)) for name in THRESHOLDS)
     found = {

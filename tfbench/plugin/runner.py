@@ -41,7 +41,7 @@ from tfbench.plugin.cases import (
     unknown_fixture,
     wanted_by_device,
 )  # fmt: skip
-from tfbench.plugin.collect import COMMAND, selection_of
+from tfbench.plugin.collect import CASE, COMMAND, may_need_tensorflow, selection_of, with_real_tensorflow
 from tfbench.plugin.options import (
     check_not_taken_for_test,
     given_folder,
@@ -72,7 +72,7 @@ from tfbench.storage.baselines import PROFILES, Layout
 from tfbench.suite.claims import STATS
 from tfbench.suite.shards import parse_shard
 from tfbench.suite.tensorflow_stub import fix_of
-from tfbench.untrusted import some
+from tfbench.untrusted import brief, some
 
 # Turn the result of a case into the outcome of its pytest test, and into a row of pytest-benchmark
 
@@ -436,8 +436,25 @@ class Runner:
 
     def case(self, item: pytest.Function) -> Case:
         """Return the case of an item. Raises `DeclarationError` if it is declared wrongly."""
+        if CASE in item.stash:
+            return item.stash[CASE]
         own = thresholds_of(item, self._patterns, self.policy)
         return case_of(item, self._places[item.nodeid], own, statistic_of(item))
+
+    def again(self, collector: pytest.Collector, report: pytest.CollectReport) -> pytest.CollectReport:
+        """Collect a module with the real TensorFlow if the stub may have broken it; return the report that counts."""
+        call = getattr(report, "call", None)
+        error = call.excinfo.value if call is not None and call.excinfo is not None else None
+        if not (self.imported and may_need_tensorflow(collector, error)):
+            return report
+        try:
+            found = with_real_tensorflow(collector, self.policy)
+        except SideError as failed:
+            report.sections.append(("tfbench", f"with the real TensorFlow: {failed}"))
+            return report
+        why = f"its import uses a value of TensorFlow ({brief(error)})"
+        self._notes.append(f"{collector.nodeid} was collected with the real TensorFlow, because {why}")
+        return pytest.CollectReport(collector.nodeid, "passed", None, list(found))
 
     def not_collected(self, report: pytest.CollectReport) -> None:
         """Note a file or class that pytest could not collect, or that skips itself."""
@@ -477,6 +494,7 @@ class Runner:
             gpus=self._gpus,
             require_gpu=option("require_gpu"),
             changed_only=option("changed_only"),
+            allow_changed=option("allow_changed_benchmarks"),
             selection=selection_of(config, self.policy.name),
             shard=self._shard,
             suite_cases=tuple(self._suite),

@@ -34,11 +34,13 @@ _SOURCES = (".", "src")
 
 
 def fix_of(error: str, root: Path) -> str:
-    """Return how to make the missing module of an error importable, ``""`` if the error names none that is known.
+    """Return how to make a module importable whose import failed, ``""`` if the error is of no known kind.
 
     Args:
         root: pytest's root directory.
     """
+    if "import file mismatch" in error:
+        return "two files have this name: run pytest with --import-mode=importlib, or rename one of them"
     if not (names := _MISSING.findall(error)):
         return ""
     name = names[-1]
@@ -69,7 +71,13 @@ _DISTRIBUTIONS = {
     "tf_keras": ("tf-keras",),
     "tensorflow_model_optimization": ("tensorflow-model-optimization",),
 }
+REAL = False
+"""Whether this process collects with the real TensorFlow instead of the stub."""
 _collecting = False
+
+
+class StubError(DeclarationError):
+    """A module needs a value of TensorFlow while it is imported, which the stub does not have."""
 
 
 class LazyAttribute:
@@ -123,7 +131,7 @@ class LazyAttribute:
         return f"<{self._path}, not loaded>"
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise DeclarationError(
+        raise StubError(
             f"the module uses the value of {self._path} at import; move that into the benchmark, "
             "a fixture, or a level's requires="
         )
@@ -136,7 +144,7 @@ class LazyAttribute:
 def _real(path: str) -> Any:
     """Return the object at a path, and import TensorFlow if necessary."""
     if "(" in path:
-        raise DeclarationError(f"{path} was called at import; move the call into the test")
+        raise StubError(f"{path} was called at import; move the call into the test")
     head, *rest = path.split(".")
     part: Any = importlib.import_module(head)
     for depth, name in enumerate(rest, start=1):
@@ -187,11 +195,14 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextmanager
 def stub_tensorflow() -> Iterator[list[str]]:
-    """Make imports of TensorFlow yield stubs inside the block, unless this process has imported it before.
+    """Make imports of TensorFlow yield stubs inside the block, unless this process has or wants the real one.
 
     The value of the block is a list that gets the name of each package that is imported.
     """
     global _collecting
+    if REAL:
+        yield []
+        return
     if known := [package for package in PACKAGES if package in sys.modules]:
         yield known
         return

@@ -27,15 +27,20 @@ def listed(config: pytest.Config) -> list[Path]:
     return sorted(files)
 
 
-def function_of(run: Callable[[Any], None], code: str) -> Callable[..., None]:
-    """Return the function of a benchmark: it takes ``bench`` and passes it on.
+def function_of(run: Callable[[Any], None], code: str, fixture: str = "bench") -> Callable[..., None]:
+    """Return the function of a benchmark: it takes a fixture and passes it on.
 
     Args:
         code: Digest of its code.
+        fixture: ``bench`` or ``benchmark``.
     """
 
-    def benchmark(bench: Any) -> None:
+    def ours(bench: Any) -> None:
         run(bench)
 
-    setattr(benchmark, DIGEST, code)
-    return benchmark
+    def theirs(benchmark: Any) -> None:
+        run(benchmark)
+
+    function = theirs if fixture == "benchmark" else ours
+    setattr(function, DIGEST, code)
+    return function
