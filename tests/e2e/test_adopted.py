@@ -31,6 +31,10 @@ BROKEN = {
     ),
     "odd_setup": ("benchmark.pedantic(fine, setup=lambda: 7)", "setup returned 7; it must return (args, kwargs)"),
     "asserts": ("assert benchmark(fine) == 1", "after it had been timed: assert"),
+    "counts_calls": (
+        "calls = []; benchmark(lambda: calls.append(1)); assert calls == [1]",
+        "so a test must not count its calls",
+    ),
     "asserts_stats": (
         "benchmark(fine); assert benchmark.stats['mean'] < 1e-12",
         "holds the times of this launch alone",

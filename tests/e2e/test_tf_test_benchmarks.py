@@ -9,13 +9,16 @@ CLASSES = """
 import time
 
 import tensorflow as tf
+from absl import flags
 from tensorflow.python.client import session
 from tensorflow.python.framework import ops
+
+flags.DEFINE_integer("small_size", 48, "size of the small product")
 
 
 class SessionBenchmark(tf.test.Benchmark):
     def benchmarkProducts(self):
-        for size in (48, 64):
+        for size in (flags.FLAGS.small_size, 64):
             with ops.Graph().as_default():
                 x = tf.random.uniform([size, size])
                 with session.Session() as sess:

@@ -115,6 +115,19 @@ def test_a_constructor_that_fails_is_the_reason(base):
         run(Mine)
 
 
+def test_flags_of_absl_have_their_defaults(base, monkeypatch):
+    flags = pytest.importorskip("absl.flags")
+    own = flags.FlagValues()
+    flags.DEFINE_integer("steps", 3, "number of steps", flag_values=own)
+    monkeypatch.setattr(flags, "FLAGS", own)
+
+    class Mine(base):
+        def benchmark_x(self):
+            self.report_benchmark(wall_time=own.steps)
+
+    assert run(Mine).reported == pytest.approx(3)
+
+
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
 def test_a_reported_time_must_be_a_time(base, seconds):
     class Mine(base):

@@ -26,6 +26,8 @@ STATS = (
     "the verdict compares the sides, and a limit in seconds belongs in a run without a side"
 )
 """What the numbers mean that a test asserts on."""
+CALLS = "a race calls the function many times and in several processes, so a test must not count its calls"
+"""What a failed assertion after the calls may be about."""
 
 
 def faster(levels: str, *, than: str, by: float) -> pytest.MarkDecorator:

@@ -29,7 +29,7 @@ from tfbench.imports import OWN, leaked_packages, redirect_imports
 from tfbench.model import NATIVE, PLAIN
 from tfbench.protocol import Channel, ChannelClosed, LaunchRequest, Reap, StartAncestor, StartZygote, encode
 from tfbench.suite.axes import Variant, add_scale
-from tfbench.suite.claims import MARKERS, STATS
+from tfbench.suite.claims import CALLS, MARKERS, STATS
 from tfbench.suite.first_files import ini_file
 from tfbench.worker import isolation, tf_runtime
 from tfbench.worker.bench import Bench, TimingLaunch
@@ -397,8 +397,11 @@ class Zygote:
             trace = next((report.longreprtext[-_TAIL:] for report in reports if report.failed), "")
             channel.send(protocol.Failed(self._launch.refusal, trace))
         elif failed := [report for report in reports if report.failed and not self._launch.ends_early]:
-            reads_stats = self._launch.late_facts.get(PLAIN, {}).get("reads_stats")
-            text = f"{_last_line(failed[0])}; {STATS}" if reads_stats else _last_line(failed[0])
+            plain, text = self._launch.late_facts.get(PLAIN), _last_line(failed[0])
+            if plain is not None and plain["reads_stats"]:
+                text = f"{text}; {STATS}"
+            elif plain is not None and self._launch.called and text.startswith(("assert ", "AssertionError")):
+                text = f"{text}; {CALLS}"
             channel.send(protocol.Failed(text, failed[0].longreprtext[-_TAIL:]))
         elif skipped := [report for report in reports if report.skipped]:
             channel.send(protocol.Skipped(_skip_reason(skipped[0])))
