@@ -153,4 +153,4 @@ release-check: $(READY)
 
 clean:
 	$(info tfbench: removing the environment and caches)
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage.d mutants tfbench.egg-info build
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage.d mutants *.egg-info build

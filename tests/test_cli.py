@@ -1,5 +1,6 @@
 """The command line finds its commands and maps errors to exit codes."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,16 @@ def test_a_misspelt_command_is_corrected(capsys, word, fix):
         cli.main([word])
     assert left.value.code == 2
     assert f"no command '{word}': {fix}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("line", "words"), [("tfbench ga", {"gate"}), ("tfbench ci --st", {"--steps", "--strict"})])
+def test_a_shell_completes_commands_and_options(tmp_path, line, words):
+    pytest.importorskip("argcomplete")
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "words"), "_ARGCOMPLETE_IFS": "\n"}
+    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
+    done = subprocess.run([sys.executable, "-m", "tfbench"], env={**os.environ, **asked}, timeout=60, check=False)
+    assert done.returncode == 0
+    assert {word.strip() for word in (tmp_path / "words").read_text().splitlines()} == words
 
 
 def test_an_invalid_value_exits_with_2(capsys):

@@ -1,5 +1,6 @@
 """The public names: what editors and type checkers see, and reports read by a program."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,18 @@ def test_a_module_of_a_user_is_typed(tmp_path):
         environment = {"MYPYPATH": str(ROOT), "PATH": ""}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stdout
+        assert ('"flops"' in done.stdout) == bool(code)
+
+
+@pytest.mark.slow
+def test_pyright_agrees_in_its_strict_mode(tmp_path):
+    uv = Path(sys.executable).with_name("uv")
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict", "extraPaths": [str(ROOT)]}))
+    for name, text, code in (("right.py", USER, 0), ("wrong.py", WRONG, 1)):
+        (tmp_path / name).write_text(text)
+        command = [uv, "tool", "run", "--quiet", "pyright", "--pythonpath", sys.executable, name]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
         assert ('"flops"' in done.stdout) == bool(code)
 
 

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """The command line ``tfbench``. It finds the commands and maps errors to exit codes."""
 
 from __future__ import annotations
@@ -5,6 +6,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -34,6 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         text, formatter = module.__doc__ or "", argparse.RawDescriptionHelpFormatter
         summary = text.partition("\n")[0].rstrip(".")
         module.add(subparsers.add_parser(command, help=summary, description=text, formatter_class=formatter))
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks how to go on
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
     if not words:
         parser.exit(USAGE, parser.format_help())
     if words[0] not in known and not words[0].startswith("-"):

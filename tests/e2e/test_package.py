@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -19,8 +20,13 @@ from tests.e2e.project import ROOT, environment
 from tfbench.sides.environments import interpreters, minor, version_of
 from tfbench.sides.environments import run as uv
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = pytest.mark.slow
 
+PLUGINS = (
+    "asyncio", "bdd", "cov", "django", "html", "mock", "playwright", "profiling", "randomly", "rerunfailures", "shard", "split",
+    "sugar", "timeout", "xdist",
+)  # fmt: skip
+"""Popular plugins, as their distributions are named after ``pytest-``."""
 LARGEST = 2_000_000
 """Bytes of the wheel and the sdist."""
 LIMIT = 240
@@ -147,6 +153,30 @@ def test_it_brings_no_tensorflow_and_says_what_is_missing(installed):
     assert "pytest-tfbench[versions]" in other.stderr
 
 
+@pytest.mark.parametrize("option", [[], ["--benchmark"]], ids=["tests", "benchmarks"])
+def test_help_and_collection_work_beside_popular_plugins(installed, option):
+    uv("pip", "install", "--quiet", "--python", installed.python, *(f"pytest-{name}" for name in PLUGINS))
+    (installed.root / "test_theirs.py").write_text("def test_theirs(mocker): ...\n")
+    (installed.root / "model.py").write_text("")
+    (installed.root / "benchmarks/test_mine.py").write_text("def test_mine(bench): bench(sum, [1])\n")
+    shown = installed.run("pytest", *option, "--help")
+    assert shown.returncode == 0, shown.stderr
+    assert ("--tfbench-device" in shown.stdout) == bool(option)
+    assert all(
+        word in shown.stdout for word in ("--headed", "--num-shards", "--profile-svg", "--reruns", "--benchmark ")
+    )
+    collected = installed.run("pytest", *option, "--collect-only", "-p", "no:randomly")
+    assert collected.returncode == 0, collected.stdout + collected.stderr
+    found = {"<Function test_mine>"} if option else {"<Function test_mine>", "<Function test_theirs>"}
+    assert found == set(re.findall(r"<Function \w+>", collected.stdout))
+    taken = re.findall(r"tfbench: (--[\w-]+) belongs to another plugin here", collected.stdout)
+    assert sorted(taken) == (["--device", "--profile"] if option else [])
+    listed = re.search(r"(?m)^plugins: (.*)$", collected.stdout)
+    loaded = set(re.findall(r"([a-z]+)-\d", listed[1])) if listed else set()
+    assert loaded >= set(PLUGINS) - {"randomly"}
+
+
+@pytest.mark.tensorflow
 @pytest.mark.parametrize(
     ("installed", "tensorflow"),
     [("3.11", "tensorflow-cpu==2.15.1"), ("3.13", "tensorflow-cpu==2.21.0")],

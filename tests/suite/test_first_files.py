@@ -40,6 +40,12 @@ def test_an_empty_project_gets_everything_and_then_has_it_all(tmp_path, capsys):
             "[tool.pytest.ini_options]\n",
             'pyproject.toml: add `pythonpath = [".", "src"]` to [tool.pytest.ini_options]',
         ),
+        pytest.param(
+            "pyproject.toml",
+            '[tool.pytest]\ntestpaths = ["tests"]\n',
+            'pyproject.toml: add `pythonpath = [".", "src"]` to [tool.pytest],',
+            marks=pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest reads it from 9.0 on"),
+        ),
     ],
 )
 def test_settings_of_pytest_are_not_touched(tmp_path, name, text, advice):
@@ -109,7 +115,9 @@ def test_a_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch, capsys):
 def test_the_workflow_pins_the_same_actions_and_is_valid(tmp_path):
     cli.main(["init", str(tmp_path)])
     file = tmp_path / WORKFLOW
-    used = [step["uses"] for step in yaml.safe_load(file.read_text())["jobs"]["gate"]["steps"] if "uses" in step]
+    steps = yaml.safe_load(file.read_text())["jobs"]["gate"]["steps"]
+    assert steps[3]["run"].startswith("tfbench ci")
+    used = [step["uses"] for step in steps if "uses" in step]
     own = (ROOT / ".github/workflows/gate.yml").read_text()
     assert used
     assert all(one in own for one in used)

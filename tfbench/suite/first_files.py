@@ -119,6 +119,8 @@ def _ini(first: FirstFiles, root: Path, settings: Mapping[str, object] | None, w
         value = json.dumps(folders) if toml else " ".join(folders)
         section = {"pyproject.toml": "[tool.pytest.ini_options]", "setup.cfg": "[tool:pytest]"}
         name = section.get(Path(where).name, "[pytest]")
+        if "[tool.pytest]" in _text(root / where):  # pytest reads it from 9.0 on
+            name = "[tool.pytest]"
         first.advice.append(
             f"{where}: add `pythonpath = {value}` to {name}, so that benchmarks can import the project's modules "
             "(not needed if it is installed with pip install -e)"
