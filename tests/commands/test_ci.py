@@ -82,13 +82,18 @@ def test_a_change_that_is_not_slower_passes_and_leaves_a_report_and_a_comment(jo
 def test_all_options_reach_pytest(job):
     job(
         "b", "c d", "-k", "x or y", "--policy", "strict", "--device", "gpu:0", "--require-gpu", "true",
-        "--arguments", "--cpus\n0,2-3\n\n-m not slow\n",
+        "--arguments=--cpus\n0,2-3\n\n-m not slow\n",
     )  # fmt: skip
     assert calls() == [
         ["--benchmark", "--tfbench-policy", "strict", "--tfbench-against", "git:main", "--tfbench-device", "gpu:0",
          "--cpus", "0,2-3", "-m not slow", "--tfbench-require-gpu", "-k", "x or y", "b", "c d",
          "--tfbench-report-json=tfbench-report/shard-1.json"]
     ]  # fmt: skip
+
+
+def test_a_single_argument_may_begin_with_a_dash(job):
+    assert job("--arguments=--tfbench-allow-changed-benchmarks") == 0
+    assert "--tfbench-allow-changed-benchmarks" in calls()[0]
 
 
 def test_a_regression_is_raced_again_and_stays_if_it_is_confirmed(job, capsys):

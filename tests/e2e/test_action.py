@@ -73,7 +73,7 @@ class TestAction:
     def test_calls_one_command_with_all_inputs(self, tmp_path):
         assert self.call(tmp_path, against="git:main", select="a or b", arguments="--cpus\n0,2-3", strict="false") == [
             "ci", "--against", "git:main", "-k", "a or b", "--policy", "quick", "--device", "all", "--require-gpu", "false",
-            "--arguments", "--cpus\n0,2-3", "--accepted", ".github/tfbench-accepted.toml", "--strict", "false", "--",
+            "--arguments=--cpus\n0,2-3", "--accepted", ".github/tfbench-accepted.toml", "--strict", "false", "--",
         ]  # fmt: skip
         used = re.findall(r"inputs\.([\w-]+)", str(self.STEP["env"]))
         assert sorted(used) == sorted(ACTION["inputs"])

@@ -55,7 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     option(
         "--require-gpu", choices=yes, default="false", help="whether a missing GPU is an error (default: %(default)s)"
     )
-    option("--arguments", metavar="TEXT", default="", help="further arguments for pytest, one per line")
+    option("--arguments", metavar="TEXT", default="", help="further arguments for pytest, one per line: --arguments=-x")
     option("--shard", metavar="N/OF", default="", help="race one part of the cases, such as 2/4; needs --steps race")
     text = f"steps to do, separated by commas (default: {','.join(STEPS)})"
     option("--steps", metavar="STEPS", default=",".join(STEPS), help=text)
@@ -78,18 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--shard {brief(arguments.shard)}: {text}")
     folder, code = arguments.output, 0
     if "race" in steps:
-        for name in (
-            FIRST,
-            REGRESSED,
-            SECOND,
-            REPORT,
-            ACCEPTED,
-            *(path.name for path in folder.glob(SHARD.format("*"))),
-        ):
-            folder.joinpath(name).unlink(missing_ok=True)  # of an earlier run, or of the branch
+        for file in (*_shards(folder), *(folder / name for name in (FIRST, REGRESSED, SECOND, REPORT, ACCEPTED))):
+            file.unlink(missing_ok=True)  # of an earlier run, or of the branch
         folder.mkdir(parents=True, exist_ok=True)
         code = _race(arguments)
-        if not list(folder.glob(SHARD.format("*"))):
+        if not _shards(folder):
             if not code:
                 _complain("pytest wrote no report; remove options such as --collect-only from --arguments")
             _tell_github(code=code or Result.ERROR.code)
@@ -106,6 +99,10 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
+def _shards(folder: Path) -> list[Path]:
+    return sorted(folder.glob(SHARD.format("*")))
+
+
 def _race(arguments: argparse.Namespace) -> int:
     selected = [*(["-k", arguments.k] if arguments.k else []), *arguments.paths]
     if arguments.shard:
@@ -116,8 +113,7 @@ def _race(arguments: argparse.Namespace) -> int:
 
 def _merge(folder: Path) -> None:
     """Merge the shards' reports, and list the regressed cases."""
-    files = sorted(folder.glob(SHARD.format("*")))
-    if not files:
+    if not (files := _shards(folder)):
         raise ReportError(f"{brief(folder)} has no report of a race; run the step race before, and hand its folder on")
     reports = [(name, json_format.read(text, name)) for file in files for name, text in files_of(file).items()]
     whole = reports[0][1] if len(reports) == 1 and reports[0][1].shard is None else merge(reports)
