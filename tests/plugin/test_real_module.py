@@ -50,7 +50,8 @@ from tfbench.plugin.collect import collect
 
 found = collect(sys.argv[1:])
 for name, case in found.cases.items():
-    print("CASE", name, case.group, [claim.bound for claim in case.claims], case.thresholds, name in found.skipped, bool(case.source))
+    print("CASE", name, case.group, [claim.bound for claim in case.claims], case.thresholds, name in found.skipped,
+          *found.functions[name]._fixtureinfo.argnames)
 """
 
 
@@ -75,12 +76,12 @@ def test_it_is_collected_with_the_real_one_in_a_process_of_its_own(folder):
     cases, error = run(folder)
     own = "(('minimum_effect', 0.05), ('tolerance', 0.1))"
     assert cases == [
-        f"test_real.py::test_axis[kind=x] test_real.py::test_axis [] {own} False True",
-        f"test_real.py::test_axis[kind=y] test_real.py::test_axis [2.0] {own} False True",
-        "test_real.py::test_size[8] test_real.py::test_size[8] [] () False True",
-        "test_real.py::test_skipped test_real.py::test_skipped [] () True True",
-        "test_real.py::test_plain test_real.py::test_plain [] () False True",
-        "test_usual.py::test_usual test_usual.py::test_usual [] () False True",
+        f"test_real.py::test_axis[kind=x] test_real.py::test_axis [] {own} False bench",
+        f"test_real.py::test_axis[kind=y] test_real.py::test_axis [2.0] {own} False bench",
+        "test_real.py::test_size[8] test_real.py::test_size[8] [] () False bench",
+        "test_real.py::test_skipped test_real.py::test_skipped [] () True bench",
+        "test_real.py::test_plain test_real.py::test_plain [] () False benchmark",
+        "test_usual.py::test_usual test_usual.py::test_usual [] () False bench",
     ], error
 
 
