@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Verdict
+from tfbench.model import TIME, Case, Outcome, Reason, ReasonCode, Verdict, because
 from tfbench.race.interfaces import Clock
 from tfbench.race.process_launcher import Environment
 from tfbench.session.races import RaceResults, Races
@@ -93,7 +93,7 @@ class OtherMetrics:
 def _incomparable(row: Verdict, work: Reason | None) -> Verdict:
     if row.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED) or row.reason.code is ReasonCode.CONTRACT_BROKEN:
         return row
-    reason = Reason(ReasonCode.OTHER_BENCHMARK, notes=(row.reason.noted(work),))
+    reason = because(ReasonCode.OTHER_BENCHMARK, row.reason.noted(work))
     return Verdict(
         row.case, Outcome.INCOMPARABLE, reason, row.metric,
         launches=row.launches, rounds=row.rounds, wall_seconds=row.wall_seconds, values=row.values, unit=row.unit,
