@@ -153,9 +153,15 @@ try:
             found["TF_" + name.upper()] = str(flag.value()).lower()
 except Exception:
     pass
-try:
-    from tensorflow.python.util import _pywrap_util_port
-    found["TF_ENABLE_ONEDNN_OPTS"] = str(int(_pywrap_util_port.IsMklEnabled()))
+try:  # a graph tells whether oneDNN is used: TensorFlow 2.10 uses it and denies it
+    from tensorflow.python.eager import context
+    kernel = tf.ones([3, 3, 8, 8])
+    step = tf.function(lambda x: tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), tf.ones([8]))))
+    context.context().enable_graph_collection()
+    step(tf.ones([1, 16, 16, 8]))
+    graphs = context.context().export_run_metadata().function_graphs
+    ops = [node.op for graph in graphs for part in graph.partition_graphs for node in part.node]
+    found["TF_ENABLE_ONEDNN_OPTS"] = str(int(any("_Mkl" in op for op in ops)))
 except Exception:
     pass
 try:

@@ -95,7 +95,8 @@ class Graph(Probe):
             )
         optimized = [_nodes(graph.post_optimization_graph) for graph in graphs]
         run = [_nodes(*(graph.partition_graphs or [graph.post_optimization_graph])) for graph in graphs]
-        return {"optimized": optimized, "executed": run, "onednn": tf_runtime.has_onednn()}
+        rewritten = any("_Mkl" in node["op"] for nodes in run for node in nodes)
+        return {"optimized": optimized, "executed": run, "onednn": rewritten or tf_runtime.has_onednn()}
 
 
 def _nodes(*graphs: Any) -> list[JSON]:

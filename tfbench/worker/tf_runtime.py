@@ -7,11 +7,14 @@ No other module uses private parts of TensorFlow.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import inspect
 import io
 import os
+import platform
 import random
+import signal
 import sys
 import time
 import traceback
@@ -90,13 +93,58 @@ def dtype_name(number: int) -> str:
     return f"type {number}"
 
 
+_GRAPH_SECONDS = 60
+"""A graph of one convolution takes less than a second, and more only on a machine that swaps."""
+
+
 def has_onednn() -> bool:
-    """Return whether TensorFlow rewrites graphs for oneDNN, which depends on build, processor and settings."""
+    """Return whether TensorFlow rewrites graphs for oneDNN, which depends on build, processor and settings.
+
+    TensorFlow 2.10 rewrites them and denies it. So a small graph tells, where TensorFlow denies it.
+    """
     with contextlib.suppress(ImportError, AttributeError):
         from tensorflow.python.util import _pywrap_util_port
 
-        return bool(_pywrap_util_port.IsMklEnabled())
-    return False
+        if _pywrap_util_port.IsMklEnabled():
+            return True
+    return _rewrites_for_onednn()
+
+
+@functools.cache
+def _rewrites_for_onednn() -> bool:
+    """Return whether a graph has ops of oneDNN. It runs in a process of its own, which leaves this one forkable.
+
+    The answer is false where oneDNN is off by default, and in a process that has run ops without having asked before.
+    """
+    chosen = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1" if platform.machine() == "x86_64" else "0")
+    if chosen != "1" or tensorflow() is None or has_run_an_op() or has_opened_gpu():
+        return False
+    parent, (answer, question) = os.getpid(), os.pipe()
+    if (pid := os.fork()) == 0:
+        signal.alarm(_GRAPH_SECONDS)
+        run_and_exit(parent, partial(_tell_ops, question))
+    os.close(question)
+    with open(answer, encoding="utf-8") as ops:
+        found = ops.read()
+    os.waitpid(pid, 0)
+    return "_Mkl" in found
+
+
+def _tell_ops(pipe: int) -> None:
+    """Write the ops of a convolution's graph into a pipe."""
+    tf = required()
+    tf.config.set_visible_devices([], "GPU")
+    image, kernel = tf.ones([1, 16, 16, 8]), tf.ones([3, 3, 8, 8])
+    collect_graphs(True)
+    tf.function(lambda x: tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), tf.ones([8]))))(image)
+    ops = {
+        node.op
+        for graph in collect_graphs(False).function_graphs
+        for part in graph.partition_graphs
+        for node in part.node
+    }
+    with open(pipe, "w", encoding="utf-8") as answer:
+        answer.write(" ".join(sorted(ops)))
 
 
 def defaults() -> JSON:
