@@ -5,6 +5,7 @@ from pathlib import Path
 from tfbench.metrics.graph_diff import Change, explain, graph_changes, metric_changes, result_changes, xla_changes
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import MetricValues
+from tfbench.policy import Policy
 
 TEXT = (Path(__file__).parents[1] / "data" / "softmax_hlo.txt").read_text()
 
@@ -52,6 +53,23 @@ def test_added_and_removed_ops_are_counted():
     assert reported(APART, APART) == []
 
 
+def test_an_op_that_vanished_is_no_fusion():
+    cast = node("Cast", "Cast", "x", SrcT="float16", DstT="float32")
+    before, now = [cast, node("Mul", "Mul", "Cast", "y")], [node("Mul", "_MklMul", "x", "y")]
+    assert reported(before, now) == [("replaced", "Cast, Mul are now _MklMul")]
+    assert reported(now, before) == [("replaced", "_MklMul is now Cast, Mul")]
+
+
+def test_ops_that_repeat_are_counted():
+    before = [node("a", "Cast", "x"), node("b", "Cast", "a"), node("out", "Sum", "b")]
+    assert reported(before, [node("out", "Max", "x")]) == [("replaced", "2 Cast, Sum are now Max")]
+
+
+def test_an_op_with_another_name_is_neither_removed_nor_added():
+    before = [node("one", "Mul", "x"), node("two", "Cast", "x")]
+    assert reported(before, [node("first", "Mul", "x")]) == [("removed", "Cast")]
+
+
 def test_equal_changes_are_reported_once():
     def layer(name, op):
         return node(f"{name}/MatMul", op, "x")
@@ -89,12 +107,24 @@ def test_changes_of_graphs_and_modules_are_reported_together():
 def test_only_differing_metrics_are_listed():
     before = MetricValues(counts={"casts": {}, "fused_ops": {"_F": 1}}, numbers={"artifact_bytes": 2048})
     now = MetricValues(counts={"casts": {}, "fused_ops": {}}, numbers={"artifact_bytes": 1024})
-    assert [change.cells for change in metric_changes(before, now)] == [
+    assert [change.cells for change in metric_changes(before, now, Policy())] == [
         ("fused_ops", "1", "0", "lost _F"),
         ("artifact_bytes", "2.00 KiB", "1.00 KiB", ""),
     ]
     gone = MetricValues(counts={"fused_ops": {"_F": 1}})
-    assert [change.metric for change in metric_changes(before, gone)] == ["artifact_bytes"]  # an absent metric equals 0
+    assert [change.metric for change in metric_changes(before, gone, Policy())] == ["artifact_bytes"]  # an absent metric equals 0
+
+def test_a_difference_within_the_tolerance_is_not_listed():
+    before, now = (MetricValues(numbers={"leaked_objects": value}) for value in (0.0, 0.3))
+    assert metric_changes(before, now, Policy()) == []
+    assert metric_changes(before, MetricValues(numbers={"leaked_objects": 5.0}), Policy())
+
+
+def test_kernels_that_only_vanished_are_no_fusion():
+    kernels = "ENTRY %main (x: f32[2]) -> f32[2] {{\n  %x = f32[2] parameter(0)\n{}  ROOT %c = f32[2] copy(%x)\n}}\n"
+    before, now = kernels.format("  %d = f32[2] convert(%x)\n"), kernels.format("")
+    assert [change.what for change in xla_changes({"f": before}, {"f": now})] == ["removed"]
+
 
 
 def test_an_array_of_the_result_with_another_type_is_reported():

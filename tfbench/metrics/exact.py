@@ -69,7 +69,7 @@ def _evaluate(
         why = now.absent.get(metric.name, "the probing launch did not report it")
         return Outcome.MISSING, because(ReasonCode.NOT_READ, before=old, unit=metric.unit, why=why)
     if same(metric, before, now, policy):
-        return Outcome.UNCHANGED, because(ReasonCode.SAME, now=new, unit=metric.unit)
+        return Outcome.UNCHANGED, because(ReasonCode.SAME, before=old, now=new, unit=metric.unit)
     facts: JSON = {"before": old, "now": new, "unit": metric.unit}
     if how := context.unstable.get(metric.name):
         return Outcome.INCONCLUSIVE, because(ReasonCode.NOT_EXACT, **facts, how=how)

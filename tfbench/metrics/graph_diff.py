@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfbench.metrics import catalog, hlo
-from tfbench.metrics.exact import lost_and_gained
+from tfbench.metrics.exact import lost_and_gained, same
 from tfbench.metrics.graphs import Node, Nodes, fusion, working
 from tfbench.metrics.parity import ProbeOutput
 from tfbench.model import MetricValues
 from tfbench.model.words import amount, exchanged, named
+from tfbench.policy import Policy
 
 _SOURCES = frozenset({"Const", "ReadVariableOp", "VarHandleOp"})
 """Ops that only provide values, and so are no part of a fusion."""
@@ -29,7 +30,7 @@ class Change(NamedTuple):
 
     where: str
     what: str
-    """``other kernel``, ``fused apart``, ``fused together``, ``folded``, ``removed``, ``added``, ``other type``."""
+    """``other kernel``, ``fused apart``, ``fused together``, ``replaced``, ``folded``, ``removed``, ``added``, ``other type``."""
     text: str
 
 
@@ -57,7 +58,8 @@ def graph_changes(before: Nodes, now: Nodes) -> list[Change]:
     """Match nodes by name and list the changes: grappler gives a fused op the name of the last op merged into it."""
     old, new = _by_name(before), _by_name(now)
     gone, came = set(old) - set(new), set(new) - set(old)
-    rewritten: dict[str, Counter[str]] = {what: Counter() for what in ("other kernel", "fused apart", "fused together")}
+    kinds = ("other kernel", "fused apart", "fused together", "replaced")
+    rewritten: dict[str, Counter[str]] = {what: Counter() for what in kinds}
     folded: Counter[str] = Counter()
     for key in sorted(set(old) & set(new)):
         was, became = old[key], new[key]
@@ -70,24 +72,35 @@ def graph_changes(before: Nodes, now: Nodes) -> list[Change]:
         lost, gained = _leading(key, old, gone), _leading(key, new, came)
         gone -= set(lost)
         came -= set(gained)
-        parts = ", ".join(fusion(new[one]) for one in (*gained, key))
-        whole = ", ".join(fusion(old[one]) for one in (*lost, key))
-        if len(gained) > len(lost):
-            rewritten["fused apart"][f"{whole} is now {parts}"] += 1
-        elif len(lost) > len(gained):
-            rewritten["fused together"][f"{whole} are now {parts}"] += 1
+        parts = _counted(fusion(new[one]) for one in (*gained, key))
+        whole = _counted(fusion(old[one]) for one in (*lost, key))
+        verb = "are" if lost else "is"
+        if len(gained) > len(lost) and was.get("fused"):
+            what = "fused apart"
+        elif len(lost) > len(gained) and became.get("fused"):
+            what = "fused together"
+        elif len(gained) == len(lost):
+            what = "other kernel"
+            parts += _LIBRARIES.get(("Mkl" in was["op"], "Mkl" in became["op"]), "")
         else:
-            library = _LIBRARIES.get(("Mkl" in was["op"], "Mkl" in became["op"]), "")
-            rewritten["other kernel"][f"{whole} is now {parts}{library}"] += 1
+            what = "replaced"
+        rewritten[what][f"{whole} {verb} now {parts}"] += 1
     changes = [
         Change(GRAPH, what, text if count == 1 else f"{text} ({count} times)")
         for what, texts in rewritten.items()
         for text, count in sorted(texts.items())
     ]
     changes += [Change(GRAPH, "folded", f"{named(folded)} into constants")] if folded else []
-    for what, side, keys in (("removed", old, gone), ("added", new, came)):
-        changes += [Change(GRAPH, what, named(Counter(_label(side[one]) for one in keys)))] if keys else []
+    less, more = (Counter(_label(side[one]) for one in keys) for side, keys in ((old, gone), (new, came)))
+    for what, labels in (("removed", less - more), ("added", more - less)):  # an op with another name is neither
+        changes += [Change(GRAPH, what, named(labels))] if labels else []
     return changes
+
+
+def _counted(ops: Iterable[str]) -> str:
+    """List ops in their order; neighbours that are the same are counted: ``2 Cast, MatMul``."""
+    runs = ((op, len(list(alike))) for op, alike in itertools.groupby(ops))
+    return ", ".join(op if count == 1 else f"{count} {op}" for op, count in runs)
 
 
 Key = tuple[str, int]
@@ -131,7 +144,10 @@ def xla_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[Chang
         if not (changed := exchanged(**lost_and_gained(old, new))):
             continue
         first, second = sum(old.values()), sum(new.values())
-        what = "fused together" if second < first else "fused apart" if second > first else "other kernel"
+        less, more = old - new, new - old
+        what = "removed" if not more else "added" if not less else "other kernel"
+        if less and more and first != second:
+            what = "fused together" if second < first else "fused apart"
         changes.append(Change(where, what, f"{first} kernels before, {second} now: {changed}"))
     return changes
 
@@ -168,12 +184,14 @@ class MetricChange:
         return self.metric, *values, exchanged(**self.counts)
 
 
-def metric_changes(before: MetricValues, now: MetricValues) -> list[MetricChange]:
-    """List each metric that differs."""
+def metric_changes(before: MetricValues, now: MetricValues, policy: Policy) -> list[MetricChange]:
+    """List each metric that differs by more than the policy's tolerance for it."""
     changes = []
     for metric in catalog.PROBED:
         old, new = before.value(metric.name), now.value(metric.name)
         counts = lost_and_gained(before.counts.get(metric.name, {}), now.counts.get(metric.name, {}))
+        if old is not None and new is not None and same(metric, before, now, policy):
+            continue
         if (old or 0) != (new or 0) or counts:  # an absent metric equals 0: a side without a graph has no casts
             changes.append(MetricChange(metric.name, metric.unit, old, new, counts))
     return changes

@@ -462,8 +462,9 @@ def _failed(error: str, side: str = "") -> str:
     return f"on the {side} side: {error}" if side else error
 
 
-def _same(now: float, unit: str) -> str:
-    return f"{amount(now, unit)}, as before"
+def _same(before: float, now: float, unit: str) -> str:
+    was, became = amount(before, unit), amount(now, unit)
+    return f"{became}, as before" if was == became else f"{was} before, {became} now: within the tolerance"
 
 
 def _no_value(now: float, unit: str, why: str = "") -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tfbench.errors import BenchmarkError, BenchmarkSkipped, ProfileError, SideError
 from tfbench.fs import atomic_dir, scratch_dir
 from tfbench.gpus.monitor import GpuMonitor
-from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, FIRST_CALL, PEAK_HOST_MEMORY
+from tfbench.metrics.catalog import COPY_TIME, DEVICE_SHARE, DEVICE_TIME, FIRST_CALL, LEAK_METRICS, PEAK_HOST_MEMORY
 from tfbench.metrics.catalog import read as read_metrics
 from tfbench.metrics.graph_diff import GRAPH, RESULT, XLA, MetricChange, explain, metric_changes
 from tfbench.metrics.parity import ProbeOutput, compare
@@ -53,8 +53,14 @@ def explained(prober: Prober, before: Entrant, now: Entrant) -> Explanation:
         BenchmarkError, BenchmarkSkipped: One of the entrants cannot run.
     """
     first, second = map(_probed, list(prober.probe([before, now])))
-    changes = [(change.where, change.what, change.text) for change in explain(first, second)]
-    return Explanation(changes, metric_changes(read_metrics(first), read_metrics(second)), _notes(first, second))
+    return explanation(first, second, prober.policy)
+
+
+def explanation(before: ProbeOutput, now: ProbeOutput, policy: Policy) -> Explanation:
+    """Return what changed from the first probing launch to the second."""
+    changes = [(change.where, change.what, change.text) for change in explain(before, now)]
+    metrics = metric_changes(read_metrics(before), read_metrics(now), policy)
+    return Explanation(changes, metrics, _notes(before, now))
 
 
 def _probed(found: ProbeOutput | Exception) -> ProbeOutput:
@@ -83,6 +89,7 @@ def _notes(before: ProbeOutput, now: ProbeOutput) -> list[str]:
 
 RETRACES = ("retraces_per_call", "retraces")
 _OPS = "graph_ops"
+_LEAKS = frozenset(metric.name for metric in LEAK_METRICS)
 _EXECUTES = "tensorflow.python.eager."
 """The modules in which Python waits for ops. They say nothing about which ops."""
 _TRACES = ("func_graph", "tracing_compilation", "polymorphic_function")
@@ -112,7 +119,7 @@ def causes(
     lines = [*traced_again(found), *result_changed(found), *xla_changed(found)]
     ops = ops_changed(found)
     enough = (slowdown or 0.0) * policy.profile_found
-    if metric == PEAK_HOST_MEMORY:
+    if metric == PEAK_HOST_MEMORY or metric in _LEAKS:
         return [*lines, *_memory(launcher, policy, sides, tell), *ops]
     if metric == TIME:
         attribution = _profiled(launcher, policy, sides, slowdown, tell)
