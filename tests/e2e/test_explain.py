@@ -26,7 +26,7 @@ def explain(project, *arguments):
 @pytest.mark.tensorflow
 def test_a_lost_fusion_is_explained(project):
     project.write(CASES)
-    code, output = explain(project, "test_dense[fusion=unfused]", "test_dense[fusion=fused]")
+    code, output = explain(project, "test_dense[fusion=fused]", "test_dense[fusion=unfused]")
     assert code == 0, output
     assert "from test_dense[fusion=fused] to test_dense[fusion=unfused]" in output
     assert "fused apart" in output

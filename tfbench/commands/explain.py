@@ -32,7 +32,7 @@ from tfbench.untrusted import command
 def add(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("case", metavar="CASE", help="name of a case, such as test_mine[axis=level]")
-    option("other", metavar="OTHER", nargs="?", default="", help="a second case to compare with")
+    option("other", metavar="OTHER", nargs="?", default="", help="a second case: what changes from CASE to it")
     option("--against", default="", metavar="SPEC", help=f"the other side: {KINDS}")
     option("--paths", nargs="+", default=[], metavar="PATH", help="files and folders of the benchmarks")
     text = f"read the profiles there; with --against or OTHER, write them first (default: {PROFILES})"
@@ -53,12 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
         setup.tell = status.update
         case = setup.collected.named(arguments.case)
         if arguments.against:
-            first = Entrant(case, setup.side(arguments.against, "baseline"))
+            first, second = Entrant(case, setup.side(arguments.against, "baseline")), Entrant(case, setup.contender)
             title = f"{case.short_name}: from {arguments.against} to the working tree"
         else:
-            first = Entrant(setup.collected.named(arguments.other), setup.contender)
-            title = f"from {first.case.short_name} to {case.short_name}"
-        second = Entrant(case, setup.contender)
+            other = setup.collected.named(arguments.other)
+            first, second = Entrant(case, setup.contender), Entrant(other, setup.contender)
+            title = f"from {case.short_name} to {other.short_name}"
         status.update("starting a process for each side")
         setup.launcher.start_pairs((first, second), [0])
         status.update("probing")
